@@ -1,57 +1,60 @@
 package cli
 
+import (
+	"github.com/musterhpc/muster/cli/acct"
+	"github.com/musterhpc/muster/cli/local"
+	"github.com/musterhpc/muster/cli/query"
+	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
 // commands lists every command. To add one, write a function that makes its
 // row and name it here.
-func commands() []entry {
-	return []entry{
-		{"sbatch", sbatchCommand},
-		{"srun", srunCommand},
-		{"salloc", sallocCommand},
-		{"sattach", sattachCommand},
-		{"sbcast", sbcastCommand},
-		{"squeue", squeueCommand},
-		{"sinfo", sinfoCommand},
-		{"scancel", scancelCommand},
-		{"scontrol", scontrolCommand},
-		{"sacct", sacctCommand},
-		{"sreport", sreportCommand},
-		{"seff", seffCommand},
-		{"sstat", sstatCommand},
-		{"sacctmgr", sacctmgrCommand},
-		{"sprio", sprioCommand},
-		{"sshare", sshareCommand},
-		{"sdiag", sdiagCommand},
-		{"why", whyCommand},
-		{"kpi", kpiCommand},
-		{"report", reportCommand},
-		{"import", importCommand},
-		{"gpu", gpuCommand},
-		{"gpu-bind", gpuBindCommand},
-		{"sql", sqlCommand},
-		{"accounting", accountingCommand},
-		{"token", tokenCommand},
-		{"hosts", hostsCommand},
-		{"init", initCommand},
-		{"up", upCommand},
-		{"down", downCommand},
-		{"alerts", alertsCommand},
-		{"dashboards", dashboardsCommand},
-		{"bench", benchCommand},
-		{"simulate", simulateCommand},
-		{"whatif", whatifCommand},
-		{"completion", completionCommand},
-		{"man", manCommand},
-		{"links", linksCommand},
-		{"help", helpCommand},
-		{"version", versionCommand},
+func commands() []tool.Entry {
+	return []tool.Entry{
+		{Name: "sbatch", Make: submit.Sbatch},
+		{Name: "srun", Make: submit.Srun},
+		{Name: "salloc", Make: submit.Salloc},
+		{Name: "sattach", Make: submit.Sattach},
+		{Name: "sbcast", Make: submit.Sbcast},
+		{Name: "squeue", Make: query.Squeue},
+		{Name: "sinfo", Make: query.Sinfo},
+		{Name: "scancel", Make: query.Scancel},
+		{Name: "scontrol", Make: query.Scontrol},
+		{Name: "sacct", Make: acct.Sacct},
+		{Name: "sreport", Make: acct.Sreport},
+		{Name: "seff", Make: acct.Seff},
+		{Name: "sstat", Make: acct.Sstat},
+		{Name: "sacctmgr", Make: acct.Sacctmgr},
+		{Name: "sprio", Make: query.Sprio},
+		{Name: "sshare", Make: query.Sshare},
+		{Name: "sdiag", Make: query.Sdiag},
+		{Name: "why", Make: query.Why},
+		{Name: "top", Make: local.Top},
+		{Name: "kpi", Make: acct.KPI},
+		{Name: "report", Make: acct.Report},
+		{Name: "import", Make: local.Import},
+		{Name: "gpu", Make: query.GPU},
+		{Name: "gpu-bind", Make: submit.GPUBind},
+		{Name: "sql", Make: acct.SQL},
+		{Name: "accounting", Make: acct.Accounting},
+		{Name: "token", Make: query.Token},
+		{Name: "hosts", Make: query.Hosts},
+		{Name: "controllers", Make: query.Controllers},
+		{Name: "runs", Make: query.Runs},
+		{Name: "init", Make: local.Init},
+		{Name: "up", Make: local.Up},
+		{Name: "down", Make: local.Down},
+		{Name: "ledger", Make: local.Ledger},
+		{Name: "alerts", Make: local.Alerts},
+		{Name: "dashboards", Make: local.Dashboards},
+		{Name: "bench", Make: local.Bench},
+		{Name: "simulate", Make: local.Simulate},
+		{Name: "whatif", Make: local.Whatif},
+		{Name: "completion", Make: completionCommand},
+		{Name: "man", Make: manCommand},
+		{Name: "links", Make: linksCommand},
+		{Name: "help", Make: helpCommand},
+		{Name: "version", Make: versionCommand},
 	}
-}
-
-// notYet says why a command of Slurm is not in this release, or "".
-func notYet(name string) string {
-	switch name {
-	case "strigger", "scrontab", "sgather", "smail":
-		return "it is still to come"
-	}
-	return ""
 }

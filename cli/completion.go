@@ -5,22 +5,23 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
-func completionCommand() *command {
-	return &command{
-		name: "completion", summary: "print the completion of a shell", usage: []string{"bash|zsh|fish"},
-		about:   "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
-		example: []example{{`eval "$(muster completion bash)"`, "completes in this shell"}, {"muster completion fish > ~/.config/fish/completions/muster.fish", "installs it"}},
-		run: func(c *call) error {
-			if len(c.args) == 1 {
-				switch c.args[0] {
+func completionCommand() *tool.Command {
+	return &tool.Command{
+		Name: "completion", Summary: "print a shell completion script", Usage: []string{"bash|zsh|fish"},
+		About:   "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
+		Example: []tool.Example{{Line: `eval "$(muster completion bash)"`, What: "completes in this shell"}, {Line: "muster completion fish > ~/.config/fish/completions/muster.fish", What: "installs it"}},
+		Run: func(c *tool.Call) error {
+			if len(c.Operands) == 1 {
+				switch c.Operands[0] {
 				case "bash":
-					return c.write([]byte(bashCompletion(false)))
+					return c.WriteOut([]byte(bashCompletion(false)))
 				case "zsh":
-					return c.write([]byte(bashCompletion(true)))
+					return c.WriteOut([]byte(bashCompletion(true)))
 				case "fish":
-					return c.write([]byte(fishCompletion()))
+					return c.WriteOut([]byte(fishCompletion()))
 				}
 			}
 			return &opt.UsageError{Command: "muster completion", Text: "expected one of bash, zsh, fish"}
@@ -29,11 +30,11 @@ func completionCommand() *command {
 }
 
 // offered is what a command's options and verbs are completed with.
-func offered(c *command) (words, partitions []string) {
-	for _, v := range c.verbs {
-		words = append(words, v.name)
+func offered(c *tool.Command) (words, partitions []string) {
+	for _, v := range c.Verbs {
+		words = append(words, v.Name)
 	}
-	options := c.allOptions()
+	options := c.AllOptions()
 	for i := range options {
 		o := &options[i]
 		if o.Refused != "" {
@@ -64,18 +65,18 @@ func bashCompletion(zsh bool) string {
 		"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '")
 	var names, slurm []string
 	for _, e := range commands() {
-		names = append(names, e.name)
-		if e.make().slurm {
-			slurm = append(slurm, e.name)
+		names = append(names, e.Name)
+		if e.Make().Slurm {
+			slurm = append(slurm, e.Name)
 		}
 	}
 	b.WriteString(strings.Join(names, " ") + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
 	for _, e := range commands() {
-		words, parts := offered(e.make())
-		if e.name == "completion" {
+		words, parts := offered(e.Make())
+		if e.Name == "completion" {
 			words = append(words, "bash", "zsh", "fish")
 		}
-		fmt.Fprintf(&b, "    %s)\n", e.name)
+		fmt.Fprintf(&b, "    %s)\n", e.Name)
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n", strings.Join(parts, "|"))
 		}
@@ -91,16 +92,16 @@ func fishCompletion() string {
 	b.WriteString("# Made by: muster completion. Do not edit.\n")
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
 	for _, e := range commands() {
-		c := e.make()
-		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", c.name, quote(c.summary))
-		places := []string{"-c muster -n '__fish_seen_subcommand_from " + c.name + "'"}
-		if c.slurm {
-			places = append(places, "-c "+c.name)
+		c := e.Make()
+		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", c.Name, quote(c.Summary))
+		places := []string{"-c muster -n '__fish_seen_subcommand_from " + c.Name + "'"}
+		if c.Slurm {
+			places = append(places, "-c "+c.Name)
 		}
-		options := c.allOptions()
+		options := c.AllOptions()
 		for _, at := range places {
-			for _, v := range c.verbs {
-				fmt.Fprintf(&b, "complete %s -f -a %s -d %s\n", at, v.name, quote(v.help))
+			for _, v := range c.Verbs {
+				fmt.Fprintf(&b, "complete %s -f -a %s -d %s\n", at, v.Name, quote(v.Help))
 			}
 			for i := range options {
 				o := &options[i]

@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -12,7 +13,7 @@ func (w *world) explained() {
 	w.capped()
 	over := labJob(22, "over", "alice", spec.Pending, gpus(5), prio(8396), waits("QOSMaxGRESPerUser"), edit(func(j *apiv1.JobInfo) { j.Submit, j.Spec.Qos = at("01:25:50"), "gpucap" }))
 	held := labJob(16, "gpu-qoscap", "alice", spec.Running, gpus(1), ran("01:45:47", "", "node1"))
-	w.reply[methodWhy] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodWhy] = func(req proto.Message) (proto.Message, error) {
 		switch req.(*apiv1.WhyRequest).GetJob() {
 		case "22":
 			return &apiv1.WhyReply{Job: over, Now: w.now, Seq: 9, Ahead: 2,
@@ -25,7 +26,7 @@ func (w *world) explained() {
 		}
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	w.reply[methodAcctReasons] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctReasons] = func(req proto.Message) (proto.Message, error) {
 		span := func(code, from, to string, asked int64, restarts uint32) *apiv1.ReasonPeriod {
 			p := &apiv1.ReasonPeriod{Reason: &apiv1.Reason{Code: code, Asked: asked}, From: at(from), Restarts: restarts}
 			if to != "" {
@@ -37,7 +38,7 @@ func (w *world) explained() {
 		case "22":
 			return &apiv1.ReasonsReply{Periods: []*apiv1.ReasonPeriod{span("Priority", "01:25:50", "01:40:00", 0, 0), span("QOSMaxGRESPerUser", "01:40:00", "", 0, 0)}}, nil
 		case "4":
-			return &apiv1.ReasonsReply{Periods: []*apiv1.ReasonPeriod{{From: at("01:25:50"), To: at("01:25:50") + second/2}, span("Priority", "01:25:50", "01:30:00", 0, 0), span("Resources", "01:30:00", "01:35:00", 1, 0),
+			return &apiv1.ReasonsReply{Periods: []*apiv1.ReasonPeriod{{From: at("01:25:50"), To: at("01:25:50") + tool.Second/2}, span("Priority", "01:25:50", "01:30:00", 0, 0), span("Resources", "01:30:00", "01:35:00", 1, 0),
 				span("Resources", "01:35:00", "01:40:00", 2, 0), span("BeginTime", "01:42:00", "01:44:41", 0, 1)}}, nil
 		case "2_1": // forgotten by the controller
 			return &apiv1.ReasonsReply{Now: w.now, Seq: 12, Run: &apiv1.AcctRow{JobId: 3, ArrayJobId: 2, ArrayTask: 1, Name: "sweep", User: "bob", State: "FAILED", ExitCode: 3,

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -14,7 +16,7 @@ import (
 func (w *world) refusals() {
 	w.lab()
 	w.nextID = 7
-	w.reply[methodSubmit] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodSubmit] = func(req proto.Message) (proto.Message, error) {
 		q := req.(*apiv1.SubmitRequest)
 		s := q.GetSpec()
 		gres := func(name string, n int64) bool {
@@ -35,7 +37,7 @@ func (w *world) refusals() {
 			return no(spec.CodeInvalidGRES, "")
 		case s.GetMemPerNode() > 16000:
 			return no(spec.CodeNodeConfigUnavailable, "Memory specification can not be satisfied")
-		case contains(s.GetPartitions(), "nosuch"):
+		case slices.Contains(s.GetPartitions(), "nosuch"):
 			return no(spec.CodeInvalidPartition, "invalid partition specified: nosuch")
 		case s.GetQos() == "nosuch":
 			return no(spec.CodeInvalidQOS, "")
@@ -84,12 +86,12 @@ func (w *world) steps() {
 	w.acct = []*apiv1.AcctRow{job, row("batch", "batch", "COMPLETED", 0, 0), row("0", "hostname", "COMPLETED", 0, 0), row("1", "sh", "FAILED", 4, 0), row("2", "sh", "CANCELLED", 0, 9),
 		{Uid: 112, JobId: 112, ArrayTask: -1, Name: "gpuenv", ReqMem: 500, AllocTres: gpu, ReqTres: gpu}, {Uid: 112, JobId: 112, ArrayTask: -1, Step: "batch", AllocTres: batch}}
 	w.scripts = &apiv1.AcctScriptReply{Scripts: []*apiv1.AcctScript{{Row: &apiv1.AcctRow{JobId: 112}, Missing: true}}}
-	w.reply[methodAcctRows] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctRows] = func(req proto.Message) (proto.Message, error) {
 		out := &apiv1.AcctReply{Cluster: "peer"}
 		for _, r := range w.acct {
 			for _, j := range req.(*apiv1.AcctQuery).GetJobs() {
 				job, step, stepped := strings.Cut(j, ".")
-				if job == itoa(r.GetJobId()) && (!stepped || step == r.GetStep()) {
+				if job == tool.Itoa(r.GetJobId()) && (!stepped || step == r.GetStep()) {
 					out.Rows = append(out.Rows, r)
 				}
 			}
@@ -112,10 +114,10 @@ func (w *world) usage() {
 		return &apiv1.ReportColumn{Name: name, Kind: kind, Unit: unit}
 	}
 	const sec = "TRES-seconds"
-	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctReport] = func(req proto.Message) (proto.Message, error) {
 		q := req.(*apiv1.ReportQuery)
 		out := &apiv1.ReportReply{Start: q.GetStart(), End: q.GetEnd(), Cluster: "peer"}
-		gpu := contains(q.GetTres(), "gres/gpu")
+		gpu := slices.Contains(q.GetTres(), "gres/gpu")
 		row := func(cells ...any) {
 			r := &apiv1.ReportRow{Cells: []*apiv1.Cell{text("peer")}}
 			for _, c := range cells {
@@ -222,7 +224,7 @@ func moreScenarios() map[string]scenario {
 			w.results = []*apiv1.JobResult{{Job: "65", Error: &apiv1.Error{Code: 2037, Text: spec.CodeDisabled.String()}}}
 		}, map[string][]string{"s6_requeue.txt": {"scontrol requeue 65"}}},
 		"idle node": {func(w *world) {
-			w.reply[methodUpdateNode] = func(req proto.Message) (proto.Message, error) {
+			w.reply[tool.MethodUpdateNode] = func(req proto.Message) (proto.Message, error) {
 				if req.(*apiv1.UpdateNodeRequest).GetReason() == "x" {
 					return nil, spec.Refuse(spec.CodeAccessDenied, "")
 				}
@@ -247,7 +249,7 @@ func moreScenarios() map[string]scenario {
 		"priorities":    {(*world).priorities, map[string][]string{"s3_sprio.txt": {"sprio -l", "sprio", "sprio -w", "sprio -n"}}},
 		"bad QOS": {func(w *world) {
 			w.people()
-			w.reply[methodChangePolicy] = func(proto.Message) (proto.Message, error) {
+			w.reply[tool.MethodChangePolicy] = func(proto.Message) (proto.Message, error) {
 				return nil, spec.Refuse(spec.CodeBadRequest, "You gave a bad qos 'nope'. Valid QOS's are normal,gpucap")
 			}
 		}, map[string][]string{"sacctmgr_add_badqos.txt": {"sacctmgr -i add user dave account=ml qos=nope"}}},

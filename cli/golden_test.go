@@ -5,11 +5,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -68,7 +70,7 @@ func TestSlurm(t *testing.T) {
 				found := map[string]bool{}
 				for _, tr := range transcripts(string(data)) {
 					line := strings.TrimPrefix(strings.TrimPrefix(tr.command, "runuser -u alice -- "), "runuser -u bob -- ")
-					if !contains(commands, line) || found[line] {
+					if !slices.Contains(commands, line) || found[line] {
 						continue
 					}
 					found[line] = true
@@ -179,10 +181,10 @@ func (w *world) books() {
 	batch := &apiv1.Tres{Cpu: 1, Mem: 500, Node: 1, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 1}}}
 	w.acct = []*apiv1.AcctRow{
 		{Uid: 4, JobId: 4, ArrayTask: -1, Name: "gpu-small", User: "alice", UserId: 1001, Account: "ml", Partition: "gpu", Qos: "normal", State: "RUNNING", Submit: at("01:44:41"), Eligible: at("01:44:41"),
-			Start: at("01:44:41"), Elapsed: 2 * second, TimeLimit: hour, ReqTres: held, AllocTres: held, ReqNodes: 1, ReqCpus: 1, ReqMem: 500, NodeList: "node1", Reason: "None"},
-		{Uid: 4, JobId: 4, ArrayTask: -1, Step: "batch", Name: "batch", Account: "ml", State: "RUNNING", Submit: at("01:44:41"), Start: at("01:44:41"), Elapsed: 2 * second, AllocTres: batch, ReqCpus: 1, NodeList: "node1", Tasks: 1},
+			Start: at("01:44:41"), Elapsed: 2 * tool.Second, TimeLimit: hour, ReqTres: held, AllocTres: held, ReqNodes: 1, ReqCpus: 1, ReqMem: 500, NodeList: "node1", Reason: "None"},
+		{Uid: 4, JobId: 4, ArrayTask: -1, Step: "batch", Name: "batch", Account: "ml", State: "RUNNING", Submit: at("01:44:41"), Start: at("01:44:41"), Elapsed: 2 * tool.Second, AllocTres: batch, ReqCpus: 1, NodeList: "node1", Tasks: 1},
 	}
 	w.live = &apiv1.StepUsageReply{Jobs: []*apiv1.JobSteps{{Job: "4", JobId: 4, Nodes: "node1", Alloc: held, Steps: []*apiv1.StepMeasured{{Step: -5, Tasks: 1,
-		Nodes: []*apiv1.Measurement{{Node: "node1", Usage: &apiv1.Usage{PeakRss: 3316 << 10, HasRss: true, ReadBytes: 11085, WriteBytes: 1 << 20, UserCpu: second / 2}, PeakVm: 5512 << 10, HasVm: true, Pids: []int32{71, 72}}}}}}}}
+		Nodes: []*apiv1.Measurement{{Node: "node1", Usage: &apiv1.Usage{PeakRss: 3316 << 10, HasRss: true, ReadBytes: 11085, WriteBytes: 1 << 20, UserCpu: tool.Second / 2}, PeakVm: 5512 << 10, HasVm: true, Pids: []int32{71, 72}}}}}}}}
 	w.at = time.Unix(0, at("01:44:43")).UTC()
 }

@@ -7,15 +7,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // history is an answer about a run that is over: one GPU that worked, one that
 // nobody used, with a reading missing.
 func gpuPastOf(end int64) *apiv1.GpuHistoryReply {
-	const begin = 1_790_000_000 * second
+	const begin = 1_790_000_000 * tool.Second
 	f := func(v float64) *float64 { return &v }
 	energy := int64(7_200_000)
-	rep := &apiv1.GpuHistoryReply{Now: begin + 400*second, From: begin, Step: 10 * second, Run: &apiv1.AcctRow{JobId: 12, Start: begin, End: end}}
+	rep := &apiv1.GpuHistoryReply{Now: begin + 400*tool.Second, From: begin, Step: 10 * tool.Second, Run: &apiv1.AcctRow{JobId: 12, Start: begin, End: end}}
 	a := &apiv1.GpuHistory{Node: "n1", Uuid: "GPU-a", Samples: 9}
 	for i := range uint32(10) {
 		if i != 4 {
@@ -27,8 +28,8 @@ func gpuPastOf(end int64) *apiv1.GpuHistoryReply {
 		b.Points = append(b.Points, &apiv1.GpuPoint{At: i, Util: f(0), Occupied: f(0)})
 	}
 	if end != 0 {
-		a.Total = &apiv1.JobReportGpu{Uuid: "GPU-a", Measured: true, Held: 100 * second, Util: 50 * second, PeakMem: 2 << 30, EnergyMj: &energy, Method: "counted", Share: 1000}
-		b.Total = &apiv1.JobReportGpu{Uuid: "GPU-b", Index: 1, Measured: true, Held: 100 * second, NoProcess: 25 * second, Util: 20 * second, Method: "by share", Share: 250}
+		a.Total = &apiv1.JobReportGpu{Uuid: "GPU-a", Measured: true, Held: 100 * tool.Second, Util: 50 * tool.Second, PeakMem: 2 << 30, EnergyMj: &energy, Method: "counted", Share: 1000}
+		b.Total = &apiv1.JobReportGpu{Uuid: "GPU-b", Index: 1, Measured: true, Held: 100 * tool.Second, NoProcess: 25 * tool.Second, Util: 20 * tool.Second, Method: "by share", Share: 250}
 	}
 	rep.Gpus = []*apiv1.GpuHistory{a, b}
 	return rep
@@ -37,7 +38,7 @@ func gpuPastOf(end int64) *apiv1.GpuHistoryReply {
 // TestGPUJobOverTime: the table and the lines of a job, to the letter.
 func TestGPUJobOverTime(t *testing.T) {
 	w := newWorld(t)
-	w.reply[methodAcctGPUHistory] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctGPUHistory] = func(req proto.Message) (proto.Message, error) {
 		switch req.(*apiv1.GpuHistoryQuery).GetJob() {
 		case "404":
 			return &apiv1.GpuHistoryReply{}, nil
@@ -46,7 +47,7 @@ func TestGPUJobOverTime(t *testing.T) {
 		case "14":
 			return &apiv1.GpuHistoryReply{Run: &apiv1.AcctRow{JobId: 14, Start: 1, End: 2}}, nil
 		}
-		return gpuPastOf(1_790_000_100 * second), nil
+		return gpuPastOf(1_790_000_100 * tool.Second), nil
 	}
 	run := func(args ...string) (string, string, int) {
 		r := w.run(append([]string{"muster", "gpu", "job"}, args...)...)
@@ -77,30 +78,5 @@ func TestGPUJobOverTime(t *testing.T) {
 	}
 	if out, _, code := run("12", "--json"); code != 0 || !strings.Contains(out, `"step_seconds": 10`) || !strings.Contains(out, `"occupied_ratio": 0.0`) {
 		t.Errorf("exit %d\n%s", code, out)
-	}
-	// Letters for every terminal, blocks where the locale says UTF-8.
-	c := &call{Env: &Env{Environ: []string{"LANG=de_DE.UTF-8"}}}
-	if steps, empty := c.levels(); string(steps) != "▁▂▃▄▅▆▇█" || empty != '·' {
-		t.Errorf("%q %q", string(steps), empty)
-	}
-	c.Environ = []string{"LC_ALL=C", "LANG=de_DE.UTF-8"}
-	if steps, _ := c.levels(); steps[0] != '_' {
-		t.Errorf("%q", string(steps))
-	}
-}
-
-// TestWarningInWhy: a user reads what is asked of him, and until when.
-func TestWarningInWhy(t *testing.T) {
-	const now = 1_790_000_000 * second
-	fault := func(warned bool, cancel int64) *apiv1.GpuFault {
-		return &apiv1.GpuFault{Uuid: "GPU-a", Node: "n1", Kind: 7, At: now - 10*second, Idle: 1800 * second, JobId: 1, Warned: warned, Cancel: cancel}
-	}
-	lines := (&whyView{jobView: jobView{clock: clock{now: now}}}).faultLines(&apiv1.WhyReply{GpuFaults: []*apiv1.GpuFault{fault(false, 0), fault(true, 0), fault(true, now+300*second), fault(true, now-second)}})
-	const base = "GPU-a on n1: held without a process for 30 min, last 10 s ago."
-	for i, want := range []string{base, base + " Others wait for it: use it, or end the job.",
-		base + " Others wait for it: the job is cancelled in 5 min unless it begins to use the GPU.", base + " Others wait for it: use it, or end the job."} {
-		if lines[i] != want {
-			t.Errorf("got  %s\nwant %s", lines[i], want)
-		}
 	}
 }

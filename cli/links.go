@@ -8,24 +8,25 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
-func linksCommand() *command {
-	return &command{
-		name: "links", summary: "let the commands answer under their own names", usage: []string{"FOLDER"},
-		about: "Makes links sbatch, srun, squeue and so on to muster in a folder, which must exist: scripts find them when it is in PATH. sbatch becomes a link to muster-sbatch where that lies beside muster; it does the same and starts faster.\n\n" +
-			"A link of muster's that is there already is renewed. If anything else has one of the names, a real Slurm's commands say, it is named and nothing is done.",
-		example: []example{{"muster links /usr/local/bin", "makes them for everybody"}, {"muster links bin", "makes them beside what was just built"}},
-		run: func(c *call) error {
-			if len(c.args) != 1 {
+func linksCommand() *tool.Command {
+	return &tool.Command{
+		Name: "links", Summary: "create links to muster under the names of the commands", Usage: []string{"FOLDER"},
+		About: "Creates links sbatch, srun, squeue and so on to muster in an existing folder, which scripts find if it is in PATH. sbatch becomes a link to muster-sbatch, if that is in the same folder as muster; it does the same and starts faster.\n\n" +
+			"Existing links to muster are renewed. If another file has one of the names, for example a command of Slurm, it is reported and nothing is changed.",
+		Example: []tool.Example{{Line: "muster links /usr/local/bin", What: "makes them for everybody"}, {Line: "muster links bin", What: "makes them beside what was just built"}},
+		Run: func(c *tool.Call) error {
+			if len(c.Operands) != 1 {
 				return &opt.UsageError{Command: "muster links", Text: "name the folder that gets the links"}
 			}
 			self, err := os.Executable()
 			if err == nil {
-				err = makeLinks(c.args[0], self)
+				err = makeLinks(c.Operands[0], self)
 			}
 			if err != nil {
-				return c.errorf("%v", err)
+				return c.Errorf("%v", err)
 			}
 			return nil
 		},
@@ -54,23 +55,23 @@ func makeLinks(dir, muster string) error {
 	taken := &takenError{dir: dir}
 	links := map[string]string{}
 	for _, e := range commands() {
-		if !e.make().slurm {
+		if !e.Make().Slurm {
 			continue
 		}
 		to := muster
-		small := filepath.Join(filepath.Dir(muster), "muster-"+e.name)
+		small := filepath.Join(filepath.Dir(muster), "muster-"+e.Name)
 		if _, err := os.Stat(small); err == nil {
 			to = small
 		}
-		path := filepath.Join(dir, e.name)
+		path := filepath.Join(dir, e.Name)
 		if filepath.Dir(to) == dir {
 			to = filepath.Base(to) // the folder may move
 		}
 		links[path] = to
 		now, err := os.Readlink(path)
-		ours := filepath.Base(now) == "muster" || filepath.Base(now) == "muster-"+e.name
+		ours := filepath.Base(now) == "muster" || filepath.Base(now) == "muster-"+e.Name
 		if !errors.Is(err, fs.ErrNotExist) && (err != nil || !ours) {
-			taken.names = append(taken.names, e.name)
+			taken.names = append(taken.names, e.Name)
 		}
 	}
 	if len(taken.names) > 0 {

@@ -7,47 +7,40 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
-func manCommand() *command {
-	return &command{
-		name: "man", summary: "write the manual pages", usage: []string{"COMMAND", "--dir=<folder>"},
-		about: "Without --dir, the page of one command is written to the standard output. The pages are made from the same table as --help.",
-		options: []opt.Option{
-			{Long: "dir", Short: "d", Arg: "<folder>", Help: "write every page into this folder, which must exist: muster.1, sbatch.1, muster-why.1, and so on"},
+func manCommand() *tool.Command {
+	return &tool.Command{
+		Name: "man", Summary: "write the manual pages", Usage: []string{"COMMAND", "--dir=<folder>"},
+		About: "Without --dir, the page of one command is written to standard output. The pages are generated from the same table as --help.",
+		Options: []opt.Option{
+			{Long: "dir", Short: "d", Arg: "<folder>", Help: "write all pages to this existing folder: muster.1, sbatch.1, muster-why.1 and so on"},
 		},
-		mixed:   true,
-		example: []example{{"muster man squeue | man -l -", "reads the page"}, {"muster man --dir /usr/local/share/man/man1", "installs them all"}},
-		run:     runMan,
+		Mixed:   true,
+		Example: []tool.Example{{Line: "muster man squeue | man -l -", What: "reads the page"}, {Line: "muster man --dir /usr/local/share/man/man1", What: "installs them all"}},
+		Run:     runMan,
 	}
 }
 
-func runMan(c *call) error {
-	if c.opts.On("dir") {
+func runMan(c *tool.Call) error {
+	if c.Opts.On("dir") {
 		for _, e := range commands() {
-			cmd := e.make()
-			if err := os.WriteFile(filepath.Join(c.opts.Text("dir"), cmd.page()+".1"), []byte(manPage(cmd, c.Version)), 0o644); err != nil {
-				return c.errorf("%v", err)
+			cmd := e.Make()
+			if err := os.WriteFile(filepath.Join(c.Opts.Text("dir"), page(cmd)+".1"), []byte(manPage(cmd, c.Version)), 0o644); err != nil {
+				return c.Errorf("%v", err)
 			}
 		}
 		return nil
 	}
-	if len(c.args) != 1 {
+	if len(c.Operands) != 1 {
 		return &opt.UsageError{Command: "muster man", Text: "name one command, or a folder with --dir"}
 	}
-	cmd := find(c.args[0])
+	cmd := find(c.Operands[0])
 	if cmd == nil {
-		return unknownCommand(c.args[0])
+		return unknownCommand(c.Operands[0])
 	}
-	return c.write([]byte(manPage(cmd, c.Version)))
-}
-
-// page is the name of a command's manual page.
-func (c *command) page() string {
-	if c.slurm {
-		return c.name
-	}
-	return "muster-" + c.name
+	return c.WriteOut([]byte(manPage(cmd, c.Version)))
 }
 
 // roff protects text from the formatter.
@@ -61,44 +54,44 @@ func roff(s string) string {
 }
 
 // manPage makes a command's manual page.
-func manPage(c *command, version string) string {
+func manPage(c *tool.Command, version string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(c.page()), roff(version), roff(c.page()), roff(c.summary))
-	for i, u := range c.usage {
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(page(c)), roff(version), roff(page(c)), roff(c.Summary))
+	for i, u := range c.Usage {
 		if i > 0 {
 			b.WriteString(".br\n")
 		}
-		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(c.called()), roff(u))
+		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(c.Called()), roff(u))
 	}
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s.\n", roff(strings.ToUpper(c.summary[:1])+c.summary[1:]))
-	for _, p := range c.paragraphs() {
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s.\n", roff(strings.ToUpper(c.Summary[:1])+c.Summary[1:]))
+	for _, p := range c.Paragraphs() {
 		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
 	}
-	if len(c.verbs) > 0 {
+	if len(c.Verbs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
-		for _, v := range c.verbs {
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR %s\n%s\n", roff(v.name), roff(v.args), roff(v.help))
+		for _, v := range c.Verbs {
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR %s\n%s\n", roff(v.Name), roff(v.Args), roff(v.Help))
 		}
 	}
 	b.WriteString(".SH OPTIONS\n")
-	options := c.allOptions()
+	options := c.AllOptions()
 	for i := range options {
-		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(spelling(&options[i])), roff(explain(&options[i])))
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(tool.Spelling(&options[i])), roff(tool.Explain(&options[i])))
 	}
-	terms := func(title string, list []variable) {
+	terms := func(title string, list []tool.Variable) {
 		if len(list) > 0 {
 			fmt.Fprintf(&b, ".SH %s\n", title)
 			for _, v := range list {
-				fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(v.name), roff(v.help))
+				fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(v.Name), roff(v.Help))
 			}
 		}
 	}
-	terms("ENVIRONMENT", append(append([]variable(nil), c.env...), commonVariables()...))
-	terms("EXIT STATUS", c.exits)
-	if len(c.example) > 0 {
+	terms("ENVIRONMENT", append(append([]tool.Variable(nil), c.Env...), tool.CommonVariables()...))
+	terms("EXIT STATUS", c.Exits)
+	if len(c.Example) > 0 {
 		b.WriteString(".SH EXAMPLES\n")
-		for _, x := range c.example {
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(x.line), roff(x.what))
+		for _, x := range c.Example {
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(x.Line), roff(x.What))
 		}
 	}
 	return b.String()
@@ -110,18 +103,18 @@ func Markdown() string {
 	b.WriteString("# Commands\n\nGenerated from the table of commands (`cli/`): run `make generate` after a change there.\n\n" +
 		"Slurm's commands answer under their own names (symlinks to `muster`) and as `muster NAME`.\n\n")
 	for _, e := range commands() {
-		c := e.make()
-		fmt.Fprintf(&b, "- [%s](#%s): %s\n", c.called(), strings.ReplaceAll(c.called(), " ", "-"), c.summary)
+		c := e.Make()
+		fmt.Fprintf(&b, "- [%s](#%s): %s\n", c.Called(), strings.ReplaceAll(c.Called(), " ", "-"), c.Summary)
 	}
 	for _, e := range commands() {
-		markdownCommand(&b, e.make())
+		markdownCommand(&b, e.Make())
 	}
 	return b.String()
 }
 
-func markdownCommand(b *strings.Builder, c *command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s```\n", c.called(), strings.ToUpper(c.summary[:1])+c.summary[1:], usageText(c))
-	for _, p := range c.paragraphs() {
+func markdownCommand(b *strings.Builder, c *tool.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s```\n", c.Called(), strings.ToUpper(c.Summary[:1])+c.Summary[1:], tool.UsageText(c))
+	for _, p := range c.Paragraphs() {
 		fmt.Fprintf(b, "\n%s\n", markdownText(p))
 	}
 	table := func(head string, rows [][2]string) {
@@ -134,25 +127,25 @@ func markdownCommand(b *strings.Builder, c *command) {
 		}
 	}
 	var verbs, options, env, exits [][2]string
-	for _, v := range c.verbs {
-		verbs = append(verbs, [2]string{strings.TrimSpace(v.name + " " + v.args), v.help})
+	for _, v := range c.Verbs {
+		verbs = append(verbs, [2]string{strings.TrimSpace(v.Name + " " + v.Args), v.Help})
 	}
-	all := c.allOptions()
+	all := c.AllOptions()
 	for i := range all {
-		options = append(options, [2]string{spelling(&all[i]), explain(&all[i])})
+		options = append(options, [2]string{tool.Spelling(&all[i]), tool.Explain(&all[i])})
 	}
-	for _, v := range c.env {
-		env = append(env, [2]string{v.name, v.help})
+	for _, v := range c.Env {
+		env = append(env, [2]string{v.Name, v.Help})
 	}
-	for _, v := range c.exits {
-		exits = append(exits, [2]string{v.name, v.help})
+	for _, v := range c.Exits {
+		exits = append(exits, [2]string{v.Name, v.Help})
 	}
 	table("command", verbs)
 	table("option", options)
 	table("environment", env)
 	table("exit code", exits)
-	for _, x := range c.example {
-		fmt.Fprintf(b, "\n```\n%s\n```\n%s\n", x.line, strings.ToUpper(x.what[:1])+x.what[1:]+".")
+	for _, x := range c.Example {
+		fmt.Fprintf(b, "\n```\n%s\n```\n%s\n", x.Line, strings.ToUpper(x.What[:1])+x.What[1:]+".")
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -31,7 +34,7 @@ func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
-		"token": "muster token n7", "hosts": "muster hosts revoke l1", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
+		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
 		"simulate":   "muster simulate --swf DIR/log --procs 8",
@@ -51,7 +54,7 @@ func samples() map[string]map[string]sample {
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
 			"exclude": s("n1"), "exclusive": s(""), "export": s("NIL"), "export-file": s("EXPORTFILE"), "get-user-env": s(""), "gpus": s("2"), "gpus-per-node": s("h100:2"), "gpus-per-socket": s("1"),
 			"gpus-per-task": s("1"), "gpu-bind": s("closest"), "gpu-freq": s("low"), "gres": s("gpu:1,nic:2"), "hold": s(""), "input": s("in"), "job-name": s("x"), "kill-on-invalid-dep": s("yes"), "no-kill": s(""), "licenses": s("a:2"),
-			"mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
+			"distribution": s("cyclic:block"), "gres-flags": s("disable-binding"), "mem-bind": s("local"), "cpu-freq": s("high"), "network": s("any"), "profile": s("all"), "oom-kill-step": s("1"), "tres-bind": s("gres/gpu:closest"), "uid": s("nobody-at-all"), "mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
 			"nodefile": s("NODEFILE"), "nodelist": s("n[1-2]"), "nodes": s("2-4"), "ntasks": s("3"), "ntasks-per-core": s("1"), "ntasks-per-gpu": s("1"), "ntasks-per-node": s("2"),
 			"ntasks-per-socket": s("1"), "open-mode": s("append"), "output": s("o"), "oversubscribe": s(""), "parsable": s(""), "partition": s("gpu,debug"), "prefer": s("f"), "priority": s("5"),
 			"propagate": s("CORE"), "qos": s("q"), "quiet": s(""), "reboot": s(""), "requeue": s(""), "reservation": s("r"), "signal": s("B:USR1@30"), "switches": s("1@10"), "test-only": s(""),
@@ -108,6 +111,7 @@ func samples() map[string]map[string]sample {
 		},
 		"token": {"lifetime": s("2d"), "login": s("")},
 		"hosts": {"role": s("login"), "reason": s("gone")},
+		"runs":  {"json": s(""), "yaml": s(""), "grace": on("muster runs kill 1.1.batch.ff", "10")},
 		"man":   {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
@@ -120,10 +124,10 @@ func samples() map[string]map[string]sample {
 	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", ""), "cpu-bind": step("cores"), "distribution": step("cyclic"), "error": step("e-%t"),
 		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "bcast": step("/tmp/x"), "compress": on("srun --jobid=36 --bcast=/tmp/x DIR/log", "lz4"), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
-		"task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
+		"x11": step("all"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
 	out["sbcast"] = map[string]sample{"compress": s("lz4"), "force": s(""), "jobid": on("sbcast DIR/log /tmp/log", "36"), "nodelist": s("n1"), "preserve": s("")}
 	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s("")}
-	for name, options := range map[string][]opt.Option{"srun": srunOptions(), "salloc": sallocCommand().options} {
+	for name, options := range map[string][]opt.Option{"srun": submit.SrunOptions(), "salloc": submit.Salloc().Options} {
 		for _, o := range options {
 			if x, ok := out["sbatch"][o.Long]; ok && o.Always == "" && out[name][o.Long] == (sample{}) {
 				out[name][o.Long] = x
@@ -163,7 +167,7 @@ func everything(t *testing.T) *world {
 	w.scripts = &apiv1.AcctScriptReply{Scripts: []*apiv1.AcctScript{{Row: w.acct[0], Data: []byte("A=1\x00B=2\x00")}}}
 	w.behind = 3
 	w.changed = []string{"x"}
-	w.reply[methodWhy] = func(proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodWhy] = func(proto.Message) (proto.Message, error) {
 		job := w.jobs[1]
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -177,8 +181,8 @@ func everything(t *testing.T) *world {
 		return send(&apiv1.JobInfo{State: uint32(spec.Failed), ExitCode: 9})
 	}
 	w.reported()
-	util := w.reply[methodAcctReport]
-	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
+	util := w.reply[tool.MethodAcctReport]
+	w.reply[tool.MethodAcctReport] = func(req proto.Message) (proto.Message, error) {
 		resp, err := util(req)
 		if rep, ok := resp.(*apiv1.ReportReply); ok {
 			rep.Behind = 2
@@ -205,7 +209,7 @@ func (w *world) policyOf() {
 func (w *world) behaviour(words []string) string {
 	w.forget()
 	w.pauses, w.stdin, w.nextID = nil, "", 40
-	if contains(words, "--iterate=1") {
+	if slices.Contains(words, "--iterate=1") {
 		return w.iterated(words)
 	}
 	r := w.run(words...)
@@ -240,17 +244,17 @@ func (w *world) behaviour(words []string) string {
 // by name, or it says that it asks for what holds anyway, and then it does.
 func TestEveryOption(t *testing.T) {
 	for _, e := range commands() {
-		cmd := e.make()
-		t.Run(cmd.name, func(t *testing.T) {
+		cmd := e.Make()
+		t.Run(cmd.Name, func(t *testing.T) {
 			w := everything(t)
 			if err := os.Mkdir(filepath.Join(w.dir, "man"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			for _, o := range cmd.options {
-				if slices.Contains(elsewhere[cmd.name], o.Long) {
+			for _, o := range cmd.Options {
+				if slices.Contains(elsewhere[cmd.Name], o.Long) {
 					continue
 				}
-				s, ok := samples()[cmd.name][o.Long]
+				s, ok := samples()[cmd.Name][o.Long]
 				if !ok && o.Refused == "" && o.Always == "" {
 					t.Errorf("--%s has no sample", o.Long)
 					continue
@@ -261,9 +265,9 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-func (w *world) tryOption(cmd *command, o opt.Option, s sample) {
+func (w *world) tryOption(cmd *tool.Command, o opt.Option, s sample) {
 	w.t.Helper()
-	line := usual()[cmd.name]
+	line := usual()[cmd.Name]
 	if s.line != "" {
 		line = s.line
 	}
@@ -278,7 +282,7 @@ func (w *world) tryOption(cmd *command, o opt.Option, s sample) {
 	given := "--" + o.Long
 	switch {
 	case o.Arg != "" && (arg != "" || !o.Maybe):
-		given += "=" + or(arg, "1")
+		given += "=" + cmp.Or(arg, "1")
 	}
 	at := 1
 	if words[0] == "muster" {
@@ -333,31 +337,31 @@ func TestTables(t *testing.T) {
 	seen := map[string]bool{}
 	markdown := Markdown()
 	for _, e := range commands() {
-		c := e.make()
-		if c.name != e.name || seen[c.name] || c.summary == "" || strings.HasSuffix(c.summary, ".") || (c.run == nil) == (c.program == nil) || len(c.usage) == 0 {
-			t.Errorf("%s: name, summary, usage or run", e.name)
+		c := e.Make()
+		if c.Name != e.Name || seen[c.Name] || c.Summary == "" || strings.HasSuffix(c.Summary, ".") || (c.Run == nil) == (c.Program == nil) || len(c.Usage) == 0 {
+			t.Errorf("%s: name, summary, usage or run", e.Name)
 		}
-		seen[c.name] = true
-		help := helpText(c)
+		seen[c.Name] = true
+		help := tool.HelpText(c)
 		man := manPage(c, "test")
-		options := c.allOptions()
+		options := c.AllOptions()
 		letters := map[string]bool{}
 		for i := range options {
 			o := &options[i]
 			if (o.Help == "") == (o.Refused == "") || strings.HasSuffix(o.Help+o.Refused, ".") || (o.Maybe && o.Arg == "") {
-				t.Errorf("%s --%s: exactly one of help and refusal, without a full stop", c.name, o.Long)
+				t.Errorf("%s --%s: exactly one of help and refusal, without a full stop", c.Name, o.Long)
 			}
 			if o.Short != "" && letters[o.Short] {
-				t.Errorf("%s -%s stands for two options", c.name, o.Short)
+				t.Errorf("%s -%s stands for two options", c.Name, o.Short)
 			}
 			letters[o.Short] = true
-			if !strings.Contains(help, "--"+o.Long) || !strings.Contains(man, roff("--"+o.Long)) || !strings.Contains(markdown, strings.ReplaceAll(spelling(o), "|", "\\|")) {
-				t.Errorf("%s --%s is not in the help or the manual", c.name, o.Long)
+			if !strings.Contains(help, "--"+o.Long) || !strings.Contains(man, roff("--"+o.Long)) || !strings.Contains(markdown, strings.ReplaceAll(tool.Spelling(o), "|", "\\|")) {
+				t.Errorf("%s --%s is not in the help or the manual", c.Name, o.Long)
 			}
 		}
-		for _, x := range c.example {
-			if x.line == "" || x.what == "" || strings.HasSuffix(x.what, ".") {
-				t.Errorf("%s: example %q", c.name, x.line)
+		for _, x := range c.Example {
+			if x.Line == "" || x.What == "" || strings.HasSuffix(x.What, ".") {
+				t.Errorf("%s: example %q", c.Name, x.Line)
 			}
 		}
 	}

@@ -18,41 +18,41 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // reported sets the answers that muster report reads.
 func (w *world) reported() {
-	peak, sm, cost, joules := int64(1500)<<20, int64(900)*second, 6.0, 1.08e7
+	peak, sm, cost, joules := int64(1500)<<20, int64(900)*tool.Second, 6.0, 1.08e7
 	idle, busy := 0.4, 4.0
-	w.reply[methodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
 		if req.(*apiv1.JobReportQuery).GetJob() == "404" {
 			return &apiv1.JobReportReply{}, nil
 		}
-		const begin = 1_790_000_000 * second
-		return &apiv1.JobReportReply{Cluster: "peer", Now: begin + 9000*second, Cost: &cost, Currency: "EUR", EnergyJoules: &joules,
-			Run: &apiv1.AcctRow{JobId: 12, Name: "<b>train</b>", User: "alice", Account: "ml", Partition: "gpu", State: "COMPLETED", Submit: begin, Start: begin + 3600*second,
-				End: begin + 7200*second, Elapsed: 3600 * second, TimeLimit: 36000 * second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}},
+		const begin = 1_790_000_000 * tool.Second
+		return &apiv1.JobReportReply{Cluster: "peer", Now: begin + 9000*tool.Second, Cost: &cost, Currency: "EUR", EnergyJoules: &joules,
+			Run: &apiv1.AcctRow{JobId: 12, Name: "<b>train</b>", User: "alice", Account: "ml", Partition: "gpu", State: "COMPLETED", Submit: begin, Start: begin + 3600*tool.Second,
+				End: begin + 7200*tool.Second, Elapsed: 3600 * tool.Second, TimeLimit: 36000 * tool.Second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}},
 			Nodes: []*apiv1.JobReportNode{
-				{Node: "n1", Cpus: 4, MemMib: 8000, Held: 3600 * second, Measured: true, CpuTime: 10800 * second, PeakRss: &peak, Gpus: []*apiv1.JobReportGpu{
-					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * second, Util: 1800 * second, Sm: &sm, PeakMem: 1 << 30, Method: "counted", Share: 1000},
-					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * second, NoProcess: 1800 * second, Method: "by share", Share: 500},
-					{Uuid: "GPU-c", Index: 2, Held: 3600 * second}}},
-				{Node: "n2", Cpus: 4, MemMib: 8000, Held: 3600 * second, Lost: true}},
-			Periods:   []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*second}},
-			UsageFrom: begin + 3600*second, UsageStep: 60 * second, UsageMore: 3, Usage: []*apiv1.UsageHistory{{Node: "n1", Samples: 7,
+				{Node: "n1", Cpus: 4, MemMib: 8000, Held: 3600 * tool.Second, Measured: true, CpuTime: 10800 * tool.Second, PeakRss: &peak, Gpus: []*apiv1.JobReportGpu{
+					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * tool.Second, Util: 1800 * tool.Second, Sm: &sm, PeakMem: 1 << 30, Method: "counted", Share: 1000},
+					{Uuid: "GPU-b", Index: 1, Type: "h100", Measured: true, Held: 3600 * tool.Second, NoProcess: 1800 * tool.Second, Method: "by share", Share: 500},
+					{Uuid: "GPU-c", Index: 2, Held: 3600 * tool.Second}}},
+				{Node: "n2", Cpus: 4, MemMib: 8000, Held: 3600 * tool.Second, Lost: true}},
+			Periods:   []*apiv1.ReasonPeriod{{Reason: &apiv1.Reason{Code: "Resources", Tres: "gres/gpu", Asked: 2, Used: 16, Limit: 16}, From: begin, To: begin + 3600*tool.Second}},
+			UsageFrom: begin + 3600*tool.Second, UsageStep: 60 * tool.Second, UsageMore: 3, Usage: []*apiv1.UsageHistory{{Node: "n1", Samples: 7,
 				Points: []*apiv1.UsagePoint{{Rss: 1000 << 20}, {At: 1, Cpus: &idle, Rss: 4000 << 20}, {At: 3, Cpus: &busy, Rss: 8000 << 20}}}},
-			Advice: []*apiv1.UsageAdvice{{Kind: "memory", Change: "--mem=2G", Text: "the last 4 runs used at most 1.5 GiB", Runs: 4, Gain: 60 * second, Peers: 11, JobName: "train"}}}, nil
+			Advice: []*apiv1.UsageAdvice{{Kind: "memory", Change: "--mem=2G", Text: "the last 4 runs used at most 1.5 GiB", Runs: 4, Gain: 60 * tool.Second, Peers: 11, JobName: "train"}}}, nil
 	}
-	w.reply[methodAcctAdvise] = func(proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodAcctAdvise] = func(proto.Message) (proto.Message, error) {
 		return &apiv1.AdviceReply{Advice: []*apiv1.UsageAdvice{{Kind: "cpus", Text: "the last 3 runs slept", JobName: "idle"}}}, nil
 	}
-	before := w.reply[methodAcctReport]
-	w.reply[methodAcctReport] = func(req proto.Message) (proto.Message, error) {
+	before := w.reply[tool.MethodAcctReport]
+	w.reply[tool.MethodAcctReport] = func(req proto.Message) (proto.Message, error) {
 		if q := req.(*apiv1.ReportQuery); q.GetReport() == "waste" {
 			cell := func(s string) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: s}} }
 			n := func(v int64) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Int{Int: v}} }
@@ -179,7 +179,7 @@ func TestReportCSV(t *testing.T) {
 // said to have none.
 func TestReportNoBudget(t *testing.T) {
 	w := newWorld(t)
-	w.reply[methodAcctReport] = func(proto.Message) (proto.Message, error) { return &apiv1.ReportReply{Cluster: "peer"}, nil }
+	w.reply[tool.MethodAcctReport] = func(proto.Message) (proto.Message, error) { return &apiv1.ReportReply{Cluster: "peer"}, nil }
 	if r := w.run("muster", "report", "budget", "-A", "nosuch"); r.code != 0 || !strings.Contains(r.out, "There is no budget") {
 		t.Errorf("exit %d, %s\n%s", r.code, r.errOut, r.out)
 	}
@@ -236,9 +236,6 @@ func TestReportMail(t *testing.T) {
 	if !regexp.MustCompile(`^<\d+\.[0-9a-f]{16}@example\.org>$`).MatchString(id) {
 		t.Errorf("Message-ID: %s", id)
 	}
-	if other := messageID("muster@example.org", []string{"bob@example.org"}, "s", "t", time.Unix(1, 0)); other == messageID("muster@example.org", []string{"eve@example.org"}, "s", "t", time.Unix(1, 0)) {
-		t.Errorf("two messages of an instant are both %s", other)
-	}
 	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
 	if err != nil {
 		t.Fatal(err)
@@ -253,9 +250,6 @@ func TestReportMail(t *testing.T) {
 		if err != nil || !bytes.HasPrefix(body, []byte(want)) {
 			t.Errorf("%v: %.60s", err, body)
 		}
-	}
-	if s := oneLine("a\r\nBcc: x"); strings.ContainsAny(s, "\r\n") {
-		t.Errorf("%q", s)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // everyLimit is a policy in which no two limits are the same, so that a column
@@ -14,16 +15,16 @@ func everyLimit() *apiv1.PolicyReply {
 	tres := func(v int64) []*apiv1.NamedCount {
 		return []*apiv1.NamedCount{{Name: "cpu", N: v}, {Name: "mem", N: v + 100}, {Name: "node", N: v + 200}}
 	}
-	return &apiv1.PolicyReply{Cluster: "c", Qos: []*apiv1.Qos{{Id: 3, Name: "q", Description: "text", Priority: 4, Flags: []string{"NoDecay"}, MaxWall: 6 * second, MaxTresPerJob: tres(7),
+	return &apiv1.PolicyReply{Cluster: "c", Qos: []*apiv1.Qos{{Id: 3, Name: "q", Description: "text", Priority: 4, Flags: []string{"NoDecay"}, MaxWall: 6 * tool.Second, MaxTresPerJob: tres(7),
 		MaxTresPerNode: tres(8), MaxTresPerUser: tres(9), MaxTresPerAccount: tres(10), MinTresPerJob: tres(11), GrpTres: tres(12), GrpTresMins: tres(13), GrpTresRunMins: tres(14),
-		GrpWall: 15 * second, GrpJobs: n(16), GrpSubmitJobs: n(17), MaxJobsPerUser: n(18), MaxSubmitPerUser: n(19), MaxJobsPerAccount: n(20), MaxSubmitPerAccount: n(21), GraceTime: 22 * second,
+		GrpWall: 15 * tool.Second, GrpJobs: n(16), GrpSubmitJobs: n(17), MaxJobsPerUser: n(18), MaxSubmitPerUser: n(19), MaxJobsPerAccount: n(20), MaxSubmitPerAccount: n(21), GraceTime: 22 * tool.Second,
 		Preempt: []string{"low"}, PreemptMode: "REQUEUE", UsageFactor: 2_500_000, MinPrio: n(26), MaxTresMins: tres(27), MaxRunMinsAccount: tres(28), MaxRunMinsUser: tres(29),
-		GrpJobsAccrue: n(30), MaxAccruePerUser: n(31), MaxAccruePerAccount: n(32), LimitFactor: 3_300_000, UsageThreshold: n(340_000), PreemptExempt: 40 * second}},
+		GrpJobsAccrue: n(30), MaxAccruePerUser: n(31), MaxAccruePerAccount: n(32), LimitFactor: 3_300_000, UsageThreshold: n(340_000), PreemptExempt: 40 * tool.Second}},
 		Accounts: []*apiv1.Account{{Name: "root"}, {Name: "lab", Description: "text", Organization: "org", Coordinators: []string{"ann"}}},
 		Users:    []*apiv1.AccountingUser{{Name: "ann", DefaultAccount: "lab", DefaultWckey: "w", AdminLevel: "Operator"}},
 		Associations: []*apiv1.Association{{Id: 1, Account: "root"}, {Id: 2, Account: "lab", Parent: 1},
-			{Id: 5, Account: "lab", User: "ann", Partition: "gpu", Parent: 2, Shares: 6, Priority: 8, DefaultQos: "q", Qos: []string{"q"}, MaxWall: 11 * second, MaxTresPerJob: tres(12),
-				MaxTresPerNode: tres(13), MaxTresMins: tres(14), MaxJobs: n(15), MaxSubmitJobs: n(16), GrpTres: tres(17), GrpTresMins: tres(18), GrpTresRunMins: tres(19), GrpWall: 20 * second,
+			{Id: 5, Account: "lab", User: "ann", Partition: "gpu", Parent: 2, Shares: 6, Priority: 8, DefaultQos: "q", Qos: []string{"q"}, MaxWall: 11 * tool.Second, MaxTresPerJob: tres(12),
+				MaxTresPerNode: tres(13), MaxTresMins: tres(14), MaxJobs: n(15), MaxSubmitJobs: n(16), GrpTres: tres(17), GrpTresMins: tres(18), GrpTresRunMins: tres(19), GrpWall: 20 * tool.Second,
 				GrpJobs: n(21), GrpSubmitJobs: n(22), Comment: "text", GrpJobsAccrue: n(24), MaxJobsAccrue: n(25), MinPrio: n(26)}},
 		Wckeys:    []*apiv1.WcKey{{Id: 7, Name: "w", User: "ann"}},
 		Resources: []*apiv1.Resource{{Name: "lic", Server: "s", ServerType: "flex", Type: "License", Description: "text", Manager: "ann", Count: 50, Allowed: 40, Absolute: true, LastConsumed: 6}}}
@@ -34,7 +35,9 @@ func TestSacctmgrColumns(t *testing.T) {
 	w := newWorld(t)
 	w.lab()
 	w.policy = everyLimit()
-	all := func(v int) string { return "cpu=" + itoa(v) + ",mem=" + itoa(v+100) + "M,node=" + itoa(v+200) }
+	all := func(v int) string {
+		return "cpu=" + tool.Itoa(v) + ",mem=" + tool.Itoa(v+100) + "M,node=" + tool.Itoa(v+200)
+	}
 	for entity, columns := range map[string][]string{
 		"qos": {"Name: q", "ID: 3", "Description Descr: text", "Priority Prio: 4", "Flags: NoDecay", "MaxWall MaxWallDurationPerJob: 00:00:06",
 			"MaxTRES MaxTRESPerJob MaxTRESPJ: " + all(7), "MaxTRESPerNode MaxTRESPN: " + all(8), "MaxTRESPU MaxTRESPerUser: " + all(9), "MaxTRESPA MaxTRESPerAccount: " + all(10),
@@ -73,16 +76,6 @@ func TestSacctmgrColumns(t *testing.T) {
 					t.Errorf("%s: column %s, not %s", line, got[0], head)
 				}
 			}
-		}
-	}
-}
-
-// Keys of reservations may be shortened as far as they mean one only.
-func TestReservationKeys(t *testing.T) {
-	for typed, want := range map[string]string{"start": "starttime", "Dur": "duration", "StartTime": "StartTime", "user+": "users+", "acc-": "accounts-", "tres": "tres",
-		"node": "node", "nodec": "nodecnt", "nodecount": "nodecount", "f": "f", "fl": "flags", "x": "x", "": "", "Reservation": "reservationname"} {
-		if got := resvKey(typed); got != want {
-			t.Errorf("%s is taken for %s, not %s", typed, got, want)
 		}
 	}
 }

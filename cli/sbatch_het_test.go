@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -35,9 +36,9 @@ func TestHetJobs(t *testing.T) {
 		}
 		var got []string
 		for _, s := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
-			text := itoa(s.GetMinNodes()) + "/" + strings.Join(s.GetPartitions(), ",") + "/" + itoa(s.GetTasks())
+			text := tool.Itoa(s.GetMinNodes()) + "/" + strings.Join(s.GetPartitions(), ",") + "/" + tool.Itoa(s.GetTasks())
 			for _, c := range s.GetPerNode() {
-				text += c.GetName() + itoa(c.GetN())
+				text += c.GetName() + tool.Itoa(c.GetN())
 			}
 			got = append(got, text)
 		}

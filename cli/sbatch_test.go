@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,11 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
 )
 
-const minute = 60 * second
+const minute = 60 * tool.Second
 
 // TestSpec: what each option of sbatch writes into the request.
 //
@@ -73,9 +74,9 @@ func TestSpec(t *testing.T) {
 		"--requeue":                        {Requeue: apiv1.Tri_TRI_YES},
 		"--requeue --no-requeue":           {Requeue: apiv1.Tri_TRI_NO},
 		"--no-requeue --requeue":           {Requeue: apiv1.Tri_TRI_YES},
-		"--signal=USR2@90":                 {Signal: 12, SignalBefore: 90 * second},
-		"--signal=B:TERM":                  {Signal: 15, SignalBefore: 60 * second, SignalBatch: true},
-		"--signal=R:10@5":                  {Signal: 10, SignalBefore: 5 * second, SignalResv: true},
+		"--signal=USR2@90":                 {Signal: 12, SignalBefore: 90 * tool.Second},
+		"--signal=B:TERM":                  {Signal: 15, SignalBefore: 60 * tool.Second, SignalBatch: true},
+		"--signal=R:10@5":                  {Signal: 10, SignalBefore: 5 * tool.Second, SignalResv: true},
 		"-o out-%j -e err -i in":           {Stdout: "out-%j", Stderr: "err", Stdin: "in"},
 		"--open-mode=a":                    {Append: apiv1.Tri_TRI_YES},
 		"--open-mode=truncate":             {Append: apiv1.Tri_TRI_NO},
@@ -87,7 +88,7 @@ func TestSpec(t *testing.T) {
 		"--kill-on-invalid-dep=yes":        {KillOnInvalidDep: apiv1.Tri_TRI_YES},
 		"--propagate=CORE":                 {Rlimits: n("CORE", "", 0)},
 		"--propagate=NONE":                 {Rlimits: []*apiv1.Count{}},
-		"--switches=1@5":                   {Switches: 1, SwitchWait: 300 * second},
+		"--switches=1@5":                   {Switches: 1, SwitchWait: 300 * tool.Second},
 		"--contiguous --prefer=f --reboot": {Contiguous: true, Prefer: "f", Reboot: true},
 		"-S 2 --threads-per-core=1":        {CoreSpec: 2, ThreadsPerCore: 1},
 	} {
@@ -158,7 +159,7 @@ func TestPrecedence(t *testing.T) {
 	w.watch = func(send func(*apiv1.JobInfo) error) error {
 		return send(&apiv1.JobInfo{State: uint32(spec.Completed)})
 	}
-	for _, o := range jobOptions() {
+	for _, o := range submit.JobOptions() {
 		s, ok := samples()["sbatch"][o.Long]
 		if o.Env == "" || !ok || o.Long == "clusters" {
 			continue
@@ -176,7 +177,7 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("%s is not --%s:\n%v\n%v", o.Env, o.Long, viaLine, viaEnv)
 		}
 	}
-	for _, o := range jobOptions() {
+	for _, o := range submit.JobOptions() {
 		if o.Env != "" && o.Refused != "" {
 			w.env = map[string]string{strings.Fields(o.Env)[0]: "1"}
 			if r := w.shell("sbatch --wrap x"); r.code != 255 || !strings.Contains(r.errOut, o.Env+" is not supported") {
@@ -192,7 +193,7 @@ func TestScripts(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "Batch script is empty!", " \n\n": "Batch script contains only whitespace!", "echo hi\n": "This does not look like a batch script.", "#!/bin/sh\r\necho\r\n": "DOS line breaks",
 		"#!/bin/sh\necho\x00": "NULL character", "#!/bin/sh\n#SBATCH --bogus\n": "unrecognized option '--bogus'", "#!/bin/sh\n#SBATCH x\n": "Invalid directive found in batch script: x",
-		"#!/bin/sh\n#SBATCH hetjob now\n": "Invalid directive found in batch script: hetjob", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --profile=all\n": "--profile is not supported",
+		"#!/bin/sh\n#SBATCH hetjob now\n": "Invalid directive found in batch script: hetjob", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --stepmgr\n": "the controller starts the steps of all jobs",
 	} {
 		for _, viaStdin := range []bool{false, true} {
 			w.forget()
@@ -251,7 +252,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s: %s", option, r.errOut)
 			continue
 		}
-		req := w.last(methodSubmit).(*apiv1.SubmitRequest)
+		req := w.last(tool.MethodSubmit).(*apiv1.SubmitRequest)
 		got := strings.Split(strings.TrimSuffix(string(req.GetEnvironment().GetData()), "\x00"), "\x00")
 		got = slices.DeleteFunc(got, func(kv string) bool { return strings.HasPrefix(kv, "MUSTER_SOCKET=") })
 		list := strings.Split(strings.ReplaceAll(want, "a\nb=c", "a|b=c"), " ")
@@ -341,74 +342,25 @@ func TestSocket(t *testing.T) {
 	w := newWorld(t)
 	e := w.world([]string{"squeue"}, nil, nil)
 	for yaml, want := range map[string][2]string{
-		"": {defaultSocket, defaultPast}, "run_dir: /x": {"/x/muster.sock", "/x/accounting.sock"},
-		"socket: /y/s # here\nrun_dir: /x": {"/y/s", "/x/accounting.sock"}, "socket: \"/q\"": {"/q", defaultPast}, "socket: s": {w.dir + "/s", defaultPast},
-		"accounting_socket: /a": {defaultSocket, "/a"}, "listen:\n  socket: /inner": {defaultSocket, defaultPast}, "# socket: /z": {defaultSocket, defaultPast},
+		"": {tool.DefaultSocket, tool.DefaultPast}, "run_dir: /x": {"/x/muster.sock", "/x/accounting.sock"},
+		"socket: /y/s # here\nrun_dir: /x": {"/y/s", "/x/accounting.sock"}, "socket: \"/q\"": {"/q", tool.DefaultPast}, "socket: s": {w.dir + "/s", tool.DefaultPast},
+		"accounting_socket: /a": {tool.DefaultSocket, "/a"}, "listen:\n  socket: /inner": {tool.DefaultSocket, tool.DefaultPast}, "# socket: /z": {tool.DefaultSocket, tool.DefaultPast},
 	} {
 		e.Environ = []string{"MUSTER_CONFIG=" + w.script("muster.yaml", yaml)}
-		if got, past, err := e.sockets(); err != nil || got != want[0] || past != want[1] {
+		if got, past, err := e.Sockets(); err != nil || got != want[0] || past != want[1] {
 			t.Errorf("%q: %q, %q, %v", yaml, got, past, err)
 		}
 	}
 	e.Environ = []string{"MUSTER_CONFIG=" + w.script("muster.yaml", "socket: |\n  /x\n")}
-	if _, _, err := e.sockets(); err == nil {
+	if _, _, err := e.Sockets(); err == nil {
 		t.Error("a block scalar is accepted")
 	}
 	e.Environ = []string{"MUSTER_CONFIG=/nonexistent"}
-	if _, _, err := e.sockets(); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := e.Sockets(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file that was named: %v", err)
 	}
 	e.Environ = []string{"MUSTER_CONFIG=/nonexistent", "MUSTER_SOCKET=/d/s"}
-	if got, past, err := e.sockets(); err != nil || got != "/d/s" || past != "/d/accounting.sock" {
+	if got, past, err := e.Sockets(); err != nil || got != "/d/s" || past != "/d/accounting.sock" {
 		t.Errorf("%q %q %v", got, past, err)
 	}
-}
-
-func FuzzDirectives(f *testing.F) {
-	f.Add("#!/bin/sh\n#SBATCH -J \"a b\" --time=5 # x\n\necho\n#SBATCH -n 2\n")
-	f.Add("#!/bin/sh\n#SBATCH -J 'a\n")
-	f.Add("#SBATCH \\\n#SBATCH\t--x=\"\\\"\"")
-	f.Fuzz(func(t *testing.T, text string) {
-		list, err := directives([]byte(text))
-		if err != nil {
-			return
-		}
-		size := 0
-		for _, words := range list {
-			if len(words) == 0 {
-				t.Fatal("an empty directive")
-			}
-			for _, word := range words {
-				size += len(word)
-			}
-		}
-		if size > len(text) || len(list) > strings.Count(text, directiveMark) {
-			t.Fatalf("%q gives %q", text, list)
-		}
-		// What follows the first command changes nothing.
-		again, err := directives([]byte(strings.TrimRight(text, "\n") + "\ncommand\n#SBATCH --late\n"))
-		if err != nil || fmt.Sprint(again) != fmt.Sprint(list) {
-			t.Fatalf("%q: %q, then %q %v", text, list, again, err)
-		}
-	})
-}
-
-func FuzzExport(f *testing.F) {
-	f.Add("ALL,A='x,y',B")
-	f.Fuzz(func(t *testing.T, list string) {
-		words, err := exportWords(list)
-		if err != nil {
-			return
-		}
-		size := 0
-		for _, w := range words {
-			if w == "" {
-				t.Fatal("an empty word")
-			}
-			size += len(w)
-		}
-		if size > len(list) {
-			t.Fatalf("%q gives %q", list, words)
-		}
-	})
 }

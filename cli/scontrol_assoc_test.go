@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // bounded is the lab's policy with what is used of its limits: of the QOS
@@ -34,7 +35,7 @@ func (w *world) bounded() {
 		use(apiv1.LimitUsage_ASSOCIATION, 0, 1), use(apiv1.LimitUsage_ASSOCIATION, 0, 3), use(apiv1.LimitUsage_ASSOCIATION, 0, 8),
 		{Kind: apiv1.LimitUsage_ASSOCIATION, Subject: 2, Wall: 1.9, Raw: 2, TresMins: past},
 	}
-	w.reply[methodLimitUsage] = func(proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodLimitUsage] = func(proto.Message) (proto.Message, error) {
 		return &apiv1.LimitUsageReply{Policy: w.policy, Shares: w.tree, Usage: w.used}, nil
 	}
 }
@@ -43,7 +44,7 @@ func (w *world) bounded() {
 func (w *world) limited() {
 	w.bounded()
 	n := func(v int64) *apiv1.OptionalInt { return &apiv1.OptionalInt{Value: v} }
-	const minute = 60 * second
+	const minute = 60 * tool.Second
 	for _, a := range w.policy.GetAssociations() {
 		if a.GetAccount() == "ml" {
 			a.GrpJobs, a.GrpJobsAccrue, a.GrpSubmitJobs, a.GrpWall = n(10), n(11), n(12), 13*minute

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // priorities are the six jobs of which a real sprio printed the goldens.
@@ -30,7 +31,7 @@ func (w *world) priorities() {
 		Tres: []*apiv1.NamedFactor{{Name: "cpu", Weighted: 1000}, {Name: "mem", Weighted: 1000}, {Name: "gres/gpu", Weighted: 3000}}}}
 	rep.Jobs = []*apiv1.JobPriority{job(22, "gpu", 8396, 281.25, 100, 2000, tres(62.5, 15.625, 937.5)), job(8, "gpu", 6178, 843.75, 100, 0, tres(187.5, 46.875, 0)), job(9, "gpu", 13834, 1000, 100, 0, tres(6187.5, 1546.875, 0)),
 		job(11, "debug", 6359, 281.25, 1000, 0, tres(62.5, 15.625, 0)), job(20, "gpu", 7646, 281.25, 100, 2000, tres(62.5, 15.625, 187.5)), job(21, "gpu", 7646, 281.25, 100, 2000, tres(62.5, 15.625, 187.5))}
-	w.reply[methodPriorities] = func(proto.Message) (proto.Message, error) { return rep, nil }
+	w.reply[tool.MethodPriorities] = func(proto.Message) (proto.Message, error) { return rep, nil }
 }
 
 // shares is the tree of which a real sshare printed the goldens.
@@ -46,7 +47,7 @@ func (w *world) shares(user string) {
 		{Parent: 1, Depth: 1, Account: "physics", RawShares: 30, NormShares: 30.0 / 81, LevelInfinite: true},
 		{Parent: 5, Depth: 2, Account: "physics", User: "bob", RawShares: 1, NormShares: 1, Factor: 1, LevelInfinite: true},
 	}}
-	w.reply[methodShares] = func(proto.Message) (proto.Message, error) { return w.tree, nil }
+	w.reply[tool.MethodShares] = func(proto.Message) (proto.Message, error) { return w.tree, nil }
 }
 
 func TestPriorityOptions(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // twoNodes are two jobs: one with its script and a step of four tasks on two
@@ -14,9 +15,9 @@ import (
 func (w *world) twoNodes() {
 	w.books()
 	on := func(node string, cpu, rss int64, gpus ...*apiv1.GpuUsage) *apiv1.Measurement {
-		return &apiv1.Measurement{Node: node, Usage: &apiv1.Usage{UserCpu: cpu * second, PeakRss: rss, HasRss: true, ReadBytes: 3 * rss, Gpus: gpus}, PeakVm: 2 * rss, HasVm: true, Pids: []int32{int32(cpu)}}
+		return &apiv1.Measurement{Node: node, Usage: &apiv1.Usage{UserCpu: cpu * tool.Second, PeakRss: rss, HasRss: true, ReadBytes: 3 * rss, Gpus: gpus}, PeakVm: 2 * rss, HasVm: true, Pids: []int32{int32(cpu)}}
 	}
-	gpu := &apiv1.GpuUsage{Has: true, PeakMem: 10 << 30, UtilNs: 3 * second, Busy: 4 * second}
+	gpu := &apiv1.GpuUsage{Has: true, PeakMem: 10 << 30, UtilNs: 3 * tool.Second, Busy: 4 * tool.Second}
 	w.live = &apiv1.StepUsageReply{Jobs: []*apiv1.JobSteps{
 		{Job: "12", JobId: 12, Nodes: "n[1-2]", Alloc: &apiv1.Tres{Cpu: 4, Node: 2}, Steps: []*apiv1.StepMeasured{
 			{Step: -5, Tasks: 1, Nodes: []*apiv1.Measurement{on("n1", 7, 1<<20)}},
@@ -79,7 +80,7 @@ func TestSstatSaysWhatIsMissing(t *testing.T) {
 	} {
 		job, _, _ := strings.Cut(strings.TrimPrefix(line[strings.LastIndex(line, "-j ")+1:], "j "), " ")
 		all := w.live
-		w.reply[methodStepUsage] = func(proto.Message) (proto.Message, error) {
+		w.reply[tool.MethodStepUsage] = func(proto.Message) (proto.Message, error) {
 			out := &apiv1.StepUsageReply{}
 			for _, j := range all.GetJobs() {
 				if name, _, _ := strings.Cut(job, "."); name == j.GetJob() {
@@ -92,7 +93,7 @@ func TestSstatSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("$ %s\n%d %s%swanted %s", line, r.code, r.out, r.errOut, want)
 		}
 	}
-	w.reply[methodStepUsage] = func(proto.Message) (proto.Message, error) {
+	w.reply[tool.MethodStepUsage] = func(proto.Message) (proto.Message, error) {
 		return &apiv1.StepUsageReply{Jobs: []*apiv1.JobSteps{{Job: "9", Error: &apiv1.Error{Text: "Access/permission denied"}},
 			{Job: "12", JobId: 12, Silent: []string{"n2"}, Steps: w.live.GetJobs()[0].GetSteps()[:1]}}}, nil
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +19,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
+
+//go:embed query/testdata/agent-metrics.txt
+var agentText string
 
 // seenRequest is a request as the server got it.
 type seenRequest struct {
@@ -64,16 +70,16 @@ type fake struct {
 // requests makes an empty request for each method.
 func requests() map[string]proto.Message {
 	return map[string]proto.Message{
-		methodSubmit: &apiv1.SubmitRequest{}, methodListJobs: &apiv1.ListJobsRequest{}, methodStreamJobs: &apiv1.ListJobsRequest{}, methodWatchJob: &apiv1.WatchJobRequest{},
-		methodCancel: &apiv1.CancelRequest{}, methodControlJobs: &apiv1.ControlJobsRequest{}, methodWhy: &apiv1.WhyRequest{},
-		methodListNodes: &apiv1.ListNodesRequest{}, methodUpdateNode: &apiv1.UpdateNodeRequest{}, methodChangeNodes: &apiv1.NodeChange{}, methodChangePartition: &apiv1.PartitionChange{}, methodListPartitions: &apiv1.ListPartitionsRequest{},
-		methodGetConfig: &apiv1.GetConfigRequest{}, methodReconfigure: &apiv1.ReconfigureRequest{}, methodChangePolicy: &apiv1.PolicyChangeRequest{},
-		methodGetPolicy: &apiv1.PolicyRequest{}, methodTransactions: &apiv1.TransactionsRequest{}, methodShares: &apiv1.SharesRequest{}, methodLimitUsage: &apiv1.LimitUsageRequest{}, methodPriorities: &apiv1.PrioritiesRequest{}, methodDiag: &apiv1.DiagRequest{}, methodPing: &apiv1.PingRequest{},
-		methodCreateToken: &apiv1.CreateTokenRequest{}, methodListHosts: &apiv1.ListHostsRequest{}, methodRevokeHost: &apiv1.RevokeHostRequest{}, methodUserToken: &apiv1.CreateUserTokenRequest{}, methodShutdown: &apiv1.ShutdownRequest{}, methodAcctRows: &apiv1.AcctQuery{},
-		methodAcctScripts: &apiv1.AcctScriptQuery{}, methodAcctSQL: &apiv1.SqlQuery{}, methodAcctMaintain: &apiv1.MaintainRequest{},
-		methodStepUsage: &apiv1.StepUsageRequest{}, methodRunStep: &apiv1.RunStepRequest{}, methodEndStep: &apiv1.EndStepRequest{}, methodAttachStep: &apiv1.AttachStepRequest{}, methodEndJob: &apiv1.EndJobRequest{},
-		methodReservations: &apiv1.ReservationsRequest{}, methodReserve: &apiv1.ReservationChange{},
-		methodAcctReport: &apiv1.ReportQuery{}, methodAcctStatus: &apiv1.AccountingStatusRequest{}, methodAcctReasons: &apiv1.ReasonsQuery{}, methodAcctJobReport: &apiv1.JobReportQuery{}, methodAcctAdvise: &apiv1.AdviceQuery{}, methodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
+		tool.MethodSubmit: &apiv1.SubmitRequest{}, tool.MethodListJobs: &apiv1.ListJobsRequest{}, tool.MethodStreamJobs: &apiv1.ListJobsRequest{}, tool.MethodWatchJob: &apiv1.WatchJobRequest{},
+		tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{},
+		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
+		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
+		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
+		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
+		tool.MethodAcctScripts: &apiv1.AcctScriptQuery{}, tool.MethodAcctSQL: &apiv1.SqlQuery{}, tool.MethodAcctMaintain: &apiv1.MaintainRequest{},
+		tool.MethodStepUsage: &apiv1.StepUsageRequest{}, tool.MethodRunStep: &apiv1.RunStepRequest{}, tool.MethodEndStep: &apiv1.EndStepRequest{}, tool.MethodAttachStep: &apiv1.AttachStepRequest{}, tool.MethodEndJob: &apiv1.EndJobRequest{},
+		tool.MethodReservations: &apiv1.ReservationsRequest{}, tool.MethodReserve: &apiv1.ReservationChange{},
+		tool.MethodAcctReport: &apiv1.ReportQuery{}, tool.MethodAcctStatus: &apiv1.AccountingStatusRequest{}, tool.MethodAcctReasons: &apiv1.ReasonsQuery{}, tool.MethodAcctJobReport: &apiv1.JobReportQuery{}, tool.MethodAcctAdvise: &apiv1.AdviceQuery{}, tool.MethodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
 	}
 }
 
@@ -86,10 +92,13 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 		return err
 	}
 	f.mu.Lock()
+	if submit, ok := req.(*apiv1.SubmitRequest); ok {
+		submit.Request = 0 // chance, and another in each run
+	}
 	f.seen = append(f.seen, seenRequest{call.Method, req})
 	own, watch := f.reply[call.Method], f.watch
 	f.mu.Unlock()
-	if call.Method == methodWatchJob && watch != nil {
+	if call.Method == tool.MethodWatchJob && watch != nil {
 		return watch(func(j *apiv1.JobInfo) error {
 			b, err := proto.Marshal(j)
 			if err != nil {
@@ -108,7 +117,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Method == methodStreamJobs || call.Method == methodAcctRows || call.Method == methodAcctSQL || call.Method == methodAcctMaintain {
+	if call.Method == tool.MethodStreamJobs || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
 		b, err := proto.Marshal(resp)
 		if err != nil {
 			return err
@@ -169,6 +178,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return f.diag, nil
 	case *apiv1.PingRequest:
 		return &apiv1.PingReply{Host: "vm", Role: "leader", Version: "test", Now: f.now, Seq: 77, Cluster: "peer"}, nil
+	case *apiv1.ControllersRequest:
+		return &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{{Name: "vm", Role: "leader", Version: "test", Position: 7}}}, nil
+	case *apiv1.ChangeControllersRequest:
+		return &apiv1.ChangeControllersReply{Leader: "ctl2"}, nil
 	case *apiv1.CreateUserTokenRequest:
 		return &apiv1.CreateUserTokenReply{Token: fmt.Sprintf("root.%d", q.GetLifetime()/int64(spec.Second))}, nil
 	case *apiv1.CreateTokenRequest:
@@ -193,6 +206,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.EndJobReply{}, nil
 	case *apiv1.ShutdownRequest:
 		return &apiv1.ShutdownReply{}, nil
+	case *apiv1.ListOrphansRequest:
+		return &apiv1.ListOrphansReply{LostAt: f.now, Witness: "node n1", Runs: lostRuns()}, nil
+	case *apiv1.KillOrphansRequest:
+		return &apiv1.KillOrphansReply{Runs: lostRuns()[:len(q.GetRuns())]}, nil
 	case *apiv1.AcctQuery:
 		rows := slices.DeleteFunc(slices.Clone(f.acct), func(r *apiv1.AcctRow) bool { return q.GetAllocationsOnly() && r.GetStep() != "" })
 		return &apiv1.AcctReply{Rows: rows, Cluster: "peer", Now: f.now, Behind: f.behind}, nil
@@ -319,8 +336,8 @@ func (w *world) runBeside(ctx context.Context, stdin io.Reader, program string, 
 	return w.beside(ctx, stdin, program, args...)
 }
 
-func (w *world) world(args []string, out, errOut io.Writer) *Env {
-	e := &Env{Beside: w.runBeside, Metrics: func(context.Context, string) (string, error) { return agentText, nil },
+func (w *world) world(args []string, out, errOut io.Writer) *tool.Env {
+	e := &tool.Env{Beside: w.runBeside, Metrics: func(context.Context, string) (string, error) { return agentText, nil },
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
 		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: w.pause,
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },
@@ -349,14 +366,14 @@ func (w *world) world(args []string, out, errOut io.Writer) *Env {
 		e.Environ = append(e.Environ, k+"="+v)
 	}
 	slices.Sort(e.Environ)
-	e.Dial = e.dial
+	e.Dial = e.DialController
 	return e
 }
 
 // shell runs a line, split at blanks outside quotes.
 func (w *world) shell(line string) result {
 	w.t.Helper()
-	words, err := shellWords(line)
+	words, err := submit.ShellWords(line)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -390,7 +407,7 @@ func (w *world) submitted(line string) *apiv1.SubmitRequest {
 	if r := w.shell(line); r.code != 0 {
 		w.t.Fatalf("%s: exit code %d: %s", line, r.code, r.errOut)
 	}
-	return w.last(methodSubmit).(*apiv1.SubmitRequest)
+	return w.last(tool.MethodSubmit).(*apiv1.SubmitRequest)
 }
 
 // changePartition answers as the controller does.
@@ -413,7 +430,7 @@ func (f *fake) changePartition(q *apiv1.PartitionChange) (proto.Message, error) 
 		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName())
 	}
 	if q.GetDelete() {
-		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName()+" is in slurm.conf: take it out there and reconfigure")
+		return nil, spec.Refuse(spec.CodeInvalidPartition, q.GetName()+" is defined in slurm.conf; remove it there and run scontrol reconfigure")
 	}
 	next, warnings, err := slurmconf.ChangePartition(spec.PartitionSpec{Name: q.GetName()}, set, conf)
 	if err != nil {
@@ -433,7 +450,7 @@ func (f *fake) changeNodes(q *apiv1.NodeChange) (proto.Message, error) {
 	list, err := slurmconf.ReadNode(q.GetCreate(), &spec.Config{GresTypes: []string{"gpu"}})
 	switch {
 	case q.GetDelete() == "n1":
-		return nil, spec.Refuse(spec.CodeInvalidNodeState, "n1 is in slurm.conf: take it out there and reconfigure")
+		return nil, spec.Refuse(spec.CodeInvalidNodeState, "n1 is defined in slurm.conf; remove it there and run scontrol reconfigure")
 	case q.GetDelete() != "":
 		return &apiv1.NodeChangeReply{Nodes: []string{q.GetDelete()}}, nil
 	case err != nil:
@@ -447,4 +464,12 @@ func (w *world) pause(_ context.Context, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pauses = append(w.pauses, d)
+}
+
+// lostRuns are runs that a node has and the ledger does not know.
+func lostRuns() []*apiv1.OrphanRun {
+	return []*apiv1.OrphanRun{
+		{Run: "305.1.batch.9e3779b97f4a7c15", Node: "n1", JobId: 305, User: "alice", UserId: 1000, Started: 1_900_000_000_000_000_000},
+		{Run: "306.2.batch.9e3779b97f4a7c15", Node: "n2", JobId: 306, UserId: 1001, Started: 1_900_000_060_000_000_000},
+	}
 }

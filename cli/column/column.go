@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/musterhpc/muster/cli/plain"
 )
 
 // Token is one column of a format string.
@@ -62,6 +64,9 @@ func Names(format string) ([]Token, error) {
 	for part := range strings.SplitSeq(format, ",") {
 		name, spec, sized := strings.Cut(part, ":")
 		t := Token{Field: strings.TrimSpace(name), Width: nameWidth}
+		if t.Field == "" && !sized {
+			continue // clients end their lists with a comma
+		}
 		if t.Field == "" {
 			return nil, fmt.Errorf("format %q: a field is missing", format)
 		}
@@ -75,6 +80,9 @@ func Names(format string) ([]Token, error) {
 			}
 		}
 		tokens = append(tokens, t)
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("format %q: a field is missing", format)
 	}
 	return tokens, nil
 }
@@ -98,6 +106,7 @@ func width(s string) (n int, rest string, err error) {
 // Append writes the text of a column in its width: cut where it is too long,
 // else padded, then the suffix.
 func (t Token) Append(b []byte, text string) []byte {
+	text = plain.Cell(text)
 	if t.Width == 0 {
 		return append(append(b, text...), t.Suffix...)
 	}
@@ -181,7 +190,7 @@ func (s Style) Row(b []byte, fields []Field, texts []string) []byte {
 			if i > 0 {
 				b = append(b, delim...)
 			}
-			b = append(b, text...)
+			b = append(b, plain.Cell(text)...)
 		}
 		if s.Trailing {
 			b = append(b, delim...)
@@ -189,7 +198,7 @@ func (s Style) Row(b []byte, fields []Field, texts []string) []byte {
 		return append(b, '\n')
 	}
 	for i, f := range fields {
-		b = s.cell(b, f.Width, texts[i])
+		b = s.cell(b, f.Width, plain.Cell(texts[i]))
 	}
 	return append(b, '\n')
 }

@@ -33,7 +33,10 @@ func TestNames(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%+v %v", got, err)
 	}
-	for _, bad := range []string{"", "a,", ":5", "a:99999999999"} {
+	if got, err := Names("jobid,,name,"); err != nil || len(got) != 2 {
+		t.Errorf("empty names between commas: %+v %v", got, err)
+	}
+	for _, bad := range []string{"", ",", ":5", "a:99999999999"} {
 		if _, err := Names(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}

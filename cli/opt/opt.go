@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,6 +19,7 @@ import (
 type Option struct {
 	Long  string // without dashes; every option has one
 	Short string // one letter, or empty
+	Also  string // other spellings of the long name, separated by blanks
 	Arg   string // name of the argument, as help prints it; empty = a switch
 	Maybe bool   // the argument may be left out: --exclusive, --exclusive=user
 	Help  string // one sentence without full stop
@@ -236,7 +238,7 @@ func (s *Set) Find(name string) (*Option, error) {
 	var also []string
 	for i := range s.Options {
 		o := &s.Options[i]
-		if o.Long == name {
+		if o.Long == name || slices.Contains(strings.Fields(o.Also), name) {
 			return o, nil
 		}
 		if name != "" && strings.HasPrefix(o.Long, name) {

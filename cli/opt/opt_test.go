@@ -13,7 +13,7 @@ func sample(mixed bool) *Set {
 	return &Set{Command: "cmd", Mixed: mixed, Options: []Option{
 		{Long: "time", Short: "t", Arg: "<t>", Env: "CMD_TIME"}, {Long: "hold", Short: "H", Env: "CMD_HOLD"}, {Long: "nodes", Short: "N", Arg: "<n>"},
 		{Long: "nodelist", Arg: "<l>"}, {Long: "jobs", Short: "j", Arg: "<l>", Maybe: true}, {Long: "verbose", Short: "v"},
-		{Long: "bb", Arg: "<spec>", Refused: "there are no burst buffers", Env: "CMD_BB"},
+		{Long: "bb", Arg: "<spec>", Refused: "Muster has no burst buffers", Env: "CMD_BB"},
 	}}
 }
 
@@ -64,7 +64,7 @@ func TestErrors(t *testing.T) {
 		"--time":       "cmd: option '--time' requires an argument",
 		"--hold=yes":   "cmd: option '--hold' doesn't allow an argument",
 		"--node 1":     "cmd: option '--node' is ambiguous; possibilities: '--nodes' '--nodelist'",
-		"--bb=a":       "--bb is not supported in this release: there are no burst buffers",
+		"--bb=a":       "--bb is not supported in this release: Muster has no burst buffers",
 		"--time 1 -Hx": "cmd: invalid option -- 'x'",
 	} {
 		_, err := sample(true).Parse(strings.Fields(line), New(), FromCommand)

@@ -4,6 +4,7 @@
 package tree
 
 import (
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -13,8 +14,8 @@ import (
 // Object is a mapping with its keys in order.
 type Object []Member
 
-// Member is one entry of an Object. Value is an Object, List, string, bool,
-// int, int64, uint32, uint64, float64 or nil.
+// Member is one entry of an Object. Value is an Object, List, Seq, Number, string,
+// bool, int, int32, int64, uint32, uint64, float64 or nil.
 type Member struct {
 	Key   string
 	Value any
@@ -32,8 +33,77 @@ func Strings(s []string) List {
 	return out
 }
 
+// Number is an integer that may be unset or without limit; it is written as
+// {"set": …, "infinite": …, "number": …}.
+type Number struct {
+	N        int64
+	Set      bool
+	Infinite bool
+}
+
+// object is the number as it is written.
+func (n Number) object() Object {
+	return Object{{Key: "set", Value: n.Set}, {Key: "infinite", Value: n.Infinite}, {Key: "number", Value: n.N}}
+}
+
+// Seq is a List whose elements are made while they are written, so that a long
+// one is never whole in memory.
+type Seq func(yield func(any) bool)
+
 // JSON appends v, indented by two blanks a level, and a line break.
-func JSON(b []byte, v any) []byte { return append(writeJSON(b, v, 0), '\n') }
+func JSON(b []byte, v any) []byte {
+	p := printer{b: b}
+	p.json(v, 0)
+	return append(p.b, '\n')
+}
+
+// WriteJSON writes v to w piece by piece, on one line where compact is set.
+func WriteJSON(w io.Writer, v any, compact bool) error {
+	p := printer{w: w, compact: compact}
+	p.json(v, 0)
+	p.b = append(p.b, '\n')
+	p.flush(0)
+	return p.err
+}
+
+// WriteYAML writes v to w piece by piece.
+func WriteYAML(w io.Writer, v any) error {
+	p := printer{w: w}
+	p.b = append(p.b, "---"...)
+	p.yaml(v, 0, false)
+	p.b = append(p.b, '\n')
+	p.flush(0)
+	return p.err
+}
+
+// printer writes a document into memory, or through it to a writer.
+type printer struct {
+	b       []byte
+	w       io.Writer // nil: all of it stays in b
+	compact bool
+	err     error
+}
+
+// pieceSize is how much is collected before it is written.
+const pieceSize = 64 << 10
+
+// flush writes what was collected when it is more than keep, and tells whether
+// to go on.
+func (p *printer) flush(keep int) bool {
+	if p.w != nil && len(p.b) > keep {
+		if p.err == nil {
+			_, p.err = p.w.Write(p.b)
+		}
+		p.b = p.b[:0]
+	}
+	return p.err == nil
+}
+
+func (p *printer) indent(depth int) {
+	if !p.compact {
+		p.b = indent(p.b, depth)
+	}
+}
 
 func indent(b []byte, depth int) []byte {
 	b = append(b, '\n')
@@ -43,35 +113,82 @@ func indent(b []byte, depth int) []byte {
 	return b
 }
 
-func writeJSON(b []byte, v any, depth int) []byte {
+func (p *printer) json(v any, depth int) {
 	switch v := v.(type) {
 	case Object:
-		if len(v) == 0 {
-			return append(b, "{}"...)
-		}
-		b = append(b, '{')
-		for i, m := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(quote(indent(b, depth+1), m.Key), ": "...)
-			b = writeJSON(b, m.Value, depth+1)
-		}
-		return append(indent(b, depth), '}')
+		p.jsonObject(v, depth)
+	case Number:
+		p.jsonNumber(v, depth)
 	case List:
-		if len(v) == 0 {
-			return append(b, "[]"...)
-		}
-		b = append(b, '[')
-		for i, x := range v {
-			if i > 0 {
-				b = append(b, ',')
+		p.jsonList(func(yield func(any) bool) {
+			for _, x := range v {
+				if !yield(x) {
+					return
+				}
 			}
-			b = writeJSON(indent(b, depth+1), x, depth+1)
-		}
-		return append(indent(b, depth), ']')
+		}, depth)
+	case Seq:
+		p.jsonList(v, depth)
+	default:
+		p.b = scalar(p.b, v)
 	}
-	return scalar(b, v)
+}
+
+func (p *printer) jsonObject(v Object, depth int) {
+	if len(v) == 0 {
+		p.b = append(p.b, "{}"...)
+		return
+	}
+	p.b = append(p.b, '{')
+	for i, m := range v {
+		if i > 0 {
+			p.b = append(p.b, ',')
+		}
+		p.key(m.Key, depth+1)
+		p.json(m.Value, depth+1)
+	}
+	p.indent(depth)
+	p.b = append(p.b, '}')
+}
+
+func (p *printer) key(name string, depth int) {
+	p.indent(depth)
+	p.b = append(quote(p.b, name), ':')
+	if !p.compact {
+		p.b = append(p.b, ' ')
+	}
+}
+
+// jsonNumber writes what jsonObject would make of the number's object, of which
+// a job has dozens.
+func (p *printer) jsonNumber(v Number, depth int) {
+	p.b = append(p.b, '{')
+	p.key("set", depth+1)
+	p.b = append(strconv.AppendBool(p.b, v.Set), ',')
+	p.key("infinite", depth+1)
+	p.b = append(strconv.AppendBool(p.b, v.Infinite), ',')
+	p.key("number", depth+1)
+	p.b = strconv.AppendInt(p.b, v.N, 10)
+	p.indent(depth)
+	p.b = append(p.b, '}')
+}
+
+func (p *printer) jsonList(v Seq, depth int) {
+	p.b = append(p.b, '[')
+	empty := true
+	v(func(x any) bool {
+		if !empty {
+			p.b = append(p.b, ',')
+		}
+		empty = false
+		p.indent(depth + 1)
+		p.json(x, depth+1)
+		return p.flush(pieceSize)
+	})
+	if !empty {
+		p.indent(depth)
+	}
+	p.b = append(p.b, ']')
 }
 
 func scalar(b []byte, v any) []byte {
@@ -84,6 +201,8 @@ func scalar(b []byte, v any) []byte {
 		return strconv.AppendInt(b, int64(v), 10)
 	case int64:
 		return strconv.AppendInt(b, v, 10)
+	case int32:
+		return strconv.AppendInt(b, int64(v), 10)
 	case uint32:
 		return strconv.AppendUint(b, uint64(v), 10)
 	case uint64:
@@ -102,6 +221,16 @@ func scalar(b []byte, v any) []byte {
 	return append(b, "null"...)
 }
 
+// plainLength is how much of a text stands in JSON as it is.
+func plainLength(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(s)
+}
+
 const hex = "0123456789abcdef"
 
 // quote appends a JSON string; what is no UTF-8 becomes the replacement
@@ -109,6 +238,11 @@ const hex = "0123456789abcdef"
 func quote(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
+		if n := plainLength(s[i:]); n > 0 {
+			b = append(b, s[i:i+n]...)
+			i += n
+			continue
+		}
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -142,36 +276,57 @@ func quote(b []byte, s string) []byte {
 // YAML appends v as a YAML document; texts are always quoted, so none can be
 // taken for a number or a date.
 func YAML(b []byte, v any) []byte {
-	b = append(b, "---"...)
-	b = writeYAML(b, v, 0, false)
-	return append(b, '\n')
+	p := printer{b: append(b, "---"...)}
+	p.yaml(v, 0, false)
+	return append(p.b, '\n')
 }
 
-func writeYAML(b []byte, v any, depth int, inList bool) []byte {
+func (p *printer) yaml(v any, depth int, inList bool) {
 	switch v := v.(type) {
 	case Object:
-		if len(v) == 0 {
-			return append(b, " {}"...)
-		}
-		for i, m := range v {
-			if inList && i == 0 {
-				b = append(b, ' ')
-			} else {
-				b = indent(b, depth)
-			}
-			b = append(quote(b, m.Key), ':')
-			b = writeYAML(b, m.Value, depth+1, false)
-		}
-		return b
+		p.yamlObject(v, depth, inList)
+	case Number:
+		p.yamlObject(v.object(), depth, inList)
 	case List:
-		if len(v) == 0 {
-			return append(b, " []"...)
-		}
-		for _, x := range v {
-			b = append(indent(b, depth), '-')
-			b = writeYAML(b, x, depth+1, true)
-		}
-		return b
+		p.yamlList(func(yield func(any) bool) {
+			for _, x := range v {
+				if !yield(x) {
+					return
+				}
+			}
+		}, depth)
+	case Seq:
+		p.yamlList(v, depth)
+	default:
+		p.b = scalar(append(p.b, ' '), v)
 	}
-	return scalar(append(b, ' '), v)
+}
+
+func (p *printer) yamlObject(v Object, depth int, inList bool) {
+	if len(v) == 0 {
+		p.b = append(p.b, " {}"...)
+		return
+	}
+	for i, m := range v {
+		if inList && i == 0 {
+			p.b = append(p.b, ' ')
+		} else {
+			p.b = indent(p.b, depth)
+		}
+		p.b = append(quote(p.b, m.Key), ':')
+		p.yaml(m.Value, depth+1, false)
+	}
+}
+
+func (p *printer) yamlList(v Seq, depth int) {
+	empty := true
+	v(func(x any) bool {
+		empty = false
+		p.b = append(indent(p.b, depth), '-')
+		p.yaml(x, depth+1, true)
+		return p.flush(pieceSize)
+	})
+	if empty {
+		p.b = append(p.b, " []"...)
+	}
 }

@@ -1,0 +1,431 @@
+package importing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/accounting/clickhouse"
+	"github.com/musterhpc/muster/accounting/importer"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/spec"
+)
+
+const importUsage = `muster import brings the history of another cluster into the accounting store,
+under a name of its own: sacct, sreport, muster kpi and muster report show it
+with -M NAME. Reading the same again adds nothing.
+
+Usage:
+  muster import sacct --file DUMP --cluster NAME [OPTION...]
+  muster import slurm --cluster NAME [OPTION...]
+
+sacct reads what "sacct -P" printed, plain or gzip; - is standard input. The
+first line names the columns unless --columns does. A good dump is made by
+  sacct -a -D -P --format=%s
+with TZ=UTC in its environment, or with --zone here.
+
+slurm asks a live Slurm's sacct for what is new since the last time; with
+--every it goes on doing so, for a site that keeps Slurm. Where Slurm's commands
+do not run, --slurmrestd asks its REST API instead, with the token in SLURM_JWT:
+the same runs under the same keys, so that one way can follow the other. It does
+not say the numbers of users and groups, and that of Slurm 22.05 gives every
+exit code as 0 (the states are right); the states of nodes over time and
+sreport's sums are read by the commands only.
+
+Examples:
+  muster import sacct --file dump.gz --cluster old
+  muster import sacct --file jobs.csv --delimiter , --skip 1 --columns jobidraw,submit,start,end,-,state --cluster lake
+  muster import slurm --cluster peer --every 1m
+  SLURM_JWT=... muster import slurm --cluster peer --slurmrestd https://slurm.example.org:6820
+
+Options:
+`
+
+// importing is one muster import.
+type importing struct {
+	config, cluster, file, delimiter, zone, rejects, bin, since, rest, restUser string
+	columns                                                                     []string
+	skip                                                                        int
+	every                                                                       time.Duration
+	out, errOut                                                                 io.Writer
+	shown                                                                       int
+	rejected                                                                    io.Writer
+}
+
+// ShownRejects is how many rejects are printed where no file takes them.
+const ShownRejects = 20
+
+// Run runs `musterd import`.
+func Run(args []string, out, errOut io.Writer) int {
+	im := importing{out: out, errOut: errOut}
+	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
+	fl.SetOutput(errOut)
+	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
+	fl.StringVar(&im.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`: it says where the store is (environment: MUSTER_CONFIG)")
+	fl.StringVar(&im.cluster, "cluster", "", "the `name` of the cluster; for slurm also Slurm's name of it")
+	fl.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
+	fl.StringSliceVar(&im.columns, "columns", nil, "sacct: the columns in order, by `names` of sacct's fields; - skips one")
+	fl.StringVar(&im.delimiter, "delimiter", "|", "sacct: what stands between columns; a comma means CSV with quotes")
+	fl.IntVar(&im.skip, "skip", 0, "sacct: `lines` at the beginning that are not read")
+	fl.StringVar(&im.zone, "zone", "UTC", "sacct: the time `zone` of the dump's times, by its IANA name")
+	fl.StringVar(&im.rejects, "rejects", "", "a `file` for all lines that were not taken; without it the first 20 are printed")
+	fl.StringVar(&im.bin, "bin", "", "slurm: the `folder` of sacct; without it where the shell finds it")
+	fl.StringVar(&im.rest, "slurmrestd", "", "slurm: ask slurmrestd at this `address`: http://host:6820, https://..., unix:/path/of/socket")
+	fl.StringVar(&im.restUser, "slurmrestd-user", "", "slurm: the `user` of the token in SLURM_JWT, where the token does not say it")
+	fl.StringVar(&im.since, "since", "", "slurm: the first `day` (2026-01-31) that is read; without it one year ago, or where the last import ended")
+	fl.DurationVar(&im.every, "every", 0, "slurm: read again and again, with this pause")
+	help := fl.BoolP("help", "h", false, "print this help and exit")
+	fl.Usage = func() {
+		fmt.Fprintf(errOut, importUsage, strings.Join(importer.Columns(), ","))
+		fmt.Fprint(errOut, fl.FlagUsages())
+	}
+	if err := fl.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintf(errOut, "muster import: %v\n", err)
+		return 2
+	}
+	if *help {
+		fmt.Fprintf(out, importUsage, strings.Join(importer.Columns(), ","))
+		fmt.Fprint(out, fl.FlagUsages())
+		return 0
+	}
+	if *dir != "" {
+		im.config = *dir + "/muster.yaml"
+	}
+	verb := fl.Arg(0)
+	if text := im.usageError(verb, fl); text != "" {
+		fmt.Fprintf(errOut, "muster import: %s (see muster import --help)\n", text)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := im.run(ctx, verb); err != nil {
+		fmt.Fprintf(errOut, "muster import: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// usageError finds what is missing, and options of the other verb.
+func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
+	if verb != "sacct" && verb != "slurm" || fl.NArg() != 1 {
+		return "name sacct or slurm"
+	}
+	if im.cluster == "" || strings.ContainsFunc(im.cluster, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "--cluster is missing: the name under which the history is kept"
+	}
+	if verb == "sacct" && im.file == "" {
+		return "--file is missing"
+	}
+	only := map[string]string{"file": "sacct", "columns": "sacct", "delimiter": "sacct", "skip": "sacct", "zone": "sacct", "bin": "slurm", "slurmrestd": "slurm", "slurmrestd-user": "slurm", "since": "slurm", "every": "slurm"}
+	bad := ""
+	fl.Visit(func(f *pflag.Flag) {
+		if v := only[f.Name]; v != "" && v != verb {
+			bad = "--" + f.Name + " is for import " + v
+		}
+	})
+	if at := im.rest; bad == "" && at != "" && !strings.HasPrefix(at, "unix:/") && !strings.HasPrefix(at, "http://") && !strings.HasPrefix(at, "https://") {
+		bad = "--slurmrestd=" + at + ": write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+	}
+	return bad
+}
+
+func (im *importing) run(ctx context.Context, verb string) error {
+	cfg, err := conffile.Load(im.config)
+	if err != nil {
+		return err
+	}
+	if own, _, err := conffile.ReadCluster(cfg); err == nil && own.ClusterName == im.cluster {
+		return fmt.Errorf("%s is this cluster's own name, whose history is the ledger's: choose another", im.cluster)
+	}
+	opts := clickhouse.Options{Socket: cfg.ClickHouse.Embedded.Socket}
+	if !cfg.UsesEmbedded() {
+		dsn, err := cfg.DataSource()
+		if err != nil {
+			return fmt.Errorf("clickhouse.dsn: %w", err)
+		}
+		opts = clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: cfg.ClickHouse.Cluster}}
+	}
+	store, err := clickhouse.Open(opts)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.Ping(ctx); err != nil {
+		return fmt.Errorf("%w; the embedded engine runs while musterd does", err)
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return err
+	}
+	if im.rejects != "" {
+		f, err := os.OpenFile(im.rejects, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+		if err != nil {
+			return fmt.Errorf("--rejects: %w", err)
+		}
+		defer f.Close()
+		im.rejected = f
+	}
+	ledger := tally.ImportedLedger(im.cluster)
+	writer, err := im.lease(ctx, store, ledger)
+	if err != nil {
+		return err
+	}
+	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.reject, Now: clock.NewSystem().Now()}
+	if verb == "slurm" {
+		return im.slurm(ctx, c, store, writer)
+	}
+	return im.sacct(ctx, c)
+}
+
+// leaseWait is longer than a writer must be silent before another takes over.
+const leaseWait = 20 * time.Second
+
+// lease becomes the cluster's writer. After an import that ended just now that
+// takes a moment; while another is at work it fails.
+func (im *importing) lease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
+	for began, told := time.Now(), false; ; told = true {
+		w, err := store.NewImportWriter(ctx, ledger, im.cluster)
+		if !errors.Is(err, tally.ErrLease) || time.Since(began) > leaseWait {
+			return w, err
+		}
+		if !told {
+			fmt.Fprintf(im.errOut, "another import of %s wrote a moment ago: waiting until it is silent\n", im.cluster)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// reject notes a line that was not taken.
+func (im *importing) reject(r importer.Reject) {
+	if im.rejected != nil {
+		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", r.Line, r.Reason, r.Text)
+		return
+	}
+	if im.shown++; im.shown <= ShownRejects {
+		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", r.Line, r.Reason, r.Text)
+	}
+}
+
+func (im *importing) sacct(ctx context.Context, c importer.Config) error {
+	loc, err := time.LoadLocation(im.zone)
+	if err != nil {
+		return fmt.Errorf("--zone=%s: give an IANA name like Europe/Berlin", im.zone)
+	}
+	c.Columns, c.Delimiter, c.Skip, c.Zone = im.columns, im.delimiter, im.skip, loc
+	in := io.Reader(os.Stdin)
+	if im.file != "-" {
+		f, err := os.Open(im.file)
+		if err != nil {
+			return fmt.Errorf("--file: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	began := time.Now()
+	res, err := importer.Import(ctx, c, in)
+	if err != nil {
+		return err
+	}
+	return errors.Join(im.tell(res, time.Since(began)), importer.RollUp(ctx, c.Writer))
+}
+
+// tell prints what an import did, and whether it adds up.
+func (im *importing) tell(r *importer.Result, took time.Duration) error {
+	if rest := im.shown - ShownRejects; im.rejected == nil && rest > 0 {
+		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
+	}
+	fmt.Fprintf(im.out, "read %d lines in %s: %d jobs, %d steps, %d rejected\n", r.Lines, took.Round(10*time.Millisecond), r.Jobs, r.Steps, r.Rejected)
+	fmt.Fprintf(im.out, "stored %d runs that ended and %d that have not; %d were there before\n", r.New, r.Open, r.Known)
+	line := func(name string, t importer.Totals) {
+		fmt.Fprintf(im.out, "  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n", name, t.Runs, importer.Hours(t.CPU), importer.Hours(t.GPU), importer.Hours(t.WaitedFor))
+	}
+	line("before", r.Before)
+	line("added", r.Added)
+	line("now", r.After)
+	if !r.Reconciled() {
+		return errors.New("what the store has is not what it had and what was added: look for another writer, and import again")
+	}
+	fmt.Fprintln(im.out, "reconciled: the store has exactly what it had and what was added")
+	return nil
+}
+
+// source is how the Slurm is asked.
+func (im *importing) source() importer.Slurm {
+	out := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
+	if im.rest != "" {
+		out.REST = &importer.REST{Address: im.rest, User: im.restUser, Token: os.Getenv("SLURM_JWT")}
+	}
+	return out
+}
+
+// slurm reads a live Slurm, once or again and again.
+func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
+	source := im.source()
+	since := source.Since(w.Position().At)
+	if w.Position().Seq == 0 {
+		since = time.Now().AddDate(-1, 0, 0)
+	}
+	if im.since != "" {
+		day, err := time.ParseInLocation(time.DateOnly, im.since, time.Local)
+		if err != nil {
+			return fmt.Errorf("--since=%s: write a day as in 2026-01-31", im.since)
+		}
+		since = day
+	}
+	for {
+		now := time.Now()
+		began, sum := now, importer.Result{}
+		var err error
+		if w == nil {
+			if w, err = store.NewImportWriter(ctx, c.Ledger, im.cluster); err == nil {
+				c.Writer = w
+			}
+		}
+		if err == nil {
+			err = source.Pull(ctx, c, since, now, sum.Sum)
+		}
+		if err == nil {
+			err = importer.RollUp(ctx, c.Writer)
+		}
+		if err == nil {
+			im.nodes(ctx, &source, c, store, since, now)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && im.every == 0:
+			return store.Explain(err)
+		case err != nil: // Slurm, or the store, may be back soon
+			fmt.Fprintf(im.errOut, "muster import: %v\n", store.Explain(err))
+			w = nil // what it was writing is dropped, and read again
+		case im.every > 0 && sum.Lines == 0:
+			since = source.Since(spec.Instant(now.UnixNano())) // nothing is new, nothing is said
+		default:
+			if err := im.tell(&sum, time.Since(began)); err != nil {
+				return err
+			}
+			if err := im.compare(ctx, &source, c.Ledger, store, since, now); err != nil && im.every == 0 {
+				return err
+			} else if err != nil {
+				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+			}
+			since = source.Since(spec.Instant(now.UnixNano()))
+		}
+		if im.every == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(im.every):
+		case <-ctx.Done():
+			return nil
+		}
+		if w != nil {
+			if err := w.Hold(ctx); err != nil {
+				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
+				w = nil
+			}
+		}
+	}
+}
+
+// nodes stores what the cluster's nodes had and when they were out of service;
+// without it there is no utilisation, but everything else.
+func (im *importing) nodes(ctx context.Context, source *importer.Slurm, c importer.Config, store *clickhouse.Store, since, now time.Time) {
+	if source.REST != nil {
+		return // their states over time are not to be had there
+	}
+	n, err := source.Nodes(ctx, c, store, since, now)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		fmt.Fprintf(im.errOut, "muster import: the nodes were not read, utilisation has gaps: %v\n", err)
+	case n > 0 && im.every == 0:
+		fmt.Fprintf(im.out, "stored %d rows of what nodes had and when they were out of service\n", n)
+	}
+}
+
+// compare holds what the store has of a stretch of time against what Slurm's
+// own commands add up to.
+func (im *importing) compare(ctx context.Context, source *importer.Slurm, ledger [16]byte, store *clickhouse.Store, from, to time.Time) error {
+	said, err := source.Ended(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	pos, err := store.Position(ctx, ledger)
+	if err != nil {
+		return err
+	}
+	scope := query.Scope{Database: store.Database(), Ledger: ledger, Seq: pos.Seq, Gen: pos.Gen, Now: spec.Instant(to.UnixNano())}
+	window := query.Report{Start: spec.Instant(from.UnixNano()), End: scope.Now}
+	var runs uint64
+	var seconds float64
+	err = store.Query(ctx, window.Efficiency(scope, "cluster", 1), func(scan func(...any) error) error {
+		var key string
+		var skip [9]float64
+		var failed, judged uint64
+		return scan(&key, &runs, &seconds, &skip[0], &skip[1], &skip[2], &skip[3], &skip[4], &skip[5], &skip[6], &skip[7], &failed, &judged, &skip[8])
+	})
+	if err != nil {
+		return err
+	}
+	who := "sacct"
+	if source.REST != nil {
+		who = "slurmrestd"
+	}
+	fmt.Fprintf(im.out, "%s says that %d runs with %d CPU-seconds ended since %s; the store has %d with %.0f\n", who, said.Runs, said.CPUSeconds, from.Format(time.DateTime), runs, seconds)
+	hour := to.Truncate(time.Hour)
+	if first := from.Truncate(time.Hour); source.REST == nil && first.Before(hour) {
+		if n, err := source.Allocated(ctx, first, hour); err == nil {
+			ours, err := im.allocated(ctx, store, scope, first, hour)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(im.out, "sreport says that %d CPU-seconds were allocated until %s; the store has %d (sreport follows hourly, and corrects itself later)\n", n, hour.Format(time.DateTime), ours)
+		} else {
+			fmt.Fprintf(im.out, "sreport says nothing: %v\n", err)
+		}
+	}
+	if said.Runs != runs || said.CPUSeconds != int64(seconds+0.5) {
+		return errors.New("the store differs from what Slurm says: records came in between, or lines were rejected; import again")
+	}
+	return nil
+}
+
+// allocated is what the store has of CPU time between two instants.
+func (im *importing) allocated(ctx context.Context, store *clickhouse.Store, scope query.Scope, from, to time.Time) (int64, error) {
+	q, err := (&query.Report{Start: spec.Instant(from.UnixNano()), End: spec.Instant(to.UnixNano()), TRES: "cpu"}).Used(scope)
+	if err != nil {
+		return 0, err
+	}
+	sum := new(big.Int)
+	err = store.Query(ctx, q, func(scan func(...any) error) error {
+		var account, user, text string
+		var energy int64
+		if err := scan(&account, &user, &text, &energy); err != nil {
+			return err
+		}
+		if n, ok := new(big.Int).SetString(text, 10); ok {
+			sum.Add(sum, n)
+		}
+		return nil
+	})
+	return sum.Div(sum, big.NewInt(1_000_000)).Int64(), err
+}

@@ -1,0 +1,126 @@
+package acct
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+func KPI() *tool.Command {
+	return &tool.Command{
+		Name: "kpi", Mixed: true,
+		Summary: "show how well the cluster is used",
+		Usage:   []string{"[OPTIONS]"},
+		About: `The metrics, the dashboards and this command share one definition of each KPI; docs/kpis.md lists
+them with their formulas. A value that was not measured is shown as -, never as zero.`,
+		Options: []opt.Option{
+			{Long: "by", Short: "b", Arg: "partition|account|user|qos", Help: "show one line for each instead of one for the cluster"},
+			{Long: "window", Short: "w", Arg: "1h|1d|7d|30d", Help: "length of the window, ending now (default: 1d)"},
+			{Long: "kpi", Short: "k", Arg: "NAME,...", Help: "KPIs to show, by their names in docs/kpis.md (default: all but the failure classes)"},
+			{Long: "clusters", Short: "M", Arg: "NAME", Help: "cluster to show: this one, or an imported one"},
+			{Long: "json", Help: "print JSON"},
+			{Long: "yaml", Help: "print YAML"},
+			{Long: "noheader", Short: "n", Help: "omit the header"},
+		},
+		Example: []tool.Example{{Line: "muster kpi --by account --window 7d", What: "compares the accounts over a week"}},
+		Run:     runKPI,
+	}
+}
+
+func runKPI(c *tool.Call) error {
+	if len(c.Operands) > 0 {
+		return &opt.UsageError{Command: "muster kpi", Text: "unexpected argument " + c.Operands[0]}
+	}
+	by := cmp.Or(c.Opts.Text("by"), "cluster")
+	if !slices.Contains([]string{"cluster", "partition", "account", "user", "qos"}, by) {
+		return c.Errorf("--by=%s: expected partition, account, user or qos", by)
+	}
+	span, ok := tool.ParseWindow(cmp.Or(c.Opts.Text("window"), "1d"))
+	if !ok {
+		return c.Errorf("--window=%s: expected a number with m, h, d or w, such as 7d", c.Opts.Text("window"))
+	}
+	now := c.Now().UnixNano()
+	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Window: span, Zone: tool.ZoneName(c.Env), Cluster: c.PastCluster()}
+	var rep apiv1.ReportReply
+	if err := fetch.UpToDate(c, tool.MethodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return err
+	}
+	fetch.WarnBehind(c, rep.GetBehind())
+	if names := c.Opts.Text("kpi"); names != "" {
+		for _, n := range strings.Split(names, ",") {
+			if _, ok := kpi.Find(n); !ok {
+				return c.Errorf("--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names", names, n)
+			}
+		}
+		onlyFigures(&rep, func(name string) bool { return slices.Contains(strings.Split(names, ","), name) })
+	} else if by != "cluster" && !render.WantsDocument(c) {
+		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
+	}
+	if render.WantsDocument(c) {
+		return render.Structured(c, c.Opts.On("json"), reportTree(&rep))
+	}
+	return c.WriteOut([]byte(kpiText(&rep, by, !c.Opts.On("noheader"), render.NewClock(c.Env))))
+}
+
+// onlyFigures leaves only some figures in a report.
+func onlyFigures(rep *apiv1.ReportReply, keep func(name string) bool) {
+	var columns []*apiv1.ReportColumn
+	var at []int
+	for i, col := range rep.GetColumns() {
+		if col.GetKind() == "text" || keep(col.GetName()) {
+			columns, at = append(columns, col), append(at, i)
+		}
+	}
+	rep.Columns = columns
+	for _, r := range rep.GetRows() {
+		cells := make([]*apiv1.Cell, len(at))
+		for i, from := range at {
+			cells[i] = r.GetCells()[from]
+		}
+		r.Cells = cells
+	}
+}
+
+// kpiText is a list of figures for the cluster, a table where there are
+// several lines.
+func kpiText(rep *apiv1.ReportReply, by string, header bool, k render.Clock) string {
+	var b strings.Builder
+	if header {
+		fmt.Fprintf(&b, "Cluster %s, %s to %s\n", cmp.Or(rep.GetCluster(), "?"), k.Time(rep.GetStart()), k.Time(rep.GetEnd()))
+	}
+	if by == "cluster" && len(rep.GetRows()) == 1 {
+		var table [][]string
+		for i, col := range rep.GetColumns() {
+			if col.GetKind() != "text" {
+				table = append(table, []string{"  " + render.FigureTitle(col.GetName()), render.FigureText(rep.GetRows()[0].GetCells()[i], col)})
+			}
+		}
+		b.WriteString(render.Aligned(table, func(i int) bool { return i == 0 }))
+		return b.String()
+	}
+	table := make([][]string, 0, len(rep.GetRows())+1)
+	if header {
+		head := make([]string, len(rep.GetColumns()))
+		for i, col := range rep.GetColumns() {
+			head[i] = render.FigureTitle(col.GetName())
+		}
+		table = append(table, head)
+	}
+	for _, r := range rep.GetRows() {
+		line := make([]string, len(rep.GetColumns()))
+		for i, col := range rep.GetColumns() {
+			line[i] = render.FigureText(r.GetCells()[i], col)
+		}
+		table = append(table, line)
+	}
+	b.WriteString(render.Aligned(table, func(col int) bool { return rep.GetColumns()[col].GetKind() == "text" }))
+	return b.String()
+}

@@ -1,0 +1,328 @@
+package acct
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// job is the report about one run.
+func (r *reporting) job(id string) error {
+	var rep apiv1.JobReportReply
+	q := &apiv1.JobReportQuery{Job: id, Cluster: r.PastCluster()}
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return err
+	}
+	fetch.WarnBehind(r.Call, rep.GetBehind())
+	if rep.GetRun() == nil {
+		return r.Errorf("there is no job %s", id)
+	}
+	r.jobPage(id, &rep)
+	r.tree = append(jobReportTree(&rep), r.tree...)
+	return nil
+}
+
+func share(num, den float64) *float64 {
+	if den <= 0 {
+		return nil
+	}
+	v := num / den
+	return &v
+}
+
+func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
+	run, k := rep.GetRun(), render.NewClock(r.Call.Env)
+	running := run.GetEnd() == 0
+	r.page.title = fmt.Sprintf("Job %s %s of %s in %s: %s", id, run.GetName(), run.GetUser(), run.GetAccount(), run.GetState())
+	head := part{}
+	add := func(label, value string) { head.pairs = append(head.pairs, [2]string{label, value}) }
+	add("Submitted", k.Time(run.GetSubmit()))
+	switch {
+	case run.GetStart() != 0:
+		add("Waited", format.Duration((run.GetStart()-run.GetSubmit())/tool.Second))
+		add("Ran", fmt.Sprintf("%s of %s on %s (partition %s)", format.Duration(run.GetElapsed()/tool.Second),
+			render.Limit(run.GetTimeLimit(), format.Duration), run.GetNodeList(), run.GetPartition()))
+		add("Held", render.TRESText(run.GetAllocTres()))
+		if !running {
+			add("Exit", fmt.Sprintf("%d:%d", run.GetExitCode(), run.GetExitSignal()))
+		}
+	case running:
+		add("Waits", fmt.Sprintf("%s so far: %s (muster why %s)", format.Duration((rep.GetNow()-run.GetSubmit())/tool.Second), run.GetReason(), id))
+	default:
+		add("Waited", format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+", and never started")
+	}
+	if rep.Cost != nil {
+		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", rep.GetCost(), rep.GetCurrency())))
+	}
+	if rep.EnergyJoules != nil {
+		text := fmt.Sprintf("%.3f kWh", rep.GetEnergyJoules()/3.6e6)
+		if rep.CarbonGrams != nil {
+			text += fmt.Sprintf(", %.3f kg CO2e", rep.GetCarbonGrams()/1000)
+		}
+		add("Energy", text)
+	}
+	r.page.parts = append(r.page.parts, head)
+	waits := part{heading: "Why it waited"}
+	for _, p := range rep.GetPeriods() {
+		to := p.GetTo()
+		if to == 0 {
+			to = rep.GetNow()
+		}
+		if to-p.GetFrom() < tool.Second {
+			continue
+		}
+		waits.pairs = append(waits.pairs, [2]string{format.Duration((to - p.GetFrom()) / tool.Second), "from " + k.Time(p.GetFrom()) + ": " + reasonWords(p.GetReason())})
+	}
+	r.page.parts = append(r.page.parts, waits)
+	r.useParts(rep, running)
+	r.overTime(rep)
+	r.advice(rep.GetAdvice(), false)
+}
+
+// reasonWords is a reason with its numbers.
+func reasonWords(x *apiv1.Reason) string {
+	text := cmp.Or(x.GetCode(), "None")
+	if x.GetTres() != "" {
+		text += " " + x.GetTres()
+	}
+	if x.GetAsked() != 0 || x.GetLimit() != 0 {
+		text += fmt.Sprintf(" (asked %d, used %d, limit %d)", x.GetAsked(), x.GetUsed(), x.GetLimit())
+	}
+	if x.GetDetail() != "" {
+		text += ": " + x.GetDetail()
+	}
+	return text
+}
+
+// useParts shows the use in all, and node by node where there are several.
+func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
+	nodes := rep.GetNodes()
+	if len(nodes) == 0 {
+		return
+	}
+	all := part{heading: "Use", bars: useBars(nodes, running)}
+	if running {
+		all.list = append(all.list, "It runs: what it used is known when it ends.")
+	}
+	for _, n := range nodes {
+		if n.GetLost() {
+			all.list = append(all.list, "Node "+n.GetNode()+" was lost: what was used there is not known.")
+		}
+	}
+	r.page.parts = append(r.page.parts, all)
+	for _, n := range nodes {
+		p := part{heading: "Node " + n.GetNode(), indent: true}
+		if len(nodes) > 1 {
+			p.bars = useBars([]*apiv1.JobReportNode{n}, running)[:2]
+		}
+		for _, g := range n.GetGpus() {
+			b := render.Bar{Label: fmt.Sprintf("GPU %d", g.GetIndex()), Text: strings.TrimSpace(g.GetType() + " " + g.GetUuid())}
+			if g.GetMeasured() {
+				held := render.HeldPart(g)
+				b.Share = share(float64(g.GetUtil()), held)
+				if g.Sm != nil && held > 0 {
+					b.Text += fmt.Sprintf(", SM active %.1f %%", 100*float64(g.GetSm())/held)
+				}
+				if m := render.MethodText(g); m != "" {
+					b.Text += ", " + m
+				}
+				if !render.InParts(g) {
+					b.Text += ", memory at most " + render.PeakText(g)
+				}
+				if idle := g.GetNoProcess() + g.GetIdle(); idle > 0 {
+					b.Text += ", held idle " + format.Duration(idle/tool.Second)
+				}
+			}
+			p.bars = append(p.bars, b)
+		}
+		r.page.parts = append(r.page.parts, p)
+	}
+}
+
+// overTime shows what was sampled of CPU and memory, node by node, in parts of
+// what the run held there.
+func (r *reporting) overTime(rep *apiv1.JobReportReply) {
+	width := 0
+	for _, u := range rep.GetUsage() {
+		for _, p := range u.GetPoints() {
+			width = max(width, int(p.GetAt())+1)
+		}
+	}
+	if width == 0 {
+		return
+	}
+	held := map[string]*apiv1.JobReportNode{}
+	for _, n := range rep.GetNodes() {
+		held[n.GetNode()] = n
+	}
+	steps := []rune(render.BlockLevels)
+	r.page.steps, _ = render.BarLevels(r.Call)
+	p := part{heading: fmt.Sprintf("Over time, from %s, %s a column", render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()), format.Duration(rep.GetUsageStep()/tool.Second)),
+		head: []string{"Node", "What", "", "Mean", "Most"}, texts: 3, drawn: true}
+	for _, u := range rep.GetUsage() {
+		cpus, rss := make([]*float64, width), make([]*float64, width)
+		for _, x := range u.GetPoints() {
+			bytes := float64(x.GetRss())
+			cpus[x.GetAt()], rss[x.GetAt()] = x.Cpus, &bytes
+		}
+		n := held[u.GetNode()]
+		if line, mean, most, ok := render.DrawLine(cpus, float64(n.GetCpus()), steps); ok {
+			p.rows = append(p.rows, []string{u.GetNode(), "CPUs", "[" + string(line) + "]", fmt.Sprintf("%.1f", mean), fmt.Sprintf("%.1f", most)})
+		}
+		if line, mean, most, ok := render.DrawLine(rss, float64(n.GetMemMib())*(1<<20), steps); ok {
+			p.rows = append(p.rows, []string{u.GetNode(), "Memory", "[" + string(line) + "]", render.GiB(int64(mean)), render.GiB(int64(most))})
+		}
+	}
+	if more := rep.GetUsageMore(); more > 0 {
+		p.list = append(p.list, fmt.Sprintf("%d more nodes are not shown: muster sql 'SELECT … FROM usage_samples' has them.", more))
+	}
+	r.page.parts = append(r.page.parts, p)
+}
+
+// useBars are CPU, memory and, if there are any, GPUs of some nodes together:
+// sums before they are divided.
+func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
+	var cpuUsed, cpuHeld, peak, mem, util, gpuHeld float64
+	var cpus, gpus, measuredGPUs int64
+	memKnown, memSeen := !running, 0
+	for _, n := range nodes {
+		cpus += n.GetCpus()
+		gpus += int64(len(n.GetGpus()))
+		if n.GetMeasured() {
+			cpuUsed += float64(n.GetCpuTime())
+			cpuHeld += float64(n.GetCpus()) * float64(n.GetHeld())
+		}
+		if n.PeakRss != nil {
+			peak += float64(n.GetPeakRss())
+			mem += float64(n.GetMemMib()) * (1 << 20)
+			memSeen++
+		} else {
+			memKnown = false
+		}
+		for _, g := range n.GetGpus() {
+			if g.GetMeasured() {
+				measuredGPUs++
+				util += float64(g.GetUtil())
+				gpuHeld += render.HeldPart(g)
+			}
+		}
+	}
+	cpu := render.Bar{Label: "CPU", Share: share(cpuUsed, cpuHeld), Text: fmt.Sprintf("of %d CPUs", cpus)}
+	if cpu.Share != nil {
+		cpu.Text = fmt.Sprintf("%.1f of %d CPUs", *cpu.Share*float64(cpus), cpus)
+	}
+	memory := render.Bar{Label: "Memory"}
+	switch {
+	case peak > 0 || memKnown:
+		memory.Share, memory.Text = share(peak, mem), fmt.Sprintf("peak %s of %s", render.GiB(int64(peak)), render.GiB(int64(mem)))
+		if mem == 0 {
+			memory.Text = "peak " + render.GiB(int64(peak)) + "; no memory was allocated"
+		}
+		if memSeen < len(nodes) {
+			memory.Text += fmt.Sprintf(", on %d of %d nodes", memSeen, len(nodes))
+		}
+	}
+	out := []render.Bar{cpu, memory}
+	if gpus > 0 {
+		g := render.Bar{Label: "GPU", Share: share(util, gpuHeld), Text: fmt.Sprintf("utilisation of %d GPUs", gpus)}
+		if measuredGPUs > 0 && measuredGPUs < gpus {
+			g.Text = fmt.Sprintf("utilisation of %d GPUs, %d of them measured", gpus, measuredGPUs)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// advice adds what to change.
+func (r *reporting) advice(list []*apiv1.UsageAdvice, names bool) {
+	p := part{heading: "Advice"}
+	out := tree.List{}
+	for _, a := range list {
+		text := a.GetText()
+		if a.GetChange() != "" {
+			text = a.GetChange() + ": " + text
+		}
+		if names {
+			text = a.GetJobName() + ": " + text
+		}
+		p.list = append(p.list, text)
+		out = append(out, tree.Object{{Key: "kind", Value: a.GetKind()}, {Key: "job_name", Value: a.GetJobName()}, {Key: "change", Value: a.GetChange()}, {Key: "text", Value: a.GetText()},
+			{Key: "runs", Value: int64(a.GetRuns())}, {Key: "gain_seconds", Value: a.GetGain() / tool.Second}, {Key: "peers", Value: int64(a.GetPeers())}})
+	}
+	r.page.parts = append(r.page.parts, p)
+	r.tree = append(r.tree, tree.Member{Key: "advice", Value: out})
+}
+
+// told gives a value, or null where it is what stands for nothing.
+func told[T comparable](v T) any {
+	var none T
+	if v == none {
+		return nil
+	}
+	return v
+}
+
+// known gives a value, or null.
+func known[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// jobReportTree is the report as data: seconds, bytes, null where nothing was
+// measured.
+func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
+	run := rep.GetRun()
+	sec := func(ns int64) float64 { return float64(ns) / 1e9 }
+	nodes, waits := tree.List{}, tree.List{}
+	for _, n := range rep.GetNodes() {
+		gpus := tree.List{}
+		for _, g := range n.GetGpus() {
+			o := tree.Object{{Key: "uuid", Value: g.GetUuid()}, {Key: "index", Value: int64(g.GetIndex())}, {Key: "type", Value: g.GetType()}, {Key: "held_seconds", Value: sec(g.GetHeld())}}
+			for _, m := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(g.GetUtil())}, {Key: "no_process_seconds", Value: sec(g.GetNoProcess())},
+				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()},
+				{Key: "method", Value: told(g.GetMethod())}, {Key: "share_ratio", Value: told(float64(g.GetShare()) / render.WholeDevice)}} {
+				if !g.GetMeasured() || m.Key == "peak_memory_bytes" && render.InParts(g) {
+					m.Value = nil
+				}
+				o = append(o, m)
+			}
+			var sm any
+			if g.Sm != nil && g.GetMeasured() {
+				sm = sec(g.GetSm())
+			}
+			gpus = append(gpus, append(o, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: known(g.EnergyMj)}))
+		}
+		var cpu any
+		if n.GetMeasured() {
+			cpu = sec(n.GetCpuTime())
+		}
+		nodes = append(nodes, tree.Object{{Key: "node", Value: n.GetNode()}, {Key: "cpus", Value: n.GetCpus()}, {Key: "memory_bytes", Value: n.GetMemMib() << 20},
+			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: known(n.PeakRss)}, {Key: "gpus", Value: gpus}})
+	}
+	usage := tree.List{}
+	for _, u := range rep.GetUsage() {
+		points := tree.List{}
+		for _, p := range u.GetPoints() {
+			points = append(points, tree.Object{{Key: "at", Value: (rep.GetUsageFrom() + int64(p.GetAt())*rep.GetUsageStep()) / tool.Second}, {Key: "cpus", Value: known(p.Cpus)}, {Key: "memory_bytes", Value: p.GetRss()}})
+		}
+		usage = append(usage, tree.Object{{Key: "node", Value: u.GetNode()}, {Key: "samples", Value: int64(u.GetSamples())}, {Key: "points", Value: points}})
+	}
+	for _, p := range rep.GetPeriods() {
+		waits = append(waits, tree.Object{{Key: "reason", Value: render.ReasonTree(p.GetReason())}, {Key: "from", Value: p.GetFrom() / tool.Second}, {Key: "to", Value: p.GetTo() / tool.Second}})
+	}
+	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()}, {Key: "user", Value: run.GetUser()},
+		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / tool.Second},
+		{Key: "start", Value: run.GetStart() / tool.Second}, {Key: "end", Value: run.GetEnd() / tool.Second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
+		{Key: "held", Value: render.TRESText(run.GetAllocTres())}, {Key: "cost", Value: known(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
+		{Key: "energy_joules", Value: known(rep.EnergyJoules)}, {Key: "carbon_grams", Value: known(rep.CarbonGrams)}, {Key: "nodes", Value: nodes},
+		{Key: "over_time_step_seconds", Value: rep.GetUsageStep() / tool.Second}, {Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
+}

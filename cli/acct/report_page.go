@@ -1,0 +1,203 @@
+package acct
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/render"
+)
+
+// page is a report before it is text or HTML.
+type page struct {
+	title string
+	parts []part
+	steps []rune // what a course is drawn with in text, from least to most; nil = blocks
+}
+
+// part is one piece of a page, under a heading if it has one. What is empty is
+// not shown.
+type part struct {
+	heading string
+	indent  bool
+	pairs   [][2]string // label, value
+	bars    []render.Bar
+	head    []string // of a table
+	rows    [][]string
+	texts   int      // how many of its columns, from the left, are texts
+	drawn   bool     // cells in brackets are courses over time, of blocks
+	list    []string // sentences
+	none    string   // said where everything else is empty
+}
+
+func (p *part) empty() bool { return len(p.pairs)+len(p.bars)+len(p.rows)+len(p.list) == 0 }
+
+// text writes a page for a terminal.
+func (p *page) text() string {
+	var b strings.Builder
+	b.WriteString(p.title + "\n")
+	for i := range p.parts {
+		t := &p.parts[i]
+		if t.empty() && t.none == "" {
+			continue
+		}
+		in := "  "
+		if t.indent {
+			in = "    "
+		}
+		if t.heading != "" {
+			b.WriteString("\n" + in[2:] + t.heading + "\n")
+		}
+		if t.empty() {
+			b.WriteString(in + t.none + "\n")
+		}
+		var lines [][]string
+		for _, kv := range t.pairs {
+			lines = append(lines, []string{in + kv[0], kv[1]})
+		}
+		for _, x := range t.bars {
+			lines = append(lines, []string{in + x.Label, x.Draw(), x.Text})
+		}
+		b.WriteString(render.Aligned(lines, func(int) bool { return true }))
+		if len(t.rows) > 0 {
+			table := append([][]string{t.head}, t.rows...)
+			for k, line := range table {
+				table[k] = slices.Clone(line)
+				table[k][0] = in + line[0]
+				for i, cell := range line[1:] {
+					if _, ok := course(cell); ok && t.drawn {
+						table[k][i+1] = p.inSteps(cell)
+					}
+				}
+			}
+			b.WriteString(render.Aligned(table, func(i int) bool { return i < t.texts }))
+		}
+		for _, s := range t.list {
+			b.WriteString(in + "- " + s + "\n")
+		}
+	}
+	return b.String()
+}
+
+// pageStyle is how a page looks: figures do not break in the middle, a table
+// that is wider than the window scrolls by itself, and who reads in the dark
+// gets it dark.
+const pageStyle = `:root{color-scheme:light dark;--ink:#1d2733;--faint:#5b6875;--line:#dfe4ea;--track:#e3e8ee;--fill:#2f7ebc}
+@media(prefers-color-scheme:dark){:root{--ink:#dde3ea;--faint:#93a0ad;--line:#323c47;--track:#2b343e;--fill:#5aa2dc}body{background:#14191f}}
+body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:76em;padding:0 1em;color:var(--ink)}h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}
+.s{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.2em 1em .2em 0;text-align:left;vertical-align:top;white-space:nowrap}th{color:var(--faint);font-weight:600}
+.t td,.t th{border-bottom:1px solid var(--line)}.w{white-space:normal}.n{text-align:right;font-variant-numeric:tabular-nums}
+.bar{background:var(--track);width:14em;height:.8em;display:inline-block;border-radius:3px;overflow:hidden}.bar i{background:var(--fill);height:100%;display:block}
+.in{margin-left:1.5em}.in h2{margin-top:1em}.run{display:inline-block;height:1.3em;border-bottom:1px solid var(--line)}.run i{display:inline-block;width:4px;margin-right:1px;background:var(--fill);vertical-align:bottom}
+@media print{body{margin:0;max-width:none}}`
+
+// course writes a course of blocks as columns of a page; false = it is a text.
+func course(text string) (string, bool) {
+	text, begins := strings.CutPrefix(text, "[")
+	text, ends := strings.CutSuffix(text, "]")
+	if !begins || !ends || strings.Trim(text, render.BlockLevels+" ") != "" {
+		return "", false
+	}
+	var b strings.Builder
+	b.WriteString(`<span class="run">`)
+	for _, c := range text {
+		eighths := 0 // nothing was measured
+		if i := slices.Index([]rune(render.BlockLevels), c); i >= 0 {
+			eighths = i + 1
+		}
+		fmt.Fprintf(&b, `<i style="height:%.1f%%"></i>`, float64(eighths)*12.5)
+	}
+	b.WriteString("</span>")
+	return b.String(), true
+}
+
+// inSteps writes a course of blocks with what the terminal can show.
+func (p *page) inSteps(text string) string {
+	if p.steps == nil {
+		return text
+	}
+	return strings.Map(func(c rune) rune {
+		if i := slices.Index([]rune(render.BlockLevels), c); i >= 0 {
+			return p.steps[i]
+		}
+		return c
+	}, text)
+}
+
+// cell writes a cell of a table.
+func (t *part) cell(b *strings.Builder, tag string, column int, text string) {
+	class := ""
+	if column >= t.texts {
+		class = ` class="n"`
+	}
+	drawn, ok := course(text)
+	if !ok || !t.drawn {
+		drawn = html.EscapeString(text)
+	}
+	fmt.Fprintf(b, "<%s%s>%s</%s>", tag, class, drawn, tag)
+}
+
+// html writes a page that needs nothing else.
+func (p *page) html() string {
+	var b strings.Builder
+	e := html.EscapeString
+	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n", e(p.title), pageStyle, e(p.title))
+	for i := range p.parts {
+		t := &p.parts[i]
+		if t.empty() && t.none == "" {
+			continue
+		}
+		class := ""
+		if t.indent {
+			class = ` class="in"`
+		}
+		fmt.Fprintf(&b, "<div%s>", class)
+		if t.heading != "" {
+			fmt.Fprintf(&b, "<h2>%s</h2>\n", e(t.heading))
+		}
+		if t.empty() {
+			fmt.Fprintf(&b, "<p>%s</p>", e(t.none))
+		}
+		if len(t.pairs)+len(t.bars) > 0 {
+			b.WriteString(`<div class="s"><table>`)
+			for _, kv := range t.pairs {
+				fmt.Fprintf(&b, "<tr><th>%s</th><td class=\"w\">%s</td></tr>", e(kv[0]), e(kv[1]))
+			}
+			for _, x := range t.bars {
+				if x.Share == nil {
+					fmt.Fprintf(&b, "<tr><th>%s</th><td>not measured</td><td></td><td>%s</td></tr>", e(x.Label), e(x.Text))
+				} else {
+					fmt.Fprintf(&b, "<tr><th>%s</th><td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td><td class=\"n\">%.1f %%</td><td class=\"w\">%s</td></tr>",
+						e(x.Label), 100*min(1, max(0, *x.Share)), 100**x.Share, e(x.Text))
+				}
+			}
+			b.WriteString("</table></div>\n")
+		}
+		if len(t.rows) > 0 {
+			b.WriteString(`<div class="s"><table class="t">`)
+			for k, row := range append([][]string{t.head}, t.rows...) {
+				cell := "td"
+				if k == 0 {
+					cell = "th"
+				}
+				b.WriteString("<tr>")
+				for i, text := range row {
+					t.cell(&b, cell, i, text)
+				}
+				b.WriteString("</tr>")
+			}
+			b.WriteString("</table></div>\n")
+		}
+		if len(t.list) > 0 {
+			b.WriteString("<ul>")
+			for _, s := range t.list {
+				fmt.Fprintf(&b, "<li>%s</li>", e(s))
+			}
+			b.WriteString("</ul>\n")
+		}
+		b.WriteString("</div>\n")
+	}
+	b.WriteString("</body></html>\n")
+	return b.String()
+}

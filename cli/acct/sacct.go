@@ -1,0 +1,558 @@
+package acct
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Formats of sacct's listings.
+const (
+	sacctFormat = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+	sacctBrief  = "jobid,state,exitcode"
+	sacctLong   = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,maxpagesnode," +
+		"maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state,exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov," +
+		"reqmem,consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres," +
+		"tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,tresusageoutmax," +
+		"tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+)
+
+//muster:table the options of sacct
+func Sacct() *tool.Command {
+	const noFederation = "Muster has no federation"
+	return &tool.Command{
+		Name: "sacct", Slurm: true, Mixed: true,
+		Summary: "show jobs from the accounting store",
+		Usage:   []string{"[OPTIONS]"},
+		About: `The window defaults to jobs since midnight; with -j, to all time; with -s, to jobs in the state
+now. Without -u and -a, the jobs of this user are shown (for root and with -j, of all users). With -D, a
+requeued job has one row per attempt.`,
+		More: func() string {
+			var names []string
+			for _, f := range acctFields() {
+				names = append(names, f.name)
+			}
+			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(names, ", ") + "."
+		},
+		Options: []opt.Option{
+			{Long: "accounts", Short: "A", Arg: "<account_list>", Help: "only jobs of these accounts"},
+			{Long: "array", Help: "show each pending array task on its own line"},
+			{Long: "allclusters", Short: "L", Help: "show this cluster; imported ones are selected with -M", Always: noFederation},
+			{Long: "allocations", Short: "X", Help: "show jobs without their steps"},
+			{Long: "allusers", Short: "a", Help: "show jobs of all users"},
+			{Long: "associations", Short: "x", Arg: "<assoc_list>", Help: "only jobs of these associations, by number"},
+			{Long: "batch-script", Short: "B", Help: "print the batch script of each job of -j"},
+			{Long: "brief", Short: "b", Help: "show JobID, State and ExitCode only"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other: this one and imported ones"},
+			{Long: "completion", Short: "c", Help: "ignored: there is no job completion file, the accounting store has every job"},
+			{Long: "constraints", Short: "C", Arg: "<constraint_list>", Help: "only jobs with one of these constraints"},
+			{Long: "delimiter", Arg: "<characters>", Help: "field separator for -p and -P"},
+			{Long: "duplicates", Short: "D", Help: "show every attempt of requeued jobs"},
+			{Long: "endtime", Short: "E", Arg: "<end_time>", Help: "jobs before this time"},
+			{Long: "env-vars", Help: "print the environment of each job of -j"},
+			{Long: "expand-patterns", Help: "expand the patterns in file names", Always: "they are stored filled in"},
+			{Long: "federation", Env: "SACCT_FEDERATION", Refused: noFederation},
+			{Long: "file", Short: "f", Arg: "<file>", Refused: "Muster does not read job completion files"},
+			{Long: "flags", Short: "F", Arg: "<flag_list>", Help: "only jobs with one of these flags"},
+			{Long: "format", Short: "o", Arg: "<fields>", Env: "SACCT_FORMAT", Help: "fields to show"},
+			{Long: "gid", Short: "g", Arg: "<gid_list>", Help: "only jobs of these groups, by number or name"},
+			{Long: "group", Arg: "<gid_list>", Help: "same as above"},
+			{Long: "helpformat", Short: "e", Help: "list the fields that -o accepts"},
+			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "only these jobs: 12,36_4,12+1,12.batch"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
+			{Long: "local", Env: "SACCT_LOCAL", Help: "show this cluster", Always: noFederation},
+			{Long: "long", Short: "l", Help: "show many fields"},
+			{Long: "name", Arg: "<jobname_list>", Help: "only jobs of these names"},
+			{Long: "ncpus", Short: "I", Arg: "<min[-max]>", Help: "jobs with this number of CPUs"},
+			{Long: "nnodes", Short: "i", Arg: "<min[-max]>", Help: "jobs with this number of nodes"},
+			{Long: "noconvert", Help: "print amounts in the unit in which they are stored"},
+			{Long: "nodelist", Short: "N", Arg: "<node_list>", Help: "only jobs on these nodes"},
+			{Long: "noheader", Short: "n", Help: "omit the header"},
+			{Long: "parsable", Short: "p", Help: "end every field with |"},
+			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
+			{Long: "partition", Short: "r", Arg: "<part_list>", Help: "only jobs of these partitions"},
+			{Long: "qos", Short: "q", Arg: "<qos_list>", Help: "only jobs of these QOS"},
+			{Long: "reason", Short: "R", Arg: "<reason_list>", Help: "only jobs with one of these reasons"},
+			{Long: "starttime", Short: "S", Arg: "<start_time>", Help: "jobs after this time"},
+			{Long: "state", Short: "s", Arg: "<state_list>", Help: "jobs in these states within the requested time"},
+			{Long: "timelimit-max", Short: "K", Arg: "<time>", Help: "with -k: jobs whose time limit is at most this"},
+			{Long: "timelimit-min", Short: "k", Arg: "<time>", Help: "jobs with this time limit, or with -K at least this"},
+			{Long: "truncate", Short: "T", Help: "truncate start and end to the requested time"},
+			{Long: "uid", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
+			{Long: "user", Arg: "<user_list>", Help: "same as above"},
+			{Long: "units", Arg: "[KMGTP]", Help: "print amounts in this unit"},
+			{Long: "use-local-uid", Help: "show this host's user numbers", Always: "jobs carry the number they ran with"},
+			{Long: "wckeys", Short: "W", Arg: "<wckey_list>", Help: "only jobs with one of these keys"},
+			{Long: "whole-hetjob", Arg: "yes|no", Maybe: true, Help: "with -j, whether to show all components of a heterogeneous job or only those named (default: all, if the first is named)"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
+		},
+		Env: []tool.Variable{{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"}},
+		Example: []tool.Example{
+			{Line: "sacct -X -S now-7days -s F,TO,OOM", What: "shows what failed in the last week"},
+			{Line: "sacct -j 12 -P -o jobid,state,exitcode,elapsed,maxrss", What: "prints one job for a script"},
+		},
+		Run: runSacct,
+	}
+}
+
+// acctAsk is what sacct asks and how it filters the answer.
+type acctAsk struct {
+	req  *apiv1.AcctQuery
+	keep []func(r *apiv1.AcctRow) bool
+	lo   int64 // with -T: starts and ends are cut to these
+	hi   int64
+}
+
+func runSacct(c *tool.Call) error {
+	if len(c.Operands) > 0 {
+		return c.Errorf("Unrecognized option: %s", c.Operands[0])
+	}
+	if c.Opts.On("helpformat") {
+		return c.WriteOut(render.FieldHelp(acctFields(), func(f acctField) string { return f.name }))
+	}
+	if c.Opts.On("completion") {
+		return tool.Fail(1, "Slurm job completion is disabled")
+	}
+	fields, err := acctColumns(c)
+	if err != nil {
+		return err
+	}
+	ask, err := acctQuery(c)
+	if err != nil {
+		return err
+	}
+	if c.Opts.On("batch-script") || c.Opts.On("env-vars") {
+		if err := c.CheckClusters(); err != nil { // what was imported has no scripts
+			return err
+		}
+		return acctScripts(c, ask.req.GetJobs())
+	}
+	if !render.WantsDocument(c) && len(ask.keep) == 0 {
+		ask.req.Fields = acctNeeds(fields)
+	}
+	return acctPrint(c, ask, fields)
+}
+
+// acctPrint prints the answer as it comes: text piece by piece, a document at
+// the end.
+func acctPrint(c *tool.Call, ask *acctAsk, fields []acctColumn) error {
+	view := &acctView{Clock: render.NewClock(c.Env), convert: format.Convert{Exact: true, Keep: c.Opts.On("noconvert")}}
+	if u := c.Opts.Text("units"); u != "" {
+		view.convert = format.Convert{To: strings.ToUpper(u)[0]}
+	}
+	style := render.TableStyle(c)
+	var kept []*apiv1.AcctRow
+	var buf []byte
+	first, behind := true, uint64(0)
+	clusters := c.Opts.List("clusters")
+	if len(clusters) < 2 {
+		clusters = []string{c.PastCluster()}
+	} else if render.WantsDocument(c) {
+		return c.Errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
+	}
+	if !render.WantsDocument(c) && slices.ContainsFunc(fields, func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" }) && c.Opts.Text("clusters") == "" {
+		view.policy = &apiv1.PolicyReply{}
+		if err := c.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: view.policy}); err != nil {
+			return err
+		}
+	}
+	each := func(rep *apiv1.AcctReply) error {
+		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
+		rows := ask.rows(rep.GetRows(), c.Opts.On("array"))
+		if render.WantsDocument(c) {
+			kept = append(kept, rows...)
+			return nil
+		}
+		buf = acctText(buf[:0], style, fields, rows, view, first)
+		first = false
+		return c.WriteOut(buf)
+	}
+	for _, ask.req.Cluster = range clusters {
+		if err := fetch.AccountingRows(c, ask.req, each); err != nil {
+			return err
+		}
+	}
+	fetch.WarnBehind(c, behind)
+	if render.WantsDocument(c) {
+		return render.Answer(c, "openapi_slurmdbd_jobs_resp", tree.Member{Key: "jobs", Value: acctTree(view, kept)})
+	}
+	return nil
+}
+
+// acctScripts prints the scripts, or environments, of jobs.
+func acctScripts(c *tool.Call, jobs []string) error {
+	env := c.Opts.On("env-vars")
+	if len(jobs) == 0 {
+		return c.Errorf("name the jobs with -j")
+	}
+	if env && c.Opts.On("batch-script") {
+		return c.Errorf("--batch-script and --env-vars exclude each other")
+	}
+	req := &apiv1.AcctScriptQuery{Jobs: jobs, Environment: env}
+	var rep apiv1.AcctScriptReply
+	if err := fetch.UpToDate(c, tool.MethodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
+		return err
+	}
+	fetch.WarnBehind(c, rep.GetBehind())
+	var b []byte
+	for _, s := range rep.GetScripts() {
+		title, text := "Batch Script for %d\n", string(s.GetData())
+		if env {
+			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(strings.TrimSuffix(text, "\x00"), "\x00", "\n")
+		}
+		if s.GetMissing() {
+			text = "NONE"
+		}
+		b = fmt.Appendf(b, title+reportRule+"%s\n\n", s.GetRow().GetJobId(), strings.TrimSuffix(text, "\n"))
+	}
+	return c.WriteOut(b)
+}
+
+// acctText appends rows, under the header if they are the first.
+func acctText(b []byte, style column.Style, fields []acctColumn, rows []*apiv1.AcctRow, view *acctView, first bool) []byte {
+	heads := make([]column.Field, len(fields))
+	for i, f := range fields {
+		heads[i] = column.Field{Name: f.name, Width: f.width}
+	}
+	if first {
+		b = style.Header(b, heads)
+	}
+	texts := make([]string, len(fields))
+	for _, r := range rows {
+		for i, f := range fields {
+			texts[i] = f.text(view, r)
+		}
+		b = style.Row(b, heads, texts)
+	}
+	return b
+}
+
+// acctColumn is a field with the width in which it is shown.
+type acctColumn struct {
+	acctField
+}
+
+// acctColumns reads -o; a name may be shortened as in Slurm, where the first
+// field that begins so is meant.
+func acctColumns(c *tool.Call) ([]acctColumn, error) {
+	text := sacctFormat
+	given, ok := c.Opts.Get("format")
+	switch {
+	case ok && (given.From == opt.FromCommand || (!c.Opts.On("brief") && !c.Opts.On("long"))):
+		text = given.Text
+	case c.Opts.On("brief"):
+		text = sacctBrief
+	case c.Opts.On("long"):
+		text = sacctLong
+	}
+	fields := acctFields()
+	var out []acctColumn
+	for _, part := range tool.SplitList(text) {
+		name, width, sized, err := column.Sized(strings.TrimSpace(part))
+		if err != nil {
+			return nil, c.Errorf("%v", err)
+		}
+		if strings.EqualFold(name, "all") {
+			for _, f := range fields {
+				out = append(out, acctColumn{f})
+			}
+			continue
+		}
+		i := slices.IndexFunc(fields, func(f acctField) bool { return strings.EqualFold(f.name, name) })
+		if i < 0 && name != "" {
+			i = slices.IndexFunc(fields, func(f acctField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
+		}
+		if i < 0 {
+			return nil, c.Errorf("Invalid field requested: %q", name)
+		}
+		f := fields[i]
+		if sized {
+			f.width = width
+		}
+		out = append(out, acctColumn{f})
+	}
+	if u := c.Opts.Text("units"); c.Opts.On("units") && (len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
+		return nil, c.Errorf("Invalid option --units=%s: expected one of K, M, G, T, P", u)
+	}
+	return out, nil
+}
+
+func acctQuery(c *tool.Call) (*acctAsk, error) {
+	o := c.Opts
+	q := &apiv1.AcctQuery{
+		Accounts: o.List("accounts"), Partitions: o.List("partition"), Qos: o.List("qos"), Names: o.List("name"),
+		AllocationsOnly: o.On("allocations"), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(c.Env),
+	}
+	a := &acctAsk{req: q}
+	for _, id := range tool.SplitJobs(o.Text("jobs")) {
+		refs, ok := jobRefs(id)
+		if !ok {
+			return nil, tool.Fail(1, c.Command.Name+": error: Invalid job id: "+id)
+		}
+		q.Jobs = append(q.Jobs, refs...)
+	}
+	if o.On("nodelist") {
+		names, err := hostlist.Expand(o.Text("nodelist"))
+		if err != nil {
+			return nil, c.Errorf("%v", err)
+		}
+		q.Nodes = names
+	}
+	for _, id := range o.List("associations") {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, c.Errorf("--associations=%s: expected numbers, as in the field AssocID", id)
+		}
+		q.Associations = append(q.Associations, uint32(n))
+	}
+	var err error
+	if q.HetWhole, err = wholeHet(c); err != nil {
+		return nil, err
+	}
+	q.Users = append(o.List("uid"), o.List("user")...)
+	// Nobody named: the service shows the caller's own jobs.
+	q.AllUsers = len(q.Users) == 0 && (o.On("allusers") || len(q.Jobs) > 0 || c.UID == 0)
+	if err := acctStates(c, a); err != nil {
+		return nil, err
+	}
+	if err := acctWindow(c, a); err != nil {
+		return nil, err
+	}
+	return a, acctFilters(c, a)
+}
+
+// wholeHet reads --whole-hetjob.
+func wholeHet(c *tool.Call) (apiv1.HetWhole, error) {
+	if !c.Opts.On("whole-hetjob") {
+		return apiv1.HetWhole_HET_WHOLE_LEADERS, nil
+	}
+	switch text := c.Opts.Text("whole-hetjob"); strings.ToLower(text) {
+	case "", "yes":
+		return apiv1.HetWhole_HET_WHOLE_ALL, nil
+	case "no":
+		return apiv1.HetWhole_HET_WHOLE_NONE, nil
+	default:
+		return 0, c.Errorf("Invalid option --whole-hetjob=%s: expected yes or no", text)
+	}
+}
+
+// stateRequeued is how the service numbers the end of an attempt that was
+// requeued, which is no state of a job.
+const stateRequeued = 100
+
+func acctStates(c *tool.Call, a *acctAsk) error {
+	never := false
+	for _, word := range c.Opts.List("state") {
+		switch strings.ToUpper(word) {
+		case "REQUEUED", "RQ":
+			a.req.States = append(a.req.States, stateRequeued)
+			continue
+		case "RESIZING", "RS", "REVOKED", "RV":
+			never = true // no job of this release is ever in it
+			continue
+		}
+		s, ok := spec.ParseJobState(word)
+		if !ok {
+			return tool.Fail(1, fmt.Sprintf("%s: fatal: unrecognized job state value '%s'", c.Command.Name, word))
+		}
+		a.req.States = append(a.req.States, uint32(s))
+	}
+	if never && len(a.req.States) == 0 {
+		a.keep = append(a.keep, func(*apiv1.AcctRow) bool { return false })
+	}
+	return nil
+}
+
+// acctWindow chooses the time asked for, by sacct's rules.
+func acctWindow(c *tool.Call, a *acctAsk) error {
+	now := c.Now()
+	at := func(name string) (int64, error) {
+		sec, err := format.ParseTime(c.Opts.Text(name), format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+		if err != nil {
+			return 0, tool.Fail(1, tool.BadTimeText(c.Opts.Text(name)))
+		}
+		return max(sec*tool.Second, 1), nil // 0 would ask for the default
+	}
+	var err error
+	switch {
+	case c.Opts.On("starttime"):
+		if a.req.Start, err = at("starttime"); err != nil {
+			return err
+		}
+	case len(a.req.GetJobs()) > 0:
+		a.req.Start = 1
+	case c.Opts.On("state"):
+		a.req.Start = now.UnixNano()
+	default:
+		local := now.In(c.Loc)
+		a.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.Loc).UnixNano()
+	}
+	if c.Opts.On("endtime") {
+		if a.req.End, err = at("endtime"); err != nil {
+			return err
+		}
+	}
+	end := cmp.Or(a.req.GetEnd(), now.UnixNano())
+	if a.req.GetStart()/tool.Second > end/tool.Second {
+		since := ""
+		if !c.Opts.On("starttime") {
+			since = " Without -S it is " + defaultStart(c.Opts.On("state")) + ": say with -S since when."
+		}
+		return c.Errorf("Start time (%s) requested is after end time (%s).%s", render.FormatTime(c, a.req.GetStart()), render.FormatTime(c, end), since)
+	}
+	a.req.Start = min(a.req.GetStart(), end) // what is typed has no part of a second
+	if c.Opts.On("truncate") {
+		a.lo, a.hi = a.req.Start, a.req.End
+		if a.hi == 0 {
+			a.hi = now.UnixNano()
+		}
+	}
+	return nil
+}
+
+// defaultStart names the beginning of the window where none is given.
+func defaultStart(states bool) string {
+	if states {
+		return "now (with -s)"
+	}
+	return "the last midnight"
+}
+
+// between reads min[-max].
+func amountRange(text string) (lo, hi int64, ok bool) {
+	a, b, ranged := strings.Cut(text, "-")
+	lo, err := strconv.ParseInt(a, 10, 63)
+	hi = lo
+	if err == nil && ranged {
+		hi, err = strconv.ParseInt(b, 10, 63)
+	}
+	return lo, hi, err == nil && lo >= 0 && hi >= lo
+}
+
+// acctFilters are the filters that the service does not have.
+func acctFilters(c *tool.Call, a *acctAsk) error {
+	o := c.Opts
+	for _, f := range [...]struct {
+		name string
+		get  func(r *apiv1.AcctRow) int64
+	}{{"ncpus", allocCPUs}, {"nnodes", allocNodes}} {
+		if o.On(f.name) {
+			lo, hi, ok := amountRange(o.Text(f.name))
+			if !ok {
+				return c.Errorf("--%s=%s: expected min or min-max", f.name, o.Text(f.name))
+			}
+			a.keep = append(a.keep, func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi })
+		}
+	}
+	among := func(name string, get func(r *apiv1.AcctRow) []string) {
+		if list := o.List(name); len(list) > 0 {
+			a.keep = append(a.keep, func(r *apiv1.AcctRow) bool {
+				return slices.ContainsFunc(get(r), func(s string) bool {
+					return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
+				})
+			})
+		}
+	}
+	group := func(r *apiv1.AcctRow) []string { return []string{r.GetGroup(), tool.Itoa(r.GetGroupId())} }
+	among("gid", group)
+	among("group", group)
+	among("reason", func(r *apiv1.AcctRow) []string { return []string{r.GetReason()} })
+	among("wckeys", func(r *apiv1.AcctRow) []string { return []string{r.GetWckey()} })
+	among("constraints", func(r *apiv1.AcctRow) []string { return []string{r.GetConstraint()} })
+	among("flags", func(r *apiv1.AcctRow) []string { return tool.SplitList(r.GetFlags()) })
+	return limitFilter(c, a)
+}
+
+// limitFilter is -k and -K.
+func limitFilter(c *tool.Call, a *acctAsk) error {
+	o := c.Opts
+	if !o.On("timelimit-min") {
+		if o.On("timelimit-max") {
+			return c.Errorf("--timelimit-max needs --timelimit-min")
+		}
+		return nil
+	}
+	lo, err := format.ParseDuration(o.Text("timelimit-min"))
+	hi := lo
+	if err == nil && o.On("timelimit-max") {
+		hi, err = format.ParseDuration(o.Text("timelimit-max"))
+	}
+	if err != nil {
+		return c.Errorf("%v", err)
+	}
+	a.keep = append(a.keep, func(r *apiv1.AcctRow) bool {
+		n := r.GetTimeLimit() / tool.Second
+		if r.GetTimeLimit() < 0 {
+			n = format.Infinite
+		}
+		return n >= lo && n <= hi
+	})
+	return nil
+}
+
+// rows filters the answer: jobs by the filters, with them their steps.
+func (a *acctAsk) rows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRow {
+	type attempt struct {
+		uid uint64
+		n   uint32
+		re  uint32
+	}
+	gone := map[attempt]bool{}
+	var out []*apiv1.AcctRow
+	for _, r := range list {
+		id := attempt{r.GetUid(), r.GetAttempt(), r.GetRestarts()}
+		if !isStep(r) && slices.ContainsFunc(a.keep, func(keep func(*apiv1.AcctRow) bool) bool { return !keep(r) }) {
+			gone[id] = true
+		}
+		if gone[id] {
+			continue
+		}
+		a.truncate(r)
+		if expand && r.GetArrayTasks() != "" {
+			out = append(out, expandRow(r)...)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (a *acctAsk) truncate(r *apiv1.AcctRow) {
+	if a.hi == 0 || r.GetStart() == 0 {
+		return
+	}
+	r.Start = max(r.GetStart(), a.lo)
+	if r.GetEnd() != 0 {
+		r.End = min(r.GetEnd(), a.hi)
+		r.Elapsed = max(0, r.GetEnd()-r.GetStart())
+	}
+}
+
+// expandRow makes a row for each task of an array that never started.
+func expandRow(r *apiv1.AcctRow) []*apiv1.AcctRow {
+	set, err := format.ParseArray(strings.Trim(r.GetArrayTasks(), "[]"))
+	if err != nil {
+		return []*apiv1.AcctRow{r}
+	}
+	var out []*apiv1.AcctRow
+	for i := range set.All() {
+		task := cloneRow(r)
+		task.ArrayTasks, task.ArrayTask = "", int64(i)
+		out = append(out, task)
+	}
+	return out
+}

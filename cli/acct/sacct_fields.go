@@ -1,0 +1,398 @@
+package acct
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// qosID is the number that the run's QOS has now; empty where it is gone.
+func (v *acctView) qosID(r *apiv1.AcctRow) string {
+	for _, q := range v.policy.GetQos() {
+		if !isStep(r) && q.GetName() == r.GetQos() {
+			return tool.Itoa(q.GetId())
+		}
+	}
+	return ""
+}
+
+// wckeyID is the number that the run's wckey has now, 0 without one.
+func (v *acctView) wckeyID(r *apiv1.AcctRow) string {
+	if isStep(r) || v.policy == nil {
+		return ""
+	}
+	for _, k := range v.policy.GetWckeys() {
+		if k.GetName() == r.GetWckey() && k.GetUser() == r.GetUser() {
+			return tool.Itoa(k.GetId())
+		}
+	}
+	if r.GetWckey() != "" {
+		return "" // it is gone, or nobody ever made it
+	}
+	return "0"
+}
+
+// acctField is a column of sacct. A negative width pads on the right.
+type acctField struct {
+	name  string
+	width int
+	text  func(v *acctView, r *apiv1.AcctRow) string
+}
+
+// jobOnly is a column that steps leave empty.
+func jobOnly(get func(r *apiv1.AcctRow) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string {
+		if isStep(r) {
+			return ""
+		}
+		return get(r)
+	}
+}
+
+func row(get func(r *apiv1.AcctRow) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string { return get(r) }
+}
+
+func stepSuffix(r *apiv1.AcctRow) string {
+	if isStep(r) {
+		return "." + r.GetStep()
+	}
+	return ""
+}
+
+// acctState is the state with who cancelled it.
+func acctState(r *apiv1.AcctRow) string {
+	if r.GetCancelled() && !isStep(r) && r.GetState() == spec.Cancelled.String() {
+		return r.GetState() + " by " + tool.Itoa(r.GetCancelledBy())
+	}
+	return r.GetState()
+}
+
+// tres writes a vector by name, memory in the requested unit.
+func (v *acctView) tres(t *apiv1.Tres) string {
+	x := render.ToTRES(t)
+	text := render.SortedTRES(x)
+	if v.convert.Exact && !v.convert.Keep && v.convert.To == 0 {
+		return text
+	}
+	parts := strings.Split(text, ",")
+	for i, p := range parts {
+		if strings.HasPrefix(p, "mem=") {
+			parts[i] = "mem=" + v.memory(x.Mem)
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func (v *acctView) memory(mib int64) string { return format.Units(mib, 'M', v.convert) }
+
+func (v *acctView) bytes(n int64) string { return format.Units(n, 0, v.convert) }
+
+// started is the time a row began: None if it ended without, Unknown before.
+func (v *acctView) started(r *apiv1.AcctRow) string {
+	if r.GetStart() == 0 && r.GetEnd() != 0 {
+		return "None"
+	}
+	return v.Time(r.GetStart())
+}
+
+// used is a column of what a step used; allocations leave it empty, and so
+// does what was not measured.
+func used(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
+	return func(v *acctView, r *apiv1.AcctRow) string {
+		if !isStep(r) || !r.GetHasUsage() {
+			return ""
+		}
+		return get(v, r.GetUsage())
+	}
+}
+
+// onNode is the node of a step's largest usage, known where it ran on one.
+func onNode(v *acctView, r *apiv1.AcctRow) string {
+	if !isStep(r) || !r.GetHasUsage() || allocNodes(r) != 1 {
+		return ""
+	}
+	return r.GetNodeList()
+}
+
+func cpuTime(get func(u *apiv1.Usage) int64) func(*acctView, *apiv1.AcctRow) string {
+	return func(_ *acctView, r *apiv1.AcctRow) string {
+		return format.CPUTime(get(r.GetUsage()) / int64(spec.Microsecond))
+	}
+}
+
+// disk writes bytes in MiB with two digits, as Slurm's disk columns.
+func disk(n int64) string {
+	hundredths := (n*100 + 1<<19) >> 20
+	return strconv.FormatInt(hundredths/100, 10) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
+}
+
+func energy(u *apiv1.Usage) string {
+	if !u.GetHasEnergy() {
+		return ""
+	}
+	return tool.Itoa(u.GetEnergyMj() / 1000)
+}
+
+// usageTRES is a vector of what a step used.
+func usageTRES(v *acctView, u *apiv1.Usage) string {
+	parts := []string{"cpu=" + format.Duration((u.GetUserCpu()+u.GetSystemCpu())/tool.Second)}
+	if u.GetHasEnergy() {
+		parts = append(parts, "energy="+energy(u))
+	}
+	parts = append(parts, "fs/disk="+tool.Itoa(u.GetReadBytes()))
+	for _, g := range u.GetGpus() {
+		if g.GetHas() {
+			parts = append(parts, gpuUsage(u)...)
+			break
+		}
+	}
+	if u.GetHasRss() {
+		parts = append(parts, "mem="+v.bytes(u.GetPeakRss()))
+	}
+	parts = append(parts, "pages="+tool.Itoa(u.GetMajFaults()))
+	if text := virtual(v, u); text != "" {
+		parts = append(parts, "vmem="+text)
+	}
+	return strings.Join(parts, ",")
+}
+
+// virtual is the largest address space; empty where nobody looked.
+func virtual(v *acctView, u *apiv1.Usage) string {
+	if u.GetPeakVm() <= 0 {
+		return ""
+	}
+	return v.bytes(u.GetPeakVm())
+}
+
+// usageWhere names the node, or the task, of the largest usage of each kind,
+// known where a step ran on one node or as one task.
+func usageWhere(task bool) func(*acctView, *apiv1.AcctRow) string {
+	return func(v *acctView, r *apiv1.AcctRow) string {
+		where := onNode(v, r)
+		if where == "" || (task && r.GetTasks() > 1) {
+			return ""
+		}
+		if task {
+			where = "0"
+		}
+		var parts []string
+		for p := range strings.SplitSeq(usageTRES(v, r.GetUsage()), ",") {
+			if name, _, _ := strings.Cut(p, "="); !task || name != "energy" {
+				parts = append(parts, name+"="+where)
+			}
+		}
+		return strings.Join(parts, ",")
+	}
+}
+
+// some0 is a number, or nothing for 0.
+func some0(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return tool.Itoa(n)
+}
+
+// gpuUsage is gres/gpumem (the largest sum) and gres/gpuutil in percent.
+func gpuUsage(u *apiv1.Usage) []string {
+	var mem, util, all int64
+	for _, g := range u.GetGpus() {
+		mem += g.GetPeakMem()
+		util += g.GetUtilNs()
+		all += g.GetNoProcess() + g.GetIdle() + g.GetBusy()
+	}
+	out := []string{"gres/gpumem=" + megabytes(mem)}
+	if all > 0 {
+		out = append(out, "gres/gpuutil="+tool.Itoa((util*100+all/2)/all))
+	}
+	return out
+}
+
+// acctFields are the columns of sacct in the order of --helpformat.
+//
+//muster:table one row for each column
+func acctFields() []acctField {
+	type R = apiv1.AcctRow
+	empty := row(func(*R) string { return "" })
+	jobTime := func(get func(r *R) int64) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string { return v.Time(get(r)) }
+	}
+	rss := used(func(v *acctView, u *apiv1.Usage) string {
+		if !u.GetHasRss() {
+			return ""
+		}
+		return v.bytes(u.GetPeakRss())
+	})
+	vm := used(func(v *acctView, u *apiv1.Usage) string { return virtual(v, u) })
+	vmAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string {
+			if vm(v, r) == "" {
+				return ""
+			}
+			return where(v, r)
+		}
+	}
+	read := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetReadBytes()) })
+	written := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetWriteBytes()) })
+	pages := used(func(_ *acctView, u *apiv1.Usage) string { return tool.Itoa(u.GetMajFaults()) })
+	cpu := used(func(_ *acctView, u *apiv1.Usage) string {
+		return format.Duration((u.GetUserCpu() + u.GetSystemCpu()) / tool.Second)
+	})
+	task := func(v *acctView, r *R) string {
+		if onNode(v, r) == "" || r.GetTasks() > 1 {
+			return ""
+		}
+		return "0"
+	}
+	planned := jobOnly(func(r *R) string { return format.Duration(r.GetPlanned() / tool.Second) })
+	plannedCPU := func(r *R) int64 { return r.GetPlanned() / tool.Second * int64(r.GetReqCpus()) }
+	freq := row(func(r *R) string {
+		if isStep(r) {
+			return "0"
+		}
+		return "Unknown"
+	})
+	wrote := used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + tool.Itoa(u.GetWriteBytes()) })
+	wroteAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
+		return func(v *acctView, r *R) string {
+			if at := where(v, r); at != "" {
+				return "fs/disk=" + at
+			}
+			return ""
+		}
+	}
+	return []acctField{
+		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, jobOnly((*R).GetAdminComment)},
+		{"AllocCPUS", 10, row(func(r *R) string { return tool.Itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return tool.Itoa(allocNodes(r)) })},
+		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return some0(r.GetAssocId()) })},
+		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, used(func(v *acctView, u *apiv1.Usage) string { return frequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
+		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
+		{"ConsumedEnergy", 14, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
+		{"Container", 19, empty}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second * allocCPUs(r)) })},
+		{"CPUTimeRAW", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return tool.Itoa(r.GetUid()) })},
+		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return tool.Itoa(r.GetDerivedCode()) + ":" + tool.Itoa(r.GetDerivedSignal()) })},
+		{"Elapsed", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second) })}, {"ElapsedRaw", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second) })},
+		{"Eligible", 19, func(v *acctView, r *R) string {
+			if isStep(r) { // its job had begun: it was eligible when it started
+				return v.Time(r.GetStart())
+			}
+			return v.Time(r.GetEligible())
+		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return tool.Itoa(r.GetExitCode()) + ":" + tool.Itoa(r.GetExitSignal()) })},
+		{"Extra", 14, jobOnly((*R).GetExtra)}, {"FailedNode", 8, jobOnly((*R).GetFailedNode)}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return tool.Itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
+		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return tool.Itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
+			if isStep(r) && r.GetName() == "" {
+				return r.GetStep()
+			}
+			return r.GetName()
+		})},
+		{"Layout", 9, func(_ *acctView, r *R) string {
+			if isStep(r) {
+				return "Unknown"
+			}
+			return ""
+		}},
+		{"Licenses", 10, jobOnly((*R).GetLicenses)}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
+		{"MaxDiskWriteTask", 16, task}, {"MaxPages", 8, pages}, {"MaxPagesNode", 12, onNode}, {"MaxPagesTask", 14, task}, {"MaxRSS", 10, rss}, {"MaxRSSNode", 10, onNode}, {"MaxRSSTask", 10, task},
+		{"MaxVMSize", 10, vm}, {"MaxVMSizeNode", 14, vmAt(onNode)}, {"MaxVMSizeTask", 14, vmAt(task)}, {"McsLabel", 12, jobOnly((*R).GetMcsLabel)}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
+		{"NCPUS", 10, row(func(r *R) string { return tool.Itoa(allocCPUs(r)) })}, {"NNodes", 8, row(func(r *R) string { return tool.Itoa(allocNodes(r)) })},
+		{"NodeList", 15, row(func(r *R) string { return cmp.Or(r.GetNodeList(), "None assigned") })}, {"NTasks", 8, func(_ *acctView, r *R) string {
+			if isStep(r) {
+				return tool.Itoa(max(r.GetTasks(), 1))
+			}
+			return ""
+		}},
+		{"Partition", 10, jobOnly((*R).GetPartition)}, {"Planned", 10, planned}, {"PlannedCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })},
+		{"PlannedCPURAW", 13, jobOnly(func(r *R) string { return tool.Itoa(plannedCPU(r)) })}, {"Priority", 10, jobOnly(func(r *R) string { return tool.Itoa(r.GetPriority()) })},
+		{"QOS", 10, jobOnly((*R).GetQos)}, {"QOSRAW", 6, (*acctView).qosID}, {"QOSREQ", 10, jobOnly((*R).GetQos)}, {"Reason", 22, jobOnly((*R).GetReason)},
+		{"ReqCPUFreq", 10, freq}, {"ReqCPUFreqGov", 13, freq}, {"ReqCPUFreqMax", 13, freq}, {"ReqCPUFreqMin", 13, freq},
+		{"ReqCPUS", 8, row(func(r *R) string {
+			if isStep(r) { // a step gets what it asks for
+				return tool.Itoa(allocCPUs(r))
+			}
+			return tool.Itoa(r.GetReqCpus())
+		})}, {"ReqMem", 10, func(v *acctView, r *R) string {
+			if isStep(r) {
+				return ""
+			}
+			return v.memory(r.GetReqMem())
+		}},
+		{"ReqNodes", 8, row(func(r *R) string { return tool.Itoa(max(r.GetReqNodes(), 1)) })}, {"ReqReservation", 20, jobOnly((*R).GetReservation)}, {"ReqTRES", 10, func(v *acctView, r *R) string {
+			if isStep(r) {
+				return ""
+			}
+			return v.tres(r.GetReqTres())
+		}},
+		{"Reservation", 20, jobOnly((*R).GetReservation)}, {"ReservationId", 8, empty}, {"Reserved", 10, planned}, {"Restarts", 8, jobOnly(func(r *R) string { return tool.Itoa(r.GetRestarts()) })},
+		{"ResvCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })}, {"ResvCPURAW", 10, jobOnly(func(r *R) string { return tool.Itoa(plannedCPU(r)) })},
+		{"SegmentSize", 11, jobOnly(func(r *R) string { return some0(r.GetSegment()) })}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).started}, {"State", 10, row(acctState)},
+		{"StdErr", 20, jobOnly((*R).GetStderr)}, {"StdIn", 20, jobOnly((*R).GetStdin)}, {"StdOut", 20, jobOnly((*R).GetStdout)}, {"Submit", 19, jobTime((*R).GetSubmit)},
+		{"SubmitLine", 20, row((*R).GetSubmitLine)}, {"Suspended", 10, row(func(r *R) string { return format.Duration(r.GetSuspended() / tool.Second) })}, {"SystemComment", 15, jobOnly((*R).GetSystemComment)},
+		{"SystemCPU", 10, cpuTime((*apiv1.Usage).GetSystemCpu)}, {"Timelimit", 10, jobOnly(func(r *R) string {
+			if r.GetTimeLimit() == 0 {
+				return "Partition_Limit"
+			}
+			return render.Limit(r.GetTimeLimit(), format.Duration)
+		})},
+		{"TimelimitRaw", 10, jobOnly(func(r *R) string {
+			if r.GetTimeLimit() == 0 {
+				return "Partition_Limit"
+			}
+			return render.Limit(r.GetTimeLimit(), func(sec int64) string { return tool.Itoa(sec / 60) })
+		})},
+		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
+		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
+		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, usageWhere(false)}, {"TRESUsageInMinTask", 18, usageWhere(true)}, {"TRESUsageInTot", 14, used(usageTRES)},
+		{"TRESUsageOutAve", 15, wrote}, {"TRESUsageOutMax", 15, wrote}, {"TRESUsageOutMaxNode", 19, wroteAt(onNode)}, {"TRESUsageOutMaxTask", 19, wroteAt(task)}, {"TRESUsageOutMin", 15, wrote},
+		{"TRESUsageOutMinNode", 19, wroteAt(onNode)}, {"TRESUsageOutMinTask", 19, wroteAt(task)}, {"TRESUsageOutTot", 15, wrote},
+		{"UID", 6, jobOnly(func(r *R) string { return tool.Itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},
+		{"WCKey", 10, jobOnly((*R).GetWckey)}, {"WCKeyID", 10, (*acctView).wckeyID}, {"WorkDir", 20, jobOnly((*R).GetWorkDir)},
+		{"GPUUUIDs", 20, jobOnly((*R).GetGpuUuids)}, // Muster's own
+	}
+}
+
+// acctNeeds names what of a row the columns are made from; nil = everything.
+// What comes with every row is not named.
+//
+//muster:table one case for each column that a long listing is likely to have
+func acctNeeds(fields []acctColumn) []string {
+	out := []string{"submit"}
+	for _, f := range fields {
+		switch f.name {
+		case "JobID", "JobIDRaw", "DBIndex", "Elapsed", "ElapsedRaw", "Start", "End", "Submit", "Suspended", "Restarts", "Cluster":
+		case "State":
+			out = append(out, "cancelled_by")
+		case "ExitCode":
+			out = append(out, "exit_code")
+		case "AllocCPUS", "NCPUS", "AllocNodes", "NNodes", "CPUTime", "CPUTimeRAW":
+			out = append(out, "cpus", "req_nodes")
+		case "JobName":
+			out = append(out, "name")
+		case "User", "Account", "Partition", "QOS", "Reason", "Priority", "WCKey", "Comment", "Eligible", "Extra":
+			out = append(out, strings.ToLower(f.name))
+		case "UID":
+			out = append(out, "user_id")
+		case "NodeList":
+			out = append(out, "node_list")
+		case "Timelimit", "TimelimitRaw":
+			out = append(out, "time_limit")
+		case "ReqMem", "ReqCPUS", "ReqTRES":
+			out = append(out, "req_tres")
+		case "AllocTRES":
+			out = append(out, "alloc_tres")
+		case "MaxRSS", "AveRSS", "TotalCPU", "UserCPU", "SystemCPU":
+			out = append(out, "usage", "cpus", "req_nodes")
+		case "WorkDir":
+			out = append(out, "work_dir")
+		default:
+			return nil
+		}
+	}
+	return out
+}

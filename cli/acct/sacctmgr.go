@@ -1,0 +1,334 @@
+package acct
+
+import (
+	"bufio"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+//muster:table the options and verbs of sacctmgr
+func Sacctmgr() *tool.Command {
+	return &tool.Command{
+		Name: "sacctmgr", Slurm: true, Mixed: true,
+		Summary: "show and change accounts, users, associations, QOS, coordinators, wckeys and resources",
+		Usage:   []string{"[OPTIONS] COMMAND ENTITY [NAMES] [where KEY=VALUE...] [set KEY=VALUE...]"},
+		About: `Entities are cluster, account, user, association, qos, coordinator, wckey and resource; configuration, problem, runawayjobs,
+transaction and tres can be shown. load reads the file that dump writes. If the file contains an error,
+nothing is changed, and all errors are reported with their lines.
+
+Keys are those of Slurm, long or short, and case-insensitive: MaxTRESPerUser=gres/gpu=4, MaxWall=2-0, GrpTRES=cpu=100, fairshare=10. += and -= add to and
+take from lists. A limit of -1 removes it. The controller decides who may change what.
+
+Beside Slurm's keys an account has GuaranteedTRES=gres/gpu=8, what it can always have, since jobs of accounts that hold more than their own
+make room for it; and OverQuotaWeight, by which what nobody is guaranteed, or uses, is shared: of two accounts the one that holds less beyond its own
+for each unit of weight starts first, and the one that holds more gives back first. Without a weight its Fairshare counts; with 0 it starts after
+all others and gives back before them. As long as any account is guaranteed something, that decides before priority does, within a tier.
+
+Without -i, changes require confirmation; without a terminal, changes are made but nothing is deleted.`,
+		Verbs: []tool.Verb{
+			{Name: "add", Args: "ENTITY NAMES KEY=VALUE...", Help: "add accounts, users or QOS, or set the cluster's name"},
+			{Name: "modify", Args: "ENTITY [NAMES] [where ...] set KEY=VALUE...", Help: "change them"},
+			{Name: "delete", Args: "ENTITY NAMES [where ...]", Help: "delete them"},
+			{Name: "dump", Args: "[CLUSTER] [file=PATH]", Help: "write all entities to a file (default: CLUSTER.cfg)"},
+			{Name: "load", Args: "PATH [clean]", Help: "load a file; with clean, remove entries that it does not contain"},
+			{Name: "show", Args: "ENTITY [NAMES] [KEY=VALUE...] [format=FIELDS] [withassoc] [tree]", Help: "show them"},
+			{Name: "list", Args: "ENTITY ...", Help: "same as above"},
+			{Name: "ping", Args: "", Help: "check whether the accounting service responds"},
+			{Name: "version", Args: "", Help: "print the version"},
+			{Name: "help", Args: "", Help: "print this help"},
+		},
+		Options: []opt.Option{
+			{Long: "associations", Short: "s", Help: "show users and accounts with their associations"},
+			{Long: "immediate", Short: "i", Help: "do not ask for confirmation"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
+			{Long: "noheader", Short: "n", Help: "omit the header"},
+			{Long: "parsable", Short: "p", Help: "end every field with |"},
+			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
+			{Long: "quiet", Short: "Q", Help: "print errors only"},
+			{Long: "readonly", Short: "r", Help: "refuse commands that change anything"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
+		},
+		Example: []tool.Example{
+			{Line: "sacctmgr add account research_lab cluster=mycluster fairshare=40", What: "adds an account"},
+			{Line: "sacctmgr add user alice account=research_lab defaultaccount=research_lab", What: "lets alice use it"},
+			{Line: "sacctmgr add qos gpu_priority MaxTRESPerUser=cpu=256,gres/gpu=8 MaxWallDurationPerJob=48:00:00 Priority=100", What: "adds a QOS with limits"},
+			{Line: "sacctmgr modify user alice set qos+=gpu_priority", What: "lets alice use it too"},
+			{Line: "sacctmgr show assoc tree format=account,user,share,qos", What: "shows the tree"},
+		},
+		Run: runSacctmgr,
+	}
+}
+
+// entity finds what a word means, however short it is: usr, acct, assoc.
+func entity(word string) string {
+	word = strings.ToLower(word)
+	for _, e := range [...][]string{{"account", "acct", "accounts", "accts"}, {"association", "assoc", "associations", "assocs"}, {"cluster", "clusters"},
+		{"configuration", "config"}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
+		{"reservation", "reservations"}, {"resource", "resources"}, {"runawayjobs", "runaway"}, {"stats"}, {"transaction", "transactions", "txn"}, {"tres"},
+		{"user", "users"}, {"wckey", "wckeys"}} {
+		for _, name := range e {
+			if name == word || (len(word) >= 3 && strings.HasPrefix(name, word)) {
+				return e[0]
+			}
+		}
+	}
+	return ""
+}
+
+func runSacctmgr(c *tool.Call) error {
+	if len(c.Operands) == 0 {
+		return &opt.UsageError{Command: "sacctmgr", Text: "a command is required; there is no interactive mode"}
+	}
+	word := strings.ToLower(c.Operands[0])
+	switch word {
+	case "create":
+		word = "add"
+	case "remove":
+		word = "delete"
+	}
+	name := c.Command.FirstVerb(word, 3)
+	switch name {
+	case "add", "modify", "delete":
+		return changePolicy(c, name, c.Operands[1:])
+	case "show", "list":
+		return showPolicy(c, c.Operands[1:])
+	case "dump":
+		return dumpPolicy(c, c.Operands[1:])
+	case "load":
+		return loadPolicy(c, c.Operands[1:])
+	case "ping":
+		return pingAccounting(c)
+	case "version":
+		return tool.PrintVersion(c)
+	case "help":
+		return c.WriteOut([]byte(tool.HelpText(c.Command)))
+	}
+	if slices.Contains([]string{"archive", "clear", "reconfigure", "shutdown"}, word) {
+		return c.Errorf("%s is not supported in this release", word)
+	}
+	return tool.Fail(1, "sacctmgr: error: invalid keyword: "+c.Operands[0])
+}
+
+func pingAccounting(c *tool.Call) error {
+	var rep apiv1.AccountingStatusReply
+	if err := c.RPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep); err != nil {
+		return err
+	}
+	if !rep.GetUp() {
+		return tool.Fail(1, fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()), "sacctmgr: error: "+rep.GetError())
+	}
+	return c.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
+}
+
+// readWords reads names and KEY=VALUE; where and set say which is which, and
+// without them a key belongs to what the verb does.
+func readWords(what string, args []string, setting bool) render.PolicyWords {
+	var w render.PolicyWords
+	own := map[string][]string{
+		"account": {"name", "names", "account", "accounts", "acct"}, "user": {"name", "names", "user", "users"},
+		"qos": {"name", "names", "qos"}, "cluster": {"name", "names", "cluster", "clusters"}, "coordinator": {"name", "names", "user", "users"},
+		"wckey": {"name", "names", "wckey", "wckeys"}, "reservation": {"name", "names", "reservation", "reservations"}, "resource": {"name", "names", "resource", "resources"},
+	}[what]
+	condition := !setting
+	for _, a := range args {
+		switch strings.ToLower(a) {
+		case "where":
+			condition = true
+			continue
+		case "set":
+			condition, setting = false, true
+			continue
+		}
+		key, val, ok := strings.Cut(a, "=")
+		val = strings.Trim(val, "\"'")
+		switch plain := strings.TrimRight(strings.ToLower(key), "+-"); {
+		case !ok && slices.Contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
+			w.Bare = append(w.Bare, strings.ToLower(a))
+		case !ok:
+			w.Names = append(w.Names, tool.SplitList(a)...)
+		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+"s") && key == strings.TrimRight(key, "+-"):
+			w.Names = append(w.Names, tool.SplitList(val)...)
+		case condition:
+			w.Where = append(w.Where, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+		default:
+			w.Set = append(w.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+		}
+	}
+	return w
+}
+
+// changePolicy is add, modify and delete.
+func changePolicy(c *tool.Call, verb string, args []string) error {
+	if c.Opts.On("readonly") {
+		return c.Errorf("Can't run this command in readonly mode.")
+	}
+	if len(args) == 0 {
+		return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
+	}
+	what := entity(args[0])
+	if !slices.Contains([]string{"account", "association", "cluster", "coordinator", "qos", "resource", "user", "wckey"}, what) {
+		if what == "" {
+			return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
+		}
+		return c.Errorf("%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)", verb, what)
+	}
+	w := readWords(what, args[1:], verb == "add")
+	req := &apiv1.PolicyChangeRequest{Entity: what, Names: w.Names, Where: w.Where, Set: w.Set}
+	switch verb {
+	case "add":
+		req.Verb = apiv1.PolicyChangeRequest_ADD
+	case "modify":
+		req.Verb = apiv1.PolicyChangeRequest_MODIFY
+	default:
+		req.Verb = apiv1.PolicyChangeRequest_DELETE
+	}
+	switch {
+	case len(req.GetNames()) == 0 && verb == "add" && what != "association":
+		return c.Errorf("Need a name of a %s to add.", what)
+	case len(req.GetNames()) == 0 && len(req.GetWhere()) == 0 && verb != "add" && what != "cluster":
+		return c.Errorf("name the %s to %s, or say where: everything at once is not changed", what, verb)
+	case verb == "modify" && len(req.GetSet()) == 0:
+		return tool.Fail(1, " You didn't give me anything to set")
+	}
+	return commitPolicy(c, verb, req)
+}
+
+func entityHelp() string {
+	return "Input line must include \"Account\", \"Association\", \"Cluster\", \"Coordinator\", \"QOS\", \"Resource\", \"User\", or \"WCKey\""
+}
+
+// commitPolicy says what will happen, asks, and does it.
+func commitPolicy(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
+	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
+	if verb != "add" && len(req.GetNames()) > 0 && slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
+		var have apiv1.PolicyReply
+		if err := c.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
+			return err
+		}
+		req.Names = slices.DeleteFunc(req.GetNames(), func(n string) bool { return !exists(&have, req.GetEntity(), n) })
+		if len(req.GetNames()) == 0 {
+			return nothingChanged(c, nothing)
+		}
+	}
+	if err := sayChange(c, verb, req); err != nil {
+		return err
+	}
+	if !c.Opts.On("immediate") {
+		if ok, err := confirm(c, verb); err != nil || !ok {
+			return err
+		}
+	}
+	var rep apiv1.PolicyChangeReply
+	if err := c.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
+		r := tool.ExplainError(err)
+		if bad, ok := badQOSName(r.Detail); ok {
+			return tool.Fail(1, "sacctmgr: error: "+r.Detail, "sacctmgr: error: "+r.Detail, " Unknown option: "+optionNaming(req, bad))
+		}
+		if r.Detail != "" {
+			return tool.Fail(1, "sacctmgr: error: "+r.Detail)
+		}
+		return tool.Fail(1, append(r.Preamble("sacctmgr"), "sacctmgr: error: "+r.Text)...)
+	}
+	if len(rep.GetChanged()) == 0 {
+		return nothingChanged(c, nothing)
+	}
+	return nil
+}
+
+// badQOSName is the QOS that a refusal says does not exist.
+func badQOSName(detail string) (string, bool) {
+	_, rest, ok := strings.Cut(detail, "You gave a bad qos '")
+	name, _, closed := strings.Cut(rest, "'")
+	return name, ok && closed
+}
+
+// optionNaming finds the option as it was typed in which a QOS was named.
+func optionNaming(req *apiv1.PolicyChangeRequest, name string) string {
+	for _, e := range slices.Concat(req.GetSet(), req.GetWhere()) {
+		if strings.Contains(e.GetValue(), name) {
+			return e.GetKey() + "=" + e.GetValue()
+		}
+	}
+	return name
+}
+
+// nothingChanged ends a change that had nothing to do.
+func nothingChanged(c *tool.Call, text string) error {
+	if !c.Opts.On("quiet") {
+		if err := c.WriteOut([]byte(text + "\n")); err != nil {
+			return err
+		}
+	}
+	return tool.ExitCode(1)
+}
+
+func exists(p *apiv1.PolicyReply, what, name string) bool {
+	switch what {
+	case "account":
+		return slices.ContainsFunc(p.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
+	case "user":
+		return slices.ContainsFunc(p.GetUsers(), func(u *apiv1.AccountingUser) bool { return u.GetName() == name })
+	case "qos":
+		return slices.ContainsFunc(p.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == name })
+	}
+	return p.GetCluster() == name
+}
+
+// sayChange prints what is about to happen.
+func sayChange(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
+	if c.Opts.On("quiet") {
+		return nil
+	}
+	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)",
+		"association": "Association(s)", "coordinator": "Coordinator(s)", "wckey": "WCKey(s)", "resource": "Resource(s)"}[req.GetEntity()]
+	lead := map[string]string{"add": " Adding ", "modify": " Modifying ", "delete": " Deleting "}[verb]
+	var b strings.Builder
+	b.WriteString(lead + title + "\n")
+	for _, n := range req.GetNames() {
+		b.WriteString("  " + n + "\n")
+	}
+	for _, part := range [...]struct {
+		title string
+		list  []*apiv1.ConfigEntry
+	}{{" Where", req.GetWhere()}, {" Settings", req.GetSet()}} {
+		if len(part.list) > 0 {
+			b.WriteString(part.title + "\n")
+			for _, e := range part.list {
+				sign := "="
+				key := strings.TrimRight(e.GetKey(), "+-")
+				if key != e.GetKey() {
+					sign = e.GetKey()[len(key):] + "="
+				}
+				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, e.GetValue())
+			}
+		}
+	}
+	return c.WriteOut([]byte(b.String()))
+}
+
+// confirm asks whether to go on. Where nobody can answer, a change is made,
+// but nothing is deleted.
+func confirm(c *tool.Call, verb string) (bool, error) {
+	if err := c.WriteOut([]byte("Would you like to commit changes? (N/y): ")); err != nil {
+		return false, err
+	}
+	if err := c.Out.Flush(); err != nil {
+		return false, err
+	}
+	line, err := bufio.NewReader(c.Stdin).ReadString('\n')
+	switch answer := strings.ToLower(strings.TrimSpace(line)); {
+	case answer == "y" || answer == "yes":
+		return true, nil
+	case answer == "" && err != nil && !c.Terminal(c.Stdin) && verb != "delete":
+		return true, c.WriteOut([]byte("\n"))
+	case answer == "" && err != nil && !c.Terminal(c.Stdin):
+		return false, tool.Fail(1, "", "sacctmgr: error: nobody answers: nothing was deleted; use -i")
+	}
+	return false, c.WriteOut([]byte(" Changes Discarded\n"))
+}

@@ -1,0 +1,198 @@
+package acct
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// The listings of sstat.
+const (
+	sstatFormat = "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu," +
+		"mincpunode,mincputask,avecpu,ntasks,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread," +
+		"maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode," +
+		"tresusageinmintask,tresusageintot,tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutmin,tresusageoutminnode,tresusageoutmintask,tresusageouttot"
+	sstatPids = "jobid,nodelist,pids"
+)
+
+func Sstat() *tool.Command {
+	return &tool.Command{
+		Name: "sstat", Slurm: true, Mixed: true,
+		Summary: "show the resource usage of running jobs",
+		Usage:   []string{"[OPTIONS] -j JOB[.STEP],..."},
+		About: `Queries the nodes of the jobs when the command runs. Shows the step with the lowest number of each
+job, or the batch script if there is no step; -a shows all. Users see their own jobs, coordinators those of
+their accounts. A node measures a step as a whole: maximum and minimum values are those of nodes, and a task
+is named only if each node has one. Values that are not measured (CPU frequencies, energy of CPUs) are
+empty, never zero.`,
+		More: func() string {
+			var names []string
+			for _, f := range sstatFields() {
+				names = append(names, f.name)
+			}
+			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(names, ", ") + "."
+		},
+		Options: []opt.Option{
+			{Long: "allsteps", Short: "a", Help: "show all steps of each job"},
+			{Long: "format", Short: "o", Arg: "<fields>", Env: "SSTAT_FORMAT", Help: "fields to show"},
+			{Long: "helpformat", Short: "e", Help: "list the fields that -o accepts"},
+			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "jobs and steps: 12,36_4,12.batch,12.0"},
+			{Long: "noconvert", Help: "print amounts in bytes"},
+			{Long: "noheader", Short: "n", Help: "omit the header"},
+			{Long: "parsable", Short: "p", Help: "end every field with |"},
+			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
+			{Long: "pidformat", Short: "i", Help: "show the processes of each step instead"},
+		},
+		Example: []tool.Example{
+			{Line: "sstat -j 12 -o jobid,maxrss,avecpu", What: "shows memory and CPU time of a running job"},
+			{Line: "sstat -a -P 12", What: "prints everything about all its steps for a script"},
+		},
+		Run: runSstat,
+	}
+}
+
+// liveStep is a running step as the columns see it.
+type liveStep struct {
+	id    string
+	tasks int64
+	on    []*apiv1.Measurement // one for each node
+	nodes string
+	alloc *apiv1.Tres
+}
+
+func runSstat(c *tool.Call) error {
+	fields, err := sstatColumns(c)
+	if err != nil {
+		return err
+	}
+	if c.Opts.On("helpformat") {
+		return c.WriteOut(render.FieldHelp(sstatFields(), func(f sstatField) string { return f.name }))
+	}
+	var asked []string
+	for _, text := range append([]string{c.Opts.Text("jobs")}, c.Operands...) {
+		asked = append(asked, tool.SplitJobs(text)...)
+	}
+	if len(asked) == 0 {
+		return c.Errorf("You didn't give me any jobs to stat.")
+	}
+	req := &apiv1.StepUsageRequest{}
+	wanted := map[string][]string{} // steps by job; "" = as -a says
+	for _, id := range asked {
+		refs, ok := jobRefs(id)
+		if !ok {
+			return tool.Fail(1, "sstat: error: Invalid job id: "+id)
+		}
+		for _, ref := range refs {
+			job, step, _ := strings.Cut(ref, ".")
+			if wanted[job] == nil {
+				req.Jobs = append(req.Jobs, job)
+			}
+			wanted[job] = append(wanted[job], step)
+		}
+	}
+	var rep apiv1.StepUsageReply
+	if err := c.RPC(tool.MethodStepUsage, req, &rep); err != nil {
+		return err
+	}
+	return sstatPrint(c, &rep, wanted, fields)
+}
+
+// sstatPrint prints what is there, and says what is not.
+func sstatPrint(c *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]string, fields []sstatField) error {
+	view := &acctView{Clock: render.NewClock(c.Env), convert: format.Convert{Exact: true, Keep: c.Opts.On("noconvert")}}
+	style := render.TableStyle(c)
+	heads := make([]column.Field, len(fields))
+	for i, f := range fields {
+		heads[i] = column.Field{Name: f.name, Width: f.width}
+	}
+	b := style.Header(nil, heads)
+	var problems []string
+	for _, j := range rep.GetJobs() {
+		if e := j.GetError(); e != nil {
+			problems = append(problems, "sstat: error: job "+j.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()))
+			continue
+		}
+		if s := j.GetSilent(); len(s) > 0 {
+			problems = append(problems, "sstat: error: job "+j.GetJob()+": no answer from "+strings.Join(s, ",")+": what runs there is missing")
+		}
+		steps := sstatSteps(c, j, wanted[j.GetJob()])
+		if len(steps) == 0 && len(j.GetSilent()) == 0 {
+			problems = append(problems, "sstat: error: no steps running for job "+j.GetJob())
+		}
+		texts := make([]string, len(fields))
+		for _, s := range steps {
+			for i, f := range fields {
+				texts[i] = f.text(view, s)
+			}
+			b = style.Row(b, heads, texts)
+		}
+	}
+	if err := c.WriteOut(b); err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return tool.Fail(1, problems...)
+	}
+	return nil
+}
+
+// sstatSteps picks the steps that were asked for.
+func sstatSteps(c *tool.Call, j *apiv1.JobSteps, wanted []string) []*liveStep {
+	var out []*liveStep
+	var first *liveStep
+	for _, s := range j.GetSteps() {
+		name := spec.StepID(s.GetStep()).String()
+		l := &liveStep{id: tool.Itoa(j.GetJobId()) + "." + name, tasks: int64(max(s.GetTasks(), 1)), on: s.GetNodes(), nodes: j.GetNodes(), alloc: j.GetAlloc()}
+		if first == nil || (s.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
+			first = l
+		}
+		if slices.Contains(wanted, name) || (c.Opts.On("allsteps") && slices.Contains(wanted, "")) {
+			out = append(out, l)
+		}
+	}
+	if slices.Contains(wanted, "") && !slices.Contains(out, first) && first != nil {
+		out = append(out, first)
+	}
+	return out
+}
+
+// sstatColumns reads the requested fields.
+func sstatColumns(c *tool.Call) ([]sstatField, error) {
+	text := sstatFormat
+	given, ok := c.Opts.Get("format")
+	switch {
+	case ok && (given.From == opt.FromCommand || !c.Opts.On("pidformat")):
+		text = given.Text
+	case c.Opts.On("pidformat"):
+		text = sstatPids
+	}
+	all := sstatFields()
+	var out []sstatField
+	for _, part := range tool.SplitList(text) {
+		name, width, sized, err := column.Sized(strings.TrimSpace(part))
+		if err != nil {
+			return nil, c.Errorf("%v", err)
+		}
+		i := slices.IndexFunc(all, func(f sstatField) bool { return strings.EqualFold(f.name, name) })
+		if i < 0 && name != "" {
+			i = slices.IndexFunc(all, func(f sstatField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
+		}
+		if i < 0 {
+			return nil, c.Errorf("Invalid field requested: %q", name)
+		}
+		f := all[i]
+		if sized {
+			f.width = width
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}

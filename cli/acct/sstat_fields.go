@@ -1,0 +1,212 @@
+package acct
+
+import (
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// sstatField is a column of sstat. A negative width pads on the right.
+type sstatField struct {
+	name  string
+	width int
+	text  func(v *acctView, s *liveStep) string
+}
+
+// measured is one kind of use: how much on a node, and how it is written.
+type measured struct {
+	name string // in a vector of TRES
+	get  func(m *apiv1.Measurement) (n int64, known bool)
+	text func(v *acctView, n int64) string
+	mean bool // the sum over nodes says nothing: their mean does
+}
+
+// spread is a kind over the nodes of a step.
+type spread struct {
+	most, least, sum   int64
+	mostOn, leastOn, n int // indices of nodes; n nodes were measured
+}
+
+func (k *measured) over(s *liveStep) spread {
+	out := spread{}
+	for i, m := range s.on {
+		x, known := k.get(m)
+		if !known {
+			continue
+		}
+		if out.n == 0 || x > out.most {
+			out.most, out.mostOn = x, i
+		}
+		if out.n == 0 || x < out.least {
+			out.least, out.leastOn = x, i
+		}
+		out.sum += x
+		out.n++
+	}
+	return out
+}
+
+// total is the step's amount and ave that of a task.
+func (k *measured) total(p spread) int64 {
+	if k.mean {
+		return p.sum / int64(p.n)
+	}
+	return p.sum
+}
+
+func (k *measured) ave(s *liveStep, p spread) int64 {
+	if k.mean {
+		return k.total(p)
+	}
+	return p.sum / s.tasks
+}
+
+// task names the task on a node, known where each node has one.
+func (s *liveStep) task(i int) string {
+	if s.tasks != int64(len(s.on)) {
+		return ""
+	}
+	return tool.Itoa(i)
+}
+
+// The ways in which a column shows a kind.
+func (k *measured) column(show func(v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
+	return func(v *acctView, s *liveStep) string {
+		if p := k.over(s); p.n > 0 {
+			return show(v, s, p)
+		}
+		return ""
+	}
+}
+
+func (k *measured) max() func(*acctView, *liveStep) string {
+	return k.column(func(v *acctView, _ *liveStep, p spread) string { return k.text(v, p.most) })
+}
+
+func (k *measured) min() func(*acctView, *liveStep) string {
+	return k.column(func(v *acctView, _ *liveStep, p spread) string { return k.text(v, p.least) })
+}
+
+func (k *measured) average() func(*acctView, *liveStep) string {
+	return k.column(func(v *acctView, s *liveStep, p spread) string { return k.text(v, k.ave(s, p)) })
+}
+
+func (k *measured) maxNode() func(*acctView, *liveStep) string {
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.on[p.mostOn].GetNode() })
+}
+
+func (k *measured) maxTask() func(*acctView, *liveStep) string {
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.task(p.mostOn) })
+}
+
+func (k *measured) minNode() func(*acctView, *liveStep) string {
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.on[p.leastOn].GetNode() })
+}
+
+func (k *measured) minTask() func(*acctView, *liveStep) string {
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.task(p.leastOn) })
+}
+
+// vector writes several kinds as name=text.
+func vector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
+	return func(v *acctView, s *liveStep) string {
+		var parts []string
+		for _, k := range kinds {
+			p := k.over(s)
+			if p.n == 0 {
+				continue
+			}
+			if t := text(k, v, s, p); t != "" {
+				parts = append(parts, k.name+"="+t)
+			}
+		}
+		return strings.Join(parts, ",")
+	}
+}
+
+// The kinds.
+func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured) {
+	bytes := func(v *acctView, n int64) string { return v.bytes(n) }
+	plain := func(_ *acctView, n int64) string { return tool.Itoa(n) }
+	always := func(get func(u *apiv1.Usage) int64) func(*apiv1.Measurement) (int64, bool) {
+		return func(m *apiv1.Measurement) (int64, bool) { return get(m.GetUsage()), true }
+	}
+	cpu = &measured{name: "cpu", get: always(func(u *apiv1.Usage) int64 { return (u.GetUserCpu() + u.GetSystemCpu()) / tool.Second }),
+		text: func(_ *acctView, n int64) string { return format.Duration(n) }}
+	disk = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetReadBytes), text: bytes}
+	written = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetWriteBytes), text: bytes}
+	gpus := func(of func(g *apiv1.GpuUsage) (n, whole int64)) func(*apiv1.Measurement) (int64, bool) {
+		return func(m *apiv1.Measurement) (sum int64, known bool) {
+			var all int64
+			for _, g := range m.GetUsage().GetGpus() {
+				if g.GetHas() {
+					n, whole := of(g)
+					sum, all, known = sum+n, all+whole, true
+				}
+			}
+			if all > 0 {
+				sum = (sum + all/2) / all
+			}
+			return sum, known
+		}
+	}
+	gpuMem = &measured{name: "gres/gpumem", get: gpus(func(g *apiv1.GpuUsage) (int64, int64) { return g.GetPeakMem(), 0 }),
+		text: func(_ *acctView, n int64) string { return megabytes(n) }}
+	gpuUtil = &measured{name: "gres/gpuutil", mean: true, text: plain, get: gpus(func(g *apiv1.GpuUsage) (int64, int64) {
+		return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
+	})}
+	mem = &measured{name: "mem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() }, text: bytes}
+	pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
+	vmem = &measured{name: "vmem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() }, text: bytes}
+	clock = &measured{name: "freq", mean: true, text: frequency, get: func(m *apiv1.Measurement) (int64, bool) {
+		return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
+	}}
+	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock
+}
+
+// sstatFields are the columns in the order of --helpformat.
+//
+//muster:table one row for each column
+func sstatFields() []sstatField {
+	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock := sstatKinds()
+	in, out := []*measured{cpu, disk, gpuMem, gpuUtil, mem, pages, vmem}, []*measured{written}
+	empty := func(*acctView, *liveStep) string { return "" }
+	most := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.most) }
+	least := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.least) }
+	mean := func(k *measured, v *acctView, s *liveStep, p spread) string { return k.text(v, k.ave(s, p)) }
+	total := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, k.total(p)) }
+	mostOn := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.on[p.mostOn].GetNode() }
+	leastOn := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.on[p.leastOn].GetNode() }
+	mostTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.mostOn) }
+	leastTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.leastOn) }
+	return []sstatField{
+		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.tres(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
+		{"AveDiskRead", 12, disk.average()}, {"AveDiskWrite", 12, written.average()}, {"AvePages", 10, pages.average()}, {"AveRSS", 10, mem.average()}, {"AveVMSize", 10, vmem.average()},
+		{"ConsumedEnergy", 14, empty}, {"ConsumedEnergyRaw", 17, empty}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
+		{"MaxDiskRead", 12, disk.max()}, {"MaxDiskReadNode", 15, disk.maxNode()}, {"MaxDiskReadTask", 15, disk.maxTask()},
+		{"MaxDiskWrite", 12, written.max()}, {"MaxDiskWriteNode", 16, written.maxNode()}, {"MaxDiskWriteTask", 16, written.maxTask()},
+		{"MaxPages", 8, pages.max()}, {"MaxPagesNode", 12, pages.maxNode()}, {"MaxPagesTask", 14, pages.maxTask()},
+		{"MaxRSS", 10, mem.max()}, {"MaxRSSNode", 10, mem.maxNode()}, {"MaxRSSTask", 10, mem.maxTask()},
+		{"MaxVMSize", 10, vmem.max()}, {"MaxVMSizeNode", 14, vmem.maxNode()}, {"MaxVMSizeTask", 14, vmem.maxTask()},
+		{"MinCPU", 10, cpu.min()}, {"MinCPUNode", 10, cpu.minNode()}, {"MinCPUTask", 10, cpu.minTask()},
+		{"Nodelist", 20, func(_ *acctView, s *liveStep) string { return s.nodes }}, {"NTasks", 8, func(_ *acctView, s *liveStep) string { return tool.Itoa(s.tasks) }}, {"Pids", 20, livePids},
+		{"ReqCPUFreq", 10, empty}, {"ReqCPUFreqMin", 13, empty}, {"ReqCPUFreqMax", 13, empty}, {"ReqCPUFreqGov", 13, empty},
+		{"TRESUsageInAve", 14, vector(in, mean)}, {"TRESUsageInMax", 14, vector(in, most)}, {"TRESUsageInMaxNode", 18, vector(in, mostOn)}, {"TRESUsageInMaxTask", 18, vector(in, mostTask)},
+		{"TRESUsageInMin", 14, vector(in, least)}, {"TRESUsageInMinNode", 18, vector(in, leastOn)}, {"TRESUsageInMinTask", 18, vector(in, leastTask)}, {"TRESUsageInTot", 14, vector(in, total)},
+		{"TRESUsageOutAve", 15, vector(out, mean)}, {"TRESUsageOutMax", 15, vector(out, most)}, {"TRESUsageOutMaxNode", 19, vector(out, mostOn)}, {"TRESUsageOutMaxTask", 19, vector(out, mostTask)},
+		{"TRESUsageOutMin", 15, vector(out, least)}, {"TRESUsageOutMinNode", 19, vector(out, leastOn)}, {"TRESUsageOutMinTask", 19, vector(out, leastTask)}, {"TRESUsageOutTot", 15, vector(out, total)},
+	}
+}
+
+// livePids lists the processes of a step, node after node.
+func livePids(_ *acctView, s *liveStep) string {
+	var parts []string
+	for _, m := range s.on {
+		for _, pid := range m.GetPids() {
+			parts = append(parts, tool.Itoa(pid))
+		}
+	}
+	return strings.Join(parts, ",")
+}

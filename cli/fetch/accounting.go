@@ -1,0 +1,100 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// AccountingRows asks for rows that hold everything which happened before the
+// question, and hands each piece on.
+func AccountingRows(c *tool.Call, req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
+	var err error
+	if req.MinSeq, err = LastSeq(c, tool.MethodAcctRows); err != nil {
+		return err
+	}
+	return Stream(c, tool.MethodAcctRows, req, each)
+}
+
+// Stream makes a call and hands each message of the answer on.
+func Stream[M any, P interface {
+	*M
+	protoMessage
+}](c *tool.Call, method string, req protoMessage, each func(P) error) error {
+	conn, err := c.ConnectFor(method)
+	if err != nil {
+		return err
+	}
+	// The limit of calls refuses before the first message.
+	return c.Patiently(c.Ctx, func() error { return streamOnce[M, P](c, conn, method, req, each) })
+}
+
+func streamOnce[M any, P interface {
+	*M
+	protoMessage
+}](c *tool.Call, conn tool.Conn, method string, req protoMessage, each func(P) error) error {
+	ctx, cancel := context.WithCancel(c.Ctx)
+	defer cancel()
+	s, err := conn.Stream(ctx, method, req)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	began := c.Now()
+	for n := 0; ; n++ {
+		m := P(new(M))
+		switch err := s.Recv(m); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if n == 0 {
+			c.Trace(method, began, req, m)
+		}
+		if err := each(m); err != nil {
+			return err
+		}
+	}
+}
+
+// UpToDate asks accounting for an answer that holds everything which happened
+// before the question.
+func UpToDate(c *tool.Call, method string, req, rep protoMessage, since func(seq uint64)) error {
+	seq, err := LastSeq(c, method)
+	if err != nil {
+		return err
+	}
+	since(seq)
+	return c.RPC(method, req, rep)
+}
+
+// WarnBehind warns on stderr that an answer of accounting is older than the
+// present.
+func WarnBehind(c *tool.Call, behind uint64) {
+	if behind > 0 && !c.Opts.On("quiet") {
+		fmt.Fprintf(c.Stderr, "%s: warning: the accounting store is %d events behind; the newest jobs may be missing\n", c.Command.Name, behind)
+	}
+}
+
+// LastSeq is what has happened so far, for a question to accounting. Where
+// that runs in a process of its own it answers also without a controller, and
+// while that is away nothing new happens.
+func LastSeq(c *tool.Call, method string) (uint64, error) {
+	var ping apiv1.PingReply
+	if err := c.RPC(tool.MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		if _, perr := c.ConnectFor(method); perr != nil || c.Past == nil {
+			return 0, err
+		}
+	}
+	return ping.GetSeq(), nil
+}
+
+// protoMessage is any message of the API.
+type protoMessage = proto.Message

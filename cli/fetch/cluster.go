@@ -1,0 +1,51 @@
+package fetch
+
+import (
+	"slices"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// Reservations asks for all reservations.
+func Reservations(c *tool.Call) (*apiv1.ReservationsReply, error) {
+	var rep apiv1.ReservationsReply
+	if err := c.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return nil, tool.Fail(1, append(r.Preamble(c.Command.Name), "slurm_load_reservations error: "+r.Text)...)
+	}
+	return &rep, nil
+}
+
+// ShownPartitions leaves the partitions that -p, --hide and --all choose.
+func ShownPartitions(c *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.PartitionInfo {
+	var out []*apiv1.PartitionInfo
+	wanted := c.Opts.List("partition")
+	hide, _ := c.Opts.Get("hide")
+	show, ok := c.Opts.Get("all")
+	hidden := ok && show.Order > hide.Order
+	for _, p := range all {
+		switch {
+		case len(wanted) > 0 && !slices.Contains(wanted, p.GetName()):
+		case len(wanted) == 0 && p.GetHidden() && !hidden:
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Jobs asks for jobs, however many they are.
+func Jobs(c *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
+	return Stream(c, tool.MethodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
+		rep.Now, rep.Seq = part.GetNow(), part.GetSeq()
+		rep.Jobs, rep.Unknown = append(rep.Jobs, part.GetJobs()...), append(rep.Unknown, part.GetUnknown()...)
+		return nil
+	})
+}
+
+// JobsError words an error as Slurm's library does; clients look for it.
+func JobsError(err error) error {
+	r := tool.ExplainError(err)
+	return tool.Fail(1, append(r.Preamble("squeue"), "slurm_load_jobs error: "+r.Text)...)
+}

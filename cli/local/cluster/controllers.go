@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/transport/pki"
+)
+
+// defaultPort is the first port of a controller.
+const defaultPort = 6817
+
+// member is one of several controllers that init is asked for.
+type member struct{ name, address string }
+
+// holder is its certificate's: under its name, and reached by its address.
+func (m member) holder(more ...string) pki.Holder {
+	return pki.Holder{Role: identity.Controller, Name: m.name, Hosts: append([]string{m.name, m.address}, more...)}
+}
+
+// readControllers reads --controllers.
+func (o *setup) readControllers() error {
+	seen := map[string]bool{}
+	for _, text := range o.controllers {
+		name, address, ok := strings.Cut(text, "=")
+		if !ok || name == "" || address == "" || strings.ContainsAny(address, "/ ") {
+			return fmt.Errorf("--controllers: %q: want name=address, as in ctl1=10.0.0.1", text)
+		}
+		if seen[name] {
+			return fmt.Errorf("--controllers: %s is there twice", name)
+		}
+		seen[name] = true
+		o.group = append(o.group, member{name, address})
+	}
+	if len(o.group) == 1 {
+		return fmt.Errorf("--controllers: one is what init makes without it: name three")
+	}
+	return nil
+}
+
+// writeOthers makes a folder for each further controller, to be moved to its host:
+// configuration, certificate and the cluster's authority.
+func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, slurm []byte) error {
+	authority := pki.Dir(cfg.TLS.Dir)
+	ca, err := authority.CA()
+	if err != nil {
+		return err
+	}
+	for _, m := range o.group[1:] {
+		dir := filepath.Join(base, "controllers", m.name)
+		if _, err := os.Stat(dir); err == nil {
+			fmt.Fprintf(out, "kept  %s\n", dir)
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		tls := pki.Dir(filepath.Join(dir, "tls"))
+		pair, err := ca.Issue(m.holder("localhost"), time.Now())
+		if err == nil {
+			err = tls.SaveEnrolled(pair)
+		}
+		if err != nil {
+			return err
+		}
+		key, err := keyfile.Read(filepath.Join(string(authority), pki.CAKeyFile))
+		if err == nil {
+			err = keyfile.Write(filepath.Join(string(tls), pki.CAKeyFile), key, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+		for name, data := range map[string][]byte{"slurm.conf": slurm, "muster.yaml": []byte(o.yamlOf(m))} {
+			if _, err := WriteNew(filepath.Join(dir, name), data); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(out, "wrote %s: move it to the host of %s, and start musterd --config muster.yaml there\n", dir, m.name)
+	}
+	return nil
+}
+
+// yamlOf is the muster.yaml of a further controller. Its paths start from its
+// folder, which can lie anywhere.
+func (o *setup) yamlOf(m member) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Written by muster init for controller %s. Paths start from the folder of this file.\n", m.name)
+	b.WriteString("state_dir: state\nrun_dir: run\nslurm_conf: slurm.conf\ntls:\n  dir: tls\n")
+	fmt.Fprintf(&b, "controller:\n  name: %s\n", m.name)
+	if o.basePort == defaultPort {
+		return b.String()
+	}
+	at := func(n int) string { return net.JoinHostPort(m.address, strconv.Itoa(o.basePort+n)) }
+	fmt.Fprintf(&b, "listen:\n  grpc: %s\n  rest: %s\n  metrics: %s\n", at(0), at(3), at(4))
+	fmt.Fprintf(&b, "  agent_grpc: %s\n  agent_metrics: %s\n", at(1), at(10))
+	return b.String()
+}

@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime"
+)
+
+// partWait is how long down waits for one shepherd to answer and to end.
+const partWait = 5 * time.Second
+
+// down stops what up started: the agents, also of nodes that slurm.conf no
+// longer names, accounting, the controller, and the shepherds that have
+// nothing left to do.
+func (l *local) down() error {
+	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
+	defer cancel()
+	if l.picked != nil {
+		return l.downNodes(ctx)
+	}
+	over := false
+	if l.jobs {
+		if l.running("musterd", "musterd") != 0 {
+			if err := l.endJobs(ctx); err != nil {
+				return err
+			}
+			over = true
+		} else {
+			fmt.Fprintln(l.out, "the controller does not run, and nobody else can cancel jobs: those that run go on (muster up, then muster down --jobs)")
+		}
+	}
+	names, err := l.agents()
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, "accounting", "musterd") {
+		if err := l.stop(ctx, name); err != nil {
+			return err
+		}
+	}
+	return l.endShepherds(ctx, over)
+}
+
+// endShepherds is endShepherdsOf for every node in the state folder.
+func (l *local) endShepherds(ctx context.Context, over bool) error {
+	nodes, err := os.ReadDir(filepath.Dir(l.agentDir("any")))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, n := range nodes {
+		if err := l.endShepherdsOf(ctx, n.Name(), over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// downNodes stops the agents of some nodes with all that is theirs, as if the
+// machines were powered off: with --jobs also processes that still run.
+func (l *local) downNodes(ctx context.Context) error {
+	for _, node := range l.picked {
+		if err := l.stop(ctx, "agent-"+node); err != nil {
+			return err
+		}
+		if err := l.endShepherdsOf(ctx, node, l.jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop ends a daemon that up has started, if it runs.
+func (l *local) stop(ctx context.Context, name string) error {
+	if pid := l.running(name, programOf(name)); pid != 0 {
+		if err := stop(ctx, pid); err != nil {
+			return fmt.Errorf("%s (pid %d): %w", name, pid, err)
+		}
+		fmt.Fprintf(l.out, "%s stopped\n", name)
+	}
+	if err := os.Remove(l.pidFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// agents names the agents that up has started here, by their pid files, as up
+// names daemons.
+func (l *local) agents() ([]string, error) {
+	entries, err := os.ReadDir(l.cfg.RunDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".pid"); ok && strings.HasPrefix(name, "agent-") {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// endShepherdsOf ends every shepherd of a node in the state folder that has
+// nothing left, of whatever release it is and whichever program it was started
+// from. over tells that no job of this cluster is left there.
+func (l *local) endShepherdsOf(ctx context.Context, node string, over bool) error {
+	dir := filepath.Join(l.agentDir(node), "shepherd")
+	releases, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, r := range releases {
+		kept[r.Name()] = l.drainShepherd(ctx, node, runtime.Socket(dir, r.Name()), over)
+	}
+	for _, p := range runtime.Shepherds(dir) {
+		if !kept[p.Release] {
+			l.endSilent(ctx, node, p, over)
+		}
+	}
+	return nil
+}
+
+// drainShepherd ends the shepherd behind a socket if it has nothing left, and
+// waits for its end; it tells whether one is there that stays. Where no job is
+// left, a run is one that the controller has given up, and its end is kept for
+// nobody. Otherwise a shepherd with jobs stays, for them and for what their
+// ends were.
+func (l *local) drainShepherd(ctx context.Context, node, socket string, over bool) (stays bool) {
+	ctx, cancel := context.WithTimeout(ctx, partWait)
+	defer cancel()
+	c, err := runtime.Dial(ctx, socket)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	live, ended, err := runsOf(ctx, c)
+	if err != nil {
+		return false
+	}
+	if over {
+		live, ended, err = endRuns(ctx, c, live, ended)
+		if err != nil {
+			return false
+		}
+	}
+	switch {
+	case len(live) > 0:
+		fmt.Fprintf(l.out, "%s: %d jobs go on under their shepherd; muster up finds them again\n", node, len(live))
+		return true
+	case len(ended) > 0:
+		fmt.Fprintf(l.out, "%s: its shepherd keeps the ends of %d jobs until muster up\n", node, len(ended))
+		return true
+	}
+	_, _ = c.Drain(ctx) // it ends; an answer may be cut short by that
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// runsOf gives a shepherd's runs: those that live, and those that are over.
+func runsOf(ctx context.Context, c *runtime.Client) (live, ended []plan.RunKey, err error) {
+	runs, err := c.List(ctx)
+	for i := range runs {
+		if runs[i].State < plan.Exited {
+			live = append(live, runs[i].Key)
+		} else {
+			ended = append(ended, runs[i].Key)
+		}
+	}
+	return live, ended, err
+}
+
+// endRuns kills what lives, waits for its end and has all ends forgotten.
+func endRuns(ctx context.Context, c *runtime.Client, live, ended []plan.RunKey) ([]plan.RunKey, []plan.RunKey, error) {
+	for _, k := range live {
+		if err := c.Kill(ctx, k, plan.ScopeRun); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			return nil, nil, err
+		}
+	}
+	for len(live) > 0 {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return live, ended, nil
+		}
+		var err error
+		if live, ended, err = runsOf(ctx, c); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(ended) == 0 {
+		return nil, nil, nil
+	}
+	return nil, nil, c.Ack(ctx, ended)
+}
+
+// endSilent deals with a shepherd that was not to stay and runs nevertheless:
+// one that answers on no socket. Where no job is left it is ended.
+func (l *local) endSilent(ctx context.Context, node string, p runtime.Process, over bool) {
+	gone := func() bool {
+		return !slices.Contains(runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")), p)
+	}
+	ends := func(sig syscall.Signal) bool {
+		if sig != 0 && syscall.Kill(p.PID, sig) != nil {
+			return gone()
+		}
+		for began := time.Now(); ; {
+			if gone() {
+				return true
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return false
+			}
+			if time.Since(began) > partWait/2 {
+				return false
+			}
+		}
+	}
+	switch {
+	case ends(0): // it had answered, and needed a moment more
+	case over && (ends(syscall.SIGTERM) || ends(syscall.SIGKILL)):
+		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) did not answer and was ended\n", node, p.PID)
+	default:
+		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) does not answer and stays, with its jobs if it has any\n", node, p.PID)
+	}
+}
+
+// endJobs cancels everything and waits until no job holds a node.
+func (l *local) endJobs(ctx context.Context) error {
+	res := &apiv1.JobResults{}
+	if err := l.call(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
+		return err
+	}
+	for {
+		rep := &apiv1.ListJobsReply{}
+		if err := l.call(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
+			return err
+		}
+		if len(rep.GetJobs()) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%d jobs have not ended after %s", len(rep.GetJobs()), l.wait)
+		}
+	}
+}
+
+// stop asks a process to end and waits for it.
+func stop(ctx context.Context, pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return err
+	}
+	for {
+		if !held(pid) {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.New("it does not end")
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What cannot be is refused before anything is written, or leaves nothing that
+// would be kept the next time; options without effect are named.
+func TestInitSaysWhatItDoesNotDo(t *testing.T) {
+	run := func(dir string, args ...string) (int, string, string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code := Init(append([]string{"--dir", dir}, args...), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	for _, c := range []struct{ args, want string }{
+		{"--nodes=-3", "--nodes=-3: want a number from 0 to 100000"},
+		{"--cpus=0", "--cpus=0: want a number from 1 to"},
+		{"--mem=0", "--mem=0: want"},
+		{"--gpus=-1", "--gpus=-1: want"},
+		{"--port=0", "--port=0: want a number from 1 to 65524"},
+		{"--nodes=500 --port=65100", "--port=65100: want a number from 1 to 65025"},
+		{"--conf=AccuntingStorageHost=x", "error: AccuntingStorageHost: unknown key; did you mean AccountingStorageHost?"},
+	} {
+		dir := filepath.Join(t.TempDir(), "c")
+		code, out, errs := run(dir, strings.Fields(c.args)...)
+		if code != 1 || out != "" || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit %d, %q %q; want %q", c.args, code, out, errs, c.want)
+		}
+		if strings.Contains(errs, "slurm.conf:") && !strings.Contains(errs, "\n"+dir+"/slurm.conf:") {
+			t.Errorf("%s: the file is not named by its whole path: %q", c.args, errs)
+		}
+		for _, name := range []string{"muster.yaml", "slurm.conf"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				t.Errorf("%s: %s is left behind", c.args, name)
+			}
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "c")
+	if code, out, errs := run(dir, "--nodes=2", "--port=23450"); code != 0 || strings.Contains(out, "not applied") {
+		t.Fatalf("exit %d, %q %q", code, out, errs)
+	}
+	if code, out, _ := run(dir); code != 0 || strings.Contains(out, "not applied") || strings.Count(out, "kept ") != 3 {
+		t.Errorf("again: exit %d, %q", code, out)
+	}
+	if code, out, _ := run(dir, "--nodes=2", "--port=23450"); code != 0 || strings.Contains(out, "not applied") {
+		t.Errorf("again with the same options: exit %d, %q", code, out)
+	}
+	if code, out, _ := run(dir, "--nodes=4", "--gpus=1"); code != 0 || !strings.Contains(out, "not applied: --gpus --nodes; ") {
+		t.Errorf("again with other options: exit %d, %q", code, out)
+	}
+}

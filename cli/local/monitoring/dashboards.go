@@ -1,0 +1,261 @@
+package monitoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/dashboards"
+	"github.com/musterhpc/muster/dashboards/preview"
+	"github.com/musterhpc/muster/internal/conffile"
+)
+
+const dashboardsUsage = `muster dashboards writes Grafana's dashboards, or draws them without Grafana.
+
+Usage:
+  muster dashboards generate --out DIR      write the JSON that Grafana loads
+  muster dashboards preview  --out FILE     draw every panel on one HTML page, from live data
+
+Examples:
+  muster dashboards preview --prometheus http://localhost:9090 --since 1h --out cluster.html
+  muster dashboards preview --board muster-job --var job=42 --out job.html
+
+Options:
+`
+
+// dashboardsOptions are the command line.
+type dashboardsOptions struct {
+	config, out, prometheus, clickhouse, database string
+	user, passwordFile                            string
+	boards, vars                                  []string
+	since                                         time.Duration
+}
+
+// Dashboards runs `musterd dashboards`.
+func Dashboards(args []string, out, errOut io.Writer) int {
+	var o dashboardsOptions
+	fs := pflag.NewFlagSet("muster dashboards", pflag.ContinueOnError)
+	fs.SetOutput(errOut)
+	fs.StringVar(&o.out, "out", "", "`file` (preview) or folder (generate) to write")
+	fs.StringVar(&o.prometheus, "prometheus", "http://localhost:9090", "`address` of Prometheus or VictoriaMetrics")
+	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml, which tells where the embedded accounting store is")
+	fs.StringVar(&o.clickhouse, "clickhouse", "", "`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)")
+	fs.StringVar(&o.database, "database", "muster", "database of the accounting store")
+	fs.StringVar(&o.user, "clickhouse-user", "", "login at a ClickHouse server")
+	fs.StringVar(&o.passwordFile, "clickhouse-password-file", "", "`file` with the password of the login")
+	fs.StringSliceVar(&o.boards, "board", nil, "draw only this dashboard (its UID; repeatable)")
+	fs.StringArrayVar(&o.vars, "var", nil, "choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)")
+	fs.DurationVar(&o.since, "since", time.Hour, "how far back to look")
+	help := fs.BoolP("help", "h", false, "print this help and exit")
+	fs.Usage = func() { fmt.Fprint(errOut, dashboardsUsage, fs.FlagUsages()) }
+	if err := fs.Parse(args); err != nil {
+		fmt.Fprintf(errOut, "muster dashboards: %v\n", err)
+		return 2
+	}
+	if *help {
+		fmt.Fprint(out, dashboardsUsage, fs.FlagUsages())
+		return 0
+	}
+	verbs := map[string]func(dashboardsOptions, io.Writer) error{"generate": dashboardsGenerate, "preview": dashboardsPreview}
+	run := verbs[fs.Arg(0)]
+	switch {
+	case fs.NArg() != 1 || run == nil:
+		fmt.Fprintln(errOut, "muster dashboards: say generate or preview (see --help)")
+		return 2
+	case o.out == "":
+		fmt.Fprintf(errOut, "muster dashboards %s: say where to: --out\n", fs.Arg(0))
+		return 2
+	}
+	if err := run(o, out); err != nil {
+		fmt.Fprintf(errOut, "muster dashboards %s: %v\n", fs.Arg(0), err)
+		return 1
+	}
+	return 0
+}
+
+func dashboardsGenerate(o dashboardsOptions, out io.Writer) error {
+	files, err := dashboards.Files()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(o.out, f.Name), f.Data, 0o644); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "wrote %d dashboards into %s\n", len(files), o.out)
+	return nil
+}
+
+// source finds out where the data is.
+func (o dashboardsOptions) source() (preview.Source, error) {
+	s := preview.Source{Prometheus: o.prometheus, ClickHouse: o.clickhouse, Database: o.database, User: o.user}
+	if s.ClickHouse == "" {
+		cfg, err := conffile.Load(o.config)
+		if err != nil {
+			return s, fmt.Errorf("%w (or name the accounting store with --clickhouse)", err)
+		}
+		if s.ClickHouse = cfg.ClickHouse.Embedded.Socket; cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
+			return s, errors.New("the accounting store is a server: name its HTTP interface with --clickhouse")
+		}
+	}
+	if o.passwordFile != "" {
+		data, err := os.ReadFile(o.passwordFile)
+		if err != nil {
+			return s, err
+		}
+		s.Password = strings.TrimSpace(string(data))
+	}
+	return s.Open(), nil
+}
+
+// scope is the choices at the dashboards' tops.
+func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboards.Scope, error) {
+	now := time.Now().Truncate(time.Second)
+	scope := dashboards.Scope{Vars: map[string][]string{}, From: now.Add(-o.since), To: now, Step: max(time.Second, (o.since / 240).Truncate(time.Second))}
+	for _, v := range o.vars {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return scope, fmt.Errorf("--var %s: want name=value", v)
+		}
+		if known := variables(); !slices.Contains(known, name) {
+			return scope, fmt.Errorf("--var %s: no dashboard has the variable %s; they have %s", v, name, strings.Join(known, ", "))
+		}
+		if value == "" {
+			return scope, fmt.Errorf("--var %s: has no value; leave it out for all", v)
+		}
+		scope.Vars[name] = append(scope.Vars[name], value)
+	}
+	clusters, err := s.Values(ctx, "muster_nodes", "cluster")
+	if err != nil {
+		return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
+	}
+	if len(clusters) == 0 && scope.Vars["cluster"] == nil {
+		return scope, fmt.Errorf("prometheus at %s has no series of Muster: does it scrape the controller?", o.prometheus)
+	}
+	if scope.Vars["cluster"] == nil {
+		scope.Vars["cluster"] = clusters[:1]
+	}
+	for _, name := range scope.Vars["cluster"] {
+		if !slices.Contains(clusters, name) {
+			return scope, fmt.Errorf("prometheus at %s has no cluster %s; it has %s", o.prometheus, name, strings.Join(clusters, ", "))
+		}
+	}
+	if scope.Vars["job"] == nil {
+		job, err := s.RunningJob(ctx, scope)
+		if err != nil {
+			return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
+		}
+		scope.Vars["job"] = []string{job}
+	}
+	return scope, nil
+}
+
+// variables are the names of the variables of all dashboards.
+func variables() []string {
+	var out []string
+	for _, b := range dashboards.All() {
+		for _, v := range b.Vars {
+			out = append(out, v.Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// chosen are the dashboards to draw.
+func (o dashboardsOptions) chosen() ([]dashboards.Board, error) {
+	all := dashboards.All()
+	if len(o.boards) == 0 {
+		return all, nil
+	}
+	var names []string
+	for _, b := range all {
+		names = append(names, b.UID)
+	}
+	for _, uid := range o.boards {
+		if !slices.Contains(names, uid) {
+			return nil, fmt.Errorf("no dashboard is called %s; there are %s", uid, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(b dashboards.Board) bool { return !slices.Contains(o.boards, b.UID) }), nil
+}
+
+func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
+	boards, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	if o.since < time.Minute {
+		return fmt.Errorf("--since %s: want a minute or more", o.since)
+	}
+	s, err := o.source()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	scope, err := o.scope(ctx, s)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(o.out)
+	if err != nil {
+		return err
+	}
+	results, err := preview.Page{Boards: boards, Scope: scope, Source: s}.Write(ctx, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	empty, failed := 0, tell(out, results)
+	for _, r := range results {
+		if r.Empty {
+			empty++
+		}
+	}
+	fmt.Fprintf(out, "wrote %s: %d panels, %d of them without data now, %d failed\n", o.out, len(results), empty, failed)
+	if failed > 0 {
+		return fmt.Errorf("queries failed for %d panels", failed)
+	}
+	return nil
+}
+
+// tell says what failed, once for all panels with the same cause, and counts
+// them.
+func tell(out io.Writer, results []preview.Result) (failed int) {
+	panels := map[string][]preview.Result{}
+	var causes []string
+	for _, r := range results {
+		if r.Err == nil {
+			continue
+		}
+		failed++
+		cause := r.Err.Error()
+		if inner := errors.Unwrap(r.Err); inner != nil {
+			cause = inner.Error() // without the question
+		}
+		if panels[cause] == nil {
+			causes = append(causes, cause)
+		}
+		panels[cause] = append(panels[cause], r)
+	}
+	for _, cause := range causes {
+		if list := panels[cause]; len(list) > 1 {
+			fmt.Fprintf(out, "%d panels, %s / %s the first: %s\n", len(list), list[0].Board, list[0].Panel, cause)
+		} else {
+			fmt.Fprintf(out, "%s / %s: %v\n", list[0].Board, list[0].Panel, list[0].Err)
+		}
+	}
+	return failed
+}

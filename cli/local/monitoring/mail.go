@@ -1,0 +1,61 @@
+package monitoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/internal/mailer"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+)
+
+// maxMail bounds a message.
+const maxMail = 32 << 20
+
+// serverPatience is how long a mail server may take for a message.
+const serverPatience = 2 * time.Minute
+
+var errMailUsage = errors.New("usage: musterd mail --smtp HOST:PORT [--user NAME --password-file FILE] --from ADDRESS -- ADDRESS... <message")
+
+// Mail is `musterd mail`: it hands a message to a mail server for
+// `muster report --smtp`, which must start faster than a program that can.
+func Mail(args []string, in io.Reader, errOut io.Writer) int {
+	if err := sendMail(args, in); err != nil {
+		fmt.Fprintln(errOut, err)
+		return 1
+	}
+	return 0
+}
+
+func sendMail(args []string, in io.Reader) error {
+	fl := pflag.NewFlagSet("musterd mail", pflag.ContinueOnError)
+	var s mailer.Server
+	fl.StringVar(&s.Addr, "smtp", "", "")
+	fl.StringVar(&s.User, "user", "", "")
+	from, file := fl.String("from", "", ""), fl.String("password-file", "", "")
+	fl.Usage = func() {}
+	if err := fl.Parse(args); err != nil || s.Addr == "" || *from == "" || fl.NArg() == 0 || (s.User == "") != (*file == "") {
+		return errors.Join(err, errMailUsage)
+	}
+	if *file != "" {
+		data, err := keyfile.Read(*file)
+		if err != nil {
+			return err
+		}
+		if s.Password = strings.TrimRight(string(data), "\r\n"); s.Password == "" || strings.ContainsAny(s.Password, "\x00\r\n") {
+			return fmt.Errorf("%s must hold one line, the password", *file)
+		}
+	}
+	message, err := io.ReadAll(io.LimitReader(in, maxMail))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
+	defer cancel()
+	return s.Send(ctx, *from, fl.Args(), message)
+}

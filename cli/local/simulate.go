@@ -1,0 +1,322 @@
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/sim/replay"
+	"github.com/musterhpc/muster/spec"
+)
+
+func Simulate() *tool.Command {
+	return &tool.Command{
+		Name:    "simulate",
+		Summary: "replay a trace through the scheduler in virtual time",
+		Usage: []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]",
+			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]"},
+		About: `Submits the jobs of a trace at their recorded times and runs them for their recorded durations; the production scheduler decides when they start. The recorded waiting times are not used.
+
+fcfs, easy, easy-sjbf and conservative are the classic policies as the literature compares them: first come, first served underneath, one pass for each event, reservations for nobody, the first job, or all. muster is what a cluster does out of the box: one pass for all that happens at an instant.
+
+A job that runs beyond its time limit ends there. A trace without limits (ITP) gives each job its run time as one, which makes plans better than they are in life. Graham's file holds only jobs that waited over some noon, so its figures are not those of the site.
+
+--openb asks how far a cluster of GPUs can be filled: pods that want GPUs or parts of one arrive in a random order, more of them than fit, and nobody leaves. mix places each where it takes least from what the pods ask for as a whole (SchedulerParameters=pack_mix), best-fit fills the fullest node first.`,
+		Options: []opt.Option{
+			{Long: "swf", Arg: "<file>", Help: "workload log in Standard Workload Format, plain or gzip; - reads standard input"},
+			{Long: "itp", Arg: "<file>", Help: "GPU jobs as cluster,job_id,submit_s,duration_s,num_gpu"},
+			{Long: "graham", Arg: "<file>", Help: "jobs of a Slurm site with its sacct fields as columns"},
+			{Long: "openb", Arg: "<folder>", Help: "folder with openb_node_list_all_node.csv and openb_pod_list_default.csv, plain or gzip: GPU nodes and pods to pack"},
+			{Long: "shuffles", Arg: "<n>", Help: "--openb: number of arrival orders (default: 10)"},
+			{Long: "inflate", Arg: "<percent>", Help: "--openb: draw further pods until they request this percentage of the GPUs (default: 130)"},
+			{Long: "packing", Arg: "mix|best-fit", Help: "--openb: packing policy (default: mix)"},
+			{Long: "cluster", Arg: "<name>", Help: "cluster of --itp to use (default: the first)"},
+			{Long: "procs", Arg: "<n>", Help: "number of processors of the cluster, as one pool"},
+			{Long: "nodes", Arg: "<n>", Help: "number of nodes of the cluster, each with --cpus and --gpus, instead of one pool"},
+			{Long: "cpus", Arg: "<n>", Help: "number of CPUs per node (default: --procs divided by the nodes, or one per GPU)"},
+			{Long: "gpus", Arg: "<n>", Help: "number of GPUs per node"},
+			{Long: "policy", Arg: "fcfs|easy|easy-sjbf|conservative|muster", Help: "default: muster"},
+			{Long: "exact", Help: "set the time limit of each job to its run time"},
+			{Long: "out", Short: "o", Arg: "<file>", Help: "write the schedule as SWF, with the simulated wait in field 3; compressed if the name ends in .gz"},
+			{Long: "json", Help: "print the summary as JSON"},
+			{Long: "yaml", Help: "print the summary as YAML"},
+		},
+		Example: []tool.Example{
+			{Line: "muster simulate --swf KTH-SP2.swf.gz --procs 100 --policy easy --out easy.swf.gz", What: "replays a log under EASY backfill and keeps the schedule"},
+			{Line: "muster simulate --swf ALCF-Theta-2023.swf.gz --procs 4360 --json", What: "prints the figures of Muster's own policy for a script"},
+			{Line: "muster simulate --openb traces", What: "fills a cluster of 6,212 GPUs ten times"},
+			{Line: "muster simulate --itp msft_itp_2021.csv.gz --cluster cluster01 --nodes 40 --gpus 8", What: "replays GPU jobs on a cluster of 320 GPUs"},
+		},
+		Run: runSimulate,
+	}
+}
+
+// simulation is a parsed command line.
+type simulation struct {
+	kind, file string
+	machine    replay.Machine
+	rule       replay.Rule
+}
+
+func newSimulation(c *tool.Call) (*simulation, error) {
+	wrong := func(format string, args ...any) error {
+		return &opt.UsageError{Command: "muster simulate", Text: fmt.Sprintf(format, args...)}
+	}
+	if len(c.Operands) > 0 {
+		return nil, wrong("unexpected argument %s", c.Operands[0])
+	}
+	s := &simulation{}
+	for _, kind := range []string{"swf", "itp", "graham"} {
+		if !c.Opts.On(kind) {
+			continue
+		}
+		if s.kind != "" {
+			return nil, wrong("--%s and --%s: one trace at a time", s.kind, kind)
+		}
+		s.kind, s.file = kind, c.Opts.Text(kind)
+	}
+	if s.kind == "" {
+		return nil, wrong("name a trace with --swf, --itp or --graham, or one to pack with --openb")
+	}
+	numbers := map[string]int64{}
+	for _, name := range []string{"procs", "nodes", "cpus", "gpus"} {
+		text, given := c.Opts.Text(name), c.Opts.On(name)
+		n, ok := tool.PositiveNumber(text)
+		if given && (!ok || n < 1 || n > 1<<24) {
+			return nil, wrong("--%s=%s: expected a number from 1 to %d", name, text, 1<<24)
+		}
+		numbers[name] = n
+	}
+	m := replay.Machine{Nodes: max(numbers["nodes"], 1), CPUs: numbers["cpus"], GPUs: numbers["gpus"]}
+	switch procs := numbers["procs"]; {
+	case procs > 0 && m.CPUs > 0:
+		return nil, wrong("--procs and --cpus both say how many processors there are")
+	case procs > 0 && procs%m.Nodes != 0:
+		return nil, wrong("--procs=%d cannot be divided by --nodes=%d", procs, m.Nodes)
+	case procs > 0:
+		m.CPUs = procs / m.Nodes
+	case m.CPUs == 0 && m.GPUs > 0:
+		m.CPUs = m.GPUs
+	case m.CPUs == 0:
+		return nil, wrong("how large is the cluster? --procs, or --nodes with --cpus or --gpus")
+	}
+	if s.kind == "itp" && m.GPUs == 0 {
+		return nil, wrong("--itp: the trace tells no capacity, and its jobs need GPUs: choose --nodes and --gpus")
+	}
+	var err error
+	if s.rule, err = replay.RuleNamed(cmp.Or(c.Opts.Text("policy"), "muster")); err != nil {
+		return nil, wrong("--policy: %v", err)
+	}
+	s.machine = m
+	return s, nil
+}
+
+func runSimulate(c *tool.Call) error {
+	if c.Opts.On("openb") {
+		return pack(c)
+	}
+	s, err := newSimulation(c)
+	if err != nil {
+		return err
+	}
+	t, err := readTrace(c, s)
+	if err != nil {
+		return c.Errorf("%s: %v", s.file, err)
+	}
+	if c.Opts.On("exact") {
+		t.ExactLimits()
+	}
+	if s.machine.GPUs == 0 && t.WantsGPUs() {
+		return c.Errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
+	}
+	if out := c.Opts.Text("out"); out != "" { // before, not after a long replay
+		if folder, err := os.Stat(filepath.Dir(path(c, out))); err != nil || !folder.IsDir() {
+			return c.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(path(c, out)))
+		}
+	}
+	// A replay makes much garbage and keeps little.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	ctx, stop := signal.NotifyContext(c.Ctx, os.Interrupt)
+	defer stop()
+	began := c.Now()
+	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, progress(c, began, "jobs have ended"))
+	progressOver(c)
+	if errors.Is(err, context.Canceled) {
+		return c.Errorf("interrupted: nothing was written")
+	}
+	if err != nil {
+		return c.Errorf("%s: %v", s.file, err)
+	}
+	if c.Opts.On("out") {
+		if err := writeSchedule(c, t, res); err != nil {
+			return c.Errorf("%v", err)
+		}
+	}
+	sum := res.Summarise()
+	if render.WantsDocument(c) {
+		return render.Structured(c, c.Opts.On("json"), simulationTree(s, t, &sum))
+	}
+	return c.WriteOut([]byte(simulationText(s, t, res, &sum, c.Now().Sub(began))))
+}
+
+func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
+	var in io.Reader = c.Stdin
+	if s.file != "-" {
+		f, err := os.Open(path(c, s.file))
+		if err != nil {
+			return nil, unwrapPath(err)
+		}
+		defer f.Close()
+		in = f
+	}
+	b := bufio.NewReaderSize(in, 256<<10)
+	in = b
+	if magic, err := b.Peek(2); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, err
+		}
+		in = z
+	}
+	switch s.kind {
+	case "itp":
+		return replay.ReadITP(in, c.Opts.Text("cluster"))
+	case "graham":
+		return replay.ReadGraham(in)
+	}
+	return replay.ReadSWF(in)
+}
+
+// path is a file as the user named it, seen from the working directory.
+func path(c *tool.Call, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(c.Dir, name)
+}
+
+// unwrapPath drops the path from an error: the caller names the file.
+func unwrapPath(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// writeSchedule writes --out whole or not at all.
+func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error) {
+	name := path(c, c.Opts.Text("out"))
+	f, err := os.CreateTemp(filepath.Dir(name), ".muster-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	var to io.Writer = f
+	var z *gzip.Writer
+	if strings.HasSuffix(name, ".gz") {
+		z = gzip.NewWriter(f)
+		to = z
+	}
+	err = t.WriteSWF(to, res)
+	if z != nil {
+		err = errors.Join(err, z.Close())
+	}
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// progress tells on standard error how far a long replay is: of how many so many
+// are done.
+func progress(c *tool.Call, began time.Time, done string) replay.Progress {
+	live := c.Terminal(c.Stderr)
+	last := began
+	return func(ended, all int, at spec.Instant) {
+		now := c.Now()
+		if every := 10 * time.Second; now.Sub(last) < every && (!live || now.Sub(last) < time.Second) {
+			return
+		}
+		last = now
+		line := fmt.Sprintf("muster simulate: %d of %d %s", ended, all, done)
+		if live {
+			line = "\r" + line
+		} else {
+			line += "\n"
+		}
+		fmt.Fprint(c.Stderr, line)
+	}
+}
+
+// progressOver ends the line that progress writes again and again.
+func progressOver(c *tool.Call) {
+	if c.Terminal(c.Stderr) {
+		fmt.Fprint(c.Stderr, "\r\x1b[K")
+	}
+}
+
+// decimals writes a number with so many decimals.
+func decimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+
+func simulationText(s *simulation, t *replay.Trace, res *replay.Result, sum *replay.Summary, took time.Duration) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-22s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("policy", "%s", s.rule.Name)
+	line("jobs", "%d ran", sum.Jobs)
+	if t.Skipped > 0 {
+		line("", "%d rows are no jobs (no processors, run time or submission)", t.Skipped)
+	}
+	if sum.Refused > 0 {
+		line("", "%d refused, for example: %s", sum.Refused, res.Refusal())
+	}
+	if sum.Never > 0 {
+		line("", "%d never started", sum.Never)
+	}
+	line("mean wait", "%s s", decimals(sum.MeanWait, 1))
+	line("P95 wait", "%s s", decimals(sum.P95Wait, 0))
+	line("longest wait", "%s s", decimals(sum.MaxWait, 0))
+	line("mean bounded slowdown", "%s (tau 10 s)", decimals(sum.MeanSlowdown, 2))
+	line("utilisation", "%s %% of the CPUs", decimals(100*sum.Utilisation, 2))
+	if res.GPUs > 0 {
+		line("", "%s %% of the GPUs", decimals(100*sum.GPUUse, 2))
+	}
+	line("makespan", "%s s", decimals(sum.Makespan, 0))
+	line("longest queue", "%d", sum.MaxQueue)
+	line("passes", "%d in %s s", sum.Passes, decimals(took.Seconds(), 2))
+	return b.String()
+}
+
+func simulationTree(s *simulation, t *replay.Trace, sum *replay.Summary) tree.Object {
+	return append(tree.Object{{Key: "policy", Value: s.rule.Name}, {Key: "skipped_rows", Value: int64(t.Skipped)}}, summaryTree(sum)...)
+}
+
+// summaryTree is the figures of a schedule as data. Times are seconds.
+func summaryTree(sum *replay.Summary) tree.Object {
+	return tree.Object{{Key: "jobs", Value: int64(sum.Jobs)}, {Key: "refused", Value: int64(sum.Refused)}, {Key: "never_started", Value: int64(sum.Never)},
+		{Key: "mean_wait", Value: sum.MeanWait}, {Key: "p95_wait", Value: sum.P95Wait}, {Key: "max_wait", Value: sum.MaxWait},
+		{Key: "mean_bounded_slowdown", Value: sum.MeanSlowdown}, {Key: "cpu_utilisation", Value: sum.Utilisation}, {Key: "gpu_utilisation", Value: sum.GPUUse},
+		{Key: "makespan", Value: sum.Makespan}, {Key: "longest_queue", Value: int64(sum.MaxQueue)}, {Key: "passes", Value: int64(sum.Passes)}}
+}

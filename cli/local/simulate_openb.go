@@ -1,0 +1,146 @@
+package local
+
+import (
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/sim/replay"
+)
+
+// packing is a parsed command line of simulate --openb.
+type packing struct {
+	shuffles, inflate int64
+	mix               bool
+}
+
+func newPacking(c *tool.Call) (*packing, error) {
+	wrong := func(format string, args ...any) error {
+		return &opt.UsageError{Command: "muster simulate", Text: fmt.Sprintf(format, args...)}
+	}
+	if len(c.Operands) > 0 {
+		return nil, wrong("unexpected argument %s", c.Operands[0])
+	}
+	for _, name := range []string{"swf", "itp", "graham", "cluster", "procs", "nodes", "cpus", "gpus", "policy", "exact", "out"} {
+		if c.Opts.On(name) {
+			return nil, wrong("--%s does not go with --openb", name)
+		}
+	}
+	p := &packing{shuffles: 10, inflate: 130}
+	for name, to := range map[string]*int64{"shuffles": &p.shuffles, "inflate": &p.inflate} {
+		if !c.Opts.On(name) {
+			continue
+		}
+		n, ok := tool.PositiveNumber(c.Opts.Text(name))
+		if !ok || n < 1 || n > 1000 {
+			return nil, wrong("--%s=%s: expected a number from 1 to 1000", name, c.Opts.Text(name))
+		}
+		*to = n
+	}
+	switch text := cmp.Or(c.Opts.Text("packing"), "mix"); text {
+	case "mix":
+		p.mix = true
+	case "best-fit":
+	default:
+		return nil, wrong("--packing=%s: mix or best-fit", text)
+	}
+	return p, nil
+}
+
+// pack is simulate --openb.
+func pack(c *tool.Call) error {
+	p, err := newPacking(c)
+	if err != nil {
+		return err
+	}
+	o, err := readOpenb(path(c, c.Opts.Text("openb")))
+	if err != nil {
+		return c.Errorf("%v", err)
+	}
+	began, asTree := c.Now(), render.WantsDocument(c)
+	told := progress(c, began, "orders are packed")
+	var rows tree.List
+	var sum int64
+	for seed := int64(1); seed <= p.shuffles && c.Ctx.Err() == nil; seed++ {
+		r, err := o.Pack(uint64(seed), p.inflate, p.mix)
+		if err != nil {
+			return c.Errorf("%v", err)
+		}
+		part := r.Alloc * 100_000 / r.Capacity
+		sum += part
+		rows = append(rows, tree.Object{{Key: "shuffle", Value: seed}, {Key: "pods", Value: r.Pods}, {Key: "placed", Value: r.Placed}, {Key: "gpus_allocated_percent", Value: float64(part) / 1000}})
+		if asTree {
+			told(int(seed), int(p.shuffles), 0)
+			continue
+		}
+		fmt.Fprintf(c.Out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
+		if err := c.Out.Flush(); err != nil { // the next one takes its time
+			return err
+		}
+	}
+	if err := c.Ctx.Err(); err != nil {
+		return err
+	}
+	mean := sum / p.shuffles
+	took := c.Now().Sub(began).Seconds()
+	if asTree {
+		progressOver(c)
+		return render.Structured(c, c.Opts.On("json"), tree.Object{{Key: "shuffles", Value: rows}, {Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000}, {Key: "seconds", Value: took}})
+	}
+	fmt.Fprintf(c.Out, "mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n", thousandth(mean), p.name(), p.shuffles, took)
+	return nil
+}
+
+// name is what --packing calls it.
+func (p *packing) name() string {
+	if p.mix {
+		return "mix"
+	}
+	return "best-fit"
+}
+
+// thousandth writes thousandths of a percent: 95.481 %.
+func thousandth(n int64) string { return fmt.Sprintf("%d.%03d %%", n/1000, n%1000) }
+
+func readOpenb(folder string) (*replay.Openb, error) {
+	nodes, closeNodes, err := openEither(filepath.Join(folder, "openb_node_list_all_node.csv"))
+	if err != nil {
+		return nil, err
+	}
+	defer closeNodes()
+	pods, closePods, err := openEither(filepath.Join(folder, "openb_pod_list_default.csv"))
+	if err != nil {
+		return nil, err
+	}
+	defer closePods()
+	return replay.ReadOpenb(nodes, pods)
+}
+
+// openEither opens a file, or the same one compressed.
+func openEither(name string) (io.Reader, func() error, error) {
+	f, err := os.Open(name)
+	if err == nil {
+		return f, f.Close, nil
+	}
+	z, zerr := os.Open(name + ".gz")
+	if errors.Is(zerr, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	if zerr != nil {
+		return nil, nil, zerr
+	}
+	r, err := gzip.NewReader(z)
+	if err != nil {
+		return nil, nil, errors.Join(err, z.Close())
+	}
+	return r, z.Close, nil
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// Main runs the command that the arguments name and returns its exit code.
+func Main(e *tool.Env) int {
+	name, args := tool.BaseName(e.Args[0]), e.Args[1:]
+	cmd := find(name)
+	if cmd == nil || !cmd.Slurm {
+		if len(args) == 0 {
+			return tool.Report(e, helpAll(e.Stdout), "muster", 1)
+		}
+		switch name, args = args[0], args[1:]; name {
+		case "--version", "-V":
+			name = "version"
+		case "--help", "-h":
+			name = "help"
+		}
+		if cmd = find(name); cmd == nil {
+			return tool.Report(e, unknownCommand(name), "muster", 1)
+		}
+	}
+	return tool.RunCommand(e, cmd, args)
+}
+
+func unknownCommand(name string) error {
+	line := fmt.Sprintf("muster: %q is not a command; muster help lists them", name)
+	if why := notYet(name); why != "" {
+		line = fmt.Sprintf("muster: %s is not in this release: %s", name, why)
+	} else if near := nearest(name); near != "" {
+		line = fmt.Sprintf("muster: %q is not a command; did you mean %s?", name, near)
+	}
+	return tool.Fail(1, line)
+}
+
+// notYet says why a command of Slurm is not in this release, or "".
+func notYet(name string) string {
+	switch name {
+	case "strigger", "scrontab", "sgather", "smail":
+		return "Muster has no counterpart of it"
+	}
+	return ""
+}
+
+// helpAll lists the commands.
+func helpAll(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("muster: the register of a cluster: who runs what, where, how well, and why the rest waits\n\n" +
+		"Usage: muster COMMAND [OPTIONS]        muster help COMMAND\n")
+	for _, part := range [...]struct {
+		title string
+		slurm bool
+	}{{"Slurm's commands, which also answer by their own names", true}, {"Muster's own", false}} {
+		b.WriteString("\n" + part.title + ":\n")
+		for _, x := range commands() {
+			if c := x.Make(); c.Slurm == part.slurm {
+				tool.Item(&b, c.Name, c.Summary)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// page is the name of a command's manual page.
+func page(c *tool.Command) string {
+	if c.Slurm {
+		return c.Name
+	}
+	return "muster-" + c.Name
+}
+
+// find makes the command of a name; nil when there is none.
+func find(name string) *tool.Command {
+	for _, e := range commands() {
+		if e.Name == name {
+			return e.Make()
+		}
+	}
+	return nil
+}
+
+// nearest is the command whose name differs least from what was typed.
+func nearest(typed string) string {
+	best, least := "", 3
+	for _, e := range commands() {
+		if d := distance(typed, e.Name); d < least {
+			best, least = e.Name, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to change, add or drop between two words.
+func distance(a, b string) int {
+	prev := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		diagonal := prev[0]
+		prev[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, prev[j+1] = prev[j+1], min(prev[j+1]+1, prev[j]+1, diagonal+cost)
+		}
+	}
+	return prev[len(b)]
+}

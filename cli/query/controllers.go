@@ -1,0 +1,126 @@
+package query
+
+import (
+	"fmt"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// Controllers lists the controllers, and changes who belongs to them and who leads.
+func Controllers() *tool.Command {
+	return &tool.Command{
+		Name: "controllers", Mixed: true,
+		Summary: "list the controllers, add or remove one, or hand the lead over",
+		Usage:   []string{"", "add NAME", "remove NAME", "handover [NAME]"},
+		About: `Several controllers keep one ledger; one of them leads, the others stand by and pass commands on to it.
+LAG is how many batches of the ledger a controller has not applied yet. slurm.conf names the controllers
+(SlurmctldHost): one that it names and that has no ledger is taken in by itself, so add is needed only for one that
+was removed. remove ends the part of a controller that is gone for good. Only administrators can change anything,
+on the host of a controller.`,
+		Example: []tool.Example{{Line: "muster controllers", What: "shows who leads, and how far the others are"},
+			{Line: "muster controllers handover ctl2", What: "makes ctl2 the leader, before its predecessor's host is serviced"},
+			{Line: "muster controllers remove ctl3", What: "counts no longer on a controller whose host burned"}},
+		Run: func(c *tool.Call) error {
+			verb, name := "", ""
+			if len(c.Operands) > 0 {
+				verb = c.Operands[0]
+			}
+			if len(c.Operands) > 1 {
+				name = c.Operands[1]
+			}
+			switch {
+			case len(c.Operands) > 2:
+			case verb == "":
+				return listControllers(c)
+			case verb == "add" && name != "":
+				return changeControllers(c, &apiv1.ChangeControllersRequest{Add: name})
+			case verb == "remove" && name != "":
+				return changeControllers(c, &apiv1.ChangeControllersRequest{Remove: name})
+			case verb == "handover":
+				return changeControllers(c, &apiv1.ChangeControllersRequest{HandOver: true, To: name})
+			}
+			return &opt.UsageError{Command: "muster controllers", Text: "expected nothing, or add, remove or handover and the name of a controller"}
+		},
+	}
+}
+
+func changeControllers(c *tool.Call, req *apiv1.ChangeControllersRequest) error {
+	var rep apiv1.ChangeControllersReply
+	if err := c.RPC(tool.MethodChangeControllers, req, &rep); err != nil {
+		return err
+	}
+	if req.GetHandOver() {
+		return c.WriteOut(fmt.Appendf(nil, "%s leads\n", rep.GetLeader()))
+	}
+	return listControllers(c)
+}
+
+func listControllers(c *tool.Call) error {
+	var rep apiv1.ControllersReply
+	if err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep); err != nil {
+		return err
+	}
+	rows := [][]string{{"NAME", "ROLE", "TERM", "POSITION", "LAG", "CLOCK", "VERSION", "ADDRESS"}}
+	var notes []byte
+	for _, m := range rep.GetControllers() {
+		if m.GetError() != "" {
+			rows = append(rows, []string{m.GetName(), "down", "-", "-", "-", "-", "-", m.GetAddress()})
+			notes = fmt.Appendf(notes, "%s: %s\n", m.GetName(), m.GetError())
+			continue
+		}
+		address := m.GetAddress()
+		if address == "" {
+			address = "-"
+		}
+		rows = append(rows, []string{m.GetName(), m.GetRole(), fmt.Sprint(m.GetTerm()), fmt.Sprint(m.GetPosition()), fmt.Sprint(m.GetLag()),
+			fmt.Sprintf("%+dms", time.Duration(m.GetClockAhead()).Milliseconds()), m.GetVersion(), address})
+	}
+	out := append(table(rows), notes...)
+	if len(rep.GetControllers()) > 1 {
+		out = fmt.Appendf(out, "survives the loss of %d\n", rep.GetSurvives())
+	}
+	return c.WriteOut(out)
+}
+
+// table sets rows in columns; the last one is as long as it is.
+func table(rows [][]string) []byte {
+	last := len(rows[0]) - 1
+	width := make([]int, last)
+	for _, row := range rows {
+		for i := range width {
+			width[i] = max(width[i], len(row[i]))
+		}
+	}
+	var b []byte
+	for _, row := range rows {
+		for i := range width {
+			b = fmt.Appendf(b, "%-*s  ", width[i], row[i])
+		}
+		b = append(append(b, row[last]...), '\n')
+	}
+	return b
+}
+
+// takeOver is scontrol takeover: the controller of an index of SlurmctldHost, or
+// the one that has most of the ledger, takes the lead.
+func takeOver(c *tool.Call, args []string) error {
+	req := &apiv1.ChangeControllersRequest{HandOver: true}
+	if len(args) > 1 {
+		return tool.Fail(1, "too many arguments for keyword:takeover")
+	}
+	if len(args) == 1 {
+		var list apiv1.ControllersReply
+		if err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &list); err != nil {
+			return err
+		}
+		var at int
+		if _, err := fmt.Sscanf(args[0], "%d", &at); err != nil || at < 0 || at >= len(list.GetControllers()) {
+			return tool.Fail(1, fmt.Sprintf("invalid index %q: expected the place of a SlurmctldHost, 0 to %d", args[0], len(list.GetControllers())-1))
+		}
+		req.To = list.GetControllers()[at].GetName()
+	}
+	return changeControllers(c, req)
+}

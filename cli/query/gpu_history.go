@@ -1,0 +1,175 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// gpuPast asks what a job's GPUs did over time.
+func gpuPast(c *tool.Call, job string) (*apiv1.GpuHistoryReply, error) {
+	var rep apiv1.GpuHistoryReply
+	q := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(width(c))}
+	if err := fetch.UpToDate(c, tool.MethodAcctGPUHistory, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+		return nil, err
+	}
+	return &rep, nil
+}
+
+// Widths of a line over time.
+const (
+	lineDefault = 60
+	lineMost    = 2000
+)
+
+// width is how many columns a line over time takes.
+func width(c *tool.Call) int {
+	if n, ok := tool.PositiveNumber(c.Opts.Text("width")); ok {
+		return min(int(n), lineMost)
+	}
+	return lineDefault
+}
+
+// overTime is one figure of a GPU's points.
+type overTime struct {
+	name  string
+	most  float64 // the full height; 0 = the largest value
+	get   func(*apiv1.GpuPoint) *float64
+	write string // format of a value, and …
+	scale float64
+}
+
+func overTimes() []overTime {
+	return []overTime{
+		{"util", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util }, "%.0f%%", 1},
+		{"sm", 1, func(p *apiv1.GpuPoint) *float64 { return p.Sm }, "%.0f%%", 100},
+		{"tensor", 1, func(p *apiv1.GpuPoint) *float64 { return p.Tensor }, "%.0f%%", 100},
+		{"memory", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib }, "%.1fG", 1.0 / 1024},
+		{"power", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power }, "%.0fW", 1},
+		{"temp", 100, func(p *apiv1.GpuPoint) *float64 { return p.Temp }, "%.0fC", 1},
+	}
+}
+
+// gpuHistoryText shows each figure of each GPU as a line over time.
+func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
+	steps, empty := render.BarLevels(c)
+	width, sampled, absent := 0, false, false
+	for _, g := range rep.GetGpus() {
+		for _, p := range g.GetPoints() {
+			width, sampled = max(width, int(p.GetAt())+1), true
+			absent = absent || p.Occupied != nil && p.GetOccupied() == 0
+		}
+	}
+	if !sampled {
+		return "No samples of its GPUs are stored: it shares them, or see telemetry.samples_interval and accounting.samples_keep.\n"
+	}
+	var rows [][]string
+	rows = append(rows, []string{"NODE", "GPU", "WHAT", "OVER TIME", "MEAN", "MOST"})
+	for _, g := range rep.GetGpus() {
+		node, name := g.GetNode(), fmt.Sprint(g.GetIndex())
+		if g.GetProfile() != "" {
+			name += "/" + g.GetProfile()
+		}
+		for _, f := range overTimes() {
+			line, mean, most, ok := f.line(g.GetPoints(), width, steps, empty)
+			if !ok {
+				continue
+			}
+			rows = append(rows, []string{node, name, f.name, line, fmt.Sprintf(f.write, mean*f.scale), fmt.Sprintf(f.write, most*f.scale)})
+			node, name = "", ""
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "From %s to %s, %s a column", local(c, rep.GetFrom()), local(c, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
+	if absent {
+		fmt.Fprintf(&b, "; %c = no process on it", empty)
+	}
+	b.WriteString(".\n")
+	b.WriteString(render.Aligned(rows, func(i int) bool { return i < 4 }))
+	return b.String()
+}
+
+// line draws the points: a blank where there is no sample.
+func (f *overTime) line(points []*apiv1.GpuPoint, width int, steps []rune, empty rune) (text string, mean, most float64, ok bool) {
+	values := make([]*float64, width)
+	for _, p := range points {
+		if int(p.GetAt()) < width {
+			values[p.GetAt()] = f.get(p)
+		}
+	}
+	out, mean, most, ok := render.DrawLine(values, f.most, steps)
+	if !ok {
+		return "", 0, 0, false
+	}
+	for _, p := range points {
+		if p.Occupied != nil && p.GetOccupied() == 0 && int(p.GetAt()) < width && f.get(p) != nil {
+			out[p.GetAt()] = empty
+		}
+	}
+	return string(out), mean, most, true
+}
+
+// local is an instant as people here read it.
+func local(c *tool.Call, ns int64) string {
+	return format.Time(ns/tool.Second, c.Loc)
+}
+
+// gpuEnded lays out what the ledger says of the GPUs of a run that is over.
+func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
+	var rows [][]string
+	if header {
+		rows = append(rows, []string{"NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "UTIL", "SM", "PEAK MEM", "ENERGY", "METHOD", "UUID"})
+	}
+	for _, g := range list {
+		t := g.GetTotal()
+		if t == nil {
+			continue
+		}
+		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), g.GetUuid()}
+		if held := render.HeldPart(t); t.GetMeasured() && held > 0 {
+			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
+			row[3], row[4], row[5], row[7] = seconds(float64(t.GetNoProcess()/tool.Second)), seconds(float64(t.GetIdle()/tool.Second)), part(t.GetUtil()), render.PeakText(t)
+			if t.Sm != nil {
+				row[6] = part(t.GetSm())
+			}
+			if t.EnergyMj != nil {
+				row[8] = fmt.Sprintf("%.1fWh", float64(t.GetEnergyMj())/3.6e6)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return render.Aligned(rows, func(i int) bool { return i == 0 || i == 1 || i >= 9 })
+}
+
+// gpuHistoryTree is the history as JSON or YAML.
+func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
+	gpus := tree.List{}
+	for _, g := range rep.GetGpus() {
+		points := tree.List{}
+		for _, p := range g.GetPoints() {
+			o := tree.Object{{Key: "at", Value: (rep.GetFrom() + int64(p.GetAt())*rep.GetStep()) / tool.Second}}
+			for _, f := range []struct {
+				key string
+				v   *float64
+			}{{"utilization_percent", p.Util}, {"sm_active_ratio", p.Sm}, {"tensor_active_ratio", p.Tensor}, {"memory_used_mib", p.MemoryMib},
+				{"power_watts", p.Power}, {"temperature_celsius", p.Temp}, {"occupied_ratio", p.Occupied}} {
+				var v any
+				if f.v != nil {
+					v = *f.v
+				}
+				o = append(o, tree.Member{Key: f.key, Value: v})
+			}
+			points = append(points, o)
+		}
+		gpus = append(gpus, tree.Object{{Key: "node", Value: g.GetNode()}, {Key: "gpu", Value: int64(g.GetIndex())}, {Key: "uuid", Value: g.GetUuid()},
+			{Key: "mig_profile", Value: g.GetProfile()}, {Key: "samples", Value: int64(g.GetSamples())}, {Key: "points", Value: points}})
+	}
+	return tree.Object{{Key: "step_seconds", Value: rep.GetStep() / tool.Second}, {Key: "gpus", Value: gpus}}
+}

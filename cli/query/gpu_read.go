@@ -1,0 +1,246 @@
+package query
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// gpuFigure is a figure that is read of a GPU: its metric and its keys here.
+type gpuFigure struct{ metric, short, key string }
+
+func gpuFigures() []gpuFigure {
+	return []gpuFigure{
+		{"DCGM_FI_DEV_GPU_UTIL", "util", "utilization_percent"}, {"DCGM_FI_PROF_SM_ACTIVE", "sm", "sm_active_ratio"},
+		{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "tensor", "tensor_active_ratio"}, {"DCGM_FI_DEV_FB_USED", "used", "memory_used_mib"},
+		{"DCGM_FI_DEV_FB_FREE", "free", "memory_free_mib"}, {"DCGM_FI_DEV_FB_RESERVED", "reserved", "memory_reserved_mib"},
+		{"DCGM_FI_DEV_POWER_USAGE", "power", "power_watts"}, {"DCGM_FI_DEV_GPU_TEMP", "temp", "temperature_celsius"},
+		{"muster_job_gpu_energy_joules_total", "energy", "energy_joules"},
+	}
+}
+
+var errMetrics = errors.New("its metrics cannot be read")
+
+// metricsToken is the token that the agents ask for, where they ask for one.
+func metricsToken(e *tool.Env) (string, error) {
+	file := ""
+	for _, kv := range e.Environ {
+		if v, ok := strings.CutPrefix(kv, "MUSTER_METRICS_TOKEN_FILE="); ok {
+			file = v
+		}
+	}
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("MUSTER_METRICS_TOKEN_FILE: %w", err)
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimSpace(line), nil
+}
+
+// fetchMetrics reads an agent's /metrics. It speaks just as much HTTP as that
+// takes: a client that can do more would make every command start slower.
+func fetchMetrics(ctx context.Context, addr, token string, patience time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errMetrics, err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	request := "GET /metrics HTTP/1.0\r\nHost: " + addr + "\r\nAccept: text/plain\r\n"
+	if token != "" {
+		request += "Authorization: Bearer " + token + "\r\n"
+	}
+	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
+		return "", fmt.Errorf("%w: %w", errMetrics, err)
+	}
+	const most = 32 << 20
+	data, err := io.ReadAll(io.LimitReader(conn, most))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errMetrics, err)
+	}
+	head, body, ok := strings.Cut(string(data), "\r\n\r\n")
+	status, _, _ := strings.Cut(head, "\r\n")
+	switch {
+	case !ok || !strings.HasPrefix(status, "HTTP/1."):
+		return "", fmt.Errorf("%w: %s does not speak HTTP", errMetrics, addr)
+	case strings.Contains(status, " 400 ") && strings.Contains(body, "HTTPS"):
+		return "", fmt.Errorf("%w: it speaks TLS (tls.agent_web_config), and this command does not: ask Prometheus, or muster gpu job ID", errMetrics)
+	case strings.Contains(status, " 401 "):
+		return "", fmt.Errorf("%w: it asks for a token: name its file in MUSTER_METRICS_TOKEN_FILE", errMetrics)
+	case !strings.Contains(status, " 200 "):
+		return "", fmt.Errorf("%w: %s", errMetrics, status)
+	}
+	return body, nil
+}
+
+// metricLine is one line of an exposition.
+type metricLine struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// parseMetricLine reads a line; false for a comment and for what is no sample.
+func parseMetricLine(line string) (metricLine, bool) {
+	s := metricLine{labels: map[string]string{}}
+	if line == "" || line[0] == '#' {
+		return s, false
+	}
+	rest := line
+	if i := strings.IndexAny(line, "{ "); i >= 0 {
+		s.name, rest = line[:i], line[i:]
+	}
+	if strings.HasPrefix(rest, "{") {
+		var ok bool
+		if rest, ok = parseLabels(rest[1:], s.labels); !ok {
+			return s, false
+		}
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	v, err := strconv.ParseFloat(text, 64)
+	s.value = v
+	return s, err == nil && s.name != ""
+}
+
+// parseLabels reads name="value",… up to the closing brace and gives what
+// follows it.
+func parseLabels(text string, into map[string]string) (rest string, ok bool) {
+	for text != "" && text[0] != '}' {
+		name, after, found := strings.Cut(text, `="`)
+		if !found {
+			return "", false
+		}
+		var value strings.Builder
+		i := 0
+		for ; i < len(after) && after[i] != '"'; i++ {
+			if after[i] == '\\' && i+1 < len(after) {
+				i++
+				if after[i] == 'n' {
+					value.WriteByte('\n')
+					continue
+				}
+			}
+			value.WriteByte(after[i])
+		}
+		if i == len(after) {
+			return "", false
+		}
+		into[strings.TrimSpace(name)] = value.String()
+		text = strings.TrimPrefix(after[i+1:], ",")
+	}
+	if text == "" {
+		return "", false
+	}
+	return text[1:], true
+}
+
+// gpusOf makes the rows of one node's exposition: by device, and what jobs
+// that hold one did with it.
+func gpusOf(node, text string) []*gpuNow {
+	devices := map[string]*gpuNow{}
+	var order []string
+	var accounts []metricLine
+	short := map[string]string{}
+	for _, f := range gpuFigures() {
+		short[f.metric] = f.short
+	}
+	sc := bufio.NewScanner(strings.NewReader(text))
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		s, ok := parseMetricLine(sc.Text())
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(s.name, "muster_job_gpu_") {
+			accounts = append(accounts, s)
+			continue
+		}
+		name, wanted := short[s.name]
+		if !wanted && s.name != "muster_gpu_up" && s.name != "muster_gpu_job_info" {
+			continue
+		}
+		key := s.labels["UUID"] + "/" + s.labels["GPU_I_ID"]
+		g := devices[key]
+		if g == nil {
+			g = &gpuNow{node: node, index: s.labels["gpu"], uuid: s.labels["UUID"], model: s.labels["modelName"], profile: s.labels["GPU_I_PROFILE"], figure: map[string]float64{}}
+			devices[key] = g
+			order = append(order, key)
+		}
+		switch {
+		case s.name == "muster_gpu_up":
+			g.lost = s.value == 0
+		case s.name == "muster_gpu_job_info":
+			g.job, g.user, g.account, g.partition = s.labels["slurm_job_id"], s.labels["user"], s.labels["account"], s.labels["partition"]
+		default:
+			g.figure[name] = s.value
+		}
+	}
+	out := make([]*gpuNow, 0, len(order))
+	for _, key := range order {
+		out = append(out, devices[key])
+	}
+	slices.SortStableFunc(out, func(a, b *gpuNow) int { return gpuIndex(a.index) - gpuIndex(b.index) })
+	for _, s := range accounts {
+		out = account(out, node, &s)
+	}
+	return out
+}
+
+func gpuIndex(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// account adds what a job did with a GPU to that GPU's row, or to one of its
+// own where several share the device.
+func account(out []*gpuNow, node string, s *metricLine) []*gpuNow {
+	l := s.labels
+	i := slices.IndexFunc(out, func(g *gpuNow) bool { return g.uuid == l["gpu_uuid"] && g.job == l["slurm_job_id"] })
+	if i < 0 {
+		i = slices.IndexFunc(out, func(g *gpuNow) bool { return g.job == l["slurm_job_id"] && g.profile != "" && g.index == l["gpu"] })
+	}
+	if i < 0 {
+		i = len(out)
+		out = append(out, &gpuNow{node: node, index: l["gpu"], uuid: l["gpu_uuid"], job: l["slurm_job_id"], user: l["user"], account: l["account"], partition: l["partition"], figure: map[string]float64{}})
+	}
+	g := out[i]
+	g.shared = g.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")
+	switch s.name {
+	case "muster_job_gpu_energy_joules_total", "muster_job_gpu_attributed_energy_joules_total":
+		g.figure["energy"] = s.value
+	case "muster_job_gpu_seconds_total", "muster_job_gpu_attributed_seconds_total":
+		switch l["state"] {
+		case "no_process":
+			g.noProcess = s.value
+		case "idle":
+			g.idle = s.value
+		case "busy":
+			g.busy = s.value
+		default:
+			g.unseen += s.value
+		}
+	}
+	return out
+}

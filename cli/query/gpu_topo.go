@@ -1,0 +1,148 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// gpuTopo shows how the GPUs of nodes are connected.
+func gpuTopo(c *tool.Call, nodes []*apiv1.NodeInfo) error {
+	if w := c.Opts.Text("nodes"); w != "" && len(nodes) == 0 {
+		return c.Errorf("there is no node %s", w)
+	}
+	if render.WantsDocument(c) {
+		rows := make(tree.List, 0, len(nodes))
+		for _, n := range nodes {
+			rows = append(rows, topoTree(n))
+		}
+		return render.Structured(c, c.Opts.On("json"), render.Document(c, tree.Member{Key: "nodes", Value: rows}))
+	}
+	return c.WriteOut([]byte(topoText(nodes, !c.Opts.On("noheader"))))
+}
+
+// topoText lays out one matrix for all nodes that are alike, in the order of the
+// first of them, and below what its words mean.
+func topoText(nodes []*apiv1.NodeInfo, header bool) string {
+	var order []string
+	alike, seen := map[string][]string{}, map[string]bool{}
+	for _, n := range nodes {
+		text := "no GPUs\n"
+		if len(n.GetGpus()) > 0 {
+			text = topoMatrix(n.GetGpus(), header, seen)
+		} else if n.GetGres() != "" && !n.GetRegistered() {
+			text = "not known: the node has not registered yet\n"
+		}
+		if alike[text] == nil {
+			order = append(order, text)
+		}
+		alike[text] = append(alike[text], n.GetName())
+	}
+	var b strings.Builder
+	for i, text := range order {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s\n%s", hostlist.FoldSorted(alike[text]), text)
+	}
+	for _, w := range linkWords() {
+		if seen[w.short] && header {
+			fmt.Fprintf(&b, "\n%-4s  %s", w.short, w.means)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n") + "\n"
+}
+
+// sameDevice is the word for two slices of one device.
+const sameDevice = "DEV"
+
+// linkWords are the words of the matrix and what they mean, the closest first.
+func linkWords() []struct{ short, means string } {
+	return []struct{ short, means string }{
+		{sameDevice, "slices of one device"}, {"NV#", "so many NVLinks"}, {"PSB", "on one board"}, {"PIX", "through one PCIe switch"}, {"PXB", "through several PCIe switches"},
+		{"PHB", "through the PCIe host bridge"}, {"NODE", "between the host bridges of one NUMA node"}, {"SYS", "between NUMA nodes"}, {"?", "not known"},
+	}
+}
+
+// topoLink is how a GPU reaches another one of its node, in a word, and over how
+// many NVLinks.
+func topoLink(gpus []*apiv1.GpuInfo, from, to int) (word string, lanes uint8) {
+	g := gpus[from]
+	switch links := g.GetLinks(); {
+	case from == to:
+		return "X", 0
+	case g.GetParent() != "" && g.GetParent() == gpus[to].GetParent():
+		return sameDevice, 0
+	case to < len(links):
+		l := device.LinkOf(links[to])
+		return l.String(), l.NVLinks
+	}
+	return device.Link{}.String(), 0
+}
+
+// topoMatrix lays out the GPUs of a node, and notes which kinds of links there are.
+func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string {
+	var rows [][]string
+	if header {
+		head := []string{"GPU"}
+		for _, g := range gpus {
+			head = append(head, fmt.Sprint(g.GetIndex()))
+		}
+		rows = append(rows, append(head, "NUMA", "CPUS", "PCI", "TYPE", "MEMORY"))
+	}
+	for i, g := range gpus {
+		row := []string{fmt.Sprint(g.GetIndex())}
+		for k := range gpus {
+			word, lanes := topoLink(gpus, i, k)
+			row = append(row, word)
+			if lanes > 0 {
+				word = "NV#"
+			}
+			seen[word] = true
+		}
+		rows = append(rows, append(row, numaText(g), topoCPUs(g), cmp.Or(g.GetPci(), "-"), cmp.Or(g.GetType(), cmp.Or(g.GetModel(), "-")), fmt.Sprintf("%.1fG", float64(g.GetMem())/1024)))
+	}
+	return render.Aligned(rows, func(int) bool { return true })
+}
+
+func numaText(g *apiv1.GpuInfo) string {
+	if g.GetNuma() == device.Unknown {
+		return "-"
+	}
+	return fmt.Sprint(g.GetNuma())
+}
+
+func topoCPUs(g *apiv1.GpuInfo) string {
+	if len(g.GetCpus()) == 0 {
+		return "all"
+	}
+	return wire.Indices(g.GetCpus())
+}
+
+func topoTree(n *apiv1.NodeInfo) tree.Object {
+	gpus := make(tree.List, 0, len(n.GetGpus()))
+	for i, g := range n.GetGpus() {
+		links := make(tree.List, 0, len(n.GetGpus()))
+		for k, o := range n.GetGpus() {
+			if word, lanes := topoLink(n.GetGpus(), i, k); k != i {
+				links = append(links, tree.Object{{Key: "gpu", Value: o.GetIndex()}, {Key: "link", Value: word}, {Key: "nvlinks", Value: int(lanes)}})
+			}
+		}
+		var numa any
+		if g.GetNuma() != device.Unknown {
+			numa = int(g.GetNuma())
+		}
+		gpus = append(gpus, tree.Object{{Key: "gpu", Value: g.GetIndex()}, {Key: "uuid", Value: g.GetUuid()}, {Key: "type", Value: g.GetType()}, {Key: "model", Value: g.GetModel()},
+			{Key: "parent", Value: g.GetParent()}, {Key: "memory_mib", Value: g.GetMem()}, {Key: "pci", Value: g.GetPci()}, {Key: "numa", Value: numa}, {Key: "cpus", Value: topoCPUs(g)},
+			{Key: "provider", Value: g.GetProvider()}, {Key: "links", Value: links}})
+	}
+	return tree.Object{{Key: "node", Value: n.GetName()}, {Key: "gpus", Value: gpus}}
+}

@@ -1,0 +1,86 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+func Hosts() *tool.Command {
+	return &tool.Command{
+		Name: "hosts", Mixed: true,
+		Summary: "list the machines that have joined the cluster, or revoke one",
+		Usage:   []string{"", "revoke NAME [--role agent|login] [--reason TEXT]"},
+		About: `A machine joins with a token (muster token) and then has a certificate, as an agent that runs
+jobs, as a login host, or both. revoke takes effect immediately: open connections of the machine are closed,
+and new ones are refused. Jobs on a revoked node keep running, but the node counts as not responding. Only
+administrators can revoke, on the controller's host.`,
+		Options: []opt.Option{{Long: "role", Arg: "<agent|login>", Help: "revoke the certificates of one role only"},
+			{Long: "reason", Arg: "<text>", Help: "reason, which is recorded in the ledger"}},
+		Example: []tool.Example{{Line: "muster hosts", What: "lists the machines with the expiry of their certificates"}, {Line: "muster hosts revoke l2 --reason 'stolen key'", What: "revokes the certificates of l2"}},
+		Run: func(c *tool.Call) error {
+			switch {
+			case len(c.Operands) == 0 && !c.Opts.On("role") && !c.Opts.On("reason"):
+				return listHosts(c)
+			case len(c.Operands) == 2 && c.Operands[0] == "revoke":
+				return revokeHost(c)
+			}
+			return &opt.UsageError{Command: "muster hosts", Text: "expected nothing, or revoke and the name of a machine"}
+		},
+	}
+}
+
+func listHosts(c *tool.Call) error {
+	var rep apiv1.ListHostsReply
+	if err := c.RPC(tool.MethodListHosts, &apiv1.ListHostsRequest{}, &rep); err != nil {
+		return err
+	}
+	return hostTable(c, rep.GetHosts(), rep.GetNow())
+}
+
+func revokeHost(c *tool.Call) error {
+	var rep apiv1.RevokeHostReply
+	req := &apiv1.RevokeHostRequest{Name: c.Operands[1], Role: c.Opts.Text("role"), Reason: c.Opts.Text("reason")}
+	if err := c.RPC(tool.MethodRevokeHost, req, &rep); err != nil {
+		return err
+	}
+	return hostTable(c, rep.GetHosts(), 0)
+}
+
+// hostTable prints certificates by machine, the one that lasts longest first.
+func hostTable(c *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
+	slices.SortFunc(hosts, func(a, b *apiv1.HostInfo) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetRole(), b.GetRole()), cmp.Compare(b.GetExpires(), a.GetExpires()), cmp.Compare(a.GetSerial(), b.GetSerial()))
+	})
+	rows := [][]string{{"HOST", "ROLE", "STATE", "EXPIRES", "SERIAL"}}
+	for _, h := range hosts {
+		state := "valid"
+		switch {
+		case h.GetRevoked():
+			state = "revoked"
+		case h.GetExpires()-now < int64(7*24*time.Hour) && now > 0:
+			state = "ends soon"
+		}
+		rows = append(rows, []string{h.GetName(), h.GetRole(), state, render.FormatTime(c, h.GetExpires()), h.GetSerial()})
+	}
+	var width [4]int
+	for _, row := range rows {
+		for i := range width {
+			width[i] = max(width[i], len(row[i]))
+		}
+	}
+	var b []byte
+	for _, row := range rows {
+		for i := range width {
+			b = fmt.Appendf(b, "%-*s  ", width[i], row[i])
+		}
+		b = append(append(b, row[len(width)]...), '\n')
+	}
+	return c.WriteOut(b)
+}

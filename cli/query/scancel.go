@@ -1,0 +1,286 @@
+package query
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+//muster:table the options of scancel
+func Scancel() *tool.Command {
+	return &tool.Command{
+		Name: "scancel", Slurm: true, OwnVerbose: true, Mixed: true,
+		Summary: "cancel or signal jobs",
+		Usage:   []string{"[OPTIONS] JOB...", "[OPTIONS] FILTER..."},
+		About: `A job is given as 12, 36_4 (a task of an array), 36_[1-3,7] or 36 (the whole array). Filters
+select from the jobs given, or from all pending and running jobs. It is not an error if a job does not exist
+or has ended.`,
+		Options: []opt.Option{
+			{Long: "account", Short: "A", Arg: "<account>", Env: "SCANCEL_ACCOUNT", Help: "only jobs of this account"},
+			{Long: "admin-comment", Arg: "<comment>", Refused: "use scontrol update JobId=JOB AdminComment=TEXT"},
+			{Long: "batch", Short: "b", Env: "SCANCEL_BATCH", Help: "signal the batch script only"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "cron", Short: "c", Env: "SCANCEL_CRON", Refused: "Muster has no cron jobs"},
+			{Long: "ctld", Env: "SCANCEL_CTLD", Help: "deliver the signal through the controller", Always: "it always does"},
+			{Long: "full", Short: "f", Env: "SCANCEL_FULL", Help: "signal the batch script and all its steps"},
+			{Long: "hurry", Short: "H", Env: "SCANCEL_HURRY", Refused: "Muster has no burst buffers"},
+			{Long: "interactive", Short: "i", Env: "SCANCEL_INTERACTIVE", Help: "ask for confirmation for each job"},
+			{Long: "jobname", Short: "n", Arg: "<job_name>", Env: "SCANCEL_NAME", Help: "only jobs of this name"},
+			{Long: "name", Arg: "<job_name>", Help: "same as above"},
+			{Long: "me", Help: "only jobs of this user"},
+			{Long: "nodelist", Short: "w", Arg: "<host1,host2,...>", Help: "only jobs on these nodes"},
+			{Long: "partition", Short: "p", Arg: "<partition_name>", Env: "SCANCEL_PARTITION", Help: "only jobs in this partition"},
+			{Long: "qos", Short: "q", Arg: "<qos>", Env: "SCANCEL_QOS", Help: "only jobs of this QOS"},
+			{Long: "quiet", Short: "Q", Help: "print nothing, not even errors"},
+			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Help: "only jobs that ask for this reservation"},
+			{Long: "sibling", Arg: "<cluster_name>", Refused: "Muster has no federation"},
+			{Long: "signal", Short: "s", Arg: "<signal_name>", Help: "signal to send instead of cancelling the job: KILL, SIGUSR1, 10"},
+			{Long: "state", Short: "t", Arg: "<job_state_name>", Env: "SCANCEL_STATE", Help: "only jobs in this state: PENDING, RUNNING, SUSPENDED"},
+			{Long: "user", Short: "u", Arg: "<user_name>", Env: "SCANCEL_USER", Help: "only jobs of this user"},
+			{Long: "verbose", Short: "v", Env: "SCANCEL_VERBOSE", Help: "print what is done"},
+			{Long: "wckey", Arg: "<wckey>", Env: "SCANCEL_WCKEY", Help: "only jobs with this key"},
+		},
+		Exits: []tool.Variable{{Name: "error number modulo 256", Help: "a job could not be ended: 210 stands for Access/permission denied"}},
+		Example: []tool.Example{
+			{Line: "scancel 12 36_[5-9]", What: "cancels a job and five tasks of an array"},
+			{Line: "scancel --me -t PENDING", What: "cancels all your pending jobs"},
+			{Line: "scancel -s USR1 -b 12", What: "sends SIGUSR1 to the batch script of job 12"},
+		},
+		Run: runScancel,
+	}
+}
+
+func runScancel(c *tool.Call) error {
+	req := &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}, Batch: c.Opts.On("batch"), Full: c.Opts.On("full")}
+	steps, err := cancelFilter(c, req.GetFilter())
+	if err != nil {
+		return err
+	}
+	if c.Opts.On("signal") {
+		n, err := format.ParseSignal(c.Opts.Text("signal"))
+		if err != nil {
+			return c.Errorf("Unknown job signal: %s", c.Opts.Text("signal"))
+		}
+		req.Signal = int32(n)
+	}
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	failed := endSteps(c, steps, req.GetSignal())
+	if len(steps) > 0 && len(req.GetFilter().GetJobs()) == 0 {
+		return failed
+	}
+	if err := cancelJobs(c, req); err != nil {
+		return err
+	}
+	return failed
+}
+
+// cancelJobs ends or signals what a filter names.
+func cancelJobs(c *tool.Call, req *apiv1.CancelRequest) error {
+	if err := chooseJobs(c, req); err != nil {
+		return err
+	}
+	if req.GetFilter() == nil {
+		return nil // nothing was chosen
+	}
+	if c.Opts.On("verbose") {
+		sayCancel(c, req)
+	}
+	var rep apiv1.JobResults
+	if err := c.RPC(tool.MethodCancel, req, &rep); err != nil {
+		return err
+	}
+	return cancelResults(c, req, &rep)
+}
+
+// endSteps ends or signals steps, each by itself.
+func endSteps(c *tool.Call, steps []string, sig int32) error {
+	code := 0
+	for _, id := range steps {
+		job, n, _ := tool.ParseStepID(id)
+		if c.Opts.On("verbose") {
+			fmt.Fprintf(c.Stderr, "scancel: Terminating step %s\n", id)
+		}
+		err := c.RPC(tool.MethodEndStep, &apiv1.EndStepRequest{Job: job, Step: n, Signal: sig}, &apiv1.EndStepReply{})
+		if err == nil {
+			continue
+		}
+		r := tool.ExplainError(err)
+		if r.Code == 0 || r.Code == spec.CodeUnreachable {
+			return err
+		}
+		if code = int(r.Code) & 0xff; !c.Opts.On("quiet") {
+			fmt.Fprintf(c.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, r.Text)
+		}
+	}
+	if code != 0 {
+		return tool.ExitCode(code)
+	}
+	return nil
+}
+
+// cancelFilter reads ids and filters; the steps among the ids are told apart.
+func cancelFilter(c *tool.Call, f *apiv1.JobFilter) (steps []string, err error) {
+	for _, arg := range c.Operands {
+		for _, id := range tool.SplitJobs(arg) {
+			switch {
+			case strings.Contains(id, "."):
+				if _, _, ok := tool.ParseStepID(id); !ok {
+					return nil, c.Errorf("Invalid job id %s", id)
+				}
+				steps = append(steps, id)
+			case !tool.ValidTarget(id):
+				return nil, c.Errorf("Invalid job id %s", id)
+			default:
+				f.Jobs = append(f.Jobs, id)
+			}
+		}
+	}
+	if err := cancelOptions(c, f, len(steps) > 0); err != nil || len(steps) == 0 {
+		return steps, err
+	}
+	if o := c.Opts; !proto.Equal(f, &apiv1.JobFilter{Jobs: f.GetJobs()}) || o.On("interactive") || o.On("wckey") || o.On("batch") {
+		return nil, c.Errorf("%s: --interactive, --batch and the filters are for jobs: name a step without them", steps[0])
+	}
+	return steps, nil
+}
+
+// cancelOptions reads the filters; something must be named.
+func cancelOptions(c *tool.Call, f *apiv1.JobFilter, named bool) error {
+	o := c.Opts
+	f.Accounts, f.Names, f.Partitions, f.Qos, f.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
+	f.Reservations = o.List("reservation")
+	if o.On("name") {
+		f.Names = append(f.Names, o.List("name")...)
+	}
+	if o.On("me") {
+		f.Users = []string{tool.Itoa(c.UID)}
+	}
+	if o.On("nodelist") {
+		names, err := hostlist.Expand(o.Text("nodelist"))
+		if err != nil {
+			return c.Errorf("%v", err)
+		}
+		f.Nodes = names
+	}
+	if o.On("state") {
+		states, completing, all, bad := render.ParseStates(o.Text("state"))
+		if bad != "" || all || slices.Contains(states, 0) || slices.ContainsFunc(states, func(s uint32) bool { return spec.JobState(s).Terminal() }) {
+			return c.Errorf("Invalid job state %s", cmp.Or(bad, o.Text("state")))
+		}
+		if render.OnlyConfiguring(o.Text("state")) {
+			return c.Errorf("Invalid job state %s: jobs whose nodes boot are cancelled with RUNNING, or by their ids", o.Text("state"))
+		}
+		f.States, f.Completing = states, completing
+	}
+	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") && !named {
+		return c.Errorf("No job identification provided")
+	}
+	return nil
+}
+
+// chooseJobs resolves what the controller does not filter by: -i and --wckey.
+// The request's filter is nil afterwards if nothing is left.
+func chooseJobs(c *tool.Call, req *apiv1.CancelRequest) error {
+	ask, key := c.Opts.On("interactive"), c.Opts.Text("wckey")
+	if !ask && key == "" {
+		return nil
+	}
+	var rep apiv1.ListJobsReply
+	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
+		return err
+	}
+	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env}
+	lines := bufio.NewScanner(c.Stdin)
+	var chosen []string
+	for _, j := range rep.GetJobs() {
+		r := render.JobRow{JobInfo: j, Task: -1}
+		id := view.ID(r)
+		if r.IsArray() {
+			id = tool.Itoa(j.GetArrayJobId()) + "_[" + format.Array{Ranges: arrayRanges(j)}.String() + "]"
+		}
+		if key != "" && j.GetSpec().GetWckey() != key {
+			continue
+		}
+		if ask {
+			fmt.Fprintf(c.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", id, j.GetSpec().GetName(), j.GetPartition())
+			if !lines.Scan() {
+				break
+			}
+			if answer := strings.ToLower(strings.TrimSpace(lines.Text())); answer != "y" && answer != "yes" {
+				continue
+			}
+		}
+		chosen = append(chosen, id)
+	}
+	if req.Filter = nil; len(chosen) > 0 {
+		req.Filter = &apiv1.JobFilter{Jobs: chosen}
+	}
+	return nil
+}
+
+func arrayRanges(j *apiv1.JobInfo) []format.Range {
+	var out []format.Range
+	for _, r := range j.GetArrayTasks() {
+		out = append(out, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
+	}
+	return out
+}
+
+func sayCancel(c *tool.Call, req *apiv1.CancelRequest) {
+	for _, id := range req.GetFilter().GetJobs() {
+		if req.GetSignal() != 0 {
+			fmt.Fprintf(c.Stderr, "scancel: Signal %d to job %s\n", req.GetSignal(), id)
+		} else {
+			fmt.Fprintf(c.Stderr, "scancel: Terminating job %s\n", id)
+		}
+	}
+}
+
+// cancelResults prints the errors: one line for each job as it was named. What
+// does not exist or has ended is said only with -v.
+func cancelResults(c *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResults) error {
+	named := req.GetFilter().GetJobs()
+	code := 0
+	said := map[string]bool{}
+	for _, r := range rep.GetResults() {
+		if r.GetError() == nil {
+			continue
+		}
+		name := r.GetJob()
+		if base, _, ok := strings.Cut(name, "_"); ok && slices.Contains(named, base) {
+			name = base
+		}
+		e := r.GetError()
+		quiet := spec.Code(e.GetCode()) == spec.CodeInvalidJobID || spec.Code(e.GetCode()) == spec.CodeAlreadyDone
+		line := fmt.Sprintf("scancel: error: Kill job error on job id %s: %s", name, e.GetText())
+		if e.GetDetail() != "" && !quiet {
+			line += " (" + e.GetDetail() + ")"
+		}
+		if !quiet {
+			code = int(e.GetCode()) & 0xff
+		}
+		if (!quiet || c.Opts.On("verbose")) && !c.Opts.On("quiet") && !said[line] {
+			said[line] = true
+			fmt.Fprintln(c.Stderr, line)
+		}
+	}
+	if code != 0 {
+		return tool.ExitCode(code)
+	}
+	return nil
+}

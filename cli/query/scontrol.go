@@ -1,0 +1,436 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+//muster:table the options and verbs of scontrol
+func Scontrol() *tool.Command {
+	const noFederation = "Muster has no federation"
+	return &tool.Command{
+		Name: "scontrol", Slurm: true, Mixed: true,
+		Summary: "show details of the cluster and change jobs, nodes and partitions",
+		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]"},
+		About: `Commands and entities can be abbreviated: scontrol sho part.
+
+Keys of update are case-insensitive: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan". States of nodes:
+drain, down, fail, resume, fenced (asserts that no abandoned run is left there), power_up, power_down, power_down_asap, power_down_force, cancel_reboot. States of partitions: up, down (jobs
+are accepted and wait), drain (those that wait start, none is accepted), inactive (neither); jobs that run go on. Of a partition also
+Nodes (a list, ALL, or those that come and go: +n3,-n[1-2]), MaxTime, DefaultTime, MaxNodes, MinNodes, AllowGroups, AllowAccounts, DenyAccounts, AllowQos, DenyQos, PriorityTier, PriorityJobFactor
+and Hidden can be changed (administrators). A restart keeps such a change, unless the record of that partition in slurm.conf has changed too;
+scontrol reconfigure makes every partition what slurm.conf says, and names those that it changes back.`,
+		Verbs: []tool.Verb{
+			{Name: "show", Args: "job [ID]", Help: "jobs, with -d also what they hold on each node"},
+			{Name: "show", Args: "node [NAMES]", Help: "nodes"},
+			{Name: "show", Args: "partition [NAME]", Help: "partitions"},
+			{Name: "show", Args: "config", Help: "every key of the configuration in force"},
+			{Name: "show", Args: "step [JOB[.STEP]]", Help: "job steps"},
+			{Name: "show", Args: "licenses", Help: "licences"},
+			{Name: "show", Args: "reservation", Help: "reservations"},
+			{Name: "show", Args: "topology [NAME]", Help: "switches and blocks: all, those of a topology, or one, or a node's"},
+			{Name: "show", Args: "assoc_mgr [users=LIST] [accounts=LIST] [qos=LIST] [flags=users,assoc,qos]", Help: "the limits of associations and QOS as limit(used), N without a limit: what running and waiting jobs hold now, and in GrpWall and GrpTRESMins what has been used"},
+			{Name: "show", Args: "daemons", Help: "the daemons that have a socket on this host, by Slurm's names"},
+			{Name: "show", Args: "aliases [HOST]", Help: "the nodes of a host name"},
+			{Name: "show", Args: "hostnames [LIST]", Help: "the names of a host list, one to a line; without one those of $SLURM_JOB_NODELIST"},
+			{Name: "show", Args: "hostlist NAMES", Help: "names folded in their order; - reads them from the standard input"},
+			{Name: "show", Args: "hostlistsorted NAMES", Help: "names folded in order"},
+			{Name: "hold", Args: "JOB...", Help: "hold jobs; only an operator can release an operator's hold"},
+			{Name: "uhold", Args: "JOB...", Help: "the same, so that the owner can release them"},
+			{Name: "release", Args: "JOB...", Help: "release held jobs"},
+			{Name: "requeue", Args: "[incomplete] JOB...", Help: "requeue running or ended jobs; with incomplete, not those that ended well"},
+			{Name: "suspend", Args: "JOB...", Help: "suspend the processes of running jobs (operators); their CPUs are released, memory and devices stay allocated"},
+			{Name: "resume", Args: "JOB...", Help: "resume suspended jobs, as soon as their CPUs are free"},
+			{Name: "requeuehold", Args: "[incomplete] [State=SpecialExit] JOB...", Help: "requeue jobs and hold them, with State=SpecialExit in that state"},
+			{Name: "top", Args: "JOB...", Help: "move pending jobs before the others of the same user, partition, account and QOS (operators; users with SchedulerParameters=enable_user_top)"},
+			{Name: "update", Args: "KEY=VALUE...", Help: "change a job (jobid=), nodes (nodename=), a partition (partitionname=) or a reservation (reservationname=)"},
+			{Name: "power", Args: "up|down [asap|force] NODES", Help: "power nodes up or down: down when no job is on them, asap also starts none there, force ends them"},
+			{Name: "reboot", Args: "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", Help: "reboot nodes when they are idle; with ASAP, start no new jobs there before"},
+			{Name: "cancel_reboot", Args: "NODES", Help: "cancel reboots that have not started"},
+			{Name: "wait_job", Args: "JOB", Help: "wait until a job runs; exit code 1 if it ends before"},
+			{Name: "create", Args: "reservation|nodename=NODES|partitionname=NAME KEY=VALUE...", Help: "reserve nodes: users= or accounts=, nodes= or nodecnt=, starttime=, duration=, flags=; or add nodes while the cluster runs, with the keys of a NodeName record (needs MaxNodeCount); or a partition, with the keys of a PartitionName record"},
+			{Name: "delete", Args: "reservation=NAME|nodename=NODES", Help: "end a reservation; or take nodes away that were created so and on which no job is"},
+			{Name: "ping", Args: "", Help: "check whether the controllers respond"},
+			{Name: "takeover", Args: "[INDEX]", Help: "have another controller lead: the one at a place of SlurmctldHost (from 0), else the one that has most of the ledger"},
+			{Name: "reconfigure", Args: "", Help: "read the configuration files again"},
+			{Name: "shutdown", Args: "[slurmctld]", Help: "stop the controller; jobs keep running"},
+			{Name: "token", Args: "[lifespan=SECONDS] [username=NAME]", Help: "create a token for REST clients that act as you (default lifespan: 30 minutes)"},
+			{Name: "errnumstr", Args: "NUMBER", Help: "the text of an error number"},
+			{Name: "completing", Args: "", Help: "jobs whose nodes are still being cleaned up"},
+			{Name: "getaddrs", Args: "NODES", Help: "name, address and port of nodes"},
+			{Name: "listjobs", Args: "[NODE]", Help: "the jobs that run on a node (default: this host)"},
+			{Name: "version", Args: "", Help: "print the version"},
+			{Name: "help", Args: "", Help: "print this help"},
+		},
+		Options: []opt.Option{
+			{Long: "all", Short: "a", Env: "SCONTROL_ALL", Help: "include hidden partitions"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "details", Short: "d", Help: "show more details"},
+			{Long: "federation", Env: "SCONTROL_FEDERATION", Refused: noFederation},
+			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
+			{Long: "hide", Help: "do not show hidden partitions (default without --all)"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses, assoc_mgr; ping)"},
+			{Long: "local", Env: "SCONTROL_LOCAL", Help: "query this cluster", Always: noFederation},
+			{Long: "oneliner", Short: "o", Help: "print each record on one line"},
+			{Long: "quiet", Short: "Q", Help: "suppress warnings"},
+			{Long: "sibling", Env: "SCONTROL_SIBLING", Refused: noFederation},
+			{Long: "uid", Short: "u", Arg: "<uid>", Refused: "the requesting user is known from the connection"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML (wherever --json is supported)"},
+		},
+		Env: []tool.Variable{
+			{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"},
+			{Name: "SLURM_JOB_NODELIST", Help: "the list of show hostnames when none is given"},
+		},
+		Example: []tool.Example{
+			{Line: "scontrol show job -d 12", What: "shows a job with its CPUs and GPUs on each node"},
+			{Line: "scontrol update nodename=n7 state=drain reason='fan 2'", What: "lets the jobs on n7 end and starts no new ones there"},
+			{Line: "scontrol update jobid=12 timelimit=+1:00:00", What: "gives a job another hour (operators, once it runs)"},
+		},
+		Run: runScontrol,
+	}
+}
+
+// laterVerbs are Slurm's verbs that this release refuses by name.
+func laterVerbs() map[string]string {
+	return map[string]string{
+		"abort": "stop the controller with shutdown", "fsdampeningfactor": "use fair-share settings in slurm.conf",
+		"listpids": "use sstat -i", "liststeps": "use show step", "notify": "Muster does not write to users' terminals", "pidinfo": "use sstat -i",
+		"schedloglevel": "the daemons' log is set in muster.yaml",
+		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml",
+		"write": "use sacct --batch-script",
+	}
+}
+
+func runScontrol(c *tool.Call) error {
+	if len(c.Operands) == 0 {
+		return &opt.UsageError{Command: "scontrol", Text: "a command is required; there is no interactive mode"}
+	}
+	name := c.Command.FirstVerb(c.Operands[0], 3)
+	if name == "" {
+		if why, ok := laterVerbs()[strings.ToLower(c.Operands[0])]; ok {
+			return c.Errorf("%s is not supported in this release: %s", strings.ToLower(c.Operands[0]), why)
+		}
+		return tool.Fail(1, "invalid keyword: "+c.Operands[0])
+	}
+	if name != "show" {
+		if err := c.CheckClusters(); err != nil {
+			return err
+		}
+	}
+	return verb(c, name, c.Operands[1:])
+}
+
+//muster:table one case for each verb
+func verb(c *tool.Call, name string, args []string) error {
+	switch name {
+	case "show":
+		return show(c, args)
+	case "suspend":
+		return control(c, apiv1.ControlJobsRequest_SUSPEND, args, true)
+	case "resume":
+		return control(c, apiv1.ControlJobsRequest_RESUME, args, true)
+	case "create":
+		return createReservation(c, args)
+	case "delete":
+		return deleteReservation(c, args)
+	case "hold":
+		return control(c, apiv1.ControlJobsRequest_HOLD, args, true)
+	case "uhold":
+		return control(c, apiv1.ControlJobsRequest_USER_HOLD, args, true)
+	case "release":
+		return control(c, apiv1.ControlJobsRequest_RELEASE, args, true)
+	case "requeue":
+		return requeue(c, apiv1.ControlJobsRequest_REQUEUE, args)
+	case "requeuehold":
+		return requeue(c, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
+	case "top":
+		return control(c, apiv1.ControlJobsRequest_TOP, args, false)
+	case "update":
+		return update(c, args)
+	case "power":
+		return power(c, args)
+	case "reboot":
+		return reboot(c, args)
+	case "cancel_reboot":
+		return cancelReboot(c, args)
+	case "wait_job":
+		return waitStart(c, args)
+	case "token":
+		return userToken(c, args)
+	case "ping":
+		return ping(c)
+	case "takeover":
+		return takeOver(c, args)
+	case "reconfigure":
+		return reconfigure(c)
+	case "shutdown":
+		return shutdown(c, args)
+	case "completing":
+		return completing(c)
+	case "getaddrs":
+		return nodeAddresses(c, args)
+	case "listjobs":
+		return listJobs(c, args)
+	case "errnumstr":
+		return errorText(c, args)
+	case "version":
+		return tool.PrintVersion(c)
+	}
+	return c.WriteOut([]byte(tool.HelpText(c.Command)))
+}
+
+// withCluster checks -M before a question.
+func withCluster(c *tool.Call, f func() error) error {
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// pick finds the word that begins with what was typed, at least three letters
+// of it; the first in the list wins.
+func pick(words []string, typed string) string {
+	for _, w := range words {
+		if w == typed || w == typed+"s" {
+			return w
+		}
+	}
+	for _, w := range words {
+		if len(typed) >= 3 && strings.HasPrefix(w, typed) {
+			return w
+		}
+	}
+	return ""
+}
+
+// showHosts works without a controller.
+func showHosts(c *tool.Call, what, list string) error {
+	switch {
+	case list == "-":
+		data, err := tool.ReadAll(c.Stdin, 1<<24)
+		if err != nil {
+			return c.Errorf("reading the standard input: %v", err)
+		}
+		list = strings.Join(strings.Fields(string(data)), ",")
+	case list == "" && what == "hostnames":
+		if list = c.Getenv("SLURM_JOB_NODELIST"); list == "" {
+			list = c.Getenv("SLURM_NODELIST")
+		}
+	case strings.HasPrefix(list, "/") && what != "hostnames":
+		data, err := tool.ReadFile(list, 1<<24)
+		if err != nil {
+			return c.Errorf("%v", err)
+		}
+		list = strings.Join(strings.Fields(string(data)), ",")
+	}
+	if list == "" {
+		return tool.Fail(1, "invalid host list: (null)")
+	}
+	hosts, err := hostlist.Parse(list)
+	if err != nil {
+		return tool.Fail(1, "Invalid hostlist: "+list, c.Command.Name+": error: "+err.Error())
+	}
+	switch what {
+	case "hostlist":
+		return c.WriteOut([]byte(hosts.String() + "\n"))
+	case "hostlistsorted":
+		return c.WriteOut([]byte(hosts.Sorted().String() + "\n"))
+	}
+	for name := range hosts.All() {
+		if _, err := c.Out.WriteString(name + "\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pinged is what became of asking one controller.
+type pinged struct {
+	role, host string
+	up         bool
+}
+
+// ping asks the controller that leads, which knows how the others are.
+func ping(c *tool.Call) error {
+	var rep apiv1.ControllersReply
+	began := c.Now()
+	err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep)
+	took := c.Now().Sub(began)
+	var list []pinged
+	for _, m := range rep.GetControllers() {
+		one := pinged{host: m.GetName(), up: m.GetError() == ""}
+		if m.GetRole() == "leader" {
+			one.role = "primary"
+			list = append([]pinged{one}, list...)
+		} else {
+			list = append(list, one)
+		}
+	}
+	if err != nil {
+		list = []pinged{{role: "primary", host: c.Host}}
+	}
+	var pings tree.List
+	var text []byte
+	for i, one := range list {
+		state := "DOWN"
+		if one.up {
+			state = "UP"
+		}
+		if one.role == "" {
+			one.role = fmt.Sprintf("backup%d", i)
+		}
+		pings = append(pings, tree.Object{{Key: "hostname", Value: one.host}, {Key: "pinged", Value: state}, {Key: "responding", Value: one.up},
+			{Key: "latency", Value: took.Microseconds()}, {Key: "mode", Value: one.role}, {Key: "primary", Value: one.role == "primary"}, {Key: "status", Value: state}})
+		text = fmt.Appendf(text, "Slurmctld(%s) at %s is %s\n", one.role, one.host, state)
+	}
+	if render.WantsDocument(c) {
+		if werr := render.Answer(c, "openapi_ping_array_resp", tree.Member{Key: "pings", Value: pings}); werr != nil {
+			return werr
+		}
+	} else if werr := c.WriteOut(text); werr != nil {
+		return werr
+	}
+	if err != nil {
+		return tool.Fail(1, c.Command.Name+": error: "+tool.ExplainError(err).Text)
+	}
+	return nil
+}
+
+func reconfigure(c *tool.Call) error {
+	var rep apiv1.ReconfigureReply
+	if err := c.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_reconfigure error: "+r.Text)...)
+	}
+	warn(c, rep.GetWarnings())
+	return nil
+}
+
+// warn writes what is to be said about a change that was made.
+func warn(c *tool.Call, list []string) {
+	if c.Opts.On("quiet") {
+		return
+	}
+	for _, w := range list {
+		fmt.Fprintf(c.Stderr, "%s: warning: %s\n", c.Command.Name, w)
+	}
+}
+
+func errorText(c *tool.Call, args []string) error {
+	if len(args) != 1 {
+		return tool.Fail(1, "one error number is expected")
+	}
+	n, ok := tool.PositiveNumber(args[0])
+	if !ok {
+		return tool.Fail(1, "invalid error number: "+args[0])
+	}
+	return c.WriteOut([]byte(spec.Code(n).String() + "\n"))
+}
+
+// waitStart waits until a job runs.
+func waitStart(c *tool.Call, args []string) error {
+	if len(args) != 1 || !tool.ValidJob(args[0]) {
+		return tool.Fail(1, "wait_job takes one job id")
+	}
+	var last spec.JobState
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		var rep apiv1.ListJobsReply
+		if err := c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: args, AllStates: true}}, &rep); err != nil {
+			return fetch.JobsError(err)
+		}
+		if len(rep.GetJobs()) == 0 {
+			return tool.Fail(1, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
+		}
+		last = spec.JobState(rep.GetJobs()[0].GetState())
+		if last != spec.Pending || c.Ctx.Err() != nil {
+			break
+		}
+		c.Pause(c.Ctx, wait)
+	}
+	if last != spec.Running {
+		return tool.Fail(1, fmt.Sprintf("job %s is %s", args[0], last))
+	}
+	return nil
+}
+
+// showLicenses counts what running jobs hold of each licence.
+func showLicenses(c *tool.Call, name string) error {
+	var cfg apiv1.GetConfigReply
+	var jobs apiv1.ListJobsReply
+	var resv apiv1.ReservationsReply
+	if err := c.RPCAll(tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}, tool.Request{Method: tool.MethodReservations, Req: &apiv1.ReservationsRequest{}, Resp: &resv},
+		tool.Request{Method: tool.MethodListJobs, Req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}}}, Resp: &jobs}); err != nil {
+		return err
+	}
+	total, ok := render.ParseGRES(render.ConfigValue(&cfg, "Licenses"), "")
+	if (render.ConfigValue(&cfg, "Licenses") == "" || !ok) && !render.WantsDocument(c) {
+		return c.WriteOut([]byte("No licenses configured in Slurm.\n"))
+	}
+	var b []byte
+	list := tree.List{}
+	for _, l := range total {
+		if name != "" && l.GetName() != name {
+			continue
+		}
+		used := int64(0)
+		for _, j := range jobs.GetJobs() {
+			for _, held := range j.GetAllocTres().GetOther() {
+				if held.GetName() == "license/"+l.GetName() {
+					used += held.GetN()
+				}
+			}
+		}
+		reserved := reservedOf(resv.GetReservations(), l.GetName())
+		b = append(b, fmt.Sprintf("LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n", l.GetName(), l.GetN(), used, l.GetN()-used, reserved)...)
+		list = append(list, tree.Object{{Key: "LicenseName", Value: l.GetName()}, {Key: "Total", Value: l.GetN()}, {Key: "Used", Value: used}, {Key: "Free", Value: l.GetN() - used},
+			{Key: "Remote", Value: false}, {Key: "Reserved", Value: reserved}})
+	}
+	if render.WantsDocument(c) {
+		return render.Answer(c, "openapi_licenses_resp", tree.Member{Key: "licenses", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())})
+	}
+	if len(list) == 0 {
+		return tool.Fail(1, "License "+name+" not found")
+	}
+	return c.WriteOut(b)
+}
+
+// reservedOf is how many of a licence active reservations keep, with those that
+// their jobs hold.
+func reservedOf(list []*apiv1.ReservationInfo, licence string) int64 {
+	var n int64
+	for _, r := range list {
+		for _, l := range r.GetLicenses() {
+			if r.GetActive() && l.GetName() == licence {
+				n += l.GetN()
+			}
+		}
+	}
+	return n
+}
+
+// shutdown stops the controller. Slurm's words for "the controller alone" are
+// accepted and change nothing: agents are not stopped in any case. Anything else
+// is refused, so that a slip does not stop a cluster.
+func shutdown(c *tool.Call, args []string) error {
+	if len(args) > 1 {
+		return c.Errorf("too many arguments for keyword:shutdown")
+	}
+	if len(args) == 1 {
+		switch strings.ToLower(args[0]) {
+		case "slurmctld", "controller":
+		default:
+			return c.Errorf("invalid shutdown argument: %q: expected slurmctld, controller or nothing", args[0])
+		}
+	}
+	return c.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})
+}

@@ -1,0 +1,298 @@
+package query
+
+import (
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// control is hold, release and their kin. suspends tells the verbs whose
+// errors Slurm ends with a line of slurm_suspend.
+func control(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string, suspends bool) error {
+	jobs, err := jobArgs(args)
+	if err != nil {
+		return err
+	}
+	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
+}
+
+// requeue queues jobs again. Options stand before the ids: incomplete leaves jobs
+// alone that have ended well, state=specialexit holds them in that state.
+func requeue(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
+	req := &apiv1.ControlJobsRequest{Verb: verb}
+	var rest []string
+	for _, word := range args {
+		key, value, _ := strings.Cut(strings.ToLower(word), "=")
+		switch {
+		case len(word) >= 3 && strings.HasPrefix("incomplete", strings.ToLower(word)):
+			req.Incomplete = true
+		case key == "state" && (value == "specialexit" || value == "special_exit" || value == "se") && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
+			req.SpecialExit = true
+		case key == "state":
+			return tool.Fail(1, "invalid state specified: "+word+" (requeuehold takes State=SpecialExit)")
+		default:
+			rest = append(rest, word)
+		}
+	}
+	jobs, err := jobArgs(rest)
+	if err != nil {
+		return err
+	}
+	req.Jobs = jobs
+	if own := c.Getenv("SLURM_JOB_ID"); own != "" && slices.Contains(jobs, own) {
+		// The job that is requeued is this one: its processes get SIGTERM, and a script
+		// that checks the exit code must learn that the request was accepted.
+		signal.Ignore(syscall.SIGTERM)
+	}
+	return controlJobs(c, req, false)
+}
+
+// jobArgs reads ids: 12 13,14 jobid=15.
+func jobArgs(args []string) ([]string, error) {
+	var jobs []string
+	for _, a := range args {
+		if key, val, ok := strings.Cut(a, "="); ok {
+			if k := strings.ToLower(key); k != "jobid" && k != "job" {
+				return nil, tool.Fail(1, "invalid argument: "+a+" (expected job ids)")
+			}
+			a = val
+		}
+		for _, id := range tool.SplitJobs(a) {
+			if !tool.ValidTarget(id) {
+				return nil, tool.Fail(1, "Invalid job id specified for job "+id)
+			}
+			jobs = append(jobs, id)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil, tool.Fail(1, "too few arguments: a job id is missing")
+	}
+	return jobs, nil
+}
+
+func controlJobs(c *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) error {
+	var rep apiv1.JobResults
+	if err := c.RPC(tool.MethodControlJobs, req, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return tool.Fail(1, append(r.Preamble("scontrol"), r.Text)...)
+	}
+	var lines []string
+	add := func(line string) {
+		if !slices.Contains(lines, line) { // an array's records fail alike
+			lines = append(lines, line)
+		}
+	}
+	for _, r := range rep.GetResults() {
+		e := r.GetError()
+		if e == nil {
+			continue
+		}
+		for _, text := range [...]string{e.GetPrefix(), e.GetDetail()} {
+			if text != "" {
+				add("scontrol: error: " + text)
+			}
+		}
+		add(e.GetText() + " for job " + r.GetJob())
+		if suspends {
+			add("slurm_suspend error: " + e.GetText())
+		}
+	}
+	if lines != nil {
+		return tool.Fail(1, lines...)
+	}
+	return nil
+}
+
+// setting is a key of update with its value, as it was typed.
+type setting struct{ key, value string }
+
+// readSettings reads KEY=VALUE, and KEY VALUE as scontrol also takes it: words
+// without = alternate, a key and its value. KEY+=VALUE and KEY-=VALUE keep their sign.
+func readSettings(args []string) ([]setting, error) {
+	var out []setting
+	for i := 0; i < len(args); i++ {
+		key, value, ok := strings.Cut(args[i], "=")
+		if !ok {
+			if i++; i == len(args) {
+				return nil, tool.Fail(1, "Invalid input: "+key, "Request aborted")
+			}
+			value = args[i]
+		}
+		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+			value = value[1 : len(value)-1]
+		}
+		out = append(out, setting{key, value})
+	}
+	return out, nil
+}
+
+// updateEntities are the keys that name what update changes; each can be
+// abbreviated to three letters.
+//
+// The order decides: jobid=1 partitionname=p is about the job.
+var updateEntities = []string{"jobid", "stepid", "reservationname", "nodename", "partitionname", "frontendname"}
+
+// entityOf finds what update changes: a key of updateEntities, or another name of one.
+func entityOf(list []setting) (entity, name string, rest []setting) {
+	aliases := map[string]string{"job": "jobid", "node": "nodename", "partition": "partitionname", "reservation": "reservationname", "step": "stepid"}
+	for _, wanted := range updateEntities {
+		for i, s := range list {
+			key := strings.ToLower(s.key)
+			if alias, ok := aliases[key]; ok {
+				key = alias
+			} else if len(key) >= 4 {
+				key = pick([]string{wanted}, key)
+			}
+			if key == wanted {
+				return wanted, s.value, slices.Delete(slices.Clone(list), i, i+1)
+			}
+		}
+	}
+	return "", "", list
+}
+
+// update changes jobs, a step, nodes, a partition or a reservation.
+func update(c *tool.Call, args []string) error {
+	list, err := readSettings(args)
+	if err != nil {
+		return err
+	}
+	entity, name, rest := entityOf(list)
+	joined := make([]string, len(list))
+	for i, s := range list {
+		joined[i] = s.key + "=" + s.value
+	}
+	switch entity {
+	case "jobid":
+		return updateJob(c, name, rest)
+	case "nodename":
+		return updateNodes(c, name, rest)
+	case "partitionname":
+		return updatePartition(c, joined)
+	case "reservationname":
+		return changeReservation(c, apiv1.ReservationChange_UPDATE, joined)
+	case "stepid":
+		return updateStep(c, name, rest)
+	case "frontendname":
+		return c.Errorf("Muster has no front-end nodes")
+	}
+	return tool.Fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"")
+}
+
+// jobMoments are the keys of a job whose values are instants. They are sent in
+// seconds since 1970, because words such as 16:00 are about the user's own clock.
+var jobMoments = []string{"starttime", "eligibletime", "deadline", "endtime"}
+
+func updateJob(c *tool.Call, jobs string, rest []setting) error {
+	list, err := jobArgs([]string{jobs})
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return tool.Fail(1, "No changes specified")
+	}
+	changes := map[string]string{}
+	for _, s := range rest {
+		key, value := strings.ToLower(s.key), s.value
+		if moment := pick(jobMoments, key); moment != "" {
+			seconds, err := format.ParseTime(value, format.Moment{Now: c.Now().Unix(), Loc: c.Loc})
+			if err != nil {
+				return tool.Fail(1, tool.BadTimeText(value), "Invalid time specified for "+s.key)
+			}
+			value = strconv.FormatInt(seconds, 10)
+		}
+		changes[key] = value
+	}
+	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false)
+}
+
+// nodeSettings are what scontrol update sets of a node beside its state.
+func nodeSettings() []string {
+	return []string{"reason", "weight", "features", "availablefeatures", "activefeatures", "comment", "extra", "resumeafter"}
+}
+
+func updateNodes(c *tool.Call, names string, rest []setting) error {
+	if !strings.EqualFold(names, "all") {
+		if n, err := hostlist.Count(names); err != nil {
+			return c.Errorf("%v", err)
+		} else if n == 0 {
+			return tool.Fail(1, "slurm_update error: Invalid node name specified")
+		}
+	}
+	req := &apiv1.UpdateNodeRequest{Nodes: names}
+	for _, s := range rest {
+		switch key := pick(append(nodeSettings(), "state"), strings.ToLower(s.key)); key {
+		case "state":
+			req.State = strings.ToLower(s.value)
+		case "reason":
+			req.Reason = s.value
+		case "":
+			return c.Errorf("%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure", s.key, strings.Join(nodeSettings(), ", "))
+		default:
+			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: s.value})
+		}
+	}
+	switch {
+	case req.GetState() == "" && req.GetReason() != "":
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: "reason", Value: req.GetReason()})
+		req.Reason = ""
+	case req.GetState() == "" && len(req.Set) == 0:
+		return tool.Fail(1, "No changes specified")
+	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
+		return tool.Fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
+	case strings.HasPrefix(req.GetState(), "reboot"):
+		return c.Errorf("state=%s is not set with update: use scontrol reboot", req.GetState())
+	}
+	return sendNodes(c, req)
+}
+
+// updatePartition sends the keys as they were typed: the controller reads them
+// as it reads slurm.conf.
+func updatePartition(c *tool.Call, args []string) error {
+	return changePartition(c, &apiv1.PartitionChange{}, args)
+}
+
+func changePartition(c *tool.Call, req *apiv1.PartitionChange, args []string) error {
+	for _, a := range args {
+		key, val, _ := strings.Cut(a, "=")
+		val = strings.Trim(val, `"`)
+		if strings.EqualFold(key, "partitionname") || strings.EqualFold(key, "partition") {
+			req.Name = val
+			continue
+		}
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
+	}
+	if len(req.GetSet()) == 0 && !req.GetCreate() && !req.GetDelete() {
+		return tool.Fail(1, "No changes specified")
+	}
+	var rep apiv1.PartitionChangeReply
+	if err := c.RPC(tool.MethodChangePartition, req, &rep); err != nil {
+		return nodeStateLine(err)
+	}
+	warn(c, rep.GetWarnings())
+	return nil
+}
+
+func sendNodes(c *tool.Call, req *apiv1.UpdateNodeRequest) error {
+	var rep apiv1.UpdateNodeReply
+	if err := c.RPC(tool.MethodUpdateNode, req, &rep); err != nil {
+		return nodeStateLine(err)
+	}
+	if len(rep.GetUnknown()) > 0 {
+		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(rep.GetUnknown(), ",")+")")
+	}
+	return nil
+}
+
+// updateStep refuses what is not there: the time limit of a step is that of its srun.
+func updateStep(c *tool.Call, step string, _ []setting) error {
+	return c.Errorf("step %s cannot be changed in this release: its time limit is what srun --time set, at most that of its job", step)
+}

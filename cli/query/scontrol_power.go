@@ -1,0 +1,95 @@
+package query
+
+import (
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// power is scontrol power up|down [asap|force] NODES.
+func power(c *tool.Call, args []string) error {
+	state, words := "", []string(nil)
+	for _, a := range args {
+		words = append(words, strings.ToLower(a))
+	}
+	switch {
+	case len(args) == 2 && words[0] == "up":
+		state = "power_up"
+	case len(args) == 2 && words[0] == "down":
+		state = "power_down"
+	case len(args) == 3 && words[0] == "down" && slices.Contains([]string{"asap", "force"}, words[1]):
+		state = "power_down_" + words[1]
+	default:
+		return c.Errorf("expected: scontrol power up NODES, or scontrol power down [asap|force] NODES")
+	}
+	nodes, err := someNodes(c, args[len(args)-1])
+	if err != nil {
+		return err
+	}
+	return sendNodes(c, &apiv1.UpdateNodeRequest{Nodes: nodes, State: state})
+}
+
+// reboot is scontrol reboot [ASAP] [nextstate=…] [reason=…] NODES.
+func reboot(c *tool.Call, args []string) error {
+	req := &apiv1.UpdateNodeRequest{State: "reboot"}
+	for _, a := range args {
+		key, val, pair := strings.Cut(a, "=")
+		switch key = strings.ToLower(key); {
+		case !pair && key == "asap":
+			req.State = "reboot_asap"
+		case pair && key == "nextstate":
+			if req.NextState = strings.ToLower(val); req.NextState != "resume" && req.NextState != "down" {
+				return c.Errorf("Invalid NextState %s: RESUME and DOWN are known", val)
+			}
+		case pair && key == "reason":
+			req.Reason = strings.Trim(val, "\"")
+		case pair:
+			return c.Errorf("%s= is unknown: nextstate= and reason= are", key)
+		case req.Nodes != "":
+			return c.Errorf("nodes are one argument, as a host list: %s or %s?", req.Nodes, a)
+		default:
+			var err error
+			if req.Nodes, err = someNodes(c, a); err != nil {
+				return err
+			}
+		}
+	}
+	if req.Nodes == "" {
+		return c.Errorf("which nodes are to be rebooted? Name them, or ALL")
+	}
+	return sendNodes(c, req)
+}
+
+// cancelReboot is scontrol cancel_reboot NODES.
+func cancelReboot(c *tool.Call, args []string) error {
+	if len(args) != 1 {
+		return c.Errorf("expected: scontrol cancel_reboot NODES")
+	}
+	nodes, err := someNodes(c, args[0])
+	if err != nil {
+		return err
+	}
+	return sendNodes(c, &apiv1.UpdateNodeRequest{Nodes: nodes, State: "cancel_reboot"})
+}
+
+// someNodes checks a host list; ALL are all nodes.
+func someNodes(c *tool.Call, expr string) (string, error) {
+	if !strings.EqualFold(expr, "ALL") {
+		if _, err := hostlist.Count(expr); err != nil {
+			return "", c.Errorf("%v", err)
+		}
+		return expr, nil
+	}
+	var rep apiv1.ListNodesReply
+	if err := c.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &rep); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, n := range rep.GetNodes() {
+		names = append(names, n.GetName())
+	}
+	return hostlist.Fold(names), nil
+}

@@ -1,0 +1,275 @@
+package query
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// createReservation is scontrol create reservation, nodename= or partitionname=.
+func createReservation(c *tool.Call, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for keyword:create")
+	}
+	what, _, named := strings.Cut(strings.ToLower(args[0]), "=")
+	switch {
+	case begins("reservationname", what):
+		if !named {
+			args = args[1:]
+		}
+	case named && begins("nodename", what):
+		return createNodes(c, args)
+	case named && begins("partitionname", what):
+		return changePartition(c, &apiv1.PartitionChange{Create: true}, args)
+	default:
+		return tool.Fail(1, "Invalid creation entity: "+args[0])
+	}
+	return changeReservation(c, apiv1.ReservationChange_CREATE, args)
+}
+
+// begins tells whether a word is the beginning of a key, three letters at least.
+func begins(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
+
+// deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
+// or partitionname=.
+func deleteReservation(c *tool.Call, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for keyword:delete")
+	}
+	what, name, named := strings.Cut(args[0], "=")
+	if !named && len(args) > 1 {
+		_, name, named = strings.Cut(args[1], "=")
+		if !named {
+			name = args[1]
+		}
+	}
+	if named && begins("nodename", strings.ToLower(what)) {
+		return deleteNodes(c, name)
+	}
+	if named && begins("partitionname", strings.ToLower(what)) {
+		return changePartition(c, &apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
+	}
+	if !begins("reservationname", strings.ToLower(what)) {
+		return c.Errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
+	}
+	return changeReservation(c, apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
+}
+
+// createNodes is scontrol create nodename=NODES KEY=VALUE….
+func createNodes(c *tool.Call, args []string) error {
+	words := make([]string, len(args))
+	for i, a := range args {
+		key, val, ok := strings.Cut(a, "=")
+		if !ok {
+			return tool.Fail(1, "Invalid input: "+a, "Request aborted")
+		}
+		if words[i] = key + "=" + strings.Trim(val, `"`); strings.ContainsAny(val, " \t") {
+			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
+		}
+	}
+	return askNodes(c, &apiv1.NodeChange{Create: strings.Join(words, " ")}, "slurm_create_node error: ")
+}
+
+// deleteNodes is scontrol delete nodename=NODES.
+func deleteNodes(c *tool.Call, names string) error {
+	return askNodes(c, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
+}
+
+func askNodes(c *tool.Call, req *apiv1.NodeChange, failed string) error {
+	if err := c.RPC(tool.MethodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
+		r := tool.ExplainError(err)
+		return tool.Fail(1, append(r.Preamble("scontrol"), failed+r.Text)...)
+	}
+	return nil
+}
+
+// resvKey completes the beginning of a key, where it means one only; += and -=
+// stay. What is no beginning of any is left for the controller to refuse.
+func resvKey(key string) string {
+	bare := strings.ToLower(strings.TrimRight(key, "+-"))
+	found := ""
+	for _, k := range [...]string{"accounts", "allowedpartitions", "burstbuffer", "comment", "corecnt", "duration", "endtime", "features", "flags", "groups", "licenses",
+		"maxstartdelay", "nodecnt", "nodes", "partitionname", "qos", "reservationname", "skip", "starttime", "tres", "trespernode", "users"} {
+		switch {
+		case k == bare:
+			return key
+		case !strings.HasPrefix(k, bare) || bare == "":
+		case found != "":
+			return key
+		default:
+			found = k
+		}
+	}
+	if found == "" {
+		return key
+	}
+	return found + key[len(bare):]
+}
+
+// changeReservation sends a change. Times are made absolute here: the time
+// zone is that of whoever types.
+func changeReservation(c *tool.Call, verb apiv1.ReservationChange_Verb, args []string) error {
+	req := &apiv1.ReservationChange{Verb: verb}
+	for _, a := range args {
+		key, val, ok := strings.Cut(a, "=")
+		if !ok {
+			return tool.Fail(1, "Unknown parameter "+a, "No reservation "+map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+".")
+		}
+		val = strings.Trim(val, `"`)
+		key = resvKey(key)
+		switch k := strings.ToLower(key); k {
+		case "reservationname", "reservation":
+			req.Name = val
+			continue
+		case "starttime", "endtime":
+			now := c.Now()
+			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: c.Loc})
+			if err != nil {
+				return tool.Fail(1, "Invalid time specification: "+val)
+			}
+			val = strconv.FormatInt(sec*tool.Second, 10)
+			if strings.EqualFold(key, "starttime") && sec == now.Unix() {
+				val = "now"
+			}
+		}
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
+	}
+	var rep apiv1.ReservationChangeReply
+	if err := c.RPC(tool.MethodReserve, req, &rep); err != nil {
+		r := tool.ExplainError(err)
+		what := map[apiv1.ReservationChange_Verb]string{apiv1.ReservationChange_CREATE: "Error creating the reservation: ", apiv1.ReservationChange_UPDATE: "Error updating the reservation: ",
+			apiv1.ReservationChange_DELETE: "slurm_delete_reservation error: "}[verb]
+		return tool.Fail(1, append(r.Preamble("scontrol"), what+r.Text)...)
+	}
+	switch verb {
+	case apiv1.ReservationChange_CREATE:
+		return c.WriteOut([]byte("Reservation created: " + rep.GetName() + "\n"))
+	case apiv1.ReservationChange_UPDATE:
+		return c.WriteOut([]byte("Reservation updated.\n"))
+	}
+	return nil
+}
+
+// showReservations is scontrol show reservation.
+func showReservations(c *tool.Call, name string) error {
+	rep, err := fetch.Reservations(c)
+	if err != nil {
+		return err
+	}
+	if render.WantsDocument(c) {
+		return reservationsDocument(c, rep, name)
+	}
+	if len(rep.GetReservations()) == 0 {
+		return c.WriteOut([]byte("No reservations in the system\n"))
+	}
+	found := false
+	k := render.NewClock(c.Env)
+	for _, r := range rep.GetReservations() {
+		if name != "" && r.GetName() != name {
+			continue
+		}
+		found = true
+		if err := c.WriteOut([]byte(reservationRecord(r, k).Text(c.Opts.On("oneliner"), "\n"))); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return tool.Unknown(spec.CodeInvalidReservation, "Reservation "+name+" not found")
+	}
+	return nil
+}
+
+// reservationsDocument is scontrol show reservation --json.
+func reservationsDocument(c *tool.Call, rep *apiv1.ReservationsReply, name string) error {
+	list := tree.List{}
+	for _, r := range rep.GetReservations() {
+		if name == "" || r.GetName() == name {
+			list = append(list, reservationTree(r, c.Cluster()))
+		}
+	}
+	if name != "" && len(list) == 0 {
+		return tool.Unknown(spec.CodeInvalidReservation, "Reservation "+name+" not found")
+	}
+	return render.Answer(c, "openapi_reservation_resp", tree.Member{Key: "reservations", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+}
+
+// reservationTree is one reservation.
+//
+//muster:table one entry for each key
+func reservationTree(r *apiv1.ReservationInfo, cluster string) tree.Object {
+	return tree.Object{
+		{Key: "accounts", Value: strings.Join(r.GetAccounts(), ",")},
+		{Key: "core_count", Value: r.GetCores()},
+		{Key: "end_time", Value: render.Instant(r.GetEnd())},
+		{Key: "features", Value: r.GetFeatures()},
+		{Key: "flags", Value: tree.Strings(tool.SplitList(r.GetFlags()))},
+		{Key: "groups", Value: strings.Join(r.GetGroups(), ",")},
+		{Key: "licenses", Value: render.CountsText(r.GetLicenses(), "", ":")},
+		{Key: "name", Value: r.GetName()},
+		{Key: "node_count", Value: len(r.GetNodes())},
+		{Key: "node_list", Value: hostlist.FoldSorted(r.GetNodes())},
+		{Key: "partition", Value: r.GetPartition()},
+		{Key: "purge_completed", Value: tree.Object{{Key: "time", Value: render.Number(r.GetPurge()/tool.Second, r.GetPurge() > 0, false)}}},
+		{Key: "start_time", Value: render.Instant(r.GetStart())},
+		{Key: "tres", Value: render.TRESText(r.GetTres())},
+		{Key: "users", Value: strings.Join(r.GetUsers(), ",")},
+		{Key: "qos", Value: strings.Join(r.GetQos(), ",")},
+		{Key: "allowed_partitions", Value: strings.Join(r.GetPartitions(), ",")},
+		{Key: "comment", Value: r.GetComment()},
+	}
+}
+
+// reservationRecord lays a reservation out as scontrol show reservation does.
+func reservationRecord(r *apiv1.ReservationInfo, k render.Clock) *render.Record {
+	list := func(s []string) string { return cmp.Or(strings.Join(s, ","), render.Null) }
+	state := "INACTIVE"
+	if r.GetActive() {
+		state = "ACTIVE"
+	}
+	flags := r.GetFlags()
+	if p := r.GetPurge(); p > 0 {
+		flags = strings.Replace(flags, "PURGE_COMP", "PURGE_COMP="+format.Duration(p/tool.Second), 1)
+	}
+	rec := &render.Record{}
+	rec.Line("ReservationName="+r.GetName(), "StartTime="+k.Time(r.GetStart()), "EndTime="+k.Time(r.GetEnd()), "Duration="+format.Duration((r.GetEnd()-r.GetStart())/tool.Second))
+	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(r.GetNodes()), render.Null), "NodeCnt="+tool.Itoa(len(r.GetNodes())), "CoreCnt="+tool.Itoa(r.GetCores()), "Features="+cmp.Or(r.GetFeatures(), render.Null),
+		"PartitionName="+cmp.Or(r.GetPartition(), render.Null), "Flags="+flags)
+	tres := "TRES=cpu=" + tool.Itoa(r.GetTres().GetCpu())
+	if t := r.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
+		for _, o := range t.GetOther() {
+			tres += "," + o.GetName() + "=" + tool.Itoa(o.GetN())
+		}
+	}
+	rec.Line(tres)
+	rec.Line("Users="+list(r.GetUsers()), "Groups="+list(r.GetGroups()), "Accounts="+list(r.GetAccounts()), "Licenses="+cmp.Or(render.CountsText(r.GetLicenses(), "", ":"), render.Null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
+	last := []string{"MaxStartDelay=(null)"}
+	if len(r.GetQos()) > 0 {
+		last = append(last, "QOS="+list(r.GetQos()))
+	}
+	if len(r.GetPartitions()) > 0 {
+		last = append(last, "AllowedPartitions="+list(r.GetPartitions()))
+	}
+	if r.GetComment() != "" {
+		last = append(last, "Comment="+r.GetComment())
+	}
+	rec.Line(last...)
+	return rec
+}
+
+// padded fills a text with blanks, to the left or, with a negative width, to
+// the right.
+func padded(s string, width int) string {
+	if width < 0 {
+		return s + strings.Repeat(" ", max(-width-len(s), 0))
+	}
+	return strings.Repeat(" ", max(width-len(s), 0)) + s
+}

@@ -1,0 +1,202 @@
+package query
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// shown is an entity of scontrol show.
+type shown struct {
+	// Names are what is typed, in full or its beginning: at least three letters, and of
+	// several entities that begin so the first of the table.
+	names []string
+	// Local entities are answered without a controller.
+	local bool
+	run   func(c *tool.Call, name string, args []string) error
+}
+
+// shownEntities are the entities of scontrol show.
+//
+//muster:table one row for each entity
+func shownEntities() []shown {
+	named := func(f func(*tool.Call, string) error) func(*tool.Call, string, []string) error {
+		return func(c *tool.Call, name string, _ []string) error { return f(c, name) }
+	}
+	hosts := func(what string) func(*tool.Call, string, []string) error {
+		return func(c *tool.Call, name string, _ []string) error { return showHosts(c, what, name) }
+	}
+	absent := func(line string) func(*tool.Call, string, []string) error {
+		return func(c *tool.Call, _ string, _ []string) error { return c.WriteOut([]byte(line + "\n")) }
+	}
+	return []shown{
+		{[]string{"jobs", "jobid"}, false, named(showJobs)},
+		{[]string{"nodes", "nodename"}, false, named(showNodes)},
+		{[]string{"partitions", "partitionname"}, false, named(showPartitions)},
+		{[]string{"config", "configuration"}, false, func(c *tool.Call, _ string, _ []string) error { return showConfig(c) }},
+		{[]string{"steps", "stepid"}, false, named(showSteps)},
+		{[]string{"licenses", "licensename"}, false, named(showLicenses)},
+		{[]string{"reservations", "reservationname"}, false, named(showReservations)},
+		{[]string{"hostnames"}, true, hosts("hostnames")},
+		{[]string{"hostlistsorted"}, true, hosts("hostlistsorted")},
+		{[]string{"hostlist"}, true, hosts("hostlist")},
+		{[]string{"topology"}, false, named(showTopology)},
+		{[]string{"assoc_mgr"}, false, func(c *tool.Call, _ string, args []string) error { return showAssocMgr(c, args) }},
+		{[]string{"daemons"}, true, func(c *tool.Call, _ string, _ []string) error { return showDaemons(c) }},
+		{[]string{"aliases"}, false, named(showAliases)},
+		{[]string{"burstbuffer"}, true, absent("No burst buffers in the system")},
+		{[]string{"bbstat"}, true, absent("No burst buffers in the system")},
+		{[]string{"dwstat"}, true, absent("No burst buffers in the system")},
+		{[]string{"federation"}, true, absent("No federation: Muster has none")},
+	}
+}
+
+// findShown finds an entity by a name or the beginning of one.
+func findShown(typed string) *shown {
+	table := shownEntities()
+	var begins *shown
+	for i := range table {
+		for _, name := range table[i].names {
+			switch {
+			case name == typed || name == typed+"s":
+				return &table[i]
+			case begins == nil && len(typed) >= 3 && strings.HasPrefix(name, typed):
+				begins = &table[i]
+			}
+		}
+	}
+	return begins
+}
+
+// show prints one kind of thing: show job 12, show job=12, show JobId=12.
+func show(c *tool.Call, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for keyword:show")
+	}
+	entity, name, _ := strings.Cut(args[0], "=")
+	if name == "" && len(args) > 1 {
+		_, name, _ = strings.Cut(args[1], "=")
+		if name == "" {
+			name = args[1]
+		}
+	}
+	found := findShown(strings.ToLower(entity))
+	switch {
+	case found == nil:
+		return tool.Fail(1, "invalid entity:"+entity+" for keyword:show")
+	case found.local:
+		return found.run(c, name, args[1:])
+	}
+	return withCluster(c, func() error { return found.run(c, name, args[1:]) })
+}
+
+// showDaemons prints Slurm's names of the daemons that this host should run: the
+// controller's and the agent's sockets are in fixed places.
+func showDaemons(c *tool.Call) error {
+	controller, _, err := c.Sockets()
+	if err != nil {
+		return err
+	}
+	folder := controller[:strings.LastIndexByte(controller, '/')+1]
+	var names []string
+	for _, daemon := range []struct{ name, socket string }{{"slurmctld", controller}, {"slurmd", folder + "steps.sock"}} {
+		if _, err := os.Stat(daemon.socket); err == nil {
+			names = append(names, daemon.name)
+		}
+	}
+	return c.WriteOut([]byte(strings.Join(names, " ") + "\n"))
+}
+
+// loadNodes asks for some nodes, or all.
+func loadNodes(c *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
+	req := &apiv1.ListNodesRequest{}
+	if names != "" && !strings.EqualFold(names, "all") {
+		req.Nodes = []string{names}
+	}
+	var rep apiv1.ListNodesReply
+	if err := c.RPC(tool.MethodListNodes, req, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
+	}
+	if len(rep.GetUnknown()) > 0 {
+		return nil, tool.Fail(1, "Node "+strings.Join(rep.GetUnknown(), ",")+" not found")
+	}
+	return rep.GetNodes(), nil
+}
+
+// showAliases prints the nodes of a host name, or of all.
+func showAliases(c *tool.Call, host string) error {
+	nodes, err := loadNodes(c, "")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range nodes {
+		if host == "" || n.GetHostname() == host || n.GetName() == host {
+			names = append(names, n.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return tool.Fail(1, "No node has the host name "+host)
+	}
+	return c.WriteOut([]byte(strings.Join(names, " ") + "\n"))
+}
+
+// nodeAddresses is scontrol getaddrs: name, address and port of each node.
+func nodeAddresses(c *tool.Call, args []string) error {
+	if len(args) != 1 {
+		return tool.Fail(1, "getaddrs takes one list of nodes")
+	}
+	nodes, err := loadNodes(c, args[0])
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, n := range nodes {
+		address := n.GetAddr()
+		if address == "" {
+			address = n.GetName()
+		}
+		fmt.Fprintf(&b, "%s: %s:%d\n", n.GetName(), address, n.GetPort())
+	}
+	return c.WriteOut([]byte(b.String()))
+}
+
+// completing is scontrol completing: jobs whose nodes are still being cleaned up.
+func completing(c *tool.Call) error {
+	var rep apiv1.ListJobsReply
+	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}}, &rep); err != nil {
+		return fetch.JobsError(err)
+	}
+	var b strings.Builder
+	for _, j := range rep.GetJobs() {
+		if j.GetCompleting() {
+			fmt.Fprintf(&b, "JobId=%d Nodes(COMPLETING)=%s\n", j.GetJobId(), j.GetNodes())
+		}
+	}
+	return c.WriteOut([]byte(b.String()))
+}
+
+// listJobs is scontrol listjobs: the jobs that run on a node, by default on this one.
+func listJobs(c *tool.Call, args []string) error {
+	host := c.Host
+	if len(args) > 0 {
+		host = args[0]
+	}
+	var rep apiv1.ListJobsReply
+	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
+	if err := fetch.Jobs(c, req, &rep); err != nil {
+		return fetch.JobsError(err)
+	}
+	var b strings.Builder
+	b.WriteString("JOBID\n")
+	for _, j := range rep.GetJobs() {
+		fmt.Fprintf(&b, "%d\n", j.GetJobId())
+	}
+	return c.WriteOut([]byte(b.String()))
+}

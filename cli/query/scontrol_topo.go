@@ -1,0 +1,91 @@
+package query
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// showTopology is scontrol show topology [TOPOLOGY|SWITCH|BLOCK|NODE].
+func showTopology(c *tool.Call, name string) error {
+	var rep apiv1.GetConfigReply
+	if err := c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
+	}
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "node="), "unit=")
+	all := rep.GetTopologies()
+	if len(all) == 0 { // of a controller before there could be several
+		all = []*apiv1.TopologyInfo{{Switches: rep.GetTopology()}}
+	}
+	if len(all) == 1 && len(all[0].GetSwitches())+len(all[0].GetBlocks()) == 0 {
+		return tool.Fail(0, "scontrol: error: No topology information available")
+	}
+	found := false
+	for i, t := range all {
+		whole := name == "" || (name == t.GetName() && len(all) > 1)
+		lines := topologyLines(t, func(unit string, nodes []string) bool {
+			return whole || unit == name || slices.Contains(nodes, name)
+		})
+		if len(all) > 1 && (whole || len(lines) > 0) {
+			lines = append([]string{"Topology=" + t.GetName() + " Default=" + render.YesNo(i == 0) + " Type=" + topologyType(t)}, lines...)
+		}
+		found = found || len(lines) > 0
+		for _, line := range lines {
+			if err := c.WriteOut([]byte(line + "\n")); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return c.Errorf("Topology information contains no switch, block or node named %s", name)
+	}
+	return nil
+}
+
+func topologyType(t *apiv1.TopologyInfo) string {
+	switch {
+	case len(t.GetSwitches()) > 0:
+		return "tree"
+	case len(t.GetBlocks()) > 0:
+		return "block"
+	}
+	return "flat"
+}
+
+// topologyLines are the switches of a topology, or its blocks and those that they
+// form together, each as Slurm writes it.
+func topologyLines(t *apiv1.TopologyInfo, want func(unit string, nodes []string) bool) (lines []string) {
+	for _, s := range t.GetSwitches() {
+		if !want(s.GetName(), s.GetNodes()) {
+			continue
+		}
+		line := "SwitchName=" + s.GetName() + " Level=" + tool.Itoa(s.GetLevel()) + " LinkSpeed=1 Nodes=" + hostlist.Fold(s.GetNodes())
+		if len(s.GetSwitches()) > 0 {
+			line += " Switches=" + hostlist.Fold(s.GetSwitches())
+		}
+		lines = append(lines, line)
+	}
+	blocks, sizes := t.GetBlocks(), t.GetBlockSizes()
+	for i, size := range sizes {
+		per, key := int(size/sizes[0]), "AggregatedBlock="
+		if i == 0 {
+			key = "BlockName="
+		}
+		for from := 0; from < len(blocks); from += per {
+			var names, nodes []string
+			for _, b := range blocks[from:min(from+per, len(blocks))] {
+				names, nodes = append(names, b.GetName()), append(nodes, b.GetNodes()...)
+			}
+			if name := hostlist.Fold(names); want(name, nodes) {
+				lines = append(lines, key+name+" BlockIndex="+strconv.Itoa(from/per)+" Nodes="+hostlist.Fold(nodes)+" BlockSize="+tool.Itoa(size))
+			}
+		}
+	}
+	return lines
+}

@@ -1,0 +1,231 @@
+package query
+
+import (
+	"cmp"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// nodeField is a column of sinfo.
+type nodeField struct {
+	letter string
+	name   string
+	head   string
+	// key is what nodes of one line have in common; nil = nothing. loose keys
+	// count only with --exact: without it the line shows the least with a +.
+	key   func(p *apiv1.PartitionInfo, n *apiv1.NodeInfo) string
+	loose bool
+	text  func(v *render.NodeView, g *render.NodeGroup) string
+}
+
+// ofPart is a column of partitions.
+func ofPart(letter, name, head string, get func(p *apiv1.PartitionInfo) string) nodeField {
+	return nodeField{letter: letter, name: name, head: head,
+		key:  func(p *apiv1.PartitionInfo, _ *apiv1.NodeInfo) string { return get(p) },
+		text: func(_ *render.NodeView, g *render.NodeGroup) string { return get(g.Part) }}
+}
+
+// ofNode is a column in which the nodes of a line are equal.
+func ofNode(letter, name, head, none string, get func(n *apiv1.NodeInfo) string) nodeField {
+	return nodeField{letter: letter, name: name, head: head,
+		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return get(n) },
+		text: func(_ *render.NodeView, g *render.NodeGroup) string {
+			if n := g.First(); n != nil {
+				return cmp.Or(get(n), none)
+			}
+			return none
+		}}
+}
+
+// least is a column of amounts: the least of the line, with + if others have more.
+func least(letter, name, head string, get func(n *apiv1.NodeInfo) int64) nodeField {
+	return nodeField{letter: letter, name: name, head: head, loose: true,
+		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
+		text: func(_ *render.NodeView, g *render.NodeGroup) string {
+			lo, hi := render.Extent(g, get)
+			if lo < hi {
+				return tool.Itoa(lo) + "+"
+			}
+			return tool.Itoa(lo)
+		}}
+}
+
+// between is a column of measured amounts: least-most; negative is unknown.
+func between(letter, name, head string, get func(n *apiv1.NodeInfo) int64, show func(int64) string) nodeField {
+	return nodeField{letter: letter, name: name, head: head, loose: true,
+		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
+		text: func(_ *render.NodeView, g *render.NodeGroup) string {
+			lo, hi := render.Extent(g, get)
+			switch {
+			case len(g.Nodes) == 0 || hi < 0:
+				return render.NotAvailable
+			case lo < hi:
+				return show(max(lo, 0)) + "-" + show(hi)
+			}
+			return show(lo)
+		}}
+}
+
+func slashes(t ...int64) string {
+	parts := make([]string, len(t))
+	for i, n := range t {
+		parts[i] = tool.Itoa(n)
+	}
+	return strings.Join(parts, "/")
+}
+
+func partitionAvail(p *apiv1.PartitionInfo) string {
+	switch spec.PartitionState(p.GetState()) {
+	case spec.PartitionDown:
+		return "down"
+	case spec.PartitionDrain:
+		return "drain"
+	case spec.PartitionInactive:
+		return "inact"
+	}
+	return "up"
+}
+
+// starred is a partition's name, with * behind the default one's.
+func starred(p *apiv1.PartitionInfo) string {
+	if p.GetIsDefault() {
+		return p.GetName() + "*"
+	}
+	return p.GetName()
+}
+
+func jobSize(p *apiv1.PartitionInfo) string {
+	lo := tool.Itoa(max(p.GetMinNodes(), 1))
+	switch {
+	case p.GetMaxNodes() == 0:
+		return lo + "-infinite"
+	case p.GetMaxNodes() == max(p.GetMinNodes(), 1):
+		return lo
+	}
+	return lo + "-" + tool.Itoa(p.GetMaxNodes())
+}
+
+func infinite(ns int64) string {
+	if ns < 0 {
+		return "infinite"
+	}
+	return format.ShortDuration(ns / tool.Second)
+}
+
+// nodeFields are the columns of sinfo.
+//
+//muster:table one row for each column
+func nodeFields() []nodeField {
+	sct := [...]func(n *apiv1.NodeInfo) int64{(*apiv1.NodeInfo).GetSockets, (*apiv1.NodeInfo).GetCoresPerSocket, (*apiv1.NodeInfo).GetThreadsPerCore}
+	state := func(letter, name string, pick func(n *apiv1.NodeInfo) string) nodeField {
+		return ofNode(letter, name, "STATE", "n/a", pick)
+	}
+	plain := func(letter, name, head string, text func(v *render.NodeView, g *render.NodeGroup) string) nodeField {
+		return nodeField{letter: letter, name: name, head: head, text: text}
+	}
+	return []nodeField{
+		between("", "AllocMem", "ALLOCMEM", (*apiv1.NodeInfo).GetMemAlloc, tool.Itoa[int64]),
+		ofPart("S", "AllocNodes", "ALLOCNODES", func(*apiv1.PartitionInfo) string { return "all" }),
+		ofPart("a", "Available", "AVAIL", partitionAvail),
+		plain("V", "Cluster", "CLUSTER", func(v *render.NodeView, _ *render.NodeGroup) string { return cmp.Or(v.Cluster, render.NotAvailable) }),
+		ofNode("", "Comment", "COMMENT", render.Null, func(n *apiv1.NodeInfo) string { return n.GetComment() }),
+		least("Y", "Cores", "CORES", sct[1]),
+		least("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
+		between("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, render.Milli),
+		plain("C", "CPUsState", "CPUS(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(true); return slashes(t[:]...) }),
+		ofPart("L", "DefaultTime", "DEFAULTTIME", func(p *apiv1.PartitionInfo) string {
+			if p.GetDefaultTime() == 0 {
+				return "n/a"
+			}
+			return infinite(p.GetDefaultTime())
+		}),
+		least("d", "Disk", "TMP_DISK", (*apiv1.NodeInfo).GetTmpDisk),
+		ofNode("", "Extra", "EXTRA", render.Null, func(*apiv1.NodeInfo) string { return "" }),
+		ofNode("f", "Features", "AVAIL_FEATURES", render.Null, func(n *apiv1.NodeInfo) string { return strings.Join(render.AvailableFeatures(n), ",") }),
+		ofNode("b", "features_act", "ACTIVE_FEATURES", render.Null, func(n *apiv1.NodeInfo) string { return strings.Join(n.GetFeatures(), ",") }),
+		between("e", "FreeMem", "FREE_MEM", (*apiv1.NodeInfo).GetMemFree, tool.Itoa[int64]),
+		ofNode("G", "Gres", "GRES", render.Null, (*apiv1.NodeInfo).GetGres),
+		ofNode("", "GresUsed", "GRES_USED", render.Null, (*apiv1.NodeInfo).GetGresUsed),
+		ofPart("g", "Groups", "GROUPS", func(p *apiv1.PartitionInfo) string { return cmp.Or(strings.Join(p.GetAllowGroups(), ","), "all") }),
+		ofPart("B", "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", func(p *apiv1.PartitionInfo) string {
+			if p.GetMaxCpusPerNode() == 0 {
+				return "UNLIMITED"
+			}
+			return tool.Itoa(p.GetMaxCpusPerNode())
+		}),
+		least("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
+		ofNode("o", "NodeAddr", "NODE_ADDR", "", (*apiv1.NodeInfo).GetAddr),
+		plain("A", "NodeAI", "NODES(A/I)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[0], t[1]) }),
+		plain("F", "NodeAIOT", "NODES(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[:]...) }),
+		ofNode("n", "NodeHost", "HOSTNAMES", "", func(n *apiv1.NodeInfo) string { return cmp.Or(n.GetHostname(), n.GetName()) }),
+		plain("N", "NodeList", "NODELIST", func(_ *render.NodeView, g *render.NodeGroup) string { return g.List() }),
+		plain("D", "Nodes", "NODES", func(_ *render.NodeView, g *render.NodeGroup) string { return tool.Itoa(len(g.Nodes)) }),
+		ofPart("h", "OverSubscribe", "OVERSUBSCRIBE", func(p *apiv1.PartitionInfo) string { return cmp.Or(p.GetOverSubscribe(), "NO") }),
+		ofPart("P", "Partition", "PARTITION", starred),
+		ofPart("R", "PartitionName", "PARTITION", (*apiv1.PartitionInfo).GetName),
+		ofNode("", "Port", "PORT", "", func(n *apiv1.NodeInfo) string { return tool.Itoa(n.GetPort()) }),
+		ofPart("M", "PreemptMode", "PREEMPT_MODE", func(p *apiv1.PartitionInfo) string { return cmp.Or(p.GetPreemptMode(), "OFF") }),
+		ofPart("I", "PriorityJobFactor", "PRIO_JOB_FACTOR", func(p *apiv1.PartitionInfo) string { return tool.Itoa(p.GetPriorityJobFactor()) }),
+		ofPart("p", "PriorityTier", "PRIO_TIER", func(p *apiv1.PartitionInfo) string { return tool.Itoa(p.GetPriorityTier()) }),
+		ofNode("E", "Reason", "REASON", "none", (*apiv1.NodeInfo).GetReason),
+		ofNode("i", "Reservation", "RESERVATION", "", func(*apiv1.NodeInfo) string { return "" }),
+		ofPart("r", "Root", "ROOT", func(p *apiv1.PartitionInfo) string { return strings.ToLower(render.YesNo(p.GetRootOnly())) }),
+		ofPart("s", "Size", "JOB_SIZE", jobSize),
+		{letter: "z", name: "SocketCoreThread", head: "S:C:T", loose: true,
+			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
+				return slashes(sct[0](n), sct[1](n), sct[2](n))
+			},
+			text: func(_ *render.NodeView, g *render.NodeGroup) string {
+				var parts []string
+				for _, get := range sct {
+					lo, hi := render.Extent(g, get)
+					text := tool.Itoa(lo)
+					if lo < hi {
+						text += "+"
+					}
+					parts = append(parts, text)
+				}
+				return strings.Join(parts, ":")
+			}},
+		least("X", "Sockets", "SOCKETS", sct[0]),
+		state("t", "StateCompact", func(n *apiv1.NodeInfo) string {
+			s := render.StateOf(n)
+			_, short := s.Words()
+			return short + s.Suffix()
+		}),
+		state("T", "StateLong", func(n *apiv1.NodeInfo) string { s := render.StateOf(n); long, _ := s.Words(); return long + s.Suffix() }),
+		state("", "StateComplete", func(n *apiv1.NodeInfo) string { return strings.ToLower(n.GetState()) }),
+		least("Z", "Threads", "THREADS", sct[2]),
+		ofPart("l", "Time", "TIMELIMIT", func(p *apiv1.PartitionInfo) string { return infinite(p.GetMaxTime()) }),
+		{letter: "H", name: "TimeStamp", head: "TIMESTAMP",
+			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
+				return tool.Itoa(n.GetReasonTime() / tool.Second)
+			},
+			text: func(v *render.NodeView, g *render.NodeGroup) string {
+				if n := g.First(); n != nil && n.GetReason() != "" {
+					return v.Time(n.GetReasonTime())
+				}
+				return "Unknown"
+			}},
+		ofNode("u", "User", "USER", "Unknown", (*apiv1.NodeInfo).GetReasonUser),
+		{letter: "U", name: "UserLong", head: "USER",
+			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return n.GetReasonUser() },
+			text: func(v *render.NodeView, g *render.NodeGroup) string {
+				n := g.First()
+				if n == nil || n.GetReasonUser() == "" {
+					return "Unknown"
+				}
+				if id := v.UID(n.GetReasonUser()); id != "" {
+					return n.GetReasonUser() + "(" + id + ")"
+				}
+				return n.GetReasonUser()
+			}},
+		ofNode("v", "Version", "VERSION", render.Null, (*apiv1.NodeInfo).GetVersion),
+		least("w", "Weight", "WEIGHT", func(n *apiv1.NodeInfo) int64 { return int64(n.GetWeight()) }),
+	}
+}

@@ -1,0 +1,263 @@
+package query
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// The formats of sprio. A letter in capitals is weighted, a small one is not.
+const (
+	sprioLong = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
+)
+
+//muster:table the options of sprio
+func Sprio() *tool.Command {
+	return &tool.Command{
+		Name: "sprio", Slurm: true,
+		Summary: "show the components of the priority of pending jobs",
+		Usage:   []string{"[OPTIONS]"},
+		About: `Lists each eligible pending job (not held, begin time reached, dependencies satisfied) in each of
+its partitions, with the weighted components of its priority; components with weight 0 are omitted. The sum
+is truncated to a whole number, the components are rounded.`,
+		Options: []opt.Option{
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "show this cluster only"},
+			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SPRIO_FORMAT", Help: "columns to show, as %[.][width]letter"},
+			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Help: "only these jobs"},
+			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: "Muster has no federation"},
+			{Long: "long", Short: "l", Help: "show all columns"},
+			{Long: "noheader", Short: "h", Help: "omit the header"},
+			{Long: "norm", Short: "n", Help: "show normalized factors without weights"},
+			{Long: "partition", Short: "p", Arg: "<partition_list>", Help: "only these partitions"},
+			{Long: "sort", Short: "S", Arg: "<sort_list>", Help: "sort by these letters of -o; - before a letter reverses its order"},
+			{Long: "user", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
+			{Long: "weights", Short: "w", Help: "show the priority weights"},
+		},
+		Example: []tool.Example{{Line: "sprio -l", What: "shows all parts"}, {Line: "sprio -w", What: "shows the weights"}, {Line: "sprio -S -y -o '%i %u %Y'", What: "highest first"}},
+		Run:     runSprio,
+	}
+}
+
+// prioField is a letter of -o: its header, its text, what its text is in the
+// line of weights, and what to sort by.
+type prioField struct {
+	head   string
+	text   func(j *apiv1.JobPriority) string
+	weight func(w *apiv1.PriorityWeights) string
+	key    func(j *apiv1.JobPriority) float64
+}
+
+// rounded prints a part as printf does: the nearest, and of two the even one.
+func rounded(f float64) string { return strconv.FormatFloat(math.RoundToEven(f), 'f', 0, 64) }
+
+func seven(f float64) string { return strconv.FormatFloat(f, 'f', 7, 64) }
+
+// prioFields are the letters.
+//
+//muster:table one row for each letter
+func prioFields(cluster string) map[string]prioField {
+	type J = apiv1.JobPriority
+	type W = apiv1.PriorityWeights
+	out := map[string]prioField{}
+	both := func(letter, head string, weighted, norm func(*J) float64, weight func(*W) uint32) {
+		w := func(p *W) string { return tool.Itoa(weight(p)) }
+		out[strings.ToUpper(letter)] = prioField{head, func(j *J) string { return rounded(weighted(j)) }, w, weighted}
+		out[letter] = prioField{head, func(j *J) string { return seven(norm(j)) }, w, norm}
+	}
+	both("a", "AGE", (*J).GetAge, (*J).GetAgeNorm, (*W).GetAge)
+	both("b", "ASSOC", (*J).GetAssoc, (*J).GetAssocNorm, (*W).GetAssoc)
+	both("f", "FAIRSHARE", (*J).GetFairShare, (*J).GetFairShareNorm, (*W).GetFairShare)
+	both("j", "JOBSIZE", (*J).GetJobSize, (*J).GetJobSizeNorm, (*W).GetJobSize)
+	both("p", "PARTITION", (*J).GetPartitionPart, (*J).GetPartitionNorm, (*W).GetPartition)
+	both("q", "QOS", (*J).GetQosPart, (*J).GetQosNorm, (*W).GetQos)
+	text := func(letter, head string, get func(*J) string) {
+		out[letter] = prioField{head, get, func(*W) string { return "" }, nil}
+	}
+	text("c", "CLUSTER", func(*J) string { return cluster })
+	text("n", "QOSNAME", (*J).GetQos)
+	text("o", "ACCOUNT", (*J).GetAccount)
+	text("r", "PARTITION", (*J).GetPartition)
+	text("u", "USER", (*J).GetUser)
+	out["i"] = prioField{"JOBID", func(j *J) string { return tool.Itoa(j.GetJobId()) }, func(*W) string { return "Weights" }, func(j *J) float64 { return float64(j.GetJobId()) }}
+	out["N"] = prioField{"NICE", func(j *J) string { return tool.Itoa(j.GetNice()) }, func(*W) string { return "" }, func(j *J) float64 { return float64(j.GetNice()) }}
+	out["S"] = prioField{"SITE", func(j *J) string { return tool.Itoa(j.GetSite()) }, func(*W) string { return "1" }, func(j *J) float64 { return float64(j.GetSite()) }}
+	priority := func(j *J) float64 { return float64(j.GetPriority()) }
+	out["Y"] = prioField{"PRIORITY", func(j *J) string { return tool.Itoa(j.GetPriority()) }, func(*W) string { return "" }, priority}
+	out["y"] = prioField{"PRIORITY", func(j *J) string { return strconv.FormatFloat(priority(j)/math.MaxUint32, 'f', 8, 64) }, func(*W) string { return "" }, priority}
+	weights := func(w *W) string {
+		return joinFactors(w.GetTres(), func(f *apiv1.NamedFactor) string { return rounded(f.GetWeighted()) }, true)
+	}
+	sum := func(j *J) float64 {
+		var n float64
+		for _, t := range j.GetTres() {
+			n += t.GetWeighted()
+		}
+		return n
+	}
+	out["T"] = prioField{"TRES", func(j *J) string {
+		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return rounded(f.GetWeighted()) }, false)
+	}, weights, sum}
+	out["t"] = prioField{"TRES", func(j *J) string {
+		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return strconv.FormatFloat(f.GetNorm(), 'f', 2, 64) }, false)
+	}, weights, sum}
+	return out
+}
+
+// joinFactors writes name=text. The names of weights are as slurm.conf has
+// them: CPU=1000,Mem=1000,GRES/gpu=...
+func joinFactors(list []*apiv1.NamedFactor, text func(*apiv1.NamedFactor) string, configured bool) string {
+	parts := make([]string, 0, len(list))
+	for _, f := range list {
+		name := f.GetName()
+		if configured {
+			kind, rest, typed := strings.Cut(name, "/")
+			switch kind {
+			case "cpu", "gres":
+				kind = strings.ToUpper(kind)
+			default:
+				kind = strings.ToUpper(kind[:1]) + kind[1:]
+			}
+			if name = kind; typed {
+				name += "/" + rest
+			}
+		}
+		parts = append(parts, name+"="+text(f))
+	}
+	return strings.Join(parts, ",")
+}
+
+func runSprio(c *tool.Call) error {
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	var rep apiv1.PrioritiesReply
+	if err := c.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &rep); err != nil {
+		return err
+	}
+	w := rep.GetWeights()
+	if w.GetBasic() {
+		return tool.Fail(1, "You are not running a supported priority plugin", "(priority/basic).", "Only 'priority/multifactor' is supported.")
+	}
+	before, tokens, err := column.Letters(sprioFormat(c, w))
+	if err != nil {
+		return c.Errorf("%v", err)
+	}
+	fields := prioFields(rep.GetCluster())
+	for _, t := range tokens {
+		if _, ok := fields[t.Field]; !ok {
+			return tool.Fail(1, "sprio: error: Invalid job format specification: "+t.Field)
+		}
+	}
+	jobs, err := sprioJobs(c, &rep, fields)
+	if err != nil {
+		return err
+	}
+	var b []byte
+	line := func(text func(f prioField) string) {
+		b = append(b, before...)
+		for _, t := range tokens {
+			b = t.Append(b, text(fields[t.Field]))
+		}
+		b = append(b, '\n')
+	}
+	if !c.Opts.On("noheader") {
+		line(func(f prioField) string { return f.head })
+	}
+	if c.Opts.On("weights") {
+		line(func(f prioField) string { return f.weight(w) })
+		return c.WriteOut(b)
+	}
+	for _, j := range jobs {
+		line(func(f prioField) string { return f.text(j) })
+	}
+	return c.WriteOut(b)
+}
+
+// sprioFormat is what -o says, or the columns whose weights are not 0.
+func sprioFormat(c *tool.Call, w *apiv1.PriorityWeights) string {
+	if f := c.Opts.Text("format"); f != "" {
+		return f
+	}
+	if c.Opts.On("long") {
+		return sprioLong
+	}
+	parts := [...]struct {
+		letter string
+		weight uint32
+	}{{"a", w.GetAge()}, {"b", w.GetAssoc()}, {"f", w.GetFairShare()}, {"j", w.GetJobSize()}, {"p", w.GetPartition()}, {"q", w.GetQos()}}
+	var out string
+	if c.Opts.On("norm") {
+		out = "%.15i %9r %10y"
+		for _, p := range parts {
+			if p.weight != 0 {
+				out += " %10" + p.letter
+			}
+		}
+		if len(w.GetTres()) > 0 {
+			out += " %20t"
+		}
+		return out
+	}
+	out = "%.15i %9r %.10Y"
+	out += " %.10S"
+	for _, p := range parts {
+		if p.weight != 0 {
+			out += " %.10" + strings.ToUpper(p.letter)
+		}
+	}
+	if len(w.GetTres()) > 0 {
+		out += " %.20T"
+	}
+	return out
+}
+
+// sprioJobs chooses and sorts.
+func sprioJobs(c *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioField) ([]*apiv1.JobPriority, error) {
+	users, parts := tool.SplitList(c.Opts.Text("user")), tool.SplitList(c.Opts.Text("partition"))
+	var ids []string
+	if text := c.Opts.Text("jobs"); text != "" {
+		for _, id := range tool.SplitList(text) {
+			if _, err := strconv.ParseUint(id, 10, 32); err != nil {
+				return nil, tool.Fail(1, "sprio: error: Invalid job id: "+id)
+			}
+			ids = append(ids, id)
+		}
+	}
+	var out []*apiv1.JobPriority
+	for _, j := range rep.GetJobs() {
+		if (len(users) == 0 || slices.Contains(users, j.GetUser())) && (len(parts) == 0 || slices.Contains(parts, j.GetPartition())) &&
+			(len(ids) == 0 || slices.Contains(ids, tool.Itoa(j.GetJobId()))) {
+			out = append(out, j)
+		}
+	}
+	if len(ids) > 0 && len(out) == 0 {
+		return nil, tool.Fail(1, "Unable to find jobs matching user/id(s) specified")
+	}
+	keys := tool.SplitList(cmp.Or(c.Opts.Text("sort"), "i"))
+	for _, k := range slices.Backward(keys) {
+		down := strings.HasPrefix(k, "-")
+		k = strings.TrimLeft(k, "+-")
+		f, ok := fields[k]
+		if !ok {
+			return nil, tool.Fail(1, "sprio: error: Invalid sort specification: "+k)
+		}
+		sort.SliceStable(out, func(a, b int) bool {
+			if down {
+				a, b = b, a
+			}
+			if f.key != nil {
+				return f.key(out[a]) < f.key(out[b])
+			}
+			return f.text(out[a]) < f.text(out[b])
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,493 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Formats of squeue's listings.
+const (
+	squeueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+	squeueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+	squeueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+	squeueSteps  = "%.15i %.8j %.9P %.8u %.9M %N"
+)
+
+//muster:table the options of squeue
+func Squeue() *tool.Command {
+	const noFederation = "Muster has no federation"
+	return &tool.Command{
+		Name: "squeue", Slurm: true, Mixed: true,
+		Summary: "show pending and running jobs",
+		Usage:   []string{"[OPTIONS]"},
+		About: `Without options: pending, running, suspended and completing jobs, sorted by partition, state and
+descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffix]]; "." pads on the left.`,
+		More: func() string {
+			return "Letters of -o: " + fieldList(jobFields(), true) + ".\n\nNames of -O: " + fieldList(jobFields(), false) + "."
+		},
+		Options: []opt.Option{
+			{Long: "account", Also: "accounts", Short: "A", Arg: "<account_list>", Env: "SQUEUE_ACCOUNT", Help: "only jobs of these accounts"},
+			{Long: "all", Short: "a", Env: "SQUEUE_ALL", Help: "include jobs in hidden partitions", Always: "jobs in hidden partitions are always shown"},
+			{Long: "array", Short: "r", Env: "SQUEUE_ARRAY", Help: "show each pending array task on its own line"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_name>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
+			{Long: "expand-patterns", Help: "expand the patterns (%j, %A, ...) in file names"},
+			{Long: "federation", Env: "SQUEUE_FEDERATION", Refused: noFederation},
+			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SQUEUE_FORMAT", Help: "columns to show, by letter"},
+			{Long: "Format", Short: "O", Arg: "<output_format>", Env: "SQUEUE_FORMAT2", Help: "columns to show, by name"},
+			{Long: "helpformat", Help: "list the letters and names of columns"},
+			{Long: "helpstate", Help: "list the states of jobs"},
+			{Long: "hide", Refused: "jobs in hidden partitions are always shown"},
+			{Long: "iterate", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds"},
+			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Maybe: true, Help: "only these jobs: 12,36_4,36_[5-9]"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
+			{Long: "licenses", Short: "L", Arg: "<license_list>", Env: "SQUEUE_LICENSES", Help: "only jobs that ask for these licences"},
+			{Long: "local", Env: "SQUEUE_LOCAL", Help: "show this cluster's jobs", Always: noFederation},
+			{Long: "long", Short: "l", Help: "show more columns"},
+			{Long: "me", Help: "only jobs of this user"},
+			{Long: "name", Short: "n", Arg: "<name_list>", Env: "SQUEUE_NAMES", Help: "only jobs of these names"},
+			{Long: "noconvert", Help: "print amounts in the unit in which they are stored"},
+			{Long: "nodelist", Also: "nodes", Short: "w", Arg: "<hostlist>", Help: "only jobs on these nodes"},
+			{Long: "noheader", Short: "h", Help: "omit the header"},
+			{Long: "notme", Help: "only jobs of other users"},
+			{Long: "only-job-state", Help: "query the states of the jobs only", Always: "the answer is as quick without it"},
+			{Long: "partition", Also: "partitions", Short: "p", Arg: "<part_list>", Env: "SQUEUE_PARTITION", Help: "only jobs in these partitions"},
+			{Long: "priority", Short: "P", Env: "SQUEUE_PRIORITY", Help: "show one line for each partition of a pending job"},
+			{Long: "qos", Short: "q", Arg: "<qos_list>", Env: "SQUEUE_QOS", Help: "only jobs of these QOS"},
+			{Long: "reservation", Short: "R", Arg: "<reservation_list>", Help: "only jobs in these reservations"},
+			{Long: "running-over", Arg: "<time>", Help: "only jobs that have run for longer"},
+			{Long: "running-under", Arg: "<time>", Help: "only jobs that have run for less"},
+			{Long: "sibling", Env: "SQUEUE_SIBLING", Refused: noFederation},
+			{Long: "sort", Short: "S", Arg: "<sort_list>", Env: "SQUEUE_SORT", Help: "sort by these letters of -o; - before a letter reverses its order: P,t,-p"},
+			{Long: "start", Help: "pending jobs with their planned start and nodes"},
+			{Long: "states", Short: "t", Arg: "<state_list>", Env: "SQUEUE_STATES", Help: "only jobs in these states: PD,R,CG or all"},
+			{Long: "steps", Short: "s", Arg: "<step_list>", Maybe: true, Help: "show job steps: 12, 12.batch"},
+			{Long: "user", Also: "users", Short: "u", Arg: "<user_list>", Env: "SQUEUE_USERS", Help: "only jobs of these users"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
+		},
+		Env: []tool.Variable{
+			{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"},
+			{Name: "SLURM_BITSTR_LEN", Help: "maximum length of the indices of an array (default: 64; 0: unlimited)"},
+		},
+		Example: []tool.Example{
+			{Line: "squeue --me", What: "shows your jobs"},
+			{Line: "squeue -t PD --start", What: "shows the planned start of pending jobs"},
+			{Line: "squeue -h -o '%i %T %R' -j 12", What: "prints one job's state for a script"},
+		},
+		Run: runSqueue,
+	}
+}
+
+func fieldList(fields []jobField, letters bool) string {
+	var out []string
+	for _, f := range fields {
+		switch {
+		case letters && f.letter != "":
+			out = append(out, "%"+f.letter+" "+f.name)
+		case !letters:
+			out = append(out, f.name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func runSqueue(c *tool.Call) error {
+	if len(c.Operands) > 0 {
+		// -j and -s may have their list behind a blank.
+		long := ""
+		for _, l := range [...]string{"jobs", "steps"} {
+			if v, ok := c.Opts.Get(l); ok && !v.Has && v.From == opt.FromCommand {
+				long = l
+			}
+		}
+		if long == "" || len(c.Operands) > 1 {
+			return c.Errorf("Unrecognized option: %s", c.Operands[len(c.Operands)-1])
+		}
+		c.Opts.Put(long, c.Operands[0], true, opt.FromCommand)
+	}
+	switch {
+	case c.Opts.On("helpformat"):
+		return c.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) + "\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
+	case c.Opts.On("helpstate"):
+		return c.WriteOut([]byte(stateList()))
+	}
+	q, err := squeueQuery(c)
+	if err != nil {
+		return err
+	}
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	if c.Opts.On("clusters") && !q.structured {
+		if err := c.WriteOut([]byte("CLUSTER: " + c.Opts.List("clusters")[0] + "\n")); err != nil {
+			return err
+		}
+	}
+	return c.Repeat(func() error { return squeueOnce(c, q) })
+}
+
+func stateList() string {
+	var b strings.Builder
+	for _, s := range spec.JobStates() {
+		fmt.Fprintf(&b, "%-4s%s\n", s.Compact(), s)
+	}
+	b.WriteString("CG  COMPLETING\n")
+	return b.String()
+}
+
+// jobQuery is what squeue asks and how it prints the answer.
+type jobQuery struct {
+	req     *apiv1.ListJobsRequest
+	keep    []func(r render.JobRow, now int64) bool
+	before  string
+	columns []column.Token
+	fields  []jobField
+	sort    []render.SortKey
+	steps   bool
+	stepIDs []string
+	expand  bool // arrays
+	parts   bool // a line for each partition
+	dated   bool
+	header  bool
+	// structured: a document is printed, not columns.
+	structured bool
+}
+
+func squeueQuery(c *tool.Call) (*jobQuery, error) {
+	o := c.Opts
+	q := &jobQuery{
+		req:   &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}},
+		steps: o.On("steps"), expand: o.On("array"), parts: o.On("priority"), header: !o.On("noheader"),
+		dated: o.On("long") || o.On("iterate"), structured: render.WantsDocument(c),
+	}
+	if err := jobFilter(c, q); err != nil {
+		return nil, err
+	}
+	if err := jobColumns(c, q); err != nil {
+		return nil, err
+	}
+	sortText := o.Text("sort")
+	switch {
+	case sortText != "":
+	case q.steps:
+		sortText = "P,i"
+	case o.On("start"):
+		sortText = "P,t,S"
+	default:
+		sortText = "P,t,-p"
+	}
+	var err error
+	if q.sort, err = sortKeys(sortText); err != nil {
+		return nil, c.Errorf("%v", err)
+	}
+	q.req.Detail = q.steps || q.structured
+	return q, nil
+}
+
+// jobFilter fills the request's filter from the options, and what the
+// controller does not filter by into keep.
+func jobFilter(c *tool.Call, q *jobQuery) error {
+	o, f := c.Opts, q.req.GetFilter()
+	f.Jobs, f.Users, f.Accounts = tool.SplitJobs(o.Text("jobs")), o.List("user"), o.List("account")
+	f.Partitions, f.Names, f.Qos = o.List("partition"), o.List("name"), o.List("qos")
+	if o.On("me") {
+		f.Users = []string{tool.Itoa(c.UID)}
+	}
+	if o.On("notme") {
+		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.GetUserId() != c.UID })
+	}
+	if o.On("nodelist") {
+		names, err := hostlist.Expand(o.Text("nodelist"))
+		if err != nil {
+			return c.Errorf("%v", err)
+		}
+		f.Nodes = names
+	}
+	if err := stateFilter(c, q); err != nil {
+		return err
+	}
+	if o.On("steps") {
+		q.stepIDs = tool.SplitJobs(o.Text("steps"))
+		for _, id := range q.stepIDs {
+			job, _, _ := strings.Cut(id, ".")
+			if !slices.Contains(f.Jobs, job) {
+				f.Jobs = append(f.Jobs, job)
+			}
+		}
+	}
+	if o.On("licenses") {
+		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool {
+			return slices.ContainsFunc(r.GetSpec().GetLicenses(), func(l *apiv1.Count) bool { return slices.Contains(o.List("licenses"), l.GetName()) })
+		})
+	}
+	if o.On("reservation") {
+		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool {
+			return slices.Contains(o.List("reservation"), r.GetSpec().GetReservation())
+		})
+	}
+	for _, name := range [...]string{"running-over", "running-under"} {
+		if !o.On(name) {
+			continue
+		}
+		sec, err := format.ParseDuration(o.Text(name))
+		if err != nil {
+			return c.Errorf("--%s: %v", name, err)
+		}
+		q.keep = append(q.keep, func(r render.JobRow, now int64) bool {
+			ran := render.Elapsed(r.JobInfo, now) / tool.Second
+			return r.State() == spec.Running && (ran > sec) == (name == "running-over")
+		})
+	}
+	return nil
+}
+
+// stateFilter reads -t. States that no job of this release can be in match
+// nothing.
+func stateFilter(c *tool.Call, q *jobQuery) error {
+	o, f := c.Opts, q.req.GetFilter()
+	if o.On("start") && !o.On("states") {
+		f.States = []uint32{uint32(spec.Pending)}
+		return nil
+	}
+	states, completing, all, bad := render.ParseStates(o.Text("states"))
+	if bad != "" {
+		return tool.Fail(1, c.Command.Name+": error: Invalid job state specified: "+bad, c.Command.Name+": error: Valid job states include: "+stateWords())
+	}
+	f.AllStates, f.Completing = all, completing
+	if render.OnlyConfiguring(o.Text("states")) {
+		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) })
+	}
+	impossible := false
+	for _, s := range states {
+		if s == 0 {
+			impossible = true
+		} else {
+			f.States = append(f.States, s)
+		}
+	}
+	if impossible && len(f.States) == 0 && !completing && !all {
+		f.AllStates = true
+		q.keep = append(q.keep, func(render.JobRow, int64) bool { return false })
+	}
+	if o.On("start") {
+		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.Pending() })
+	}
+	return nil
+}
+
+func stateWords() string {
+	var words []string
+	for _, s := range spec.JobStates() {
+		words = append(words, s.String())
+	}
+	return strings.Join(append(words, "COMPLETING"), ",")
+}
+
+// jobColumns chooses the columns. -o and -O of the command line exclude each
+// other: the later one wins, and either wins over a variable.
+func jobColumns(c *tool.Call, q *jobQuery) error {
+	o := c.Opts
+	q.fields = jobFields()
+	if q.steps {
+		q.fields = stepFields()
+	}
+	letters, names := squeueFormat, ""
+	switch {
+	case q.steps:
+		letters = squeueSteps
+	case o.On("start"):
+		letters = squeueStart
+	case o.On("long"):
+		letters = squeueLong
+	}
+	short, hasShort := o.Get("format")
+	long, hasLong := o.Get("Format")
+	plain := !o.On("long") && !o.On("start") && !q.steps // a listing of its own wins over a variable
+	switch {
+	case hasLong && (long.From == opt.FromCommand || plain) && (!hasShort || long.Order > short.Order):
+		names = long.Text
+	case hasShort && (short.From == opt.FromCommand || plain):
+		letters = short.Text
+	}
+	var err error
+	if names != "" {
+		if strings.EqualFold(names, "all") {
+			q.columns = everyField(q.fields)
+			return nil
+		}
+		if q.columns, err = column.Names(names); err != nil {
+			return c.Errorf("%v", err)
+		}
+		for i := range q.columns {
+			if q.columns[i].Field = canonicalName(q.fields, q.columns[i].Field); q.columns[i].Field == "" {
+				return c.Errorf("Invalid job format specification: %s", names)
+			}
+		}
+		return nil
+	}
+	if q.before, q.columns, err = column.Letters(letters); err != nil {
+		return c.Errorf("%v", err)
+	}
+	if len(q.columns) > 0 && q.columns[0].Field == "all" {
+		q.columns = everyField(q.fields)
+		return nil
+	}
+	for _, t := range q.columns {
+		if !slices.ContainsFunc(q.fields, func(f jobField) bool { return f.letter == t.Field }) {
+			return c.Errorf("Invalid job format specification: %s", t.Field)
+		}
+	}
+	return nil
+}
+
+// everyField is %all: every column, separated by |.
+func everyField(fields []jobField) []column.Token {
+	out := make([]column.Token, len(fields))
+	for i, f := range fields {
+		out[i] = column.Token{Field: f.name, Suffix: "|"}
+	}
+	out[len(out)-1].Suffix = ""
+	return out
+}
+
+// canonicalName finds the name of a column, however it is written.
+func canonicalName(fields []jobField, name string) string {
+	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
+	for _, n := range [...]string{name, jobFieldAlias(name)} {
+		for _, f := range fields {
+			if plain(f.name) == plain(n) {
+				return f.name
+			}
+		}
+	}
+	return ""
+}
+
+func squeueOnce(c *tool.Call, q *jobQuery) error {
+	var rep apiv1.ListJobsReply
+	if err := fetch.Jobs(c, q.req, &rep); err != nil {
+		return fetch.JobsError(err)
+	}
+	if asked := q.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
+		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
+	}
+	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env, Noconvert: c.Opts.On("noconvert"), Expand: c.Opts.On("expand-patterns"), Cluster: c.Opts.Text("clusters")}
+	view.Now = rep.GetNow()
+	rows := q.rows(rep.GetJobs(), view.Now)
+	if q.structured {
+		jobs := make([]*apiv1.JobInfo, len(rows))
+		for i := range rows {
+			jobs[i] = rows[i].JobInfo
+		}
+		return render.JobsAnswer(c, jobs, view.Now)
+	}
+	sortRows(rows, q.sort, view)
+	return c.WriteOut(q.text(rows, view))
+}
+
+// rows makes the lines of jobs: filtered, arrays expanded, steps or partitions
+// apart.
+func (q *jobQuery) rows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
+	out := make([]render.JobRow, 0, len(jobs))
+	for _, j := range jobs {
+		r := render.JobRow{JobInfo: j, Task: -1}
+		if slices.ContainsFunc(q.keep, func(keep func(render.JobRow, int64) bool) bool { return !keep(r, now) }) {
+			continue
+		}
+		switch {
+		case q.steps:
+			out = q.stepRows(out, r)
+		case q.expand && r.IsArray():
+			for _, t := range j.GetArrayTasks() {
+				for i := t.GetFirst(); i <= t.GetLast(); i += max(t.GetStep(), 1) {
+					out = q.partRows(out, render.JobRow{JobInfo: j, Task: i})
+				}
+			}
+		default:
+			out = q.partRows(out, r)
+		}
+	}
+	return out
+}
+
+func (q *jobQuery) partRows(out []render.JobRow, r render.JobRow) []render.JobRow {
+	if !q.parts || !r.Pending() {
+		return append(out, r)
+	}
+	for _, p := range tool.SplitList(r.GetPartition()) {
+		r.Part = p
+		out = append(out, r)
+	}
+	return out
+}
+
+// stepRows adds a job's steps. The batch script is a step too; the controller
+// knows it as the job itself.
+func (q *jobQuery) stepRows(out []render.JobRow, r render.JobRow) []render.JobRow {
+	if !r.State().Active() {
+		return out
+	}
+	steps := r.GetSteps()
+	if !r.GetSpec().GetShell() && !slices.ContainsFunc(steps, func(s *apiv1.StepInfo) bool { return spec.StepID(s.GetStepId()) == spec.StepBatch }) {
+		steps = append([]*apiv1.StepInfo{{StepId: int32(spec.StepBatch), Name: "batch", Nodes: []string{r.GetBatchHost()}, Tasks: 1, Start: r.GetStart(),
+			State: r.GetState(), Tres: r.GetAllocTres()}}, steps...)
+	}
+	for _, s := range steps {
+		if s.GetEnd() != 0 {
+			continue
+		}
+		name := "." + spec.StepID(s.GetStepId()).String()
+		wanted := len(q.stepIDs) == 0
+		for _, id := range q.stepIDs {
+			job, step, one := strings.Cut(id, ".")
+			wanted = wanted || ((job == tool.Itoa(r.GetJobId()) || strings.HasPrefix(job, tool.Itoa(r.GetArrayJobId())+"_")) && (!one || "."+step == name))
+		}
+		if wanted {
+			r.Step = s
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// text lays the rows out.
+func (q *jobQuery) text(rows []render.JobRow, v *render.JobView) []byte {
+	fields := make([]*jobField, len(q.columns))
+	for i, t := range q.columns {
+		for k := range q.fields {
+			if f := &q.fields[k]; f.name == t.Field || f.letter == t.Field {
+				fields[i] = f
+				break
+			}
+		}
+	}
+	var b []byte
+	if q.dated && q.header {
+		b = append(b, v.Date()+"\n"...)
+	}
+	if q.header {
+		b = append(b, q.before...)
+		for i, t := range q.columns {
+			b = t.Append(b, fields[i].head)
+		}
+		b = append(b, '\n')
+	}
+	for _, r := range rows {
+		b = append(b, q.before...)
+		for i, t := range q.columns {
+			b = t.Append(b, fields[i].text(v, r))
+		}
+		b = append(b, '\n')
+	}
+	return b
+}

@@ -1,0 +1,151 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+func sortKeys(text string) ([]render.SortKey, error) {
+	var out []render.SortKey
+	for _, part := range tool.SplitList(text) {
+		k := render.SortKey{}
+		if part[0] == '-' || part[0] == '+' {
+			k.Falling, part = part[0] == '-', part[1:]
+		}
+		part = strings.TrimPrefix(part, "#")
+		if len(part) != 1 || !slices.ContainsFunc(jobFields(), func(f jobField) bool { return f.letter == part }) {
+			return nil, fmt.Errorf("Invalid sort specification: %s", text) //nolint:staticcheck // Slurm's wording
+		}
+		k.Letter = part[0]
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// sortable is a row with the texts of those keys that compare as text.
+type sortable struct {
+	render.JobRow
+	texts []string
+}
+
+// sortRows orders rows by the keys, the first one strongest.
+func sortRows(rows []render.JobRow, keys []render.SortKey, v *render.JobView) {
+	if len(rows) < 2 {
+		return
+	}
+	byText := make([]func(*render.JobView, render.JobRow) string, len(keys))
+	for i, k := range keys {
+		if !strings.ContainsRune(numericLetters, rune(k.Letter)) {
+			byText[i] = fieldOf(k.Letter)
+		}
+	}
+	list := make([]sortable, len(rows))
+	for i, r := range rows {
+		list[i] = sortable{r, make([]string, len(keys))}
+		for k, text := range byText {
+			if text != nil {
+				list[i].texts[k] = text(v, r)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b sortable) int {
+		for i, k := range keys {
+			d := strings.Compare(a.texts[i], b.texts[i])
+			if byText[i] == nil {
+				d = compareRows(a.JobRow, b.JobRow, k.Letter, v.Now)
+			}
+			if k.Falling {
+				d = -d
+			}
+			if d != 0 {
+				return d
+			}
+		}
+		return 0
+	})
+	for i := range list {
+		rows[i] = list[i].JobRow
+	}
+}
+
+func fieldOf(letter byte) func(*render.JobView, render.JobRow) string {
+	for _, f := range jobFields() {
+		if f.letter == string(letter) {
+			return f.text
+		}
+	}
+	return func(*render.JobView, render.JobRow) string { return "" }
+}
+
+// numericLetters are the letters that compareRows knows.
+const numericLetters = "iFAKCDcdeGUlLmMpQSVy"
+
+// compareRows compares by one of numericLetters.
+//
+//muster:table one case for each letter
+func compareRows(a, b render.JobRow, letter byte, now int64) int {
+	switch letter {
+	case 'i', 'F':
+		return cmp.Or(cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId())), cmp.Compare(order(a), order(b)),
+			stepOrder(a, b))
+	case 'A':
+		return cmp.Compare(a.GetJobId(), b.GetJobId())
+	case 'K':
+		return cmp.Compare(order(a), order(b))
+	case 'C':
+		return cmp.Compare(a.GetNumCpus(), b.GetNumCpus())
+	case 'D':
+		return cmp.Compare(a.GetNumNodes(), b.GetNumNodes())
+	case 'c':
+		return cmp.Compare(a.GetSpec().GetMinCpusPerNode(), b.GetSpec().GetMinCpusPerNode())
+	case 'd':
+		return cmp.Compare(a.GetSpec().GetTmpDisk(), b.GetSpec().GetTmpDisk())
+	case 'e':
+		return cmp.Compare(render.End(a.JobInfo), render.End(b.JobInfo))
+	case 'G':
+		return cmp.Compare(a.GetGroupId(), b.GetGroupId())
+	case 'U':
+		return cmp.Compare(a.GetUserId(), b.GetUserId())
+	case 'l':
+		return cmp.Compare(uint64(a.GetTimeLimit()), uint64(b.GetTimeLimit())) // -1, no limit, is the largest
+	case 'L':
+		return cmp.Compare(uint64(render.Left(a.JobInfo, now)), uint64(render.Left(b.JobInfo, now)))
+	case 'm':
+		return cmp.Compare(a.GetReqTres().GetMem(), b.GetReqTres().GetMem())
+	case 'M':
+		return cmp.Compare(render.Elapsed(a.JobInfo, now), render.Elapsed(b.JobInfo, now))
+	case 'p', 'Q':
+		d := cmp.Compare(a.GetPriority(), b.GetPriority())
+		if d == 0 && a.Pending() && b.Pending() { // as Slurm lists jobs of one priority
+			return cmp.Compare(whole(a), whole(b))
+		}
+		return d
+	case 'S':
+		return cmp.Compare(render.Start(a.JobInfo), render.Start(b.JobInfo))
+	case 'V':
+		return cmp.Compare(a.GetSubmit(), b.GetSubmit())
+	case 'y':
+		return cmp.Compare(a.GetSpec().GetNice(), b.GetSpec().GetNice())
+	}
+	return 0
+}
+
+// whole is the number of the array or heterogeneous job that a row is of: rows
+// of one stay in the order in which they are listed, whatever way others go.
+func whole(r render.JobRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetHetJobId(), r.GetJobId()) }
+
+// order is the place of a row among the tasks of its array.
+func order(r render.JobRow) int64 {
+	if r.IsArray() {
+		return r.GetArrayTasks()[0].GetFirst()
+	}
+	return r.TaskID()
+}
+
+// stepOrder puts the batch script before the numbered steps.
+func stepOrder(a, b render.JobRow) int { return cmp.Compare(a.Step.GetStepId(), b.Step.GetStepId()) }

@@ -1,0 +1,230 @@
+package query
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+)
+
+//muster:table the options of sshare
+func Sshare() *tool.Command {
+	return &tool.Command{
+		Name: "sshare", Slurm: true,
+		Summary: "show the shares and usage of accounts and users",
+		Usage:   []string{"[OPTIONS]"},
+		About: `Prints the tree of associations with their shares, usage (billing seconds, decaying with
+PriorityDecayHalfLife) and the fair-share factor of users, as of the last PriorityCalcPeriod and the jobs
+that ended since. Without -a or -u, only your own associations are shown.`,
+		Options: []opt.Option{
+			{Long: "accounts", Short: "A", Arg: "<account>", Help: "restrict to these accounts and their users"},
+			{Long: "all", Short: "a", Help: "show all users"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "show this cluster only"},
+			{Long: "format", Short: "o", Arg: "<output_format>", Help: "columns to show: Account,User,RawShares and so on"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
+			{Long: "long", Short: "l", Help: "show more columns"},
+			{Long: "noheader", Short: "n", Help: "omit the header"},
+			{Long: "parsable", Short: "p", Help: "end every field with |"},
+			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
+			{Long: "partition", Short: "m", Help: "show the partition of each association"},
+			{Long: "users", Short: "u", Arg: "<user_list>", Help: "only these users"},
+			{Long: "Users", Short: "U", Help: "show users only"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
+		},
+		Example: []tool.Example{{Line: "sshare -a", What: "shows every user"}, {Line: "sshare -l -A ml", What: "shows one account with more columns"}, {Line: "sshare -n -P -o account,fairshare", What: "for scripts"}},
+		Run:     runSshare,
+	}
+}
+
+// shareField is a column of sshare.
+type shareField struct {
+	name  string
+	width int
+	text  func(s *apiv1.Share) string
+}
+
+//muster:table one row for each column
+func shareFields(fairTree bool, cluster string) []shareField {
+	top := func(s *apiv1.Share) bool { return s.GetParent() == 0 }
+	return []shareField{
+		{"Account", -20, func(s *apiv1.Share) string { return strings.Repeat(" ", int(s.GetDepth())) + s.GetAccount() }},
+		{"User", 10, (*apiv1.Share).GetUser},
+		{"RawShares", 10, func(s *apiv1.Share) string {
+			switch {
+			case top(s):
+				return ""
+			case s.GetSharesParent():
+				return "parent"
+			}
+			return tool.Itoa(s.GetRawShares())
+		}},
+		{"NormShares", 11, func(s *apiv1.Share) string { return render.SixDigits(s.GetNormShares()) }},
+		{"RawUsage", 11, func(s *apiv1.Share) string { return tool.Itoa(s.GetRawUsage()) }},
+		{"NormUsage", 11, func(s *apiv1.Share) string {
+			if top(s) {
+				return ""
+			}
+			return render.SixDigits(s.GetNormUsage())
+		}},
+		{"EffectvUsage", 13, func(s *apiv1.Share) string { return render.SixDigits(s.GetEffectiveUsage()) }},
+		{"FairShare", 10, func(s *apiv1.Share) string {
+			if s.GetUser() == "" {
+				return ""
+			}
+			return render.SixDigits(s.GetFactor())
+		}},
+		{"LevelFS", 10, func(s *apiv1.Share) string {
+			switch {
+			case top(s) || !fairTree:
+				return ""
+			case s.GetLevelInfinite():
+				return "inf"
+			}
+			return render.SixDigits(s.GetLevelFs())
+		}},
+		{"GrpTRESMins", 30, func(s *apiv1.Share) string { return render.LimitsText(s.GetGrpTresMins()) }},
+		{"TRESRunMins", 30, func(s *apiv1.Share) string { return runMinutes(s.GetTresRunMins()) }},
+		{"GrpTRESRaw", 30, func(s *apiv1.Share) string { return runMinutes(s.GetTresMins()) }},
+		{"Partition", 12, (*apiv1.Share).GetPartition},
+		{"Cluster", 10, func(*apiv1.Share) string { return cluster }},
+	}
+}
+
+// runMinutes writes minutes of TRES with the built-in ones always there.
+func runMinutes(list []*apiv1.NamedCount) string {
+	of := map[string]int64{}
+	names := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
+	for _, c := range list {
+		of[c.GetName()] = c.GetN()
+		if !slices.Contains(names, c.GetName()) {
+			names = append(names, c.GetName())
+		}
+	}
+	parts := make([]string, len(names))
+	for i, n := range names {
+		parts[i] = n + "=" + tool.Itoa(of[n])
+	}
+	return strings.Join(parts, ",")
+}
+
+func runSshare(c *tool.Call) error {
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	var rep apiv1.SharesReply
+	if err := c.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &rep); err != nil {
+		return err
+	}
+	rows := shareRows(c, &rep)
+	if render.WantsDocument(c) {
+		return sharesDocument(c, &rep, rows)
+	}
+	all := shareFields(rep.GetFairTree(), rep.GetCluster())
+	names := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+	if c.Opts.On("long") {
+		names = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+	}
+	if c.Opts.On("partition") {
+		names = strings.Replace(names, "User,", "User,Partition,", 1)
+	}
+	fields, err := chooseShareFields(c, all, cmp.Or(c.Opts.Text("format"), names))
+	if err != nil {
+		return err
+	}
+	heads, texts := make([]column.Field, len(fields)), make([]string, len(fields))
+	for i, f := range fields {
+		heads[i] = column.Field{Name: f.name, Width: f.width}
+	}
+	style := render.TableStyle(c)
+	b := style.Header(nil, heads)
+	for _, r := range rows {
+		for i, f := range fields {
+			texts[i] = f.text(r)
+		}
+		b = style.Row(b, heads, texts)
+	}
+	return c.WriteOut(b)
+}
+
+// chooseShareFields reads -o: name or name%width.
+func chooseShareFields(c *tool.Call, all []shareField, text string) ([]shareField, error) {
+	var out []shareField
+	for _, part := range tool.SplitList(text) {
+		name, width, sized, err := column.Sized(strings.TrimSpace(part))
+		if err != nil {
+			return nil, c.Errorf("%v", err)
+		}
+		i := slices.IndexFunc(all, func(f shareField) bool { return strings.EqualFold(f.name, name) })
+		if i < 0 {
+			i = slices.IndexFunc(all, func(f shareField) bool {
+				return len(name) >= 3 && strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(name))
+			})
+		}
+		if i < 0 {
+			return nil, tool.Fail(1, "sshare: error: Invalid field requested: \""+name+"\"")
+		}
+		f := all[i]
+		if sized {
+			f.width = width
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// shareRows chooses associations: accounts always, users as the options say.
+func shareRows(c *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
+	users, accounts := tool.SplitList(c.Opts.Text("users")), tool.SplitList(c.Opts.Text("accounts"))
+	var out []*apiv1.Share
+	for _, s := range rep.GetShares() {
+		if len(accounts) > 0 && !slices.Contains(accounts, s.GetAccount()) {
+			continue
+		}
+		switch {
+		case s.GetUser() == "":
+			if c.Opts.On("Users") {
+				continue
+			}
+		case len(users) > 0:
+			if !slices.Contains(users, s.GetUser()) {
+				continue
+			}
+		case !c.Opts.On("all") && s.GetUser() != rep.GetUser():
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// sharesDocument is sshare --json.
+func sharesDocument(c *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share) error {
+	list := tree.List{}
+	minutes := func(m []*apiv1.NamedCount) tree.List {
+		out := tree.List{}
+		for _, n := range m {
+			out = append(out, tree.Object{{Key: "name", Value: n.GetName()}, {Key: "value", Value: render.Number(n.GetN(), true, false)}})
+		}
+		return out
+	}
+	for _, s := range rows {
+		kind := "ASSOCIATION"
+		name := s.GetAccount()
+		if s.GetUser() != "" {
+			kind, name = "USER", s.GetUser()
+		}
+		list = append(list, tree.Object{{Key: "id", Value: s.GetAssoc()}, {Key: "cluster", Value: rep.GetCluster()}, {Key: "name", Value: name}, {Key: "parent", Value: s.GetAccount()},
+			{Key: "partition", Value: s.GetPartition()}, {Key: "shares_normalized", Value: render.Fraction(s.GetNormShares(), false)}, {Key: "shares", Value: render.Number(s.GetRawShares(), !s.GetSharesParent(), false)},
+			{Key: "tres", Value: tree.Object{{Key: "run_seconds", Value: minutes(s.GetTresRunMins())}, {Key: "group_minutes", Value: minutes(s.GetGrpTresMins())}, {Key: "usage", Value: minutes(s.GetTresMins())}}},
+			{Key: "effective_usage", Value: render.Fraction(s.GetEffectiveUsage(), false)}, {Key: "usage_normalized", Value: render.Fraction(s.GetNormUsage(), false)}, {Key: "usage", Value: s.GetRawUsage()},
+			{Key: "fairshare", Value: tree.Object{{Key: "factor", Value: render.Fraction(s.GetFactor(), false)}, {Key: "level", Value: render.Fraction(s.GetLevelFs(), s.GetLevelInfinite())}}},
+			{Key: "type", Value: tree.List{kind}}})
+	}
+	return render.Answer(c, "openapi_shares_resp", tree.Member{Key: "shares", Value: tree.Object{{Key: "shares", Value: list}, {Key: "total_shares", Value: len(rep.GetShares())}}})
+}

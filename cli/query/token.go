@@ -1,0 +1,44 @@
+package query
+
+import (
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+func Token() *tool.Command {
+	return &tool.Command{
+		Name: "token", Mixed: true,
+		Summary: "create a token with which a node or a login host joins the cluster",
+		Usage:   []string{"[OPTIONS] NODE"},
+		About: `The token is valid once, for this host, until it expires. Pass it to the agent in a file or on
+standard input, never on the command line. Only administrators can create tokens, on the controller's host.
+muster hosts lists the machines that have joined.`,
+		Options: []opt.Option{{Long: "lifetime", Short: "l", Arg: "<1h|1d|...>", Help: "validity period (default: 1d)"},
+			{Long: "login", Help: "for a login host, whose agent forwards the commands of its users; the host need not be in slurm.conf"}},
+		Example: []tool.Example{{Line: "muster token n7 | ssh n7 muster-agent --enrol --token-file -", What: "a node of slurm.conf"},
+			{Line: "muster token --login l1 | ssh l1 muster-agent --login --enrol --controller ctl --token-file -", What: "a login host"}},
+		Run: func(c *tool.Call) error {
+			if len(c.Operands) != 1 {
+				return &opt.UsageError{Command: "muster token", Text: "name one node"}
+			}
+			req := &apiv1.CreateTokenRequest{Node: c.Operands[0], Login: c.Opts.On("login")}
+			if c.Opts.On("lifetime") {
+				span, ok := tool.ParseWindow(c.Opts.Text("lifetime"))
+				if !ok {
+					return c.Errorf("--lifetime=%s: expected a number with m, h, d or w, such as 12h", c.Opts.Text("lifetime"))
+				}
+				req.Lifetime = span
+			}
+			var rep apiv1.CreateTokenReply
+			if err := c.RPC(tool.MethodCreateToken, req, &rep); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.Stderr, "token for %s, good once until %s\n", req.GetNode(), render.FormatTime(c, rep.GetExpires()))
+			return c.WriteOut([]byte(rep.GetToken() + "\n"))
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package query
+
+import (
+	"fmt"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+)
+
+func Why() *tool.Command {
+	return &tool.Command{
+		Name: "why", Mixed: true,
+		Summary: "explain why a job is pending, when it will start and what would help",
+		Usage:   []string{"[OPTIONS] JOB"},
+		About:   `The explanation comes from the scheduler's last pass: the limit with its numbers, the blocking jobs, and what each node lacks. Earlier reasons come from the accounting store, which also has jobs that ended long ago.`,
+		Options: []opt.Option{
+			{Long: "json", Help: "print JSON"},
+			{Long: "yaml", Help: "print YAML"},
+			{Long: "watch", Short: "w", Arg: "<seconds>", Maybe: true, Help: "repeat until the job starts; interval in seconds (default: 2)"},
+		},
+		Env:     []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
+		Example: []tool.Example{{Line: "muster why 22", What: "explains job 22"}, {Line: "muster why 36_7 --json", What: "gives a script the same as data"}},
+		Run:     runWhy,
+	}
+}
+
+func runWhy(c *tool.Call) error {
+	if len(c.Operands) != 1 || !tool.ValidTarget(c.Operands[0]) {
+		return &opt.UsageError{Command: "muster why", Text: "name one job: 12, 36_7, or 12+1 of a heterogeneous job"}
+	}
+	every := int64(2)
+	if text := c.Opts.Text("watch"); text != "" {
+		n, ok := tool.PositiveNumber(text)
+		if !ok {
+			return c.Errorf("--watch=%s: expected a number of seconds", text)
+		}
+		every = n
+	}
+	shown := false
+	for {
+		rep, missing, err := askWhy(c)
+		if shown && err != nil && fetch.ControllerGone(err) {
+			c.Conn, c.Past = nil, nil // a restart of the controller ends no watch
+			c.Pause(c.Ctx, time.Duration(every)*time.Second)
+			if c.Ctx.Err() != nil {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			r := tool.ExplainError(err)
+			return tool.Fail(1, append(r.Preamble("muster why"), "muster why: error: "+r.Text)...)
+		}
+		waits := spec.JobState(rep.GetJob().GetState()) == spec.Pending
+		if err := writeWhy(c, rep, missing); err != nil || !c.Opts.On("watch") || !waits {
+			return err
+		}
+		if err := c.Out.Flush(); err != nil {
+			return err
+		}
+		shown = true
+		c.Pause(c.Ctx, time.Duration(every)*time.Second)
+		if c.Ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// writeWhy prints an explanation; missing says why its history is not whole.
+func writeWhy(c *tool.Call, rep *apiv1.WhyReply, missing string) error {
+	if render.WantsDocument(c) {
+		return render.Structured(c, c.Opts.On("json"), append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}))
+	}
+	if missing != "" {
+		fmt.Fprintf(c.Stderr, "muster why: warning: the reasons so far are not shown: %s\n", missing)
+	}
+	v := &render.WhyView{JobView: render.JobView{Clock: render.NewClock(c.Env), Env: c.Env}, Asked: c.Operands[0], Colour: c.Terminal(c.Stdout) && c.Getenv("NO_COLOR") == ""}
+	v.Now = rep.GetNow()
+	text := v.Screen(rep)
+	if c.Opts.On("watch") && c.Terminal(c.Stdout) {
+		text = "\x1b[H\x1b[2J" + text
+	}
+	if err := c.Exact(); err != nil {
+		return err
+	}
+	return c.WriteOut([]byte(text))
+}

@@ -1,0 +1,38 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// askWhy asks the controller why a job waits and accounting for the reasons it
+// had before; of a job that the controller has forgotten accounting tells
+// alone. missing says why there is no history, or not all of it.
+func askWhy(c *tool.Call) (rep *apiv1.WhyReply, missing string, err error) {
+	rep = &apiv1.WhyReply{}
+	err = c.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: c.Operands[0]}, rep)
+	forgotten := err != nil && tool.ExplainError(err).Code == spec.CodeInvalidJobID
+	if err != nil && !forgotten {
+		return nil, "", err
+	}
+	var past apiv1.ReasonsReply
+	if aerr := c.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: c.Operands[0], MinSeq: rep.GetSeq()}, &past); aerr != nil {
+		r := tool.ExplainError(aerr)
+		return rep, cmp.Or(r.Detail, r.Text), err
+	}
+	switch {
+	case forgotten && past.GetRun() == nil:
+		return nil, "", err
+	case forgotten:
+		rep = &apiv1.WhyReply{Job: fetch.JobOfRow(past.GetRun()), Now: past.GetNow(), Seq: past.GetSeq()}
+	case past.GetBehind() > 0:
+		missing = fmt.Sprintf("the accounting store is %d events behind", past.GetBehind())
+	}
+	rep.History = past.GetPeriods()
+	return rep, missing, nil
+}

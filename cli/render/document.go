@@ -1,0 +1,146 @@
+package render
+
+import (
+	"math"
+
+	"github.com/musterhpc/muster/cli/schema"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// Number is an integer that may be unset or without limit.
+func Number(n int64, set, infinite bool) tree.Number {
+	if infinite || !set {
+		n = 0
+	}
+	return tree.Number{N: n, Set: set && !infinite, Infinite: infinite}
+}
+
+// Some is a number that is unset when it is zero.
+func Some[T ~int32 | ~int64 | ~uint32](n T) tree.Number { return Number(int64(n), n != 0, false) }
+
+// Instant is a point in time in seconds; nanoseconds are given.
+func Instant(ns int64) tree.Number { return Number(ns/tool.Second, true, false) }
+
+// Minutes is a span in minutes; -1 ns is no limit.
+func Minutes(ns int64) tree.Number { return Number(ns/(60*tool.Second), ns != 0, ns < 0) }
+
+// Fraction is a decimal that may be without limit.
+func Fraction(f float64, infinite bool) tree.Object {
+	if infinite {
+		f = 0
+	}
+	return tree.Object{{Key: "set", Value: !infinite}, {Key: "infinite", Value: infinite}, {Key: "number", Value: math.Round(f*1e9) / 1e9}}
+}
+
+// documentForm is json or yaml, whichever was asked for last: the command line
+// wins over a variable.
+func documentForm(c *tool.Call) string {
+	asJSON, wantsJSON := c.Opts.Get("json")
+	asYAML, wantsYAML := c.Opts.Get("yaml")
+	if wantsYAML && (!wantsJSON || asYAML.Order > asJSON.Order) {
+		return "yaml"
+	}
+	return "json"
+}
+
+// dataParser is the version of Slurm's documents that --json or --yaml names.
+func dataParser(c *tool.Call) (schema.Version, error) {
+	name := documentForm(c)
+	v, err := schema.ParseVersion(c.Opts.Text(name))
+	if err != nil {
+		return 0, c.Errorf("--%s: %v", name, err)
+	}
+	return v, nil
+}
+
+// meta says who answers, as every document of Slurm does.
+func meta(c *tool.Call, v schema.Version) tree.Object {
+	user := c.UserName(c.UID)
+	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + v.String()}}
+	if c.API != nil {
+		user = c.API.User
+		plugin = tree.Object{{Key: "type", Value: "openapi/" + c.API.Plugin}, {Key: "name", Value: "Muster " + c.API.Plugin}, {Key: "data_parser", Value: "data_parser/" + v.String()},
+			{Key: "accounting_storage", Value: "accounting_storage/muster"}}
+	}
+	return tree.Object{
+		{Key: "plugin", Value: plugin},
+		{Key: "client", Value: tree.Object{{Key: "source", Value: c.Host}, {Key: "user", Value: user}, {Key: "group", Value: ""}}},
+		{Key: "command", Value: tree.Strings(c.Args)},
+		{Key: "slurm", Value: tree.Object{
+			{Key: "version", Value: tree.Object{{Key: "major", Value: "25"}, {Key: "micro", Value: "0"}, {Key: "minor", Value: "11"}}},
+			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: c.Cluster()}}},
+	}
+}
+
+// Document wraps an answer that Slurm has no schema of with meta, errors and
+// warnings.
+func Document(c *tool.Call, members ...tree.Member) tree.Object {
+	return document(c, schema.Default, members)
+}
+
+func document(c *tool.Call, v schema.Version, members []tree.Member) tree.Object {
+	return append(tree.Object(members), tree.Member{Key: "meta", Value: meta(c, v)},
+		tree.Member{Key: "errors", Value: tree.List{}}, tree.Member{Key: "warnings", Value: warnings(c)})
+}
+
+// warnings are what the command has said on standard error by the time they are
+// written, which is last.
+func warnings(c *tool.Call) any {
+	if c.API == nil {
+		return tree.List{}
+	}
+	return tree.Seq(func(yield func(any) bool) {
+		for _, text := range c.API.Warnings() {
+			if !yield(tree.Object{{Key: "description", Value: text}, {Key: "source", Value: c.API.Path}}) {
+				return
+			}
+		}
+	})
+}
+
+// Answer prints a document in the shape that Slurm's API gives it. name is the
+// schema of the answer; the version is the one that --json or --yaml names.
+func Answer(c *tool.Call, name string, members ...tree.Member) error {
+	v, err := dataParser(c)
+	if err != nil {
+		return err
+	}
+	shape := schema.Of(v).Type(name)
+	if shape == nil {
+		return c.Errorf("data parser %s has no document for this: use %s", v, schema.Versions()[len(schema.Versions())-1])
+	}
+	return Structured(c, documentForm(c) == "json", shape.Conform(document(c, v, members)))
+}
+
+// Structured prints a document as JSON or YAML.
+func Structured(c *tool.Call, json bool, doc any) error {
+	if err := c.Exact(); err != nil {
+		return err
+	}
+	if json {
+		return tree.WriteJSON(c.Out, doc, c.API != nil)
+	}
+	return tree.WriteYAML(c.Out, doc)
+}
+
+func ExitTree(code, signal int32) tree.Object {
+	status := "SUCCESS"
+	if signal != 0 {
+		status = "SIGNALED"
+	} else if code != 0 {
+		status = "ERROR"
+	}
+	name := ""
+	if signal != 0 {
+		name = format.Signal(int(signal))
+	}
+	return tree.Object{
+		{Key: "status", Value: tree.List{status}}, {Key: "return_code", Value: Number(int64(code), signal == 0, false)},
+		{Key: "signal", Value: tree.Object{{Key: "id", Value: Some(signal)}, {Key: "name", Value: name}}},
+	}
+}
+
+// WantsDocument tells that JSON or YAML is asked for.
+func WantsDocument(c *tool.Call) bool { return c.Opts.On("json") || c.Opts.On("yaml") }

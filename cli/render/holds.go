@@ -1,0 +1,62 @@
+package render
+
+import (
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// HoldName is a hold of another scheduler as people know it: NAMESPACE/POD.
+func HoldName(h *apiv1.ForeignHold) string {
+	switch {
+	case h.GetOwner() == "":
+		return h.GetId()
+	case h.GetSpace() == "":
+		return h.GetOwner()
+	}
+	return h.GetSpace() + "/" + h.GetOwner()
+}
+
+// HoldTRES is what a hold has, as scontrol writes TRES: cpu=0.5,mem=512M,gres/gpu=1.
+func HoldTRES(h *apiv1.ForeignHold) string {
+	parts := []string{"cpu=" + milliCPU(h.GetMilliCpu())}
+	if h.GetMem() > 0 {
+		parts = append(parts, "mem="+tool.Itoa(h.GetMem())+"M")
+	}
+	if n := len(h.GetGpus()); n > 0 {
+		parts = append(parts, "gres/gpu="+tool.Itoa(n))
+	}
+	return strings.Join(parts, ",")
+}
+
+// HoldGPUs are the devices of a hold by index and UUID.
+func HoldGPUs(h *apiv1.ForeignHold) string {
+	var out []string
+	for _, g := range h.GetGpus() {
+		out = append(out, tool.Itoa(g.GetIndex())+":"+g.GetUuid())
+	}
+	return strings.Join(out, ",")
+}
+
+// milliCPU writes thousandths of CPUs: 3, 2.735.
+func milliCPU(n int64) string {
+	whole := tool.Itoa(n / 1000)
+	if n%1000 == 0 {
+		return whole
+	}
+	fraction := "000" + tool.Itoa(n%1000)
+	return whole + "." + strings.TrimRight(fraction[len(fraction)-3:], "0")
+}
+
+// holdText is what a hold has, in a few words.
+func holdText(milli, mem, gpus int64) string {
+	parts := []string{milliCPU(milli) + " CPUs"}
+	if gpus > 0 {
+		parts = append(parts, quantity("gres/gpu", gpus))
+	}
+	if mem > 0 {
+		parts = append(parts, quantity("mem", mem))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,248 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// JobFilter is what a reader typed to filter the queue, taken apart: key:value, with
+// several values between commas, or a word that the number, name, user, account
+// or partition of a job contains. A job must fit all of it.
+type JobFilter struct {
+	terms []filterTerm
+	words []string
+	Over  bool // jobs that are over are wanted too
+}
+
+type filterTerm struct {
+	key    string
+	values []string
+	not    bool
+}
+
+// filterKeys are the keys that a filter knows.
+func filterKeys() []string {
+	return []string{"user", "account", "partition", "qos", "state", "reason", "name", "node", "job", "is"}
+}
+
+// ParseJobFilter reads what was typed. What it does not know as a key is a word, so
+// that nothing that is typed is an error.
+func ParseJobFilter(text string) JobFilter {
+	var f JobFilter
+	for _, part := range splitQuoted(text) {
+		key, value, keyed := strings.Cut(part, ":")
+		plain := strings.TrimPrefix(key, "-")
+		if !keyed || value == "" || !slices.Contains(filterKeys(), plain) {
+			f.words = append(f.words, strings.ToLower(part))
+			continue
+		}
+		t := filterTerm{key: plain, not: plain != key, values: strings.Split(strings.ToLower(value), ",")}
+		f.Over = f.Over || t.wantsOver()
+		f.terms = append(f.terms, t)
+	}
+	return f
+}
+
+// wantsOver tells a term that only jobs which are over can fit.
+func (t filterTerm) wantsOver() bool {
+	if t.key == "job" || t.key == "is" && slices.Contains(t.values, "over") {
+		return true
+	}
+	return t.key == "state" && slices.ContainsFunc(t.values, func(s string) bool {
+		state, ok := spec.ParseJobState(s)
+		return ok && state.Terminal()
+	})
+}
+
+// splitQuoted takes a line apart at its spaces; what is quoted stays whole.
+func splitQuoted(text string) []string {
+	var out []string
+	var part strings.Builder
+	quoted := false
+	for _, r := range text {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case r == ' ' && !quoted:
+			if part.Len() > 0 {
+				out = append(out, part.String())
+			}
+			part.Reset()
+		default:
+			part.WriteRune(r)
+		}
+	}
+	if part.Len() > 0 {
+		out = append(out, part.String())
+	}
+	return out
+}
+
+// QuotedTerm is a value that ParseJobFilter leaves whole.
+func QuotedTerm(value string) string {
+	if strings.Contains(value, " ") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// Matches tells whether a job fits.
+func (f JobFilter) Matches(j *apiv1.JobInfo, text *JobView) bool {
+	for _, t := range f.terms {
+		if t.fits(j, text) == t.not {
+			return false
+		}
+	}
+	if len(f.words) == 0 {
+		return true
+	}
+	s := j.GetSpec()
+	all := strings.ToLower(strings.Join([]string{text.ID(JobRow{JobInfo: j, Task: -1}), s.GetName(), j.GetUser(), s.GetAccount(), j.GetPartition()}, "\n"))
+	for _, w := range f.words {
+		if !strings.Contains(all, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t filterTerm) fits(j *apiv1.JobInfo, text *JobView) bool {
+	is := func(value string) bool { return slices.Contains(t.values, strings.ToLower(value)) }
+	switch t.key {
+	case "user":
+		return is(j.GetUser())
+	case "account":
+		return is(j.GetSpec().GetAccount())
+	case "partition":
+		return slices.ContainsFunc(strings.Split(j.GetPartition(), ","), is)
+	case "qos":
+		return is(QOSOf(j))
+	case "reason":
+		return spec.JobState(j.GetState()) == spec.Pending && is(j.GetReason().GetCode())
+	case "name":
+		return slices.ContainsFunc(t.values, func(v string) bool { return strings.Contains(strings.ToLower(j.GetSpec().GetName()), v) })
+	case "job":
+		return is(text.ID(JobRow{JobInfo: j, Task: -1}))
+	case "node":
+		names, err := hostlist.Expand(j.GetNodes())
+		return err == nil && slices.ContainsFunc(names, is)
+	case "state":
+		long, compact := StateNames(j)
+		return is(long) || is(compact)
+	}
+	state := spec.JobState(j.GetState())
+	return is("held") && state == spec.Pending && j.GetHold() != 0 || is("over") && state.Terminal() || is("planned") && j.GetPlannedStart() != 0 ||
+		is("gpu") && GPUs(j) > 0 || is("cpu") && GPUs(j) == 0
+}
+
+// GPUs is how many GPUs a job holds, or asks for while it waits.
+func GPUs(j *apiv1.JobInfo) int64 {
+	t := j.GetAllocTres()
+	if t == nil || spec.JobState(j.GetState()) == spec.Pending {
+		t = j.GetReqTres()
+	}
+	return GPUsOf(t)
+}
+
+// GPUsOf is how many GPUs, of whatever type, are in a vector.
+func GPUsOf(t *apiv1.Tres) int64 {
+	for _, o := range t.GetOther() {
+		if o.GetName() == "gres/gpu" {
+			return o.GetN()
+		}
+	}
+	return 0
+}
+
+// Clean is a text from outside on one line: what a screen would obey or not show
+// is replaced, so that a name can neither hide a part of itself nor steer a
+// terminal.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// ShortSpan is a length of time in few characters: 45s, 12m, 3h20, 2d4h.
+func ShortSpan(ns int64) string {
+	sec := max(ns, 0) / tool.Second
+	switch {
+	case sec < 60:
+		return fmt.Sprintf("%ds", sec)
+	case sec < 3600:
+		return fmt.Sprintf("%dm", sec/60)
+	case sec < 86400:
+		return fmt.Sprintf("%dh%02d", sec/3600, sec%3600/60)
+	}
+	return fmt.Sprintf("%dd%dh", sec/86400, sec%86400/3600)
+}
+
+// Spent is how long a job has waited, or has run.
+func Spent(j *apiv1.JobInfo, now int64) int64 {
+	if spec.JobState(j.GetState()) == spec.Pending {
+		return now - j.GetSubmit()
+	}
+	return Elapsed(j, now)
+}
+
+// QueueOrder is the order of a queue that nobody has sorted: what waits, the
+// highest priority first, then what runs, the newest first, then what is over.
+func QueueOrder(a, b *apiv1.JobInfo) int {
+	rank := func(j *apiv1.JobInfo) int {
+		switch s := spec.JobState(j.GetState()); {
+		case s == spec.Pending:
+			return 0
+		case s.Terminal() && !j.GetCompleting():
+			return 2
+		}
+		return 1
+	}
+	if order := cmp.Compare(rank(a), rank(b)); order != 0 {
+		return order
+	}
+	if rank(a) == 0 {
+		if order := cmp.Compare(b.GetPriority(), a.GetPriority()); order != 0 {
+			return order
+		}
+	}
+	return cmp.Or(cmp.Compare(b.GetStart(), a.GetStart()), cmp.Compare(a.GetJobId(), b.GetJobId()))
+}
+
+// WhyLine says in one line why a job waits, where it runs, or how it ended: a
+// word, what is more to say, and the whole sentence.
+func WhyLine(j *apiv1.JobInfo, text *JobView) (word, more, title string) {
+	switch state := spec.JobState(j.GetState()); {
+	case state == spec.Pending:
+		view := WhyView{JobView: *text}
+		sentences := view.Because(&apiv1.WhyReply{Job: j, Reason: j.GetReason()})
+		title = Clean(strings.Join(sentences, " "))
+		more = title
+		if at := j.GetPlannedStart(); at > text.Now {
+			more = "planned in " + ShortSpan(at-text.Now) + " on " + Clean(cmp.Or(j.GetPlannedNodes(), "nodes not chosen yet"))
+		}
+		return Clean(Reason(j)), more, title
+	case state.Terminal() && !j.GetCompleting():
+		switch {
+		case j.GetExitSignal() != 0:
+			more = "signal " + strconv.Itoa(int(j.GetExitSignal()))
+		case j.GetExitCode() != 0:
+			more = "exit code " + strconv.Itoa(int(j.GetExitCode()))
+		}
+		if reason := Reason(j); reason != "None" {
+			word = Clean(reason)
+		}
+		return word, more, Clean(j.GetReason().GetDetail())
+	}
+	return "", Clean(j.GetNodes()), Clean(j.GetNodes())
+}

@@ -1,0 +1,285 @@
+package render
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// JobView is how jobs are shown: the clock and the choices of the command line.
+type JobView struct {
+	Clock
+	Env       *tool.Env
+	Noconvert bool // amounts stay in the unit they are kept in
+	Expand    bool // file names with their patterns filled in
+	Cluster   string
+}
+
+// JobRow is one line of squeue: a job, one task of an array, or a step.
+type JobRow struct {
+	*apiv1.JobInfo
+	Step *apiv1.StepInfo // set: the row is this step
+	Task int64           // a task of an array's record, else -1
+	Part string          // set: only this partition is shown
+}
+
+func (r JobRow) State() spec.JobState { return spec.JobState(r.GetState()) }
+
+func (r JobRow) Pending() bool { return r.State() == spec.Pending }
+
+// IsArray tells a record that stands for several tasks.
+func (r JobRow) IsArray() bool { return r.Task < 0 && len(r.GetArrayTasks()) > 0 }
+
+// TaskID is the index of a single task, -1 if there is none.
+func (r JobRow) TaskID() int64 {
+	switch {
+	case r.Task >= 0:
+		return r.Task
+	case r.GetArrayJobId() != 0 && !r.IsArray():
+		return r.GetArrayTask()
+	}
+	return -1
+}
+
+// ID is how people name the job: 12, 36_4, 36_[5-9%2].
+func (v *JobView) ID(r JobRow) string {
+	base := tool.Itoa(r.GetArrayJobId())
+	switch {
+	case r.GetHetJobId() != 0:
+		return tool.Itoa(r.GetHetJobId()) + "+" + tool.Itoa(r.GetHetOffset())
+	case r.GetArrayJobId() == 0:
+		return tool.Itoa(r.GetJobId())
+	case r.IsArray():
+		return base + "_[" + ArrayTasks(v.Env, r.JobInfo) + "]"
+	}
+	return base + "_" + strconv.FormatInt(r.TaskID(), 10)
+}
+
+// Configuring tells a job that has its nodes and has not begun: they boot, or
+// the site's PrologSlurmctld runs.
+func Configuring(j *apiv1.JobInfo) bool {
+	return j.GetConfiguring() || spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog)
+}
+
+// StateNames are the long and the short name that squeue shows.
+func StateNames(j *apiv1.JobInfo) (long, short string) {
+	if j.GetCompleting() {
+		return "COMPLETING", "CG"
+	}
+	if Configuring(j) {
+		return "CONFIGURING", "CF"
+	}
+	s := spec.JobState(j.GetState())
+	switch {
+	case s == spec.Pending && spec.Hold(j.GetHold()) == spec.HeldSpecialExit:
+		return "SPECIAL_EXIT", "SE"
+	case s == spec.Running && j.GetStopped():
+		return "STOPPED", "ST"
+	}
+	return s.String(), s.Compact()
+}
+
+// Reason is why the job waits or ended. Only where Slurm's own text has a
+// second part is the detail shown.
+func Reason(j *apiv1.JobInfo) string {
+	code := cmp.Or(j.GetReason().GetCode(), "None")
+	if spec.ReasonCode(code) == spec.ReasonReqNodeNotAvail && j.GetReason().GetDetail() != "" {
+		return code + ", " + j.GetReason().GetDetail()
+	}
+	return code
+}
+
+// NodesOrReason is squeue's last column.
+func NodesOrReason(j *apiv1.JobInfo) string {
+	switch spec.JobState(j.GetState()) {
+	case spec.Pending, spec.TimedOut, spec.OutOfMemory, spec.DeadlineMissed, spec.Failed:
+		return "(" + Reason(j) + ")"
+	}
+	return j.GetNodes()
+}
+
+// Start is when the job started, or will as far as is known; 0 = unknown.
+func Start(j *apiv1.JobInfo) int64 {
+	if spec.JobState(j.GetState()) == spec.Pending && j.GetPlannedStart() != 0 {
+		return j.GetPlannedStart()
+	}
+	return j.GetStart()
+}
+
+// End is when the job ended or must end; of a job that waits, when it would if
+// it started as expected; 0 = unknown.
+func End(j *apiv1.JobInfo) int64 {
+	if spec.JobState(j.GetState()) != spec.Pending {
+		return j.GetEnd()
+	}
+	if at := Start(j); at != 0 && j.GetTimeLimit() > 0 {
+		return at + j.GetTimeLimit()
+	}
+	return 0
+}
+
+// Left is the time until the limit, in nanoseconds; -1 = no limit.
+func Left(j *apiv1.JobInfo, now int64) int64 {
+	if j.GetTimeLimit() < 0 {
+		return -1
+	}
+	return max(0, j.GetTimeLimit()-Elapsed(j, now))
+}
+
+// PerNode writes what the job has on each node: what was asked for by node, or
+// what it holds where it asked in another way.
+func PerNode(j *apiv1.JobInfo) string {
+	s := j.GetSpec()
+	if len(s.GetPerNode()) > 0 {
+		return CountsText(s.GetPerNode(), "gres:", ":")
+	}
+	nodes := int64(max(j.GetNumNodes(), 1))
+	for _, t := range [...]*apiv1.Tres{j.GetAllocTres(), j.GetReqTres()} {
+		if n := ToTRES(t).Get("gres/gpu"); n > 0 {
+			return "gres:gpu:" + tool.Itoa((n+nodes-1)/nodes)
+		}
+	}
+	return NotAvailable
+}
+
+// MinMemory is the memory asked for: by node, CPU or GPU.
+func (v *JobView) MinMemory(j *apiv1.JobInfo) string {
+	s := j.GetSpec()
+	n := s.GetMemPerNode()
+	for _, m := range [...]int64{s.GetMemPerCpu(), s.GetMemPerGpu()} {
+		if m != 0 {
+			n = m
+		}
+	}
+	if n == 0 && !s.GetAllMem() {
+		n = j.GetReqTres().GetMem() / int64(max(j.GetReqTres().GetNode(), 1))
+	}
+	return v.Memory(n)
+}
+
+func (v *JobView) Memory(mib int64) string {
+	return format.Units(mib, 'M', format.Convert{Keep: v.Noconvert, Exact: true})
+}
+
+// file is the path of a standard file: as it was given, or filled in.
+func (v *JobView) file(j *apiv1.JobInfo, given, filled, def string) string {
+	if v.Expand && filled != "" {
+		return filled
+	}
+	if given == "" {
+		given = def
+	}
+	if !strings.HasPrefix(given, "/") {
+		given = strings.TrimSuffix(j.GetSpec().GetWorkDir(), "/") + "/" + given
+	}
+	return given
+}
+
+func (v *JobView) Stdout(j *apiv1.JobInfo) string {
+	def := "slurm-%j.out"
+	if j.GetArrayJobId() != 0 {
+		def = "slurm-%A_%a.out"
+	}
+	return v.file(j, j.GetSpec().GetStdout(), j.GetStdout(), def)
+}
+
+func (v *JobView) Stderr(j *apiv1.JobInfo) string {
+	if j.GetSpec().GetStderr() == "" {
+		return v.Stdout(j)
+	}
+	return v.file(j, j.GetSpec().GetStderr(), j.GetStderr(), "")
+}
+
+func (v *JobView) Stdin(j *apiv1.JobInfo) string {
+	return v.file(j, j.GetSpec().GetStdin(), j.GetStdin(), "/dev/null")
+}
+
+// Sharing is the OverSubscribe of a job.
+func Sharing(j *apiv1.JobInfo) string {
+	switch spec.Sharing(j.GetSpec().GetSharing()) {
+	case spec.Exclusive:
+		return "NO"
+	case spec.ExclusiveUser:
+		return "USER"
+	case spec.ExclusiveMCS:
+		return "MCS"
+	case spec.ExclusiveTopo:
+		return "TOPO"
+	case spec.Oversubscribe:
+		return "YES"
+	}
+	return "OK"
+}
+
+// CommandLine is the script with its arguments.
+func CommandLine(j *apiv1.JobInfo) string {
+	return strings.Join(append([]string{j.GetSpec().GetCommand()}, j.GetSpec().GetArgs()...), " ")
+}
+
+func StarIfZero(n uint32) string {
+	if n == 0 {
+		return "*"
+	}
+	return tool.Itoa(n)
+}
+
+// OnlyConfiguring tells whether a list of states has jobs that are configuring,
+// and not all that run.
+func OnlyConfiguring(list string) bool {
+	cf, running := false, false
+	for _, word := range tool.SplitList(strings.ToUpper(list)) {
+		cf = cf || word == "CF" || word == "CONFIGURING"
+		running = running || word == "R" || word == "RUNNING" || word == "ALL"
+	}
+	return cf && !running
+}
+
+// ParseStates reads names of job states for a filter.
+func ParseStates(list string) (states []uint32, completing, all bool, bad string) {
+	for _, word := range tool.SplitList(list) {
+		switch upper := strings.ToUpper(word); upper {
+		case "ALL":
+			all = true
+		case "COMPLETING", "CG":
+			completing = true
+		case "CONFIGURING", "CF":
+			states = append(states, uint32(spec.Running)) // who asks leaves out the others: see onlyConfiguring
+		case "EXPEDITING", "RESIZING", "RS", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
+			"RESV_DEL_HOLD", "RD", "REVOKED", "RV", "SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
+			states = append(states, 0) // a state that no job of this release is ever in
+		default:
+			s, ok := spec.ParseJobState(word)
+			if !ok {
+				return nil, false, false, word
+			}
+			states = append(states, uint32(s))
+		}
+	}
+	return states, completing, all, ""
+}
+
+// HetSet are the numbers of all components of a job's heterogeneous job: 12-13.
+func HetSet(j *apiv1.JobInfo) string {
+	if j.GetHetJobId() == 0 {
+		return ""
+	}
+	return tool.Itoa(j.GetHetJobId()) + "-" + tool.Itoa(j.GetHetJobId()+j.GetHetSize()-1)
+}
+
+// LicencesText writes the licences that a job asks for: a:2,b:1, or a:2|b:1
+// where one of them is enough.
+func LicencesText(s *apiv1.JobSpec) string {
+	text := CountsText(s.GetLicenses(), "", ":")
+	if s.GetAnyLicense() {
+		text = strings.ReplaceAll(text, ",", "|")
+	}
+	return text
+}
+
+// QOSOf is the QOS that a job runs in, or all that it may run in.
+func QOSOf(j *apiv1.JobInfo) string { return cmp.Or(j.GetQos(), j.GetSpec().GetQos()) }

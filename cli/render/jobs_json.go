@@ -1,0 +1,205 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+)
+
+// JobsAnswer prints jobs as squeue --json does. Each job's document is made when
+// it is written, because a cluster may have many.
+func JobsAnswer(c *tool.Call, jobs []*apiv1.JobInfo, now int64) error {
+	list := tree.Seq(func(yield func(any) bool) {
+		for _, j := range jobs {
+			if !yield(JobTree(c, j)) {
+				return
+			}
+		}
+	})
+	return Answer(c, "openapi_job_info_resp", tree.Member{Key: "jobs", Value: list},
+		tree.Member{Key: "last_backfill", Value: Instant(0)}, tree.Member{Key: "last_update", Value: Instant(now)})
+}
+
+func jobStates(j *apiv1.JobInfo) tree.List {
+	out := tree.List{spec.JobState(j.GetState()).String()}
+	if j.GetCompleting() {
+		out = append(out, "COMPLETING")
+	}
+	if Configuring(j) {
+		out = append(out, "CONFIGURING")
+	}
+	return out
+}
+
+// gresDetail writes the devices of each node: gpu:h100:2(IDX:0,3).
+func gresDetail(j *apiv1.JobInfo) tree.List {
+	out := tree.List{}
+	for _, n := range j.GetAllocation() {
+		if text := GresOfNode(n); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// GresOfNode writes what a job holds on a node, GPUs by type.
+func GresOfNode(n *apiv1.NodeAlloc) string {
+	var parts, types []string
+	index := map[string]spec.Bitset{}
+	for _, g := range n.GetGpus() {
+		if _, ok := index[g.GetType()]; !ok {
+			types = append(types, g.GetType())
+		}
+		index[g.GetType()] = index[g.GetType()].Set(int(g.GetIndex()))
+	}
+	for _, t := range types {
+		name := "gpu"
+		if t != "" {
+			name += ":" + t
+		}
+		parts = append(parts, name+":"+tool.Itoa(index[t].Count())+"(IDX:"+index[t].Ranges()+")")
+	}
+	for _, g := range n.GetGres() {
+		text := CountsText([]*apiv1.Count{g}, "", ":")
+		if i := slices.IndexFunc(n.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
+			s := n.GetShares()[i]
+			text += "(IDX:" + tool.Itoa(s.GetIndex()) + "," + CountText(s.GetN()) + "/" + CountText(s.GetOf()) + ")"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ",")
+}
+
+func resourcesTree(c *tool.Call, j *apiv1.JobInfo) any {
+	if len(j.GetAllocation()) == 0 {
+		return tree.Object{}
+	}
+	nodes := tree.List{}
+	allocated := tree.List{"ALLOCATED"}
+	for i, n := range j.GetAllocation() {
+		cpus := spec.Bitset(n.GetCpus())
+		cores := make(tree.List, 0, cpus.Count())
+		for k := cpus.Next(0); k >= 0; k = cpus.Next(k + 1) {
+			cores = append(cores, tree.Object{{Key: "index", Value: k}, {Key: "status", Value: allocated}})
+		}
+		nodes = append(nodes, tree.Object{
+			{Key: "index", Value: i}, {Key: "name", Value: n.GetName()},
+			{Key: "cpus", Value: tree.Object{{Key: "count", Value: cpus.Count()}, {Key: "used", Value: 0}}},
+			{Key: "memory", Value: tree.Object{{Key: "used", Value: 0}, {Key: "allocated", Value: n.GetMem()}}},
+			{Key: "sockets", Value: tree.List{tree.Object{{Key: "index", Value: 0}, {Key: "cores", Value: cores}}}},
+		})
+	}
+	return tree.Object{
+		{Key: "select_type", Value: tree.List{"CPU", "MEMORY"}},
+		{Key: "nodes", Value: tree.Object{{Key: "count", Value: len(nodes)}, {Key: "select_type", Value: tree.List{"AVAILABLE"}},
+			{Key: "list", Value: j.GetNodes()}, {Key: "whole", Value: false}, {Key: "allocation", Value: nodes}}},
+		{Key: "cpus", Value: j.GetNumCpus()}, {Key: "threads_per_core", Value: Some(j.GetSpec().GetThreadsPerCore())},
+	}
+}
+
+// JobTree is one job. Keys stand in alphabetical groups as Slurm's do; what
+// this release does not know is empty or unset.
+//
+//muster:table one entry for each key
+func JobTree(c *tool.Call, j *apiv1.JobInfo) tree.Object {
+	s := j.GetSpec()
+	v := &JobView{Clock: NewClock(c.Env), Env: c.Env}
+	arrayTask := Number(j.GetArrayTask(), j.GetArrayJobId() != 0 && len(j.GetArrayTasks()) == 0, false)
+	tasks := ""
+	if len(j.GetArrayTasks()) > 0 {
+		tasks = ArrayTasks(c.Env, j)
+	}
+	perNodeText := PerNode(j)
+	if perNodeText == NotAvailable {
+		perNodeText = ""
+	}
+	return tree.Object{
+		{Key: "account", Value: s.GetAccount()}, {Key: "accrue_time", Value: Instant(j.GetEligible())}, {Key: "admin_comment", Value: s.GetAdminComment()},
+		{Key: "allocating_node", Value: s.GetSubmitHost()}, {Key: "array_job_id", Value: Number(int64(j.GetArrayJobId()), true, false)},
+		{Key: "array_task_id", Value: arrayTask}, {Key: "array_max_tasks", Value: Number(int64(j.GetArrayThrottle()), true, false)},
+		{Key: "array_task_string", Value: tasks}, {Key: "association_id", Value: 0}, {Key: "batch_features", Value: ""},
+		{Key: "batch_flag", Value: !s.GetShell()}, {Key: "batch_host", Value: j.GetBatchHost()}, {Key: "flags", Value: jobFlags(j)},
+		{Key: "burst_buffer", Value: ""}, {Key: "burst_buffer_state", Value: ""}, {Key: "cluster", Value: cmp.Or(c.Opts.Text("clusters"), c.Cluster())}, {Key: "cluster_features", Value: ""},
+		{Key: "command", Value: CommandLine(j)}, {Key: "comment", Value: s.GetComment()}, {Key: "container", Value: ""}, {Key: "container_id", Value: ""},
+		{Key: "contiguous", Value: s.GetContiguous()}, {Key: "core_spec", Value: s.GetCoreSpec()}, {Key: "thread_spec", Value: 32766},
+		{Key: "cores_per_socket", Value: Number(0, false, false)}, {Key: "billable_tres", Value: Some(j.GetAllocTres().GetBilling())},
+		{Key: "cpus_per_task", Value: Some(s.GetCpusPerTask())}, {Key: "cpu_frequency_minimum", Value: Number(0, false, false)},
+		{Key: "cpu_frequency_maximum", Value: Number(0, false, false)}, {Key: "cpu_frequency_governor", Value: Number(0, false, false)}, {Key: "cpus_per_tres", Value: ""},
+		{Key: "cron", Value: ""}, {Key: "deadline", Value: Instant(s.GetDeadline())}, {Key: "delay_boot", Value: Instant(0)}, {Key: "dependency", Value: j.GetDependency()},
+		{Key: "derived_exit_code", Value: ExitTree(j.GetDerivedCode(), j.GetDerivedSignal())}, {Key: "eligible_time", Value: Instant(j.GetEligible())},
+		{Key: "end_time", Value: Instant(End(j))}, {Key: "excluded_nodes", Value: s.GetExclude()}, {Key: "exit_code", Value: ExitTree(j.GetExitCode(), j.GetExitSignal())},
+		{Key: "extra", Value: s.GetExtra()}, {Key: "failed_node", Value: ""}, {Key: "features", Value: s.GetConstraint()}, {Key: "federation_origin", Value: ""},
+		{Key: "federation_siblings_active", Value: ""}, {Key: "federation_siblings_viable", Value: ""}, {Key: "gres_detail", Value: gresDetail(j)},
+		{Key: "group_id", Value: j.GetGroupId()}, {Key: "group_name", Value: j.GetGroup()}, {Key: "het_job_id", Value: Number(int64(j.GetHetJobId()), true, false)},
+		{Key: "het_job_id_set", Value: HetSet(j)}, {Key: "het_job_offset", Value: Number(int64(j.GetHetOffset()), true, false)}, {Key: "job_id", Value: j.GetJobId()},
+		{Key: "job_resources", Value: resourcesTree(c, j)}, {Key: "job_size_str", Value: tree.List{}}, {Key: "job_state", Value: jobStates(j)},
+		{Key: "last_sched_evaluation", Value: Instant(j.GetLastSchedEval())}, {Key: "licenses", Value: LicencesText(s)},
+		{Key: "mail_type", Value: tree.Strings(s.GetMailTypes())}, {Key: "mail_user", Value: s.GetMailUser()}, {Key: "max_cpus", Value: Number(0, true, false)},
+		{Key: "max_nodes", Value: Number(int64(s.GetMaxNodes()), true, false)}, {Key: "mcs_label", Value: s.GetMcsLabel()}, {Key: "memory_per_tres", Value: ""}, {Key: "name", Value: s.GetName()},
+		{Key: "network", Value: ""}, {Key: "nodes", Value: j.GetNodes()}, {Key: "nice", Value: int64(s.GetNice())}, {Key: "tasks_per_core", Value: Some(s.GetTasksPerCore())},
+		{Key: "tasks_per_tres", Value: Some(s.GetTasksPerGpu())}, {Key: "tasks_per_node", Value: Number(int64(s.GetTasksPerNode()), true, false)},
+		{Key: "tasks_per_socket", Value: Some(s.GetTasksPerSocket())}, {Key: "tasks_per_board", Value: Number(0, true, false)},
+		{Key: "cpus", Value: Number(int64(j.GetNumCpus()), true, false)}, {Key: "node_count", Value: Number(int64(j.GetNumNodes()), true, false)},
+		{Key: "tasks", Value: Number(int64(j.GetNumTasks()), true, false)}, {Key: "partition", Value: j.GetPartition()}, {Key: "prefer", Value: s.GetPrefer()},
+		{Key: "memory_per_cpu", Value: Some(s.GetMemPerCpu())}, {Key: "memory_per_node", Value: Some(s.GetMemPerNode())},
+		{Key: "minimum_cpus_per_node", Value: Number(int64(max(s.GetMinCpusPerNode(), s.GetCpusPerTask(), 1)), true, false)},
+		{Key: "minimum_tmp_disk_per_node", Value: Number(s.GetTmpDisk(), true, false)}, {Key: "preempt_time", Value: Instant(j.GetPreemptedAt())},
+		{Key: "preemptable_time", Value: Instant(0)}, {Key: "pre_sus_time", Value: Instant(0)}, {Key: "hold", Value: j.GetHold() != 0},
+		{Key: "priority", Value: Number(int64(j.GetPriority()), true, false)}, {Key: "priority_by_partition", Value: tree.List{}}, {Key: "profile", Value: tree.List{"NOT_SET"}},
+		{Key: "qos", Value: QOSOf(j)}, {Key: "reboot", Value: s.GetReboot()}, {Key: "required_nodes", Value: s.GetNodes()}, {Key: "required_switches", Value: s.GetSwitches()},
+		{Key: "requeue", Value: s.GetRequeue() != apiv1.Tri_TRI_NO}, {Key: "resize_time", Value: Instant(0)}, {Key: "restart_cnt", Value: j.GetRestarts()},
+		{Key: "resv_name", Value: s.GetReservation()}, {Key: "scheduled_nodes", Value: j.GetPlannedNodes()}, {Key: "segment_size", Value: 0}, {Key: "selinux_context", Value: ""},
+		{Key: "shared", Value: sharedTree(j)}, {Key: "sockets_per_board", Value: 0}, {Key: "sockets_per_node", Value: Number(0, false, false)},
+		{Key: "start_time", Value: Instant(Start(j))}, {Key: "state_description", Value: ""}, {Key: "state_reason", Value: cmp.Or(j.GetReason().GetCode(), "None")},
+		{Key: "standard_input", Value: v.Stdin(j)}, {Key: "standard_output", Value: v.Stdout(j)}, {Key: "standard_error", Value: v.Stderr(j)},
+		{Key: "stdin_expanded", Value: j.GetStdin()}, {Key: "stdout_expanded", Value: j.GetStdout()}, {Key: "stderr_expanded", Value: j.GetStderr()},
+		{Key: "submit_time", Value: Instant(j.GetSubmit())}, {Key: "submit_line", Value: s.GetSubmitLine()}, {Key: "suspend_time", Value: Instant(0)}, {Key: "system_comment", Value: s.GetSystemComment()},
+		{Key: "time_limit", Value: Minutes(j.GetTimeLimit())}, {Key: "time_minimum", Value: Minutes(s.GetTimeMin())}, {Key: "threads_per_core", Value: Some(s.GetThreadsPerCore())},
+		{Key: "tres_bind", Value: TRESBind(s)}, {Key: "tres_freq", Value: TRESFreq(s)}, {Key: "tres_per_job", Value: CountsText(s.GetPerJob(), "gres/", ":")},
+		{Key: "tres_per_node", Value: strings.ReplaceAll(perNodeText, "gres:", "gres/")}, {Key: "tres_per_socket", Value: CountsText(s.GetPerSocket(), "gres/", ":")},
+		{Key: "tres_per_task", Value: CountsText(s.GetPerTask(), "gres/", ":")}, {Key: "tres_req_str", Value: TRESText(j.GetReqTres())}, {Key: "tres_alloc_str", Value: TRESText(j.GetAllocTres())},
+		{Key: "user_id", Value: j.GetUserId()}, {Key: "user_name", Value: j.GetUser()}, {Key: "maximum_switch_wait_time", Value: s.GetSwitchWait() / tool.Second}, {Key: "wckey", Value: s.GetWckey()},
+		{Key: "current_working_directory", Value: s.GetWorkDir()},
+	}
+}
+
+func jobFlags(j *apiv1.JobInfo) tree.List {
+	out := tree.List{}
+	if j.GetBackfilled() {
+		out = append(out, "BACKFILL_ATTEMPTED")
+	}
+	if j.GetSpec().GetKillOnInvalidDep() == apiv1.Tri_TRI_YES {
+		out = append(out, "KILL_INVALID_DEPENDENCY")
+	}
+	return out
+}
+
+func sharedTree(j *apiv1.JobInfo) tree.List {
+	switch text := Sharing(j); text {
+	case "NO":
+		return tree.List{"none"}
+	case "YES":
+		return tree.List{"oversubscribe"}
+	case "OK":
+		return tree.List{}
+	default:
+		return tree.List{strings.ToLower(text)}
+	}
+}
+
+// TRESBind and tresFreq are --gpu-bind and --gpu-freq as Slurm shows them.
+func TRESBind(s *apiv1.JobSpec) string { return tresOf("gres/gpu:", s.GetGpuBind()) }
+
+func TRESFreq(s *apiv1.JobSpec) string { return tresOf("gpu:", s.GetGpuFreq()) }
+
+func tresOf(name, text string) string {
+	if text == "" {
+		return ""
+	}
+	return name + text
+}

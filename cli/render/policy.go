@@ -1,0 +1,406 @@
+package render
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/column"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// PolicyWords is what stands behind an entity.
+type PolicyWords struct {
+	Names []string
+	Where []*apiv1.ConfigEntry
+	Set   []*apiv1.ConfigEntry
+	Bare  []string // withassoc, tree
+}
+
+// PolicyWord finds the value of a key.
+func PolicyWord(list []*apiv1.ConfigEntry, keys ...string) (string, bool) {
+	for _, e := range slices.Backward(list) {
+		if slices.Contains(keys, e.GetKey()) {
+			return e.GetValue(), true
+		}
+	}
+	return "", false
+}
+
+// PolicyRow is one line of sacctmgr show: an entity, perhaps with one of its
+// associations.
+type PolicyRow struct {
+	cluster string
+	user    *apiv1.AccountingUser
+	account *apiv1.Account
+	QOS     *apiv1.Qos
+	Assoc   *apiv1.Association
+	QOSList []string // in force for the association
+	depth   int      // in the tree
+	parent  string   // the name of the account above the association's
+	lineage string   // the way to the association: /ml/0-alice/
+	More    []string // the cells of an entity of few columns
+	host    string   // of the controller
+	port    string
+	TRES    [3]string
+}
+
+// PolicyField is a column of sacctmgr show. names are how format= may name it.
+type PolicyField struct {
+	head  string
+	Width int
+	Names []string
+	text  func(r *PolicyRow) string
+}
+
+func OptionalInt(o *apiv1.OptionalInt) string {
+	if o == nil {
+		return ""
+	}
+	return tool.Itoa(o.GetValue())
+}
+
+// LimitsText writes limits: cpu=10,gres/gpu=4.
+func LimitsText(list []*apiv1.NamedCount) string {
+	var l spec.Limits
+	for _, c := range list {
+		l = append(l, spec.TRESCount{Name: c.GetName(), N: c.GetN()})
+	}
+	return l.String()
+}
+
+// limitOf is one TRES of a limit, for the old names such as GrpCPUs.
+func limitOf(list []*apiv1.NamedCount, name string) string {
+	for _, c := range list {
+		if c.GetName() == name {
+			return tool.Itoa(c.GetN())
+		}
+	}
+	return ""
+}
+
+// RawShares are an association's shares: 1 where none are said.
+func RawShares(a *apiv1.Association) int64 {
+	return (&spec.Association{Shares: a.GetShares()}).Share()
+}
+
+func wall(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return format.Duration(ns / tool.Second)
+}
+
+// micro writes UsageFactor, where 0 stands for one and a negative number for 0.
+func micro(n int64) string { return millionths((&spec.QOS{UsageFactor: n}).Factor()) }
+
+// millionths writes them as a number with six digits.
+func millionths(n int64) string {
+	digits := tool.Itoa(1_000_000 + n%1_000_000)
+	return tool.Itoa(n/1_000_000) + "." + digits[1:]
+}
+
+// PolicyView gathers the rows of one listing.
+type PolicyView struct {
+	Policy *apiv1.PolicyReply
+	Config *apiv1.GetConfigReply
+	Words  PolicyWords
+	Host   string
+	Port   string
+	Nodes  []*apiv1.NodeInfo // of a cluster
+	Assocs bool
+	Tree   bool
+	Coords bool // withcoordinator
+
+	ids map[uint32]*apiv1.Association // see byID
+}
+
+// Rows makes the rows of an entity, its usual columns and those that only
+// format= shows. All are nil for an entity that cannot be shown.
+func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []PolicyField) {
+	p := s.Policy
+	switch what {
+	case "user":
+		users := slices.Clone(p.GetUsers())
+		slices.SortFunc(users, func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) })
+		for _, u := range users {
+			if s.Named(u.GetName()) && s.matches(u.GetDefaultAccount(), u.GetName(), what) {
+				rows = append(rows, s.withAssocs(&PolicyRow{cluster: p.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
+			}
+		}
+		own, hidden := userFields(), hiddenUserFields(s)
+		if s.Coords {
+			own = append(own, hidden[1])
+		}
+		rows, fields, more = s.extended(rows, own)
+		return rows, fields, append(more, hidden...)
+	case "account":
+		accounts := slices.Clone(p.GetAccounts())
+		slices.SortFunc(accounts, func(a, b *apiv1.Account) int { return strings.Compare(a.GetName(), b.GetName()) })
+		for _, acct := range accounts {
+			if s.Named(acct.GetName()) {
+				rows = append(rows, s.withAssocs(&PolicyRow{cluster: p.GetCluster(), account: acct}, func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() })...)
+			}
+		}
+		own, coords := accountFields(), PolicyField{"Coord Users", 20, []string{"coordinators", "coordusers"}, func(r *PolicyRow) string { return strings.Join(r.account.GetCoordinators(), ",") }}
+		if s.Coords {
+			own = append(own, coords)
+		}
+		rows, fields, more = s.extended(rows, own)
+		return rows, fields, append(more, coords)
+	case "qos":
+		for _, q := range p.GetQos() {
+			if s.Named(q.GetName()) {
+				rows = append(rows, &PolicyRow{cluster: p.GetCluster(), QOS: q})
+			}
+		}
+		return rows, QOSFields(), append(hiddenQOSFields(), oldQOSFields()...)
+	case "association":
+		return s.TreeRows(), assocFields(), append(hiddenAssocFields(), furtherAssocFields(s)...)
+	case "cluster":
+		if s.Named(p.GetCluster()) {
+			root := s.root()
+			rows = append(rows, &PolicyRow{cluster: p.GetCluster(), host: s.Host, port: s.Port, Assoc: root, QOSList: s.qosOf(root)})
+		}
+		return rows, clusterFields(), hiddenClusterFields(s)
+	case "tres":
+		return s.TRESRows(), TRESFields(), nil
+	}
+	rows, fields = s.smallRows(what)
+	return rows, fields, nil
+}
+
+// extended adds the columns of associations where they are shown, else offers
+// them to format=.
+func (s *PolicyView) extended(rows []*PolicyRow, own []PolicyField) ([]*PolicyRow, []PolicyField, []PolicyField) {
+	var extra []PolicyField
+	hidden := append(hiddenAssocFields(), furtherAssocFields(s)...)
+	for _, f := range append(assocFields(), hidden...) {
+		if !slices.ContainsFunc(own, func(o PolicyField) bool { return o.head == f.head }) {
+			extra = append(extra, f)
+		}
+	}
+	if s.Assocs {
+		n := len(extra) - len(hidden)
+		return rows, append(own, extra[:n]...), extra[n:]
+	}
+	return rows, own, extra
+}
+
+// withAssocs makes a row for each association of an entity, or one without.
+func (s *PolicyView) withAssocs(base *PolicyRow, belongs func(*apiv1.Association) bool) []*PolicyRow {
+	if !s.Assocs {
+		return []*PolicyRow{base}
+	}
+	var out []*PolicyRow
+	for _, a := range s.Policy.GetAssociations() {
+		if belongs(a) && s.matches(a.GetAccount(), a.GetUser(), "association") {
+			r := *base
+			r.Assoc, r.QOSList = a, s.qosOf(a)
+			out = append(out, &r)
+		}
+	}
+	return out
+}
+
+func (s *PolicyView) Named(name string) bool {
+	return len(s.Words.Names) == 0 || slices.Contains(s.Words.Names, name)
+}
+
+// matches applies the conditions account=, user=, cluster= and partition=.
+func (s *PolicyView) matches(account, user, what string) bool {
+	for _, e := range s.Words.Where {
+		list := tool.SplitList(e.GetValue())
+		switch e.GetKey() {
+		case "account", "accounts", "acct", "defaultaccount":
+			if (what != "user" || e.GetKey() == "defaultaccount" || !s.Assocs) && !slices.Contains(list, account) {
+				return false
+			}
+		case "user", "users":
+			if !slices.Contains(list, user) {
+				return false
+			}
+		case "cluster", "clusters":
+			if !slices.Contains(list, s.Policy.GetCluster()) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *PolicyView) ByID(id uint32) *apiv1.Association {
+	if s.ids == nil {
+		s.ids = make(map[uint32]*apiv1.Association, len(s.Policy.GetAssociations()))
+		for _, a := range s.Policy.GetAssociations() {
+			s.ids[a.GetId()] = a
+		}
+	}
+	return s.ids[id]
+}
+
+func (s *PolicyView) root() *apiv1.Association {
+	for _, a := range s.Policy.GetAssociations() {
+		if a.GetAccount() == "root" && a.GetUser() == "" {
+			return a
+		}
+	}
+	return nil
+}
+
+// qosOf are the QOS that an association may use: its own, else those of the
+// nearest one above that has a list, else normal.
+func (s *PolicyView) qosOf(a *apiv1.Association) []string {
+	for ; a != nil; a = s.ByID(a.GetParent()) {
+		if len(a.GetQos()) > 0 {
+			out := slices.Clone(a.GetQos())
+			sort.Strings(out)
+			return out
+		}
+	}
+	if slices.ContainsFunc(s.Policy.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == "normal" }) {
+		return []string{"normal"}
+	}
+	return nil
+}
+
+// TreeRows lists associations depth first: an account, its users, its accounts.
+func (s *PolicyView) TreeRows() []*PolicyRow {
+	children := map[uint32][]*apiv1.Association{}
+	for _, a := range s.Policy.GetAssociations() {
+		parent := a.GetParent()
+		if s.ByID(parent) == nil {
+			parent = 0
+		}
+		children[parent] = append(children[parent], a)
+	}
+	var out []*PolicyRow
+	var walk func(parent uint32, depth int)
+	walk = func(parent uint32, depth int) {
+		list := children[parent]
+		slices.SortStableFunc(list, func(a, b *apiv1.Association) int {
+			if (a.GetUser() == "") != (b.GetUser() == "") {
+				if a.GetUser() != "" {
+					return -1
+				}
+				return 1
+			}
+			return int(a.GetId()) - int(b.GetId())
+		})
+		for _, a := range list {
+			if (len(s.Words.Names) == 0) && s.matches(a.GetAccount(), a.GetUser(), "association") && s.inPartition(a) {
+				r := &PolicyRow{cluster: s.Policy.GetCluster(), Assoc: a, QOSList: s.qosOf(a), depth: depth}
+				r.parent, r.lineage = s.Place(a)
+				out = append(out, r)
+			}
+			walk(a.GetId(), depth+1)
+		}
+	}
+	walk(0, 0)
+	return out
+}
+
+// inPartition applies the condition partition=.
+func (s *PolicyView) inPartition(a *apiv1.Association) bool {
+	parts, ok := PolicyWord(s.Words.Where, "partition", "partitions")
+	return !ok || slices.Contains(tool.SplitList(parts), a.GetPartition())
+}
+
+// Place is where an association stands: the account above its own, and the
+// way from the root.
+func (s *PolicyView) Place(a *apiv1.Association) (parent, lineage string) {
+	if up := s.ByID(a.GetParent()); up != nil && a.GetUser() == "" {
+		parent = up.GetAccount()
+	}
+	if a.GetUser() != "" {
+		lineage = "0-" + a.GetUser() + "/"
+		if a.GetPartition() != "" {
+			lineage += a.GetPartition() + "/"
+		}
+		a = s.ByID(a.GetParent())
+	}
+	for ; a != nil && a.GetParent() != 0; a = s.ByID(a.GetParent()) {
+		lineage = a.GetAccount() + "/" + lineage
+	}
+	return parent, "/" + lineage
+}
+
+// TRESRows are the TRES that are accounted.
+func (s *PolicyView) TRESRows() []*PolicyRow {
+	names := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
+	out := make([]*PolicyRow, 0, len(names))
+	add := func(name string, id int) {
+		kind, rest, _ := strings.Cut(name, "/")
+		out = append(out, &PolicyRow{TRES: [3]string{kind, rest, tool.Itoa(id)}})
+	}
+	for i, n := range names {
+		add(n, i+1)
+	}
+	next := 1001
+	for _, n := range tool.SplitList(ConfigValue(s.Config, "AccountingStorageTRES")) {
+		if n = strings.ToLower(strings.TrimSpace(n)); !slices.Contains(names, n) {
+			add(n, next)
+			next++
+		}
+	}
+	return out
+}
+
+// FindPolicyField finds a column by a name or the beginning of one.
+func FindPolicyField(all []PolicyField, name string) int {
+	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "") }
+	typed := plain(name)
+	for _, match := range [...]func(s string) bool{
+		func(s string) bool { return plain(s) == typed },
+		func(s string) bool { return len(typed) >= 2 && strings.HasPrefix(plain(s), typed) },
+	} {
+		i := slices.IndexFunc(all, func(f PolicyField) bool { return match(f.head) || slices.ContainsFunc(f.Names, match) })
+		if i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// treeless is the width of Account where there is no tree.
+const treeless = 10
+
+func (s *PolicyView) Text(style column.Style, fields []PolicyField, rows []*PolicyRow) []byte {
+	heads := make([]column.Field, len(fields))
+	for i, f := range fields {
+		heads[i] = column.Field{Name: f.head, Width: f.Width}
+		if s.Tree && f.head == "Account" && f.Width == treeless {
+			heads[i].Width = -20
+		}
+	}
+	b := style.Header(nil, heads)
+	texts := make([]string, len(fields))
+	for _, r := range rows {
+		for i, f := range fields {
+			texts[i] = f.text(r)
+			if s.Tree && f.head == "Account" {
+				texts[i] = strings.Repeat(" ", r.depth) + texts[i]
+			}
+		}
+		b = style.Row(b, heads, texts)
+	}
+	return b
+}
+
+func BriefAssoc(cluster string, a *apiv1.Association) tree.Object {
+	return tree.Object{{Key: "account", Value: a.GetAccount()}, {Key: "cluster", Value: cluster}, {Key: "partition", Value: a.GetPartition()}, {Key: "user", Value: a.GetUser()}, {Key: "id", Value: a.GetId()}}
+}
+
+func (s *PolicyView) BriefAssocs(belongs func(*apiv1.Association) bool) tree.List {
+	out := tree.List{}
+	for _, a := range s.Policy.GetAssociations() {
+		if belongs(a) {
+			out = append(out, BriefAssoc(s.Policy.GetCluster(), a))
+		}
+	}
+	return out
+}

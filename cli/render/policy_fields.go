@@ -1,0 +1,294 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// oldQOSFields are the columns of QOS of the time before TRES, which scripts
+// still ask for.
+func oldQOSFields() []PolicyField {
+	type list = func(q *apiv1.Qos) []*apiv1.NamedCount
+	one := func(head, tres string, of list, names ...string) PolicyField {
+		return PolicyField{head, max(len(head), 8), names, func(r *PolicyRow) string { return limitOf(of(r.QOS), tres) }}
+	}
+	return []PolicyField{
+		one("GrpCPUs", "cpu", (*apiv1.Qos).GetGrpTres), one("GrpMem", "mem", (*apiv1.Qos).GetGrpTres, "grpmemory"), one("GrpNodes", "node", (*apiv1.Qos).GetGrpTres),
+		one("GrpCPUMins", "cpu", (*apiv1.Qos).GetGrpTresMins), one("GrpCPURunMins", "cpu", (*apiv1.Qos).GetGrpTresRunMins),
+		one("MaxCPUs", "cpu", (*apiv1.Qos).GetMaxTresPerJob, "maxcpusperjob"), one("MaxNodes", "node", (*apiv1.Qos).GetMaxTresPerJob, "maxnodesperjob"),
+		one("MaxCPUMins", "cpu", (*apiv1.Qos).GetMaxTresMins, "maxcpuminsperjob"), one("MaxCPUsPU", "cpu", (*apiv1.Qos).GetMaxTresPerUser, "maxcpusperuser"),
+		one("MaxNodesPU", "node", (*apiv1.Qos).GetMaxTresPerUser, "maxnodesperuser"), one("MinCPUs", "cpu", (*apiv1.Qos).GetMinTresPerJob, "mincpusperjob"),
+	}
+}
+
+// furtherAssocFields are columns of associations that hang together with other
+// entities, and those of the time before TRES.
+func furtherAssocFields(s *PolicyView) []PolicyField {
+	one := func(head, tres string, of func(a *apiv1.Association) []*apiv1.NamedCount, names ...string) PolicyField {
+		return PolicyField{head, max(len(head), 8), names, func(r *PolicyRow) string { return limitOf(of(r.Assoc), tres) }}
+	}
+	return []PolicyField{
+		one("GrpCPUMins", "cpu", (*apiv1.Association).GetGrpTresMins), one("GrpCPURunMins", "cpu", (*apiv1.Association).GetGrpTresRunMins),
+		one("MaxCPUMins", "cpu", (*apiv1.Association).GetMaxTresMins, "maxcpuminsperjob"),
+		{"QOS_RAW", 20, []string{"qosraw", "qosrawlevel"}, func(r *PolicyRow) string {
+			var ids []string
+			for _, name := range r.QOSList {
+				for _, q := range s.Policy.GetQos() {
+					if q.GetName() == name {
+						ids = append(ids, tool.Itoa(q.GetId()))
+					}
+				}
+			}
+			return strings.Join(ids, ",")
+		}},
+		{"Is Default", 10, nil, func(r *PolicyRow) string {
+			for _, u := range s.Policy.GetUsers() {
+				if r.Assoc.GetUser() != "" && u.GetName() == r.Assoc.GetUser() {
+					return YesNo(u.GetDefaultAccount() == r.Assoc.GetAccount())
+				}
+			}
+			return ""
+		}},
+	}
+}
+
+// hiddenClusterFields are the columns that say what the cluster is made of.
+func hiddenClusterFields(s *PolicyView) []PolicyField {
+	return []PolicyField{
+		{"NodeCount", 9, nil, func(*PolicyRow) string { return tool.Itoa(len(s.Nodes)) }},
+		{"Cluster Nodes", 20, []string{"nodenames"}, func(*PolicyRow) string {
+			names := make([]string, len(s.Nodes))
+			for i, n := range s.Nodes {
+				names[i] = n.GetName()
+			}
+			return hostlist.FoldSorted(names)
+		}},
+		{"TRES", 20, nil, func(*PolicyRow) string {
+			var all spec.TRES
+			for _, n := range s.Nodes {
+				all = all.Add(ToTRES(n.GetCfgTres()))
+			}
+			return all.String()
+		}},
+	}
+}
+
+// WithAliases gives columns made by cells further names: the head, then they.
+func WithAliases(fields []PolicyField, of ...[]string) []PolicyField {
+	for _, a := range of {
+		if i := FindPolicyField(fields, a[0]); i >= 0 {
+			fields[i].Names = append(fields[i].Names, a[1:]...)
+		}
+	}
+	return fields
+}
+
+// TextFields makes columns of a head and a width each, whose texts are the row's
+// own cells.
+func TextFields(heads ...any) []PolicyField {
+	out := make([]PolicyField, 0, len(heads)/2)
+	for i := 0; i+1 < len(heads); i += 2 {
+		at := i / 2
+		out = append(out, PolicyField{heads[i].(string), heads[i+1].(int), nil, func(r *PolicyRow) string { return r.More[at] }})
+	}
+	return out
+}
+
+// assocFields are the columns of associations, which users, accounts and the
+// cluster show too.
+//
+//muster:table one row for each column
+func assocFields() []PolicyField {
+	type R = PolicyRow
+	a := func(head string, width int, get func(a *apiv1.Association) string, names ...string) PolicyField {
+		return PolicyField{head, width, names, func(r *R) string { return get(r.Assoc) }}
+	}
+	return []PolicyField{
+		{"Cluster", 10, []string{"clusters"}, func(r *R) string { return r.cluster }},
+		{"Account", 10, []string{"acct"}, func(r *R) string {
+			if r.account != nil && r.Assoc == nil {
+				return r.account.GetName()
+			}
+			return r.Assoc.GetAccount()
+		}},
+		{"User", 10, []string{"users"}, func(r *R) string {
+			if r.user != nil {
+				return r.user.GetName()
+			}
+			return r.Assoc.GetUser()
+		}},
+		a("Partition", 10, (*apiv1.Association).GetPartition),
+		a("Share", 9, func(a *apiv1.Association) string {
+			switch {
+			case a == nil:
+				return ""
+			case a.GetSharesParent():
+				return "parent"
+			}
+			return tool.Itoa(RawShares(a))
+		}, "fairshare", "shares", "rawshares"),
+		a("Priority", 10, func(a *apiv1.Association) string {
+			if a.GetPriority() == 0 {
+				return ""
+			}
+			return tool.Itoa(a.GetPriority())
+		}),
+		a("GrpJobs", 7, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobs()) }),
+		a("GrpTRES", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTres()) }),
+		a("GrpSubmit", 9, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
+		a("GrpWall", 11, func(a *apiv1.Association) string { return wall(a.GetGrpWall()) }),
+		a("GrpTRESMins", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTresMins()) }),
+		a("MaxJobs", 7, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxJobs()) }),
+		a("MaxTRES", 13, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
+		a("MaxTRESPerNode", 14, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresPerNode()) }, "maxtrespn"),
+		a("MaxSubmit", 9, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxSubmitJobs()) }, "maxsubmitjobs"),
+		a("MaxWall", 11, func(a *apiv1.Association) string { return wall(a.GetMaxWall()) }, "maxwalldurationperjob"),
+		a("MaxTRESMins", 13, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
+		{"QOS", 20, []string{"qoslevel"}, func(r *R) string { return strings.Join(r.QOSList, ",") }},
+		a("Def QOS", 9, (*apiv1.Association).GetDefaultQos, "defaultqos", "defqos"),
+		a("GrpTRESRunMins", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTresRunMins()) }),
+	}
+}
+
+// hiddenAssocFields are columns that only format= shows.
+func hiddenAssocFields() []PolicyField {
+	a := func(head string, width int, get func(a *apiv1.Association) string, names ...string) PolicyField {
+		return PolicyField{head, width, names, func(r *PolicyRow) string { return get(r.Assoc) }}
+	}
+	return []PolicyField{
+		a("ID", 6, func(a *apiv1.Association) string { return tool.Itoa(a.GetId()) }), a("ParentID", 8, func(a *apiv1.Association) string { return tool.Itoa(a.GetParent()) }),
+		a("Comment", 20, (*apiv1.Association).GetComment),
+		a("GrpJobsAccrue", 13, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobsAccrue()) }),
+		a("MaxJobsAccrue", 13, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxJobsAccrue()) }),
+		a("GuaranteedTRES", 14, func(a *apiv1.Association) string { return LimitsText(a.GetGuaranteedTres()) }, "guaranteed"),
+		a("OverQuotaWeight", 15, func(a *apiv1.Association) string { return OptionalInt(a.GetOverQuota()) }, "overquota"),
+		a("MinPrioThres", 12, func(a *apiv1.Association) string { return OptionalInt(a.GetMinPrio()) }, "minpriothreshold", "minprio"),
+		{"ParentName", 10, nil, func(r *PolicyRow) string { return r.parent }}, {"Lineage", 20, nil, func(r *PolicyRow) string { return r.lineage }},
+		a("GrpCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "cpu") }), a("GrpMem", 7, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "mem") }),
+		a("GrpNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "node") }), a("MaxCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "cpu") }),
+		a("MaxNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "node") }),
+	}
+}
+
+func userFields() []PolicyField {
+	return []PolicyField{
+		{"User", 10, []string{"users", "name"}, func(r *PolicyRow) string { return r.user.GetName() }},
+		{"Def Acct", 10, []string{"defaultaccount", "defacct"}, func(r *PolicyRow) string { return r.user.GetDefaultAccount() }},
+		{"Admin", 9, []string{"adminlevel"}, func(r *PolicyRow) string { return cmp.Or(r.user.GetAdminLevel(), "None") }},
+	}
+}
+
+// hiddenUserFields are columns that only format= or withcoordinator shows.
+func hiddenUserFields(s *PolicyView) []PolicyField {
+	return []PolicyField{
+		{"Def WCKey", 10, []string{"defaultwckey"}, func(r *PolicyRow) string { return r.user.GetDefaultWckey() }},
+		{"Coord Accounts", 20, []string{"coordinators", "coordaccounts"}, func(r *PolicyRow) string {
+			var of []string
+			for _, a := range s.Policy.GetAccounts() {
+				if slices.Contains(a.GetCoordinators(), r.user.GetName()) {
+					of = append(of, a.GetName())
+				}
+			}
+			return strings.Join(of, ",")
+		}},
+	}
+}
+
+func accountFields() []PolicyField {
+	return []PolicyField{
+		{"Account", 10, []string{"acct", "name"}, func(r *PolicyRow) string { return r.account.GetName() }},
+		{"Descr", 20, []string{"description"}, func(r *PolicyRow) string { return r.account.GetDescription() }},
+		{"Org", 20, []string{"organization"}, func(r *PolicyRow) string { return r.account.GetOrganization() }},
+	}
+}
+
+func clusterFields() []PolicyField {
+	out := []PolicyField{
+		{"Cluster", 10, []string{"clusters", "name"}, func(r *PolicyRow) string { return r.cluster }},
+		{"ControlHost", 15, nil, func(r *PolicyRow) string { return r.host }}, {"ControlPort", 12, nil, func(r *PolicyRow) string { return r.port }},
+		{"RPC", 5, nil, func(*PolicyRow) string { return "" }},
+	}
+	for _, name := range [...]string{"Share", "GrpJobs", "GrpTRES", "GrpSubmit", "MaxJobs", "MaxTRES", "MaxSubmit", "MaxWall", "QOS", "Def QOS"} {
+		for _, f := range assocFields() {
+			if f.head == name {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+//muster:table one row for each column
+func QOSFields() []PolicyField {
+	q := func(head string, width int, get func(q *apiv1.Qos) string, names ...string) PolicyField {
+		return PolicyField{head, width, names, func(r *PolicyRow) string { return get(r.QOS) }}
+	}
+	return []PolicyField{
+		q("Name", 10, (*apiv1.Qos).GetName), q("Priority", 10, func(q *apiv1.Qos) string { return tool.Itoa(q.GetPriority()) }),
+		q("GraceTime", 10, func(q *apiv1.Qos) string { return format.Duration(q.GetGraceTime() / tool.Second) }),
+		q("Preempt", 10, func(q *apiv1.Qos) string { return strings.Join(q.GetPreempt(), ",") }), q("PreemptExemptTime", 19, func(q *apiv1.Qos) string {
+			if q.GetPreemptExempt() == 0 {
+				return ""
+			}
+			return format.Duration(q.GetPreemptExempt() / tool.Second)
+		}),
+		q("PreemptMode", 11, func(q *apiv1.Qos) string { return cmp.Or(strings.ToLower(q.GetPreemptMode()), "cluster") }),
+		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(q *apiv1.Qos) string {
+			if q.GetUsageThreshold() == nil {
+				return ""
+			}
+			return millionths(q.GetUsageThreshold().GetValue())
+		}, "usagethreshold"),
+		q("UsageFactor", 11, func(q *apiv1.Qos) string { return micro(q.GetUsageFactor()) }),
+		q("GrpTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTres()) }), q("GrpTRESMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTresMins()) }),
+		q("GrpTRESRunMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTresRunMins()) }),
+		q("GrpJobs", 7, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpJobs()) }), q("GrpSubmit", 9, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
+		q("GrpWall", 11, func(q *apiv1.Qos) string { return wall(q.GetGrpWall()) }),
+		q("MaxTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
+		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
+		q("MaxWall", 11, func(q *apiv1.Qos) string { return wall(q.GetMaxWall()) }, "maxwalldurationperjob"),
+		q("MaxTRESPU", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerUser()) }, "maxtresperuser"),
+		q("MaxJobsPU", 9, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxJobsPerUser()) }, "maxjobsperuser", "maxjobs"),
+		q("MaxSubmitPU", 11, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxSubmitPerUser()) }, "maxsubmitjobsperuser", "maxsubmitjobspu"),
+		q("MaxTRESPA", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerAccount()) }, "maxtresperaccount"),
+		q("MaxJobsPA", 9, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxJobsPerAccount()) }, "maxjobsperaccount"),
+		q("MaxSubmitPA", 11, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxSubmitPerAccount()) }, "maxsubmitjobsperaccount", "maxsubmitjobspa"),
+		q("MinTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMinTresPerJob()) }, "mintresperjob"),
+	}
+}
+
+// hiddenQOSFields are columns that only format= shows.
+func hiddenQOSFields() []PolicyField {
+	q := func(head string, width int, get func(q *apiv1.Qos) string, names ...string) PolicyField {
+		return PolicyField{head, width, names, func(r *PolicyRow) string { return get(r.QOS) }}
+	}
+	return []PolicyField{
+		q("ID", 6, func(q *apiv1.Qos) string { return tool.Itoa(q.GetId()) }), q("Descr", 20, (*apiv1.Qos).GetDescription, "description"),
+		q("MaxTRESRunMinsPA", 17, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsAccount()) }, "maxtresrunminsperaccount"),
+		q("MaxTRESRunMinsPU", 17, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsUser()) }, "maxtresrunminsperuser"),
+		q("GrpJobsAccrue", 13, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpJobsAccrue()) }),
+		q("MaxJobsAccruePA", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerAccount()) }, "maxjobsaccrueperaccount"),
+		q("MaxJobsAccruePU", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerUser()) }, "maxjobsaccrueperuser"),
+		q("MinPrioThres", 12, func(q *apiv1.Qos) string { return OptionalInt(q.GetMinPrio()) }, "minpriothreshold", "minprio"),
+		q("LimitFactor", 11, func(q *apiv1.Qos) string {
+			if q.GetLimitFactor() == 0 {
+				return ""
+			}
+			return millionths(q.GetLimitFactor())
+		}),
+	}
+}
+
+func TRESFields() []PolicyField {
+	return []PolicyField{
+		{"Type", 8, nil, func(r *PolicyRow) string { return r.TRES[0] }}, {"Name", 15, nil, func(r *PolicyRow) string { return r.TRES[1] }},
+		{"ID", 6, nil, func(r *PolicyRow) string { return r.TRES[2] }},
+	}
+}

@@ -1,0 +1,654 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/plain"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// WhyView is how an explanation is written.
+type WhyView struct {
+	JobView
+	Asked  string
+	Colour bool
+}
+
+// bold marks the words that answer the question.
+func (v *WhyView) bold(s string) string {
+	if !v.Colour {
+		return s
+	}
+	return string(boldOn) + s + string(boldOff)
+}
+
+// Where bold text begins and ends, before the text is made plain. The characters
+// are of the area for private use: whoever writes them into a name gets bold text.
+const (
+	boldOn  = '\ue000'
+	boldOff = '\ue001'
+)
+
+// Screen is the text for a terminal or a file: what others have written acts on
+// neither.
+func (v *WhyView) Screen(rep *apiv1.WhyReply) string {
+	text := plain.Text(v.Text(rep))
+	if !v.Colour {
+		return text
+	}
+	return strings.NewReplacer(string(boldOn), "\x1b[1m", string(boldOff), "\x1b[0m").Replace(text)
+}
+
+// when writes a point in time with how far it is away.
+func (v *WhyView) when(ns int64) string {
+	if ns <= v.Now {
+		return "now"
+	}
+	return v.Time(ns) + ", in " + Span(ns-v.Now)
+}
+
+// Text is the explanation for people.
+func (v *WhyView) Text(rep *apiv1.WhyReply) string {
+	j := rep.GetJob()
+	id := v.ID(JobRow{JobInfo: j, Task: -1})
+	if strings.Contains(v.Asked, "_") && !strings.Contains(v.Asked, "[") {
+		id = v.Asked
+	}
+	head := fmt.Sprintf("Job %s (%s) of %s", id, j.GetSpec().GetName(), cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId())))
+	var b strings.Builder
+	if spec.JobState(j.GetState()) != spec.Pending {
+		b.WriteString(v.notWaiting(head, j))
+		if faults := v.faultLines(rep); len(faults) > 0 {
+			b.WriteByte('\n')
+			v.part(&b, "Its GPUs", faults)
+		}
+		if past := v.historyLines(rep.GetHistory()); len(past) > 0 {
+			b.WriteByte('\n')
+			v.part(&b, "It waited", past)
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(j.GetPartition(), ",", " or "), Span(v.Now-j.GetSubmit()))
+	for _, part := range v.Parts(rep) {
+		v.part(&b, part.Title, part.Lines)
+	}
+	return b.String()
+}
+
+// WhyPart is one answer of an explanation: what it is about, and its sentences.
+// A sentence that begins with two spaces is a row of a table.
+type WhyPart struct {
+	Title string
+	Lines []string
+}
+
+// Parts are the answers about a job that waits; those without a sentence are
+// left out.
+func (v *WhyView) Parts(rep *apiv1.WhyReply) []WhyPart {
+	parts := []WhyPart{
+		{"Why", append([]string{v.bold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...)},
+		{"Start", v.startLines(rep)},
+		{"Needs", []string{v.needs(rep)}},
+		{"Expected", v.expectedLines(rep)},
+		{"Guaranteed", rep.GetGuarantee()},
+		{"In the way", v.blockerLines(rep)},
+		{"Nodes", v.nodeLines(rep)},
+		{"Would help", v.adviceLines(rep)},
+	}
+	if past := v.historyLines(rep.GetHistory()); len(past) > 1 {
+		parts = append(parts, WhyPart{"So far", past})
+	}
+	return slices.DeleteFunc(parts, func(p WhyPart) bool { return len(p.Lines) == 0 })
+}
+
+const whyMargin = 12
+
+// tableRow begins a line of a table, which stays as it is.
+const tableRow = "  "
+
+// part writes a title in the margin and its lines beside it.
+func (v *WhyView) part(b *strings.Builder, title string, text []string) {
+	for i, t := range text {
+		lead := ""
+		if i == 0 {
+			lead = title
+		}
+		wrapped := tool.Lines(t, tool.HelpWidth-whyMargin)
+		if row, ok := strings.CutPrefix(t, tableRow); ok {
+			wrapped = []string{row}
+		}
+		for _, line := range wrapped {
+			fmt.Fprintf(b, "%-*s%s\n", whyMargin, lead, line)
+			lead = ""
+		}
+	}
+}
+
+// notWaiting tells what became of a job that does not wait.
+func (v *WhyView) notWaiting(head string, j *apiv1.JobInfo) string {
+	s := spec.JobState(j.GetState())
+	switch {
+	case j.GetCompleting():
+		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, s, j.GetNodes())
+	case j.GetConfiguring():
+		text := fmt.Sprintf("%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up", head, j.GetNodes(), j.GetBooting(),
+			Span(v.Now-j.GetStart()))
+		if by := j.GetBootBy(); by != 0 {
+			text += fmt.Sprintf(". What is not up by %s (ResumeTimeout) is set aside, and the job is queued again", v.Time(by))
+		} else {
+			text += ". ResumeProgram has not been told yet (ResumeRate)"
+		}
+		return text + ".\n"
+	case s == spec.Suspended:
+		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, j.GetNodes())
+	case s == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog):
+		return fmt.Sprintf("%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n", head, j.GetNodes(), Span(Elapsed(j, v.Now)))
+	case s == spec.Running:
+		text := fmt.Sprintf("%s does not wait: it has run for %s on %s", head, Span(Elapsed(j, v.Now)), j.GetNodes())
+		if j.GetTimeLimit() >= 0 {
+			text += fmt.Sprintf(", and has %s left", Span(Left(j, v.Now)))
+		}
+		return text + fmt.Sprintf(". It waited %s.\n", Span(j.GetStart()-j.GetSubmit()))
+	}
+	text := fmt.Sprintf("%s does not wait: it ended %s ago, %s", head, Span(v.Now-j.GetEnd()), s)
+	switch {
+	case j.GetExitSignal() != 0:
+		text += fmt.Sprintf(" by signal %d", j.GetExitSignal())
+	case j.GetExitCode() != 0:
+		text += fmt.Sprintf(" with exit code %d", j.GetExitCode())
+	}
+	if code := j.GetReason().GetCode(); code != "" && code != "None" {
+		text += " (" + code + ")"
+	}
+	if d := j.GetReason().GetDetail(); d != "" {
+		text += ": " + d
+	}
+	return text + ".\n"
+}
+
+// expectedLines says how long the job will probably run, and from which runs that
+// is known.
+func (v *WhyView) expectedLines(rep *apiv1.WhyReply) []string {
+	prediction := rep.GetPrediction()
+	if prediction == nil {
+		return nil
+	}
+	took := Span(prediction.GetShortest())
+	if prediction.GetLongest() != prediction.GetShortest() {
+		took += " to " + Span(prediction.GetLongest())
+	}
+	text := fmt.Sprintf("to run %s: the last %d %s took %s", Span(prediction.GetLength()),
+		prediction.GetRuns(), prediction.GetSimilar(), took)
+	if limit := rep.GetJob().GetTimeLimit(); limit > prediction.GetLength() {
+		text += "; the time limit is " + Span(limit)
+	}
+	return []string{text}
+}
+
+func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
+	at := rep.GetPlannedStart()
+	var out []string
+	switch {
+	case at != 0 && at <= v.Now:
+		out = append(out, "planned for the next pass on "+cmp.Or(rep.GetPlannedNodes(), "free nodes"))
+	case at != 0:
+		text := "planned for " + v.bold(v.when(at)) + " on " + cmp.Or(rep.GetPlannedNodes(), "nodes not chosen yet")
+		if rep.GetPlannedEstimate() {
+			text += " (an estimate: jobs that end early or late move it)"
+		} else {
+			text += ", or earlier if jobs end before their limits"
+		}
+		out = append(out, text)
+	case rep.GetReason().GetUntil() > v.Now && len(rep.GetBlockers()) > 0:
+		out = append(out, "not planned: enough of the jobs in the way are over by "+v.when(rep.GetReason().GetUntil())+", at their limits")
+	case rep.GetReason().GetUntil() > v.Now:
+		out = append(out, "not before "+v.when(rep.GetReason().GetUntil()))
+	default:
+		out = append(out, unplanned(rep))
+	}
+	if promised := rep.GetPromisedStart(); promised != 0 && at > promised {
+		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+Span(at-promised))
+	}
+	switch n := rep.GetAhead(); {
+	case n == 1:
+		out = append(out, "1 waiting job has a higher priority")
+	case n > 1:
+		out = append(out, fmt.Sprintf("%d waiting jobs have a higher priority", n))
+	case at != 0:
+		out = append(out, "no waiting job has a higher priority")
+	}
+	return out
+}
+
+// beyond is why a job that is near a start has none planned.
+const beyond = "not planned: it is further down the queue than the scheduler looks ahead"
+
+// unplanned says on what the start depends of a job for which none is planned.
+func unplanned(rep *apiv1.WhyReply) string {
+	r := rep.GetReason()
+	switch spec.ReasonCode(r.GetCode()) {
+	case "", spec.ReasonNone, spec.ReasonCleaning:
+		return "not planned yet"
+	case spec.ReasonDependency:
+		return "not planned until that is so"
+	case spec.ReasonHeldUser, spec.ReasonHeldAdmin, spec.ReasonHoldMaxRequeue:
+		return "not until it is released"
+	case spec.ReasonDependencyNever, spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonDeadLine:
+		return "never, as it is"
+	case spec.ReasonResources:
+		if r.GetSubject() == "switches" {
+			return "not planned until it may use more switches"
+		}
+		return beyond
+	case spec.ReasonPriority:
+		return beyond
+	}
+	if r.GetAsked() > r.GetLimit() && r.GetLimit() > 0 {
+		return "never, as it is"
+	}
+	return "not planned while that is so"
+}
+
+// needs is what the job asks for, as one line.
+func (v *WhyView) needs(rep *apiv1.WhyReply) string {
+	j := rep.GetJob()
+	asked := ToTRES(j.GetReqTres())
+	var parts []string
+	for _, t := range asked.All() {
+		name, typ, _ := strings.Cut(strings.TrimPrefix(t.Name, "gres/"), ":")
+		switch {
+		case t.Name == "billing" || t.Name == "node":
+		case typ == "" && byType(&asked, name) == t.N: // the next ones say it
+		default:
+			parts = append(parts, quantity(t.Name, t.N))
+		}
+	}
+	if asked.Mem == 0 && slices.ContainsFunc(rep.GetNodes(), func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" }) {
+		parts = append(parts, "all memory of the node (no --mem, and no default here)")
+	}
+	text, whole := strings.Join(parts, ", "), ""
+	if s := spec.Sharing(j.GetSpec().GetSharing()); s == spec.Exclusive {
+		whole = "whole "
+	}
+	switch {
+	case j.GetNumNodes() > 1:
+		text += fmt.Sprintf(" on %d %snodes", j.GetNumNodes(), whole)
+	case whole != "":
+		text += " on a whole node"
+	}
+	if limit := j.GetTimeLimit(); limit < 0 {
+		text += ", without a time limit"
+	} else {
+		text += ", for up to " + Span(limit)
+	}
+	return text + fmt.Sprintf("; priority %d", j.GetPriority())
+}
+
+// byType is how much of a GRES is asked for by type.
+func byType(t *spec.TRES, name string) (sum int64) {
+	for _, o := range t.All() {
+		if strings.HasPrefix(o.Name, "gres/"+name+":") {
+			sum += o.N
+		}
+	}
+	return sum
+}
+
+func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
+	var table [][]string
+	for _, b := range rep.GetBlockers() {
+		until := "no time limit"
+		state := spec.JobState(b.GetState())
+		switch {
+		case state == spec.Pending && b.GetPlannedStart() != 0:
+			until = "planned for " + v.when(b.GetPlannedStart())
+		case state == spec.Pending:
+			until = "waits: " + Reason(b)
+		case b.GetEnd() != 0:
+			until = "until " + v.when(b.GetEnd())
+		}
+		have := b.GetAllocTres()
+		if state == spec.Pending {
+			have = b.GetReqTres()
+		}
+		table = append(table, []string{tableRow + v.ID(JobRow{JobInfo: b, Task: -1}), b.GetSpec().GetName(), b.GetUser(), strings.ToLower(state.String()), short(have), until})
+	}
+	for _, h := range rep.GetHolds() {
+		table = append(table, []string{tableRow + "pod", h.GetName(), "on " + h.GetNode(), "held", holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())), "since " + v.when(h.GetSince())})
+	}
+	return splitTable(table)
+}
+
+// short is what a job holds, in a few words.
+func short(t *apiv1.Tres) string {
+	x := ToTRES(t)
+	parts := []string{quantity("cpu", x.CPU)}
+	if n := x.Get("gres/gpu"); n > 0 {
+		parts = append(parts, quantity("gres/gpu", n))
+	}
+	if x.Mem > 0 {
+		parts = append(parts, quantity("mem", x.Mem))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func splitTable(table [][]string) []string {
+	if len(table) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(Aligned(table, func(int) bool { return true }), "\n"), "\n")
+}
+
+func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
+	var table [][]string
+	for _, n := range rep.GetNodes() {
+		table = append(table, []string{tableRow + n.GetNodes(), nodeVerdict(n)})
+	}
+	return splitTable(table)
+}
+
+// nodeVerdict says why nodes cannot take the job now.
+func nodeVerdict(n *apiv1.NodeVerdict) string {
+	why := n.GetWhy()
+	switch kind, what, _ := strings.Cut(why, ":"); kind {
+	case "state", "request", "reservation", "apart":
+		return what
+	}
+	switch why {
+	case "fits":
+		return "would fit now"
+	case "excluded":
+		return "excluded by the job"
+	case "feature":
+		return "lacks a feature that the job asks for"
+	case "planned", "reserved":
+		return "kept for a job that comes before"
+	}
+	if n.GetNeed() == 0 {
+		return why
+	}
+	return fmt.Sprintf("%s free, %s needed", quantity(why, n.GetFree()), quantity(why, n.GetNeed()))
+}
+
+func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
+	var table [][]string
+	for _, a := range rep.GetAdvice() {
+		what := "would start " + v.when(a.GetStart())
+		if a.GetGain() > 0 {
+			what += " (" + Span(a.GetGain()) + " earlier)"
+		}
+		table = append(table, []string{tableRow + a.GetChange(), what})
+	}
+	return splitTable(table)
+}
+
+// historyMost is how many spans are printed for people; --json has them all.
+const historyMost = 20
+
+// who writes whose limit it is: qos/gpucap, assoc/ml/alice, partition/gpu.
+func who(subject string) string {
+	parts := strings.Split(subject, "/")
+	switch {
+	case len(parts) == 2 && parts[0] == "qos":
+		return "QOS " + parts[1]
+	case len(parts) == 2 && parts[0] == "partition":
+		return "partition " + parts[1]
+	case parts[0] == "assoc" && len(parts) >= 3 && parts[2] != "":
+		return parts[2] + " in account " + parts[1]
+	case parts[0] == "assoc" && len(parts) >= 2:
+		return "account " + parts[1]
+	case subject == "":
+		return "the site"
+	}
+	return subject
+}
+
+// Because says in plain words what the reason means, with its numbers.
+//
+//muster:table one case for each reason
+func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
+	r, j := rep.GetReason(), rep.GetJob()
+	blocker := ""
+	for _, b := range rep.GetBlockers() {
+		if b.GetUid() == r.GetBlocker() && r.GetBlocker() != 0 {
+			blocker = "job " + v.ID(JobRow{JobInfo: b, Task: -1}) + " (" + b.GetSpec().GetName() + " of " + b.GetUser() + ")"
+		}
+	}
+	switch spec.ReasonCode(r.GetCode()) {
+	case "", spec.ReasonNone:
+		return []string{"No pass has looked at it yet; the next one will within moments."}
+	case spec.ReasonPriority:
+		if blocker != "" {
+			return []string{"It would have to overtake " + blocker + ", which comes before it and waits too; it may start earlier only where that delays nobody."}
+		}
+		return []string{"Jobs that come before it wait too; it may start earlier only where that delays none of them."}
+	case "ReservationDeleted":
+		return []string{"The reservation that it asks for is gone: change it with scontrol update jobid=" + tool.Itoa(j.GetJobId()) + " reservationname=."}
+	case "ReservationInvalid":
+		return []string{"It does not fit into its reservation: too many nodes, or a longer time limit than is left of it."}
+	case spec.ReasonReservation:
+		return []string{"Its reservation begins " + v.when(rep.GetReason().GetUntil()) + "."}
+	case spec.ReasonResources:
+		if rep.GetReason().GetSubject() == "switches" {
+			return []string{"No choice of so few switches has what it needs; from " + v.when(rep.GetReason().GetUntil()) + " on any nodes will do."}
+		}
+		out := []string{"It is its turn, but what it needs is in use now (below, node by node)."}
+		if blocker != "" {
+			out = append(out, "What it is planned to get is held by "+blocker+".")
+		}
+		if j.GetHetSize() > 1 {
+			other := (j.GetHetOffset() + 1) % j.GetHetSize()
+			out = append(out, fmt.Sprintf("Its %d components start together; muster why %d+%d shows the nodes as the next of them sees them.", j.GetHetSize(), j.GetHetJobId(), other))
+		}
+		return out
+	case spec.ReasonDependency:
+		return dependencyText(cmp.Or(j.GetDependency(), j.GetSpec().GetDependency()))
+	case spec.ReasonDependencyNever:
+		return []string{"What it waits for can never come true any more: " + cmp.Or(j.GetDependency(), j.GetSpec().GetDependency()) + ".",
+			"Cancel it (scancel " + tool.Itoa(j.GetJobId()) + ") and submit it without that dependency."}
+	case spec.ReasonBeginTime:
+		return []string{"It was asked not to begin before " + v.when(firstOf(r.GetUntil(), j.GetSpec().GetBegin(), j.GetStart())) + "."}
+	case spec.ReasonHeldUser:
+		return []string{"It is held by its owner. Release it: scontrol release " + tool.Itoa(j.GetJobId()) + "."}
+	case spec.ReasonHeldAdmin:
+		return []string{"It is held by an operator, who alone can release it."}
+	case spec.ReasonHoldMaxRequeue:
+		return []string{fmt.Sprintf("It was requeued %d times, as often as the site allows, and is held. Find out why it fails to start, then release it.", j.GetRestarts())}
+	case spec.ReasonArrayTaskLimit:
+		return []string{fmt.Sprintf("Its array runs at most %d tasks at a time (the %% of --array), and so many run now.", j.GetArrayThrottle()),
+			fmt.Sprintf("scontrol update jobid=%d arraytaskthrottle=N changes that.", firstOf(j.GetArrayJobId(), j.GetJobId()))}
+	case spec.ReasonLicenses:
+		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", quantity(cmp.Or(r.GetTres(), "license/"), r.GetAsked()), quantity(cmp.Or(r.GetTres(), "license/"), r.GetUsed()), r.GetLimit())}
+	case spec.ReasonReqNodeNotAvail:
+		if strings.Contains(r.GetDetail(), "eserved") {
+			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
+		}
+		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(cmp.Or(r.GetDetail(), r.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
+	case spec.ReasonPartitionDown, spec.ReasonPartitionInactive:
+		name := strings.TrimPrefix(cmp.Or(r.GetSubject(), "partition/"+j.GetPartition()), "partition/")
+		return []string{"Its partition, " + name + ", starts no jobs now (scontrol show partition " + name + ").",
+			"It starts again when an operator says so: scontrol update partitionname=" + name + " state=up."}
+	}
+	return v.BecauseLimit(rep)
+}
+
+// firstOf is the first number that is not zero.
+func firstOf[T int64 | uint32](list ...T) T {
+	for _, n := range list {
+		if n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// dependencyText says in plain words what a job waits for: of
+// afterok:4(unfulfilled),singleton the conditions that do not hold yet.
+func dependencyText(list string) []string {
+	begin, sep := "It waits until all of this is true:", ","
+	if strings.Contains(list, "?") {
+		begin, sep = "It waits until any of this is true:", "?"
+	}
+	var open []string
+	for one := range strings.SplitSeq(list, sep) {
+		if kind, rest, named := strings.Cut(one, ":"); named {
+			for job := range strings.SplitSeq(rest, ":") {
+				id, state, _ := strings.Cut(strings.TrimSuffix(job, ")"), "(")
+				if state != "fulfilled" {
+					open = append(open, conditionText(kind, id))
+				}
+			}
+		} else if one, _, _ = strings.Cut(one, "("); one == "singleton" {
+			open = append(open, "no other job of its name and its user runs or comes before it")
+		} else if one != "" {
+			open = append(open, one)
+		}
+	}
+	switch len(open) {
+	case 0:
+		return []string{"It waits for other jobs; the next pass looks at them again."}
+	case 1:
+		return []string{"It waits until " + open[0] + "."}
+	}
+	return append([]string{begin}, open...)
+}
+
+// conditionText is one condition of a dependency.
+func conditionText(kind, id string) string {
+	id, minutes, delayed := strings.Cut(id, "+")
+	job := "job " + id
+	if array, all := strings.CutSuffix(id, "_*"); all {
+		job = "every task of array " + array
+	}
+	text := ""
+	switch kind {
+	case "after":
+		text = job + " has started or was cancelled"
+	case "afterany":
+		text = job + " has ended"
+	case "afterok":
+		text = job + " has ended with success"
+	case "afternotok":
+		text = job + " has failed"
+	case "aftercorr":
+		text = "the task of the same index of job " + strings.TrimSuffix(id, "_*") + " has ended with success"
+	default:
+		return kind + ":" + id
+	}
+	if delayed {
+		text += " " + minutes + " minutes ago"
+	}
+	return text
+}
+
+// BecauseLimit explains what a partition, an account or a QOS does not allow.
+//
+//muster:table one case for each reason
+func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
+	r, j := rep.GetReason(), rep.GetJob()
+	code := r.GetCode()
+	subject := who(r.GetSubject())
+	switch spec.ReasonCode(code) {
+	case spec.ReasonPartitionNodeLimit:
+		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: ask for fewer, or for another partition.",
+			quantity("node", r.GetAsked()), subject, quantity("node", r.GetLimit()))}
+	case spec.ReasonPartitionTimeLimit:
+		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
+			Span(r.GetAsked()*tool.Second), subject, Span(r.GetLimit()*tool.Second), j.GetJobId(), format.Duration(r.GetLimit()))}
+	case spec.ReasonPartitionConfig:
+		if r.GetDetail() != "" {
+			return []string{"It can never start as it is" + detail(r) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
+		}
+		return []string{"No set of nodes of " + subject + " can give what it asks for, even when all of them are free. Waiting does not help: ask for less on each node, or for another partition."}
+	case spec.ReasonBadConstraints:
+		return []string{"No node can ever meet what it asks for" + detail(r) + ". Waiting does not help."}
+	case spec.ReasonInvalidAccount, spec.ReasonAccountNotAllowed:
+		return []string{"Account " + cmp.Or(j.GetSpec().GetAccount(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update account=."}
+	case spec.ReasonInvalidQOS, spec.ReasonQOSNotAllowed:
+		return []string{"QOS " + cmp.Or(QOSOf(j), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
+	case spec.ReasonFencingWait:
+		return v.fencingText(r)
+	case spec.ReasonCleaning:
+		return []string{"Its earlier run is still being cleaned up on its nodes."}
+	case spec.ReasonDeadLine:
+		return []string{"It cannot end by its deadline, " + v.Time(j.GetSpec().GetDeadline()) + ", any more."}
+	}
+	if text := v.limitText(r, j); text != nil {
+		return text
+	}
+	return []string{strings.TrimSpace("The scheduler says " + code + detail(r) + ".")}
+}
+
+func detail(r *apiv1.Reason) string {
+	if r.GetDetail() == "" {
+		return ""
+	}
+	return ": " + r.GetDetail()
+}
+
+// fencingText says what a job waits for whose earlier run may still live.
+func (v *WhyView) fencingText(r *apiv1.Reason) []string {
+	where := r.GetDetail()
+	first := "Its earlier run may still live on " + where + ", which does not answer. It starts again once that run is certainly gone"
+	if until := r.GetUntil(); until != 0 {
+		first += ", at the latest " + v.when(until) + " when its lease is over"
+	}
+	text := []string{first + "."}
+	if program := r.GetSubject(); program != "" {
+		text = append(text, "The controller asks "+program+" to switch "+where+" off; scontrol show node "+where+" shows what it says.")
+	}
+	return append(text,
+		"That is when "+where+" answers or has rebooted, or when an operator who knows that it is off says so: scontrol update nodename="+where+" state=fenced.")
+}
+
+// limitText explains the families of limits: per job, user, account, group.
+func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
+	code, subject := r.GetCode(), who(r.GetSubject())
+	has := func(s string) bool { return strings.Contains(code, s) }
+	asked, limit, used := quantity(r.GetTres(), r.GetAsked()), quantity(r.GetTres(), r.GetLimit()), quantity(r.GetTres(), r.GetUsed())
+	switch {
+	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
+		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, r.GetLimit(), r.GetUsed())}
+	case has("Wall"):
+		return []string{fmt.Sprintf("It asks for %s; %s allows %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
+			Span(r.GetAsked()*tool.Second), subject, Span(r.GetLimit()*tool.Second), j.GetJobId(), format.Duration(r.GetLimit()))}
+	case r.GetTres() == "":
+		return nil
+	case strings.HasPrefix(r.GetSubject(), "budget/"):
+		account, tres := strings.TrimPrefix(r.GetSubject(), "budget/"), strings.TrimSuffix(r.GetTres(), " minutes")
+		if r.GetLimit() == 0 {
+			return []string{"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again."}
+		}
+		return []string{fmt.Sprintf("The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
+			account, max(r.GetLimit()-r.GetUsed(), 0), quantity(tres, 1), r.GetAsked(), account)}
+	case has("RunMinutes") || has("RunMins"), has("Minutes"):
+		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, r.GetLimit(), strings.TrimSuffix(r.GetTres(), " minutes"), r.GetUsed(), r.GetAsked())}
+	case has("PerJob"), has("PerNode"), has("Min"):
+		word, per := "at most", "a job"
+		if has("PerNode") {
+			per = "a job on each node"
+		}
+		if strings.HasPrefix(code, "QOSMin") {
+			word = "at least"
+		}
+		return []string{fmt.Sprintf("It asks for %s; %s allows %s %s %s. Waiting does not help: ask for another amount, or another QOS.", asked, subject, per, word, limit)}
+	}
+	whose := "all its jobs together"
+	switch {
+	case has("PerUser"):
+		whose = cmp.Or(j.GetUser(), "the user") + "'s jobs together"
+	case has("PerAccount"):
+		whose = "the jobs of account " + j.GetSpec().GetAccount() + " together"
+	}
+	out := []string{fmt.Sprintf("%s allows %s %s; they hold %s now, and this job asks for %s.", subject, whose, limit, used, asked)}
+	if r.GetAsked() > r.GetLimit() {
+		return append(out, "The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.")
+	}
+	return append(out, fmt.Sprintf("It starts when %s of those end.", quantity(r.GetTres(), r.GetUsed()+r.GetAsked()-r.GetLimit())))
+}

@@ -1,0 +1,286 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/tree"
+)
+
+// Problem is something about a request: where, and what.
+type Problem struct {
+	Path string // #/job/time_limit
+	Text string
+}
+
+// Values are the fields of a record of a request that were given. A value is a
+// string, int64, float64, bool, tree.Number, []any or Values.
+type Values map[string]any
+
+// Reading is a request that was read.
+type Reading struct {
+	Values   Values
+	Errors   []Problem
+	Warnings []Problem
+}
+
+// Read reads the body of a request, already decoded with numbers as json.Number.
+// As Slurm does, it takes numbers for texts and the other way round, one word for
+// a list with one element, and a bare number for {set, infinite, number}. A field
+// that the type does not have is a warning, a value that cannot be understood is
+// an error.
+func (t *Type) Read(body any) Reading {
+	r := &Reading{}
+	if v, ok := r.read(t, "#", body).(Values); ok {
+		r.Values = v
+	}
+	return *r
+}
+
+func (r *Reading) fail(path, text string, args ...any) any {
+	r.Errors = append(r.Errors, Problem{Path: path, Text: fmt.Sprintf(text, args...)})
+	return nil
+}
+
+func (r *Reading) read(t *Type, path string, v any) any {
+	if v == nil {
+		return nil // null is what is not given
+	}
+	switch t.Kind {
+	case Record:
+		return r.readRecord(t, path, v)
+	case List:
+		return r.readList(t, path, v)
+	case Integer:
+		n, ok := integer(v)
+		switch {
+		case !ok:
+			return r.fail(path, "expected an integer, got %s", show(v))
+		case t.Format == "int32" && (n < -1<<31 || n >= 1<<32):
+			return r.fail(path, "%d does not fit into 32 bits", n)
+		}
+		return n
+	case Decimal:
+		f, err := strconv.ParseFloat(plainText(v), 64)
+		if err != nil {
+			return r.fail(path, "expected a number, got %s", show(v))
+		}
+		return f
+	case Truth:
+		on, ok := truth(v)
+		if !ok {
+			return r.fail(path, "expected true or false, got %s", show(v))
+		}
+		return on
+	case Text:
+	}
+	switch v.(type) {
+	case string, json.Number, bool:
+	default:
+		return r.fail(path, "expected a string, got %s", show(v))
+	}
+	text := plainText(v)
+	if t.Enum == nil {
+		return text
+	}
+	for _, word := range t.Enum {
+		if strings.EqualFold(word, text) {
+			return word
+		}
+	}
+	return r.fail(path, "%q is not known: expected one of %s", text, strings.Join(t.Enum, ", "))
+}
+
+func (r *Reading) readRecord(t *Type, path string, v any) any {
+	if t.number {
+		return r.readNumber(t, path, v)
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return r.fail(path, "expected an object, got %s", show(v))
+	}
+	out := Values{}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		f := t.Field(name)
+		if f == nil {
+			r.Warnings = append(r.Warnings, Problem{Path: path + "/" + name, Text: "unknown field, ignored"})
+			continue
+		}
+		if value := r.read(f.Type, path+"/"+name, object[name]); value != nil {
+			out[name] = value
+		}
+	}
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		if _, given := object[f.Name]; f.Required && !given {
+			r.fail(path+"/"+f.Name, "the field is required")
+		}
+	}
+	return out
+}
+
+func (r *Reading) readList(t *Type, path string, v any) any {
+	var list []any
+	switch v := v.(type) {
+	case []any:
+		list = v
+	case map[string]any: // NAME: value, as an environment was once written
+		if t.Elem.Kind != Text {
+			return r.fail(path, "expected a list, got an object")
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			list = append(list, name+"="+plainText(v[name]))
+		}
+	case string:
+		for _, word := range strings.Split(v, ",") {
+			if word != "" {
+				list = append(list, word)
+			}
+		}
+	default:
+		list = []any{v}
+	}
+	out := make([]any, 0, len(list))
+	for i, x := range list {
+		if value := r.read(t.Elem, path+"/"+strconv.Itoa(i), x); value != nil {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+// readNumber reads {set, infinite, number}, a bare number, or INFINITE.
+func (r *Reading) readNumber(t *Type, path string, v any) any {
+	object, ok := v.(map[string]any)
+	if !ok {
+		if word := strings.ToUpper(plainText(v)); word == "INFINITE" || word == "UNLIMITED" || word == "-1" {
+			return tree.Number{Infinite: true}
+		}
+		n, ok := integer(v)
+		if !ok {
+			return r.fail(path, "expected a %s, got %s", t.word(), show(v))
+		}
+		return tree.Number{N: n, Set: true}
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if t.Field(name) == nil {
+			r.Warnings = append(r.Warnings, Problem{Path: path + "/" + name, Text: "unknown field, ignored"})
+		}
+	}
+	if infinite, given := object["infinite"]; given {
+		on, ok := truth(infinite)
+		if !ok {
+			return r.fail(path+"/infinite", "expected true or false, got %s", show(infinite))
+		}
+		if on {
+			return tree.Number{Infinite: true}
+		}
+	}
+	number, given := object["number"]
+	if set, said := object["set"]; said {
+		on, ok := truth(set)
+		switch {
+		case !ok:
+			return r.fail(path+"/set", "expected true or false, got %s", show(set))
+		case !on:
+			return nil
+		case !given:
+			return r.fail(path+"/number", "set is true and there is no number")
+		}
+	}
+	if !given {
+		return nil
+	}
+	n, ok := integer(number)
+	if !ok {
+		return r.fail(path+"/number", "expected an integer, got %s", show(number))
+	}
+	return tree.Number{N: n, Set: true}
+}
+
+func integer(v any) (int64, bool) {
+	n, err := strconv.ParseInt(plainText(v), 10, 64)
+	return n, err == nil
+}
+
+func truth(v any) (on, ok bool) {
+	switch strings.ToLower(plainText(v)) {
+	case "true", "yes", "1":
+		return true, true
+	case "false", "no", "0":
+		return false, true
+	}
+	return false, false
+}
+
+// plainText is a scalar as text; anything else is empty.
+func plainText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return ""
+}
+
+// show names a value in a message, cut where it is long.
+func show(v any) string {
+	const most = 40
+	switch v := v.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	case nil:
+		return "null"
+	case string:
+		if len(v) > most {
+			v = v[:most] + "…"
+		}
+		return strconv.Quote(v)
+	}
+	return plainText(v)
+}
+
+// Text returns a field that is a text.
+func (v Values) Text(name string) string {
+	text, _ := v[name].(string)
+	return text
+}
+
+// Texts returns a field that is a list of texts.
+func (v Values) Texts(name string) []string {
+	list, _ := v[name].([]any)
+	out := make([]string, 0, len(list))
+	for _, x := range list {
+		if text, ok := x.(string); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// Records returns a field that is a list of records.
+func (v Values) Records(name string) []Values {
+	list, _ := v[name].([]any)
+	out := make([]Values, 0, len(list))
+	for _, x := range list {
+		if record, ok := x.(Values); ok {
+			out = append(out, record)
+		}
+	}
+	return out
+}
+
+// Record returns a field that is a record, or nil.
+func (v Values) Record(name string) Values {
+	record, _ := v[name].(Values)
+	return record
+}

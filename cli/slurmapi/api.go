@@ -1,0 +1,569 @@
+package slurmapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/schema"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Host is what the API needs of the process that serves it.
+type Host struct {
+	Version string // of this release
+	Cluster string
+	// Call and Stream make a request of the services of this process, as whoever
+	// is in the context. Their errors are *status.Error.
+	Call   func(ctx context.Context, method string, req, resp proto.Message) error
+	Stream func(ctx context.Context, method string, req proto.Message) (tool.Receiver, error)
+	// Body reads the body of a request, within the bounds of this process.
+	Body func(w http.ResponseWriter, r *http.Request) ([]byte, error)
+	// Convert makes any error one of the API, with its HTTP status.
+	Convert func(err error) (*status.Error, int)
+	// Caller says who asks.
+	Caller func(ctx context.Context) (user string, uid uint32)
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// API is an http.Handler for the paths of the table.
+type API struct {
+	host   Host
+	routes map[string]route // by method and path with * for the version
+}
+
+// New makes the API.
+func New(host Host) *API {
+	return &API{host: host, routes: routes()}
+}
+
+// request is one request and what is known of it.
+type request struct {
+	api     *API
+	ctx     context.Context
+	path    *schema.Path
+	version schema.Version
+	given   map[string]string // parameters of the path
+	query   url.Values
+	body    schema.Values
+	user    string
+	uid     uint32
+	source  string // the address of whoever asks
+
+	warnings []schema.Problem
+	failed   error // the last error of a service
+}
+
+// problems are everything that is wrong with a request.
+type problems []schema.Problem
+
+// Error lists them.
+func (p problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.Path + ": " + one.Text
+	}
+	return strings.Join(lines, "; ")
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	version, found, given, allowed := a.find(r.Method, r.URL.Path)
+	if found == nil {
+		code := http.StatusNotFound
+		err := status.New(status.Unimplemented, "there is nothing at %s; GET /openapi/v3 lists what there is", r.URL.Path)
+		if len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			code = http.StatusMethodNotAllowed
+			err = status.New(status.InvalidArgument, "%s %s: use %s", r.Method, r.URL.Path, strings.Join(allowed, " or "))
+		}
+		a.Refuse(w, r, code, err)
+		return
+	}
+	q := &request{api: a, ctx: r.Context(), path: found, version: version, given: given, query: r.URL.Query()}
+	q.user, q.uid = a.host.Caller(r.Context())
+	q.source = r.RemoteAddr
+	if q.source == "@" || q.source == "" {
+		q.source = "unix:" // the socket of this host
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		q.source = host
+	}
+	out := &held{to: w}
+	err := q.serve(w, r, out)
+	if err == nil {
+		err = out.release()
+	}
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case out.sent:
+		a.host.Log.Warn("an answer broke off", "path", r.URL.Path, "error", err)
+	default:
+		q.fail(w, r, err)
+	}
+}
+
+// find finds the row of the table for a path. allowed are the methods of the path
+// when it has none of this name.
+func (a *API) find(method, path string) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
+	words := strings.Split(strings.Trim(path, "/"), "/")
+	if len(words) < 3 {
+		return 0, nil, nil, nil
+	}
+	for _, v := range schema.Versions() {
+		if v.String() != words[1] {
+			continue
+		}
+		contract := schema.Of(v)
+		for i := range contract.Paths {
+			p := &contract.Paths[i]
+			values, ok := match(p.Path, words)
+			switch {
+			case !ok:
+			case p.Method != method:
+				allowed = append(allowed, p.Method)
+			case found == nil || len(values) < len(given): // jobs/state rather than job/{id}
+				found = p
+				given = values
+			}
+		}
+		return v, found, given, allowed
+	}
+	return 0, nil, nil, nil
+}
+
+// match compares a path with the pattern of the table; a slash at the end does not
+// count.
+func match(pattern string, words []string) (map[string]string, bool) {
+	var given map[string]string
+	rest := strings.Trim(pattern, "/")
+	for i, word := range words {
+		part, more, _ := strings.Cut(rest, "/")
+		rest = more
+		name, variable := strings.CutPrefix(part, "{")
+		switch {
+		case part == "":
+			return nil, false
+		case variable && word != "":
+			if given == nil {
+				given = map[string]string{}
+			}
+			given[strings.TrimSuffix(name, "}")] = word
+		case part != word:
+			return nil, false
+		}
+		if i == len(words)-1 && rest != "" {
+			return nil, false
+		}
+	}
+	return given, true
+}
+
+// serve answers a request into out.
+func (q *request) serve(w http.ResponseWriter, r *http.Request, out io.Writer) error {
+	at := q.api.routes[q.path.Method+" "+q.path.Plain]
+	if at.show == nil && at.do == nil {
+		return status.New(status.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
+	}
+	if err := q.readQuery(at.params); err != nil {
+		return err
+	}
+	if q.path.Request != nil {
+		if err := q.readBody(w, r); err != nil {
+			return err
+		}
+	}
+	if at.show != nil {
+		args, err := at.show(q)
+		if err != nil {
+			return err
+		}
+		return q.run(args, out)
+	}
+	members, err := at.do(q)
+	if err != nil {
+		return err
+	}
+	return tree.WriteJSON(out, q.path.Answer.Conform(append(members, q.envelope(nil)...)), true)
+}
+
+// readQuery checks the parameters of the query against the table. obeyed are those
+// that the answer depends on.
+func (q *request) readQuery(obeyed []string) error {
+	var wrong problems
+	for name, values := range q.query {
+		p := q.path.Param(name)
+		switch {
+		case p == nil:
+			q.warn("?"+name, "unknown parameter, ignored")
+			continue
+		case !slices.Contains(obeyed, name) && !slices.Contains(moot(), name) && q.flag(name):
+			q.warn("?"+name, "the answer does not depend on it, ignored")
+			continue
+		case p.Enum == nil:
+			continue
+		}
+		for _, value := range values {
+			for word := range strings.SplitSeq(value, ",") {
+				if !slices.ContainsFunc(p.Enum, func(known string) bool { return strings.EqualFold(known, word) }) {
+					wrong = append(wrong, schema.Problem{Path: "?" + name, Text: word + " is not known: expected one of " + strings.Join(p.Enum, ", ")})
+				}
+			}
+		}
+	}
+	if wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+// readBody reads the body as the table says.
+func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
+	if kind := r.Header.Get("Content-Type"); kind != "" {
+		if name, _, err := mime.ParseMediaType(kind); err != nil || name != "application/json" {
+			return spec.Refuse(spec.CodeQueryInvalid, "Content-Type "+kind+" is not supported: send application/json")
+		}
+	}
+	text, err := q.api.host.Body(w, r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return spec.Refuse(spec.CodeQueryInvalid, "the request has no body: send a JSON object, "+q.path.Request.Name)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var body any
+	if err := decoder.Decode(&body); err != nil {
+		return spec.Refuse(spec.CodeQueryInvalid, "the body is not JSON: "+jsonError(err, text))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return spec.Refuse(spec.CodeQueryInvalid, "the body has something behind its JSON object")
+	}
+	reading := q.path.Request.Read(body)
+	q.warnings = append(q.warnings, reading.Warnings...)
+	if len(reading.Errors) > 0 {
+		return problems(reading.Errors)
+	}
+	q.body = reading.Values
+	return nil
+}
+
+// jsonError says where JSON is wrong.
+func jsonError(err error, text []byte) string {
+	var at *json.SyntaxError
+	if !errors.As(err, &at) {
+		return err.Error()
+	}
+	before := text[:min(int(at.Offset), len(text))]
+	return err.Error() + " in line " + tool.Itoa(1+bytes.Count(before, []byte("\n")))
+}
+
+func (q *request) warn(path, text string) {
+	q.warnings = append(q.warnings, schema.Problem{Path: path, Text: text})
+}
+
+// param is a parameter of the query, empty without one.
+func (q *request) param(name string) string { return strings.Join(q.query[name], ",") }
+
+// flag tells that a parameter of the query says yes.
+func (q *request) flag(name string) bool {
+	values, given := q.query[name]
+	return given && !slices.ContainsFunc(values, func(v string) bool { return tool.IsNo("", v) })
+}
+
+// run runs a command whose document is the answer.
+func (q *request) run(args []string, out io.Writer) error {
+	make := commands()[args[0]]
+	var said bytes.Buffer
+	e := q.environment(args)
+	e.Stdout = out
+	e.Stderr = &said
+	e.API.Warnings = func() []string {
+		var lines []string
+		for _, one := range q.warnings {
+			lines = append(lines, one.Path+": "+one.Text)
+		}
+		for line := range strings.Lines(said.String()) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return lines
+	}
+	words := append([]string{"--json=" + q.version.String()}, args[1:]...)
+	err := tool.Execute(q.ctx, e, make(), words)
+	if err != nil && q.failed != nil {
+		return q.failed // as the service said it, before the command put it into words
+	}
+	return err
+}
+
+// environment is what a command sees of the world when it runs for a request:
+// nothing of this process's own.
+func (q *request) environment(args []string) *tool.Env {
+	return &tool.Env{
+		Args: args, Stdin: bytes.NewReader(nil), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Host: q.source, UID: q.uid, Version: q.api.host.Version,
+		Loc: time.Local, Now: q.api.host.Now, Dial: func(context.Context) (tool.Conn, error) { return conn{q}, nil },
+		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, UserID: tool.LookupUID, FullName: tool.FullName,
+		Rlimits: nil, Umask: func() uint32 { return 0o22 },
+		API: &tool.API{Plugin: plugin(q.path.Tag), Path: q.path.Path, User: q.user, Cluster: q.api.host.Cluster, Warnings: func() []string { return nil }},
+	}
+}
+
+// conn is the way from a command to the services.
+type conn struct{ q *request }
+
+// Call implements tool.Conn.
+func (c conn) Call(ctx context.Context, method string, req, resp proto.Message) error {
+	return c.q.call(ctx, method, req, resp)
+}
+
+// call asks a service, and keeps its error as it is.
+func (q *request) call(ctx context.Context, method string, req, resp proto.Message) error {
+	err := q.api.host.Call(ctx, method, req, resp)
+	if err != nil {
+		q.failed = err
+	}
+	return err
+}
+
+// rpc is call for the paths that change something.
+func (q *request) rpc(method string, req, resp proto.Message) error {
+	return q.call(q.ctx, method, req, resp)
+}
+
+// called is a call that was made when it was started: within one process there is
+// nothing to wait for.
+type called struct {
+	c      conn
+	ctx    context.Context
+	method string
+	req    proto.Message
+}
+
+// Wait implements tool.Pending.
+func (p called) Wait(resp proto.Message) error { return p.c.Call(p.ctx, p.method, p.req, resp) }
+
+// Start implements tool.Conn.
+func (c conn) Start(ctx context.Context, method string, req proto.Message) (tool.Pending, error) {
+	return called{c: c, ctx: ctx, method: method, req: req}, nil
+}
+
+// Stream implements tool.Conn.
+func (c conn) Stream(ctx context.Context, method string, req proto.Message) (tool.Receiver, error) {
+	received, err := c.q.api.host.Stream(ctx, method, req)
+	if err != nil {
+		c.q.failed = err
+		return nil, err
+	}
+	return receiver{Receiver: received, q: c.q}, nil
+}
+
+// Close implements tool.Conn.
+func (conn) Close() error { return nil }
+
+// receiver keeps the error with which a stream ended.
+type receiver struct {
+	tool.Receiver
+	q *request
+}
+
+// Recv implements tool.Receiver.
+func (r receiver) Recv(resp proto.Message) error {
+	err := r.Receiver.Recv(resp)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.q.failed = err
+	}
+	return err
+}
+
+// errorEntry is an error as the API writes it.
+func errorEntry(source, description string, number int32, text string) tree.Object {
+	return tree.Object{{Key: "description", Value: description}, {Key: "error_number", Value: number}, {Key: "error", Value: text}, {Key: "source", Value: source}}
+}
+
+// envelope is what every answer has beside what was asked for.
+func (q *request) envelope(wrong tree.List) tree.Object {
+	return q.api.envelope(asked{tag: q.path.Tag, version: q.version, source: q.source, user: q.user}, q.warnings, wrong)
+}
+
+// plugin is what serves a part of Slurm's API.
+func plugin(tag string) string {
+	switch tag {
+	case "slurm":
+		return "slurmctld"
+	case "slurmdb":
+		return "slurmdbd"
+	}
+	return tag
+}
+
+// asked is what an answer says of its request.
+type asked struct {
+	tag     string
+	version schema.Version
+	source  string
+	user    string
+}
+
+func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tree.Object {
+	list := tree.List{}
+	for _, one := range warnings {
+		list = append(list, tree.Object{{Key: "description", Value: one.Text}, {Key: "source", Value: one.Path}})
+	}
+	return tree.Object{
+		{Key: "meta", Value: tree.Object{
+			{Key: "plugin", Value: tree.Object{{Key: "type", Value: "openapi/" + plugin(by.tag)}, {Key: "name", Value: "Muster " + plugin(by.tag)}, {Key: "data_parser", Value: "data_parser/" + by.version.String()},
+				{Key: "accounting_storage", Value: "accounting_storage/muster"}}},
+			{Key: "client", Value: tree.Object{{Key: "source", Value: by.source}, {Key: "user", Value: by.user}, {Key: "group", Value: ""}}},
+			{Key: "command", Value: tree.List{}},
+			{Key: "slurm", Value: tree.Object{
+				{Key: "version", Value: tree.Object{{Key: "major", Value: "25"}, {Key: "micro", Value: "0"}, {Key: "minor", Value: "11"}}},
+				{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: a.host.Cluster}}}}},
+		{Key: "errors", Value: wrong}, {Key: "warnings", Value: list},
+	}
+}
+
+// fail answers with an error.
+func (q *request) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var wrong problems
+	if errors.As(err, &wrong) {
+		list := tree.List{}
+		for _, one := range wrong {
+			list = append(list, errorEntry(one.Path, one.Text, int32(spec.CodeParseFailure), spec.CodeParseFailure.String()))
+		}
+		q.answerError(w, http.StatusBadRequest, list)
+		return
+	}
+	e, code := q.api.host.Convert(commandError(err))
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	q.answerError(w, code, tree.List{entryOf(r.URL.Path, e)})
+}
+
+// entryOf is an error of the services, or of what carries requests to them.
+func entryOf(source string, e *status.Error) tree.Object {
+	number := e.Number
+	if number == 0 {
+		number = int32(classNumber(e.Wire))
+	}
+	text := e.SlurmText()
+	if text == "" && number != 0 {
+		text = spec.Code(number).String()
+	}
+	return errorEntry(source, e.Error(), number, text)
+}
+
+// classNumber is the number of errors that have only a class.
+func classNumber(class status.Code) spec.Code {
+	switch class {
+	case status.InvalidArgument, status.OutOfRange, status.Unimplemented:
+		return spec.CodeQueryInvalid
+	case status.Unauthenticated:
+		return spec.CodeAuthFailure
+	case status.PermissionDenied:
+		return spec.CodeAccessDenied
+	case status.NotFound:
+		return spec.CodeNothingFound
+	case status.Unavailable:
+		return spec.CodeUnreachable
+	case status.DeadlineExceeded:
+		return spec.CodeSocketTimeout
+	case status.ResourceExhausted:
+		return spec.CodeBackoff
+	default:
+		return 0
+	}
+}
+
+// commandError gives the error of a command a number where it has none.
+func commandError(err error) error {
+	var (
+		failed  *tool.ExitError
+		usage   *opt.UsageError
+		refused *opt.RefusedError
+	)
+	switch {
+	case errors.As(err, &failed) && failed.Kind != 0:
+		return spec.Refuse(failed.Kind, failed.Error())
+	case errors.As(err, &failed), errors.As(err, &usage), errors.As(err, &refused):
+		return spec.Refuse(spec.CodeQueryInvalid, err.Error())
+	}
+	return err
+}
+
+func (q *request) answerError(w http.ResponseWriter, code int, list tree.List) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := tree.WriteJSON(w, q.path.Answer.Conform(q.envelope(list)), true); err != nil {
+		q.api.host.Log.Debug("an error could not be sent", "path", q.path.Path, "error", err)
+	}
+}
+
+// Refuse answers a request that did not come as far as a path of the table: the
+// caller is not known or made too many requests, or there is no such path.
+func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *status.Error) {
+	by := asked{version: schema.Default, source: r.RemoteAddr}
+	by.tag, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	shape := schema.Of(by.version).Type("openapi_resp")
+	if version, found, _, _ := a.find(r.Method, r.URL.Path); found != nil {
+		by.version = version
+		shape = found.Answer
+	}
+	doc := shape.Conform(a.envelope(by, nil, tree.List{entryOf(r.URL.Path, e)}))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := tree.WriteJSON(w, doc, true); err != nil {
+		a.host.Log.Debug("an error could not be sent", "path", r.URL.Path, "error", err)
+	}
+}
+
+// held keeps the beginning of an answer back, so that a command that fails after
+// it began to print still ends in an error rather than in half a document.
+type held struct {
+	to   http.ResponseWriter
+	kept bytes.Buffer
+	sent bool
+}
+
+// maxHeld is how much is held back.
+const maxHeld = 128 << 10
+
+// Write implements io.Writer.
+func (h *held) Write(b []byte) (int, error) {
+	if !h.sent && h.kept.Len()+len(b) <= maxHeld {
+		return h.kept.Write(b)
+	}
+	if err := h.release(); err != nil {
+		return 0, err
+	}
+	return h.to.Write(b)
+}
+
+// release sends what was held back.
+func (h *held) release() error {
+	if h.sent {
+		return nil
+	}
+	h.sent = true
+	h.to.Header().Set("Content-Type", "application/json")
+	_, err := h.to.Write(h.kept.Bytes())
+	return err
+}

@@ -1,0 +1,294 @@
+package slurmapi
+
+import (
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/schema"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// reconfigure is GET reconfigure, which Slurm's API has as a GET.
+func reconfigure(q *request) (tree.Object, error) {
+	var rep apiv1.ReconfigureReply
+	if err := q.rpc(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
+		return nil, err
+	}
+	for _, text := range rep.GetWarnings() {
+		q.warn(q.path.Path, text)
+	}
+	return nil, nil
+}
+
+// updateNode is POST node/{node_name}.
+func updateNode(q *request) (tree.Object, error) {
+	return q.changeNodes(q.given["node_name"])
+}
+
+// updateNodes is POST nodes: the nodes that the body names.
+func updateNodes(q *request) (tree.Object, error) {
+	names := strings.Join(q.body.Texts("name"), ",")
+	if names == "" {
+		return nil, problems{{Path: "#/name", Text: "the field is required: the nodes to change"}}
+	}
+	return q.changeNodes(names)
+}
+
+// nodeStates are the states that can be set, in Muster's words.
+func nodeStates() map[string]string {
+	return map[string]string{"DRAIN": "drain", "UNDRAIN": "undrain", "RESUME": "resume", "DOWN": "down", "FAIL": "fail", "IDLE": "idle",
+		"POWER_UP": "power_up", "POWER_DOWN": "power_down", "REBOOT_REQUESTED": "reboot", "REBOOT_CANCELED": "cancel_reboot"}
+}
+
+func (q *request) changeNodes(names string) (tree.Object, error) {
+	req := &apiv1.UpdateNodeRequest{Nodes: names, Reason: q.body.Text("reason")}
+	var wrong problems
+	states := nodeStates()
+	given := q.body.Texts("state")
+	switch {
+	case len(given) > 1:
+		wrong = append(wrong, schema.Problem{Path: "#/state", Text: "one state can be set at a time"})
+	case len(given) == 1 && states[given[0]] == "":
+		wrong = append(wrong, schema.Problem{Path: "#/state", Text: given[0] + " cannot be set"})
+	case len(given) == 1:
+		req.State = states[given[0]]
+	}
+	set := func(key, value string) {
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: value})
+	}
+	for _, f := range q.path.Request.Fields {
+		v, there := q.body[f.Name]
+		switch f.Name {
+		case "state", "name":
+		case "comment", "extra":
+			if there {
+				set(f.Name, plain(v))
+			}
+		case "reason":
+			if there && req.GetState() == "" {
+				set("reason", plain(v))
+			}
+		case "features":
+			if there {
+				set("features", plain(v))
+			}
+		case "features_act":
+			if there {
+				set("activefeatures", plain(v))
+			}
+		case "weight":
+			if there {
+				set("weight", plain(v))
+			}
+		default:
+			if there && !asksNothing(v) {
+				wrong = append(wrong, schema.Problem{Path: "#/" + f.Name, Text: "it is set in the configuration of the nodes"})
+			}
+		}
+	}
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case req.GetState() == "" && len(req.GetSet()) == 0:
+		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body changes nothing")
+	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
+		return nil, problems{{Path: "#/reason", Text: "the field is required to set nodes down, failed or draining"}}
+	}
+	var rep apiv1.UpdateNodeReply
+	if err := q.rpc(tool.MethodUpdateNode, req, &rep); err != nil {
+		return nil, err
+	}
+	if len(rep.GetUnknown()) > 0 {
+		return nil, spec.Refuse(spec.CodeInvalidNodeName, strings.Join(rep.GetUnknown(), ","))
+	}
+	return nil, nil
+}
+
+// createNode is POST new/node: a line as in slurm.conf.
+func createNode(q *request) (tree.Object, error) {
+	return nil, q.rpc("/muster.v1.Cluster/ChangeNodes", &apiv1.NodeChange{Create: q.body.Text("node_conf")}, &apiv1.NodeChangeReply{})
+}
+
+func deleteNode(q *request) (tree.Object, error) {
+	return nil, q.rpc(tool.MethodChangeNodes, &apiv1.NodeChange{Delete: q.given["node_name"]}, &apiv1.NodeChangeReply{})
+}
+
+func deletePartition(q *request) (tree.Object, error) {
+	return nil, q.rpc(tool.MethodChangePartition, &apiv1.PartitionChange{Name: q.given["partition_name"], Delete: true}, &apiv1.PartitionChangeReply{})
+}
+
+func deleteReservation(q *request) (tree.Object, error) {
+	req := &apiv1.ReservationChange{Verb: apiv1.ReservationChange_DELETE, Name: q.given["reservation_name"]}
+	return nil, q.rpc(tool.MethodReserve, req, &apiv1.ReservationChangeReply{})
+}
+
+// setReservation is POST reservation.
+func setReservation(q *request) (tree.Object, error) {
+	return q.setReservations([]place{{q.body, "#"}})
+}
+
+// setReservations is POST reservations.
+func setReservations(q *request) (tree.Object, error) {
+	var places []place
+	for i, values := range q.body.Records("reservations") {
+		places = append(places, place{values, "#/reservations/" + tool.Itoa(i)})
+	}
+	return q.setReservations(places)
+}
+
+// setReservations makes reservations, and changes those that exist.
+func (q *request) setReservations(places []place) (tree.Object, error) {
+	var have apiv1.ReservationsReply
+	if err := q.rpc(tool.MethodReservations, &apiv1.ReservationsRequest{}, &have); err != nil {
+		return nil, err
+	}
+	var reqs []*apiv1.ReservationChange
+	var wrong problems
+	for _, at := range places {
+		req, why := reservationChange(at)
+		if slices.ContainsFunc(have.GetReservations(), func(r *apiv1.ReservationInfo) bool { return r.GetName() == req.GetName() }) {
+			req.Verb = apiv1.ReservationChange_UPDATE
+		}
+		reqs = append(reqs, req)
+		wrong = append(wrong, why...)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	list := tree.List{}
+	for _, req := range reqs {
+		var rep apiv1.ReservationChangeReply
+		if err := q.rpc(tool.MethodReserve, req, &rep); err != nil {
+			return nil, err
+		}
+		name := rep.GetName()
+		if name == "" {
+			name = req.GetName()
+		}
+		list = append(list, tree.Object{{Key: "name", Value: name}})
+	}
+	return tree.Object{{Key: "reservations", Value: list}}, nil
+}
+
+// reservationChange makes a change of a description.
+func reservationChange(at place) (*apiv1.ReservationChange, problems) {
+	req := &apiv1.ReservationChange{Name: at.values.Text("name")}
+	var wrong problems
+	set := func(key, value string) {
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: value})
+	}
+	seconds := func(v any) string {
+		n, _ := v.(tree.Number)
+		return tool.Itoa(n.N * tool.Second)
+	}
+	for _, f := range schema.Of(schema.Default).Type("reservation_desc_msg").Fields {
+		v, given := at.values[f.Name]
+		if !given || asksNothing(v) {
+			continue
+		}
+		switch f.Name {
+		case "name":
+		case "accounts", "comment", "features", "groups", "licenses", "users":
+			set(f.Name, plain(v))
+		case "partition":
+			set("partitionname", plain(v))
+		case "flags":
+			set("flags", plain(v))
+		case "node_list":
+			set("nodes", hostlist.FoldSorted(expanded(at.values.Texts("node_list"))))
+		case "node_count":
+			set("nodecnt", plain(v))
+		case "core_count":
+			set("corecnt", plain(v))
+		case "duration":
+			set("duration", plain(v))
+		case "start_time":
+			set("starttime", seconds(v))
+		case "end_time":
+			set("endtime", seconds(v))
+		case "tres":
+			var parts []string
+			for _, t := range at.values.Records("tres") {
+				name := t.Text("type")
+				if t.Text("name") != "" {
+					name += "/" + t.Text("name")
+				}
+				parts = append(parts, name+"="+plain(t["count"]))
+			}
+			set("tres", strings.Join(parts, ","))
+		default:
+			wrong = append(wrong, schema.Problem{Path: at.path + "/" + f.Name, Text: "Muster's reservations have no such thing"})
+		}
+	}
+	return req, wrong
+}
+
+// expanded are the nodes of several hostlists. What is not one stays as it is, so
+// that the controller refuses it by name.
+func expanded(lists []string) []string {
+	var out []string
+	for _, list := range lists {
+		names, err := hostlist.Expand(list)
+		if err != nil {
+			names = []string{list}
+		}
+		out = append(out, names...)
+	}
+	return out
+}
+
+// layout is GET resources/{job_id}: what the job holds on each node.
+func layout(q *request) (tree.Object, error) {
+	id, err := q.jobID()
+	if err != nil {
+		return nil, err
+	}
+	var rep apiv1.ListJobsReply
+	if err := q.rpc(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &rep); err != nil {
+		return nil, err
+	}
+	if len(rep.GetJobs()) == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	list := tree.List{}
+	for _, j := range rep.GetJobs() {
+		for _, n := range j.GetAllocation() {
+			gres := tree.List{}
+			byType := map[string]spec.Bitset{}
+			var types []string
+			for _, g := range n.GetGpus() {
+				if _, seen := byType[g.GetType()]; !seen {
+					types = append(types, g.GetType())
+				}
+				byType[g.GetType()] = byType[g.GetType()].Set(int(g.GetIndex()))
+			}
+			for _, t := range types {
+				gres = append(gres, tree.Object{{Key: "name", Value: "gpu"}, {Key: "type", Value: t}, {Key: "count", Value: byType[t].Count()}, {Key: "index", Value: byType[t].Ranges()}})
+			}
+			for _, g := range n.GetGres() {
+				gres = append(gres, tree.Object{{Key: "name", Value: g.GetName()}, {Key: "type", Value: g.GetType()}, {Key: "count", Value: g.GetN()}})
+			}
+			list = append(list, tree.Object{{Key: "node", Value: n.GetName()}, {Key: "mem_alloc", Value: n.GetMem()}, {Key: "core_bitmap", Value: spec.Bitset(n.GetCpus()).Ranges()}, {Key: "gres", Value: gres}})
+		}
+	}
+	return tree.Object{{Key: "nodes", Value: list}}, nil
+}
+
+// foldHosts is POST util/hostlist.
+func foldHosts(q *request) (tree.Object, error) {
+	names := expanded(q.body.Texts("hostnames"))
+	return tree.Object{{Key: "hostlist", Value: hostlist.Fold(names)}}, nil
+}
+
+// expandHosts is POST util/hostnames.
+func expandHosts(q *request) (tree.Object, error) {
+	names, err := hostlist.Expand(q.body.Text("hostlist"))
+	if err != nil {
+		return nil, problems{{Path: "#/hostlist", Text: err.Error()}}
+	}
+	return tree.Object{{Key: "hostnames", Value: tree.Strings(names)}}, nil
+}

@@ -1,0 +1,332 @@
+package slurmapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/schema"
+	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// place is a record of the body and its path.
+type place struct {
+	values schema.Values
+	path   string
+}
+
+// submitJob is POST job/submit: one job, or the components of a heterogeneous one.
+func submitJob(q *request) (tree.Object, error) {
+	script := q.body.Text("script")
+	req, err := q.describe("job", "jobs", func(at place) {
+		if own := at.values.Text("script"); own != "" && script == "" {
+			script = own
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if script == "" {
+		return nil, spec.Refuse(spec.CodeNoScript, "#/script is empty")
+	}
+	if err := submit.CheckScript([]byte(script)); err != nil {
+		return nil, problems{{Path: "#/script", Text: strings.TrimPrefix(err.Error(), "sbatch: error: ")}}
+	}
+	req.Script = &apiv1.Blob{Data: []byte(script)}
+	var rep apiv1.SubmitReply
+	if err := q.rpc(tool.MethodSubmit, req, &rep); err != nil {
+		return nil, err
+	}
+	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "step_id", Value: "batch"}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
+}
+
+// allocateJob is POST job/allocate: an allocation without a script, which lasts
+// until it is cancelled or its time is over.
+func allocateJob(q *request) (tree.Object, error) {
+	req, err := q.describe("job", "hetjob", func(place) {})
+	if err != nil {
+		return nil, err
+	}
+	for _, js := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
+		js.Shell = true
+		js.Stdin, js.Stdout, js.Stderr = "", "", ""
+	}
+	var rep apiv1.SubmitReply
+	if err := q.rpc(tool.MethodSubmit, req, &rep); err != nil {
+		return nil, err
+	}
+	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
+}
+
+// describe makes a submission of the description in a field of the body, or of the
+// list of them in another. each sees every description first.
+func (q *request) describe(one, several string, each func(place)) (*apiv1.SubmitRequest, error) {
+	var places []place
+	if values := q.body.Record(one); values != nil {
+		places = append(places, place{values, "#/" + one})
+	}
+	for i, values := range q.body.Records(several) {
+		places = append(places, place{values, "#/" + several + "/" + strconv.Itoa(i)})
+	}
+	switch {
+	case len(places) == 0:
+		return nil, problems{{Path: "#/" + one, Text: "the job is not described"}}
+	case len(places) > 1 && q.body.Record(one) != nil:
+		return nil, problems{{Path: "#/" + several, Text: one + " is given too: give one of the two"}}
+	}
+	env := q.environment([]string{"REST"})
+	shape := schema.Of(q.version).Type("job_desc_msg")
+	req := &apiv1.SubmitRequest{}
+	var wrong problems
+	for i, at := range places {
+		each(at)
+		d := &description{env: env, values: at.values, path: at.path, spec: &apiv1.JobSpec{SubmitHost: q.source, SubmitLine: q.path.Method + " " + q.path.Path, Umask: env.Umask()}}
+		d.apply(shape)
+		if i == 0 {
+			variables, bad := submit.EnvironmentOf(at.values.Texts("environment"))
+			req.Environment = &apiv1.Blob{Data: variables}
+			for _, text := range bad {
+				d.fail("environment", strconv.Quote(text)+" is not NAME=value")
+			}
+			if d.spec.GetWorkDir() == "" {
+				d.fail("current_working_directory", "the field is required: the job's working directory on its nodes")
+			}
+			req.Spec = d.spec
+		} else {
+			if d.spec.GetWorkDir() == "" {
+				d.spec.WorkDir = req.GetSpec().GetWorkDir()
+			}
+			req.Rest = append(req.Rest, d.spec)
+		}
+		wrong = append(wrong, d.wrong...)
+		q.warnings = append(q.warnings, d.warned...)
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return req, nil
+}
+
+// updateJob is POST job/{job_id}: the same keys as scontrol update.
+func updateJob(q *request) (tree.Object, error) {
+	id, err := q.jobID()
+	if err != nil {
+		return nil, err
+	}
+	changes := map[string]string{}
+	verb := apiv1.ControlJobsRequest_VERB_UNSPECIFIED
+	var wrong problems
+	table := aspects()
+	for _, f := range schema.Of(q.version).Type("job_desc_msg").Fields {
+		v, given := q.body[f.Name]
+		a := table[f.Name]
+		switch {
+		case !given:
+		case f.Name == "hold":
+			verb = apiv1.ControlJobsRequest_RELEASE
+			if v == true {
+				verb = apiv1.ControlJobsRequest_HOLD
+			}
+		case f.Name == "minimum_nodes":
+			changes["numnodes"] = plain(v)
+			if most, ok := q.body["maximum_nodes"].(int64); ok && most > 0 {
+				changes["numnodes"] += "-" + plain(most)
+			}
+		case f.Name == "maximum_nodes" && q.body["minimum_nodes"] != nil: // read with it
+		case f.Name == "job_id" && plain(v) == id:
+		case f.Name == "mail_type":
+			changes["mailtype"] = strings.Join(mailTypes(q.body.Texts(f.Name)), ",")
+		case a.update != "" && (v == true || v == false):
+			changes[a.update] = map[bool]string{true: "1", false: "0"}[v == true]
+		case a.update != "":
+			changes[a.update] = plain(v)
+		case asksNothing(v):
+		case a.ignored != "":
+			q.warn("#/"+f.Name, a.ignored)
+		default:
+			wrong = append(wrong, schema.Problem{Path: "#/" + f.Name, Text: "it cannot be changed once the job was submitted"})
+		}
+	}
+	switch {
+	case wrong != nil:
+		return nil, wrong
+	case len(changes) == 0 && verb == apiv1.ControlJobsRequest_VERB_UNSPECIFIED:
+		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body changes nothing")
+	}
+	results := tree.List{}
+	if len(changes) > 0 {
+		if results, err = q.control(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes}); err != nil {
+			return nil, err
+		}
+	}
+	if verb != apiv1.ControlJobsRequest_VERB_UNSPECIFIED {
+		more, err := q.control(&apiv1.ControlJobsRequest{Verb: verb, Jobs: []string{id}})
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, more...)
+	}
+	return tree.Object{{Key: "results", Value: results}}, nil
+}
+
+// control changes jobs. The error of a request about one job is the answer's.
+func (q *request) control(req *apiv1.ControlJobsRequest) (tree.List, error) {
+	var rep apiv1.JobResults
+	if err := q.rpc(tool.MethodControlJobs, req, &rep); err != nil {
+		return nil, err
+	}
+	results := tree.List{}
+	for _, r := range rep.GetResults() {
+		e := r.GetError()
+		if e != nil && len(req.GetJobs()) == 1 {
+			return nil, refusal(e)
+		}
+		results = append(results, tree.Object{{Key: "job_id", Value: r.GetJobId()}, {Key: "step_id", Value: r.GetJob()},
+			{Key: "error", Value: e.GetText()}, {Key: "error_code", Value: e.GetCode()}, {Key: "why", Value: e.GetDetail()}})
+	}
+	return results, nil
+}
+
+// refusal is the error of one job in an answer about several.
+func refusal(e *apiv1.Error) error {
+	return &spec.Error{Kind: spec.Code(e.GetCode()), Prefix: e.GetPrefix(), Detail: e.GetDetail()}
+}
+
+// cancelOne is DELETE job/{job_id}.
+func cancelOne(q *request) (tree.Object, error) {
+	id, err := q.jobID()
+	if err != nil {
+		return nil, err
+	}
+	return q.cancel(&apiv1.JobFilter{Jobs: []string{id}}, q.param("signal"), strings.Split(strings.ToUpper(q.param("flags")), ","))
+}
+
+// cancelSeveral is DELETE jobs: what a filter chooses.
+func cancelSeveral(q *request) (tree.Object, error) {
+	f := &apiv1.JobFilter{Jobs: q.body.Texts("jobs")}
+	for _, one := range [...]struct {
+		field string
+		to    *[]string
+	}{{"account", &f.Accounts}, {"job_name", &f.Names}, {"partition", &f.Partitions}, {"qos", &f.Qos}, {"reservation", &f.Reservations}, {"user_name", &f.Users}, {"user_id", &f.Users}} {
+		if text := q.body.Text(one.field); text != "" {
+			*one.to = append(*one.to, text)
+		}
+	}
+	if q.body.Text("wckey") != "" {
+		return nil, problems{{Path: "#/wckey", Text: "jobs are not chosen by their wckey: name them in jobs"}}
+	}
+	for _, list := range q.body.Texts("nodes") {
+		names, err := hostlist.Expand(list)
+		if err != nil {
+			return nil, problems{{Path: "#/nodes", Text: err.Error()}}
+		}
+		f.Nodes = append(f.Nodes, names...)
+	}
+	for _, word := range q.body.Texts("job_state") {
+		s, ok := spec.ParseJobState(word)
+		if !ok || s.Terminal() {
+			return nil, problems{{Path: "#/job_state", Text: word + ": only jobs that have not ended can be chosen by state"}}
+		}
+		f.States = append(f.States, uint32(s))
+	}
+	for _, id := range f.GetJobs() {
+		if !tool.ValidTarget(id) {
+			return nil, problems{{Path: "#/jobs", Text: id + " is not the number of a job"}}
+		}
+	}
+	if chooses(f) == 0 {
+		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body chooses no jobs: name jobs, a user, an account, a partition, a QOS, a reservation, a name, a state or nodes")
+	}
+	return q.cancel(f, q.body.Text("signal"), q.body.Texts("flags"))
+}
+
+// chooses counts what a filter chooses by.
+func chooses(f *apiv1.JobFilter) int {
+	return len(f.GetJobs()) + len(f.GetUsers()) + len(f.GetAccounts()) + len(f.GetPartitions()) + len(f.GetStates()) + len(f.GetNames()) +
+		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
+}
+
+func (q *request) cancel(f *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
+	req := &apiv1.CancelRequest{Filter: f}
+	for _, flag := range flags {
+		switch flag {
+		case "", "VERBOSE":
+		case "BATCH_JOB":
+			req.Batch = true
+		case "FULL_JOB":
+			req.Full = true
+		case "HURRY":
+			req.Hurry = true
+		case "ARRAY_TASK":
+			// A job's number names all its tasks, NUMBER_TASK one of them.
+		default:
+			q.warn("flags", flag+": Muster has no such thing; ignored")
+		}
+	}
+	if signal != "" {
+		n, err := format.ParseSignal(signal)
+		if err != nil {
+			return nil, problems{{Path: "signal", Text: err.Error()}}
+		}
+		req.Signal = int32(n)
+	}
+	var rep apiv1.JobResults
+	if err := q.rpc(tool.MethodCancel, req, &rep); err != nil {
+		return nil, err
+	}
+	status := tree.List{}
+	for _, r := range rep.GetResults() {
+		e := r.GetError()
+		if e != nil && len(f.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
+			return nil, refusal(e)
+		}
+		status = append(status, tree.Object{{Key: "error", Value: tree.Object{{Key: "string", Value: e.GetText()}, {Key: "code", Value: e.GetCode()}, {Key: "message", Value: e.GetDetail()}}},
+			{Key: "step_id", Value: r.GetJob()}, {Key: "job_id", Value: tree.Number{N: int64(r.GetJobId()), Set: true}}})
+	}
+	return tree.Object{{Key: "status", Value: status}}, nil
+}
+
+// requeueOne is GET job/{job_id}/requeue.
+func requeueOne(q *request) (tree.Object, error) {
+	id, err := q.jobID()
+	if err != nil {
+		return nil, err
+	}
+	results, err := q.control(requeueOf(id, q.flag("Hold"), q.flag("SpecialExit"), q.flag("Incomplete")))
+	return tree.Object{{Key: "status", Value: results}}, err
+}
+
+// requeueSeveral is POST jobs/requeue.
+func requeueSeveral(q *request) (tree.Object, error) {
+	flags := q.body.Texts("flags")
+	status := tree.List{}
+	for _, id := range q.body.Texts("jobs") {
+		if !tool.ValidTarget(id) {
+			return nil, problems{{Path: "#/jobs", Text: id + " is not the number of a job"}}
+		}
+	}
+	for _, id := range q.body.Texts("jobs") {
+		results, err := q.control(requeueOf(id, slices.Contains(flags, "Hold"), slices.Contains(flags, "SpecialExit"), slices.Contains(flags, "Incomplete")))
+		if err != nil {
+			return nil, err
+		}
+		status = append(status, results)
+	}
+	return tree.Object{{Key: "status", Value: status}}, nil
+}
+
+// requeueOf is the request of scontrol requeue, or of requeuehold.
+func requeueOf(id string, held, special, incomplete bool) *apiv1.ControlJobsRequest {
+	req := &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_REQUEUE, Jobs: []string{id}, Incomplete: incomplete}
+	if held || special {
+		req.Verb = apiv1.ControlJobsRequest_REQUEUE_HOLD
+		req.SpecialExit = special
+	}
+	return req
+}

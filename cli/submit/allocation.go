@@ -1,0 +1,306 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// soon is within which an allocation that is granted is not told to wait.
+const soon = 700 * time.Millisecond
+
+// allocation is a job that a live command made: it is attended until it ends.
+type allocation struct {
+	c    *tool.Call
+	uid  uint64
+	id   uint32
+	news chan *apiv1.JobInfo // nil = it is not known any more
+	stop context.CancelFunc
+	job  *apiv1.JobInfo   // as it was granted
+	all  []*apiv1.JobInfo // the components of a heterogeneous job; of another job, itself
+}
+
+// allocate asks for a job, of one or several components, and waits until it runs.
+func allocate(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
+	var rep apiv1.SubmitReply
+	if err := c.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: c.RequestNumber()}, &rep); err != nil {
+		return nil, allocationFailed(c, err)
+	}
+	for line := range strings.Lines(rep.GetMessage()) {
+		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
+	}
+	a := &allocation{c: c, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
+	var ctx context.Context
+	ctx, a.stop = context.WithCancel(c.Ctx)
+	go a.attend(ctx, specs[0].GetAttended())
+	if err := a.wait(); err != nil {
+		return a, err
+	}
+	if a.all = []*apiv1.JobInfo{a.job}; len(specs) > 1 {
+		return a, a.others(len(specs))
+	}
+	return a, nil
+}
+
+// others finds the components of a heterogeneous job, which run since the first
+// does.
+func (a *allocation) others(size int) error {
+	var rep apiv1.ListJobsReply
+	err := askAgain(a.c, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{tool.Itoa(a.id)}}}, &rep)
+	a.all = rep.GetJobs()
+	slices.SortFunc(a.all, func(x, y *apiv1.JobInfo) int { return cmp.Compare(x.GetHetOffset(), y.GetHetOffset()) })
+	if err == nil && (len(a.all) != size || slices.ContainsFunc(a.all, func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) != spec.Running })) {
+		err = tool.Fail(1, fmt.Sprintf("%s: error: not all components of job %d run", a.c.Command.Name, a.id))
+	}
+	if err != nil {
+		a.end(1, 0)
+	}
+	return err
+}
+
+// allocationFailed words a refusal.
+func allocationFailed(c *tool.Call, err error) error {
+	r := tool.ExplainError(err)
+	code := 1
+	if n, nerr := strconv.Atoi(c.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
+		code = n
+	}
+	return tool.Fail(code, append(r.Preamble(c.Command.Name), fmt.Sprintf("%s: error: %s: %s", c.Command.Name, unable(c), r.Text))...)
+}
+
+func unable(c *tool.Call) string {
+	if c.Command.Name == "salloc" {
+		return "Job submit/allocate failed"
+	}
+	return "Unable to allocate resources"
+}
+
+// attend follows the job, over restarts of the controller, which ends it when
+// nobody does.
+func (a *allocation) attend(ctx context.Context, attended bool) {
+	defer close(a.news)
+	wait := firstWait / 10
+	for ctx.Err() == nil {
+		err := a.follow(ctx, attended)
+		if err == nil || ctx.Err() != nil || !fetch.ControllerGone(err) {
+			return
+		}
+		a.c.Pause(ctx, wait)
+		wait = min(2*wait, longWait)
+	}
+}
+
+// follow passes the job's records on until it is over; nil tells that it is.
+func (a *allocation) follow(ctx context.Context, attended bool) error {
+	conn, err := a.c.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	s, err := conn.Stream(ctx, tool.MethodWatchJob, &apiv1.WatchJobRequest{Uid: a.uid, Attend: attended})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for ctx.Err() == nil {
+		j := &apiv1.JobInfo{}
+		if err := s.Recv(j); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			var st *status.Error
+			if errors.As(err, &st) && fetch.ControllerGone(err) {
+				return status.New(status.Unavailable, "the controller is being restarted")
+			}
+			return err
+		}
+		select {
+		case a.news <- j:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// wait returns when the job runs on nodes that are ready.
+func (a *allocation) wait() error {
+	c := a.c
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	told, late := false, time.After(soon)
+	limit, err := patience(c)
+	if err != nil {
+		a.end(1, 0)
+		return err
+	}
+	for {
+		select {
+		case j, ok := <-a.news:
+			switch {
+			case !ok || spec.JobState(j.GetState()).Terminal():
+				a.stop()
+				return tool.Fail(1, fmt.Sprintf("%s: error: Job allocation %d has been revoked", c.Command.Name, a.id))
+			case spec.JobState(j.GetState()) == spec.Running && !j.GetConfiguring():
+				a.job = j
+				if told {
+					say(c, "job %d has been allocated resources", a.id)
+				}
+				return nil
+			case !told && barred(j):
+				told, late = true, nil
+				say(c, "%s", spec.CodePartitionConfigUnavailable)
+				for _, line := range (&render.WhyView{}).BecauseLimit(&apiv1.WhyReply{Job: j, Reason: j.GetReason()}) {
+					say(c, "%s", line)
+				}
+				a.sayQueued()
+			}
+		case <-late:
+			told, late = true, nil
+			a.sayQueued()
+		case <-limit:
+			a.end(1, 0)
+			return tool.Fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", c.Command.Name, spec.CodeCannotStartNow))
+		case s := <-signals:
+			a.end(1, int32(s.(syscall.Signal)))
+			return tool.Fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", c.Command.Name, a.id))
+		}
+	}
+}
+
+func (a *allocation) sayQueued() {
+	if a.c.Command.Name == "salloc" {
+		say(a.c, "Pending job allocation %d", a.id)
+	}
+	say(a.c, "job %d queued and waiting for resources", a.id)
+}
+
+// barred tells that a job cannot start as it is, however long it waits.
+func barred(j *apiv1.JobInfo) bool {
+	return slices.Contains([]spec.ReasonCode{spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionConfig, spec.ReasonBadConstraints,
+		spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed}, spec.ReasonCode(j.GetReason().GetCode()))
+}
+
+// patience is --immediate: how long to wait; nil is for ever.
+func patience(c *tool.Call) (<-chan time.Time, error) {
+	v, ok := c.Opts.Get("immediate")
+	if !ok {
+		return nil, nil
+	}
+	n := uint64(1)
+	if v.Text != "" {
+		var err error
+		if n, err = strconv.ParseUint(v.Text, 10, 30); err != nil {
+			return nil, c.Errorf("Invalid numeric value %q for --immediate.", v.Text)
+		}
+	}
+	return time.After(time.Duration(max(n, 1)) * time.Second), nil
+}
+
+func say(c *tool.Call, format string, args ...any) {
+	if !c.Opts.On("quiet") {
+		fmt.Fprintf(c.Stderr, c.Command.Name+": "+format+"\n", args...)
+	}
+}
+
+// askAgain is ask for what may be asked twice: it outlasts a restart of the
+// controller.
+func askAgain(c *tool.Call, method string, req, resp proto.Message) error {
+	var err error
+	for wait, began := firstWait/10, c.Now(); ; wait = min(2*wait, longWait) {
+		if err = c.RPC(method, req, resp); err == nil || !fetch.ControllerGone(err) || c.Now().Sub(began) > lastNews {
+			return err
+		}
+		if c.Conn != nil {
+			_ = c.Conn.Close()
+			c.Conn = nil
+		}
+		c.Pause(c.Ctx, wait)
+	}
+}
+
+// end gives the allocation back, with the exit of what ran in it.
+func (a *allocation) end(code, sig int32) {
+	err := askAgain(a.c, tool.MethodEndJob, &apiv1.EndJobRequest{Job: tool.Itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
+	if a.stop(); err != nil && tool.ExplainError(err).Code != spec.CodeInvalidJobID {
+		fmt.Fprintf(a.c.Stderr, "%s: error: job %d: %s\n", a.c.Command.Name, a.id, tool.ExplainError(err).Text)
+	}
+}
+
+// variables are what a job tells the programs of the host where it was asked
+// for, one list for each component, and what all of them are told.
+func (a *allocation) variables() (of [][]string, shared []string) {
+	var cfg apiv1.GetConfigReply
+	cluster := ""
+	if a.c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {
+		cluster = cfg.GetCluster()
+	}
+	for _, j := range a.all {
+		of = append(of, a.variablesOf(j, cluster))
+	}
+	return of, hetVariables(of)
+}
+
+func (a *allocation) variablesOf(j *apiv1.JobInfo, cluster string) []string {
+	c, s := a.c, j.GetSpec()
+	var out []string
+	put := func(value string, names ...string) {
+		for _, n := range names {
+			if value != "" && value != "0" {
+				out = append(out, n+"="+value)
+			}
+		}
+	}
+	cpus, tasks := make([]int64, len(j.GetAllocation())), make([]int64, len(j.GetAllocation()))
+	for i, n := range j.GetAllocation() {
+		cpus[i], tasks[i] = int64(spec.Bitset(n.GetCpus()).Count()), int64(max(n.GetTasks(), 1))
+	}
+	put(tool.Itoa(j.GetJobId()), "SLURM_JOB_ID", "SLURM_JOBID")
+	put(j.GetNodes(), "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+	put(tool.Itoa(j.GetNumNodes()), "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	put(format.PerNode(cpus), "SLURM_JOB_CPUS_PER_NODE")
+	put(format.PerNode(tasks), "SLURM_TASKS_PER_NODE")
+	put(j.GetPartition(), "SLURM_JOB_PARTITION")
+	put(s.GetAccount(), "SLURM_JOB_ACCOUNT")
+	put(j.GetQos(), "SLURM_JOB_QOS")
+	put(s.GetName(), "SLURM_JOB_NAME")
+	put(j.GetUser(), "SLURM_JOB_USER")
+	out = append(out, "SLURM_JOB_UID="+tool.Itoa(j.GetUserId()), "SLURM_JOB_GID="+tool.Itoa(j.GetGroupId()))
+	put(j.GetGroup(), "SLURM_JOB_GROUP")
+	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
+	put(tool.Itoa(uint32(j.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")
+	put(tool.Itoa(uint32(max(j.GetEnd(), 0)/int64(spec.Second))), "SLURM_JOB_END_TIME")
+	if s.GetTasks() > 0 || s.GetTasksPerNode() > 0 {
+		put(tool.Itoa(j.GetNumTasks()), "SLURM_NTASKS", "SLURM_NPROCS")
+	}
+	put(tool.Itoa(s.GetTasksPerNode()), "SLURM_NTASKS_PER_NODE")
+	put(tool.Itoa(s.GetCpusPerTask()), "SLURM_CPUS_PER_TASK")
+	out = append(out, requestVariables(s)...)
+	put(strconv.FormatInt(s.GetMemPerNode(), 10), "SLURM_MEM_PER_NODE")
+	put(strconv.FormatInt(s.GetMemPerCpu(), 10), "SLURM_MEM_PER_CPU")
+	if s.GetOvercommit() {
+		put("1", "SLURM_OVERCOMMIT")
+	}
+	put(c.Dir, "SLURM_SUBMIT_DIR")
+	put(c.Host, "SLURM_SUBMIT_HOST")
+	put(cluster, "SLURM_CLUSTER_NAME")
+	return out
+}

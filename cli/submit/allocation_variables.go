@@ -1,0 +1,68 @@
+package submit
+
+import (
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// requestVariables repeat the options of an allocation for the sruns and the
+// launchers that run in it, under the names that a batch script has them.
+// Variables of options that were not given are absent.
+func requestVariables(s *apiv1.JobSpec) []string {
+	var out []string
+	for _, variable := range []struct{ name, value string }{
+		{"SLURM_GPUS", gpuOption(s.GetPerJob())},
+		{"SLURM_GPUS_PER_NODE", gpuOption(s.GetPerNode())},
+		{"SLURM_GPUS_PER_SOCKET", gpuOption(s.GetPerSocket())},
+		{"SLURM_GPUS_PER_TASK", gpuOption(s.GetPerTask())},
+		{"SLURM_GPU_BIND", s.GetGpuBind()},
+		{"SLURM_GPU_FREQ", s.GetGpuFreq()},
+		{"SLURM_TRES_PER_TASK", tresPerTask(s)},
+		{"SLURM_CPUS_PER_GPU", tool.Itoa(s.GetCpusPerGpu())},
+		{"SLURM_NTASKS_PER_CORE", tool.Itoa(s.GetTasksPerCore())},
+		{"SLURM_NTASKS_PER_SOCKET", tool.Itoa(s.GetTasksPerSocket())},
+		{"SLURM_NTASKS_PER_GPU", tool.Itoa(s.GetTasksPerGpu())},
+		{"SLURM_THREADS_PER_CORE", tool.Itoa(s.GetThreadsPerCore())},
+		{"SLURM_MEM_PER_GPU", strconv.FormatInt(s.GetMemPerGpu(), 10)},
+	} {
+		if variable.value != "" && variable.value != "0" {
+			out = append(out, variable.name+"="+variable.value)
+		}
+	}
+	return out
+}
+
+// gpuOption writes the GPUs of a list as --gpus takes them: 4 or h100:2,a100:2.
+func gpuOption(list []*apiv1.Count) string {
+	var parts []string
+	for _, count := range list {
+		if count.GetName() != "gpu" {
+			continue
+		}
+		number := strconv.FormatInt(count.GetN(), 10)
+		if count.GetType() != "" {
+			number = count.GetType() + ":" + number
+		}
+		parts = append(parts, number)
+	}
+	return strings.Join(parts, ",")
+}
+
+// tresPerTask writes what each task gets as --tres-per-task takes it.
+func tresPerTask(s *apiv1.JobSpec) string {
+	var parts []string
+	if s.GetCpusPerTask() > 0 {
+		parts = append(parts, "cpu="+tool.Itoa(s.GetCpusPerTask()))
+	}
+	for _, count := range s.GetPerTask() {
+		name := "gres/" + count.GetName()
+		if count.GetType() != "" {
+			name += ":" + count.GetType()
+		}
+		parts = append(parts, name+"="+strconv.FormatInt(count.GetN(), 10))
+	}
+	return strings.Join(parts, ",")
+}

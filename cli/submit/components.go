@@ -1,0 +1,197 @@
+package submit
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// component is what the command line of srun or salloc says of one component of
+// a heterogeneous job; a : stands between two.
+type component struct {
+	words []string // its options
+	args  []string // its command
+}
+
+// components takes the command line apart. One that names no command has that
+// of the next one that does.
+func components(c *tool.Call) ([]component, error) {
+	var out []component
+	words, args := ownArgs(c), c.Operands
+	for {
+		own := words[:len(words)-len(args)]
+		at := slices.Index(args, ":")
+		if at < 0 {
+			out = append(out, component{own, args})
+			break
+		}
+		out = append(out, component{own, args[:at]})
+		words = args[at+1:]
+		left, err := c.Command.Set().Parse(words, opt.New(), opt.FromCommand)
+		if err != nil {
+			return nil, err
+		}
+		args = left
+	}
+	for i := len(out) - 2; i >= 0; i-- {
+		if len(out[i].args) == 0 {
+			out[i].args = out[i+1].args
+		}
+	}
+	return out, nil
+}
+
+// of is the call as if a component alone were asked for; lookup finds its
+// variables.
+func of(c *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
+	out := *c
+	out.Operands, out.Opts = p.args, opt.New()
+	if err := c.Command.Set().FromEnviron(lookup, tool.IsNo, out.Opts); err != nil {
+		return nil, err
+	}
+	_, err := c.Command.Set().Parse(p.words, out.Opts, opt.FromCommand)
+	return &out, err
+}
+
+// liveJobs are the jobs of all components.
+func liveJobs(c *tool.Call, list []component) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
+	for i := range list {
+		part, js := c, (*apiv1.JobSpec)(nil)
+		if len(list) > 1 {
+			if part, err = of(c, list[i], c.Lookup); err != nil {
+				return nil, nil, err
+			}
+		}
+		if js, err = liveJob(part, part.Operands); err != nil {
+			return nil, nil, err
+		}
+		js.Attended = i == 0 // the others end with the first
+		calls, specs = append(calls, part), append(specs, js)
+	}
+	return calls, specs, nil
+}
+
+// hetGroup marks a variable that is about one component of a heterogeneous job.
+const hetGroup = "_HET_GROUP_"
+
+// ofGroup are the variables that a heterogeneous job tells of a component, by
+// the names that they have in a job of its own.
+func ofGroup(c *tool.Call, n int) []string {
+	var out []string
+	suffix := hetGroup + strconv.Itoa(n)
+	for _, kv := range c.Environ {
+		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "SLURM_") && strings.HasSuffix(name, suffix) {
+			out = append(out, strings.TrimSuffix(name, suffix)+"="+value)
+		}
+	}
+	return out
+}
+
+// groupLookup finds the variables for a step in a component: those of sizes that
+// the leader has are not the others'.
+func groupLookup(c *tool.Call, n int) func(string) (string, bool) {
+	sizes := []string{"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_OVERCOMMIT"}
+	return func(name string) (string, bool) {
+		if v, ok := c.Lookup(name + hetGroup + strconv.Itoa(n)); ok {
+			return v, true
+		}
+		if n > 0 && slices.Contains(sizes, name) {
+			return "", false
+		}
+		return c.Lookup(name)
+	}
+}
+
+// parseHetGroups reads --het-group: 0,2-3.
+func parseHetGroups(c *tool.Call, text string) ([]int, error) {
+	set, err := format.ParseArray(text)
+	if err != nil || set.Throttle != 0 {
+		return nil, c.Errorf("Invalid --het-group specification: %s", text)
+	}
+	var out []int
+	for _, r := range set.Ranges {
+		for n := int(r.First); n <= int(r.Last) && len(out) <= mostComponents; n += max(int(r.Step), 1) {
+			out = append(out, n)
+		}
+	}
+	if len(out) > mostComponents {
+		return nil, c.Errorf("Invalid --het-group specification: %s", text)
+	}
+	return out, nil
+}
+
+// mostComponents is how many components a heterogeneous job has at most.
+const mostComponents = 128
+
+// stepsWithin are the parts of a step in a job: one for each component of a
+// heterogeneous job that it runs in.
+func stepsWithin(c *tool.Call, job string, list []component) ([]stepAsk, error) {
+	leader := job
+	size, inHet := c.Lookup("SLURM_HET_SIZE")
+	if c.Opts.Text("jobid") != "" {
+		inHet = false
+	} else if v := c.Getenv("SLURM_JOB_ID" + hetGroup + "0"); v != "" && inHet {
+		leader = v
+	}
+	if len(list) == 1 && !inHet && !c.Opts.On("het-group") {
+		ask, err := stepWithin(c, job, nil)
+		return []stepAsk{ask}, err
+	}
+	var out []stepAsk
+	seen := map[int]bool{}
+	for i := range list {
+		first, err := of(c, list[i], groupLookup(c, 0))
+		if err != nil {
+			return nil, err
+		}
+		groups := []int{i}
+		if text := first.Opts.Text("het-group"); text != "" {
+			if groups, err = parseHetGroups(c, text); err != nil {
+				return nil, err
+			}
+		}
+		for _, n := range groups {
+			if most, err := strconv.Atoi(size); inHet && err == nil && n >= most {
+				return nil, c.Errorf("there is no component %d: the heterogeneous job has %d, and the first is 0", n, most)
+			}
+			if seen[n] {
+				return nil, c.Errorf("component %d of the heterogeneous job is named more than once", n)
+			}
+			seen[n] = true
+			part, err := of(c, list[i], groupLookup(c, n))
+			if err != nil {
+				return nil, err
+			}
+			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(c, n))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, ask)
+		}
+	}
+	return out, nil
+}
+
+// hetVariables are the variables of all components, as the batch script of a
+// heterogeneous job has them; none for another job.
+func hetVariables(list [][]string) []string {
+	if len(list) < 2 {
+		return nil
+	}
+	out := []string{"SLURM_HET_SIZE=" + strconv.Itoa(len(list))}
+	for i, vars := range list {
+		for _, kv := range vars {
+			name, value, _ := strings.Cut(kv, "=")
+			if name != "SLURM_SUBMIT_DIR" && name != "SLURM_SUBMIT_HOST" && name != "SLURM_CLUSTER_NAME" {
+				out = append(out, name+hetGroup+strconv.Itoa(i)+"="+value)
+			}
+		}
+	}
+	return out
+}

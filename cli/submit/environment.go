@@ -1,0 +1,177 @@
+package submit
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// environment is an ordered set of variables; the last value of a name wins.
+type environment struct {
+	names  []string
+	values map[string]string
+}
+
+func newEnvironment() *environment { return &environment{values: map[string]string{}} }
+
+func (e *environment) set(name, value string) {
+	if _, ok := e.values[name]; !ok {
+		e.names = append(e.names, name)
+	}
+	e.values[name] = value
+}
+
+// bytes writes NAME=value with a NUL after each.
+func (e *environment) bytes() []byte {
+	var b []byte
+	for _, n := range e.names {
+		b = append(b, n...)
+		b = append(b, '=')
+		b = append(b, e.values[n]...)
+		b = append(b, 0)
+	}
+	return b
+}
+
+// validName tells a name that a shell could set; others cannot be carried.
+func validName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00") }
+
+// inherit takes over what the caller has, all of it or only the variables of
+// the workload manager and its plugins.
+func (e *environment) inherit(environ []string, all bool) {
+	for _, kv := range environ {
+		name, value, ok := strings.Cut(kv, "=")
+		if ok && validName(name) && (all || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") || strings.HasPrefix(name, "MUSTER_JOB_")) {
+			e.set(name, value)
+		}
+	}
+}
+
+// jobEnvironment is what the job gets of the caller's environment, by --export:
+// ALL (or nothing said) all of it; NONE the SLURM_* variables and, on the
+// node, the user's login environment; NIL the same without; else the SLURM_*
+// variables and those listed, where NAME=value sets one and ALL adds the rest.
+// In a list, a value that is written wins over the caller's.
+func jobEnvironment(c *tool.Call) (*environment, error) {
+	e := newEnvironment()
+	export, given := c.Opts.Get("export")
+	login := c.Opts.On("get-user-env")
+	switch {
+	case !given || strings.EqualFold(export.Text, "ALL"):
+		e.inherit(c.Environ, true)
+	case strings.EqualFold(export.Text, "NONE"):
+		e.inherit(c.Environ, false)
+		login = true
+	case strings.EqualFold(export.Text, "NIL"):
+		e.inherit(c.Environ, false)
+	default:
+		if err := exportList(c, e, export.Text); err != nil {
+			return nil, err
+		}
+	}
+	if c.Opts.On("export-file") {
+		if err := exportFile(c, e, c.Opts.Text("export-file")); err != nil {
+			return nil, err
+		}
+	}
+	if given {
+		e.set("SLURM_EXPORT_ENV", export.Text)
+	}
+	if login {
+		e.set("SLURM_GET_USER_ENV", "1")
+	}
+	e.set("SLURM_SUBMIT_DIR", c.Dir)
+	e.set("SLURM_SUBMIT_HOST", c.Host)
+	return e, nil
+}
+
+func exportList(c *tool.Call, e *environment, list string) error {
+	words, err := exportWords(list)
+	if err != nil {
+		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %v", c.Command.Name, err))
+	}
+	e.inherit(c.Environ, false)
+	for _, w := range words {
+		name, value, sets := strings.Cut(w, "=")
+		switch {
+		case strings.EqualFold(w, "ALL"):
+			e.inherit(c.Environ, true)
+		case !validName(name):
+			return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %q has no name", c.Command.Name, w))
+		case sets:
+			e.set(name, value)
+		default:
+			if v, ok := c.Lookup(name); ok {
+				e.set(name, v)
+			}
+		}
+	}
+	// ALL may stand behind a value that was written: the value still wins.
+	for _, w := range words {
+		if name, value, sets := strings.Cut(w, "="); sets {
+			e.set(name, value)
+		}
+	}
+	return nil
+}
+
+// exportWords splits at commas that stand in no quotes, and takes the quotes off.
+func exportWords(list string) ([]string, error) {
+	var words []string
+	var word []byte
+	quote := byte(0)
+	for i := 0; i < len(list); i++ {
+		switch c := list[i]; {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote = c
+		case quote == 0 && c == ',':
+			words, word = append(words, string(word)), nil
+		default:
+			word = append(word, c)
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("unmatched %c", quote)
+	}
+	words = append(words, string(word))
+	out := words[:0]
+	for _, w := range words {
+		if w != "" {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+// exportFile reads NAME=value with a NUL after each, from a file or an open
+// file descriptor.
+func exportFile(c *tool.Call, e *environment, name string) error {
+	var data []byte
+	var err error
+	if fd, ferr := strconv.ParseUint(name, 10, 16); ferr == nil {
+		f := os.NewFile(uintptr(fd), "fd "+name)
+		if f == nil {
+			err = os.ErrInvalid
+		} else {
+			data, err = tool.ReadAll(f, maxScript)
+			f.Close()
+		}
+	} else {
+		data, err = tool.ReadFile((&jobRequest{env: c.Env}).path(name), maxScript)
+	}
+	if err != nil {
+		return tool.Fail(1, fmt.Sprintf("%s: error: --export-file=%s: %v", c.Command.Name, name, err))
+	}
+	for _, kv := range bytes.Split(data, []byte{0}) {
+		if n, v, ok := strings.Cut(string(kv), "="); ok && validName(n) {
+			e.set(n, v)
+		}
+	}
+	return nil
+}

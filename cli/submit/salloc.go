@@ -1,0 +1,217 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+func Salloc() *tool.Command {
+	c := &tool.Command{
+		Name: "salloc", Slurm: true, OwnVerbose: true, BadUsage: 255,
+		Summary: "allocate nodes for a shell or a command on this host",
+		Usage:   []string{"[OPTIONS] [COMMAND [ARGUMENTS]]", "[OPTIONS] : [OPTIONS] ... [COMMAND [ARGUMENTS]]"},
+		About: `Waits until the job has its nodes and then runs the command, or your shell, on this host with the
+job's environment variables; srun in it starts steps on the job's nodes. The allocation is released when the
+command or salloc ends, also if salloc is killed; with --no-shell, when the job is cancelled. A : between
+options starts the next component of a heterogeneous job.`,
+		Env:   []tool.Variable{{Name: "SHELL", Help: "the shell that runs without a command"}, {Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"}},
+		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the command", Help: "its exit code; 128 and the signal when one ended it"}},
+		Example: []tool.Example{
+			{Line: "salloc -N 2 --gres=gpu:8 -t 1:00:00", What: "opens a shell with an allocation of two nodes"},
+			{Line: "salloc -n 16 mpirun ./solver", What: "runs mpirun on what it was given, and gives it back"},
+		},
+		Run: runSalloc,
+	}
+	c.Options = liveOptions("SALLOC_", "SLURM_CLUSTERS", sallocOptions())
+	return c
+}
+
+// sallocOptions are those that salloc has and sbatch has not, or not so.
+//
+//muster:table one row for each option
+func sallocOptions() []opt.Option {
+	return []opt.Option{
+		{Long: "bell", Help: "ring the terminal bell when the nodes are allocated"},
+		{Long: "distribution", Short: "m", Arg: "<type>", Env: "SALLOC_DISTRIBUTION", Refused: "give it to the srun commands in the allocation"},
+		{Long: "error", Short: "e", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
+		{Long: "export", Arg: "<variables>", Refused: "the command runs on this host with the environment of this shell"},
+		{Long: "get-user-env", Arg: "<timeout>[mode]", Maybe: true, Refused: "the command runs on this host with the environment of this shell"},
+		immediateOption("SALLOC_IMMEDIATE"),
+		{Long: "input", Short: "i", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
+		{Long: "kill-command", Short: "K", Arg: "signal", Maybe: true, Env: "SALLOC_KILL_CMD", Help: "signal for the command when the job ends first (default: SIGHUP; SIGTERM if no name is given)"},
+		{Long: "no-bell", Env: "SALLOC_NO_BELL", Help: "do not ring the terminal bell"},
+		{Long: "no-shell", Help: "exit without running a command; the job stays until it is cancelled or its time limit is reached"},
+		{Long: "open-mode", Arg: "append|truncate", Refused: "the command runs on this host: use shell redirection"},
+		{Long: "output", Short: "o", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
+		{Long: "x11", Maybe: true, Arg: "all|first|last", Refused: "Muster does not forward X11"},
+	}
+}
+
+func runSalloc(c *tool.Call) error {
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	list, err := components(c)
+	if err != nil {
+		return err
+	}
+	c.Operands = list[len(list)-1].args
+	for _, p := range list {
+		if !slices.Equal(p.args, c.Operands) {
+			return c.Errorf("one command runs in the allocation, and it stands last: %s", strings.Join(p.args, " "))
+		}
+	}
+	if c.Opts.On("test-only") {
+		return testOnly(c, list)
+	}
+	_, specs, err := liveJobs(c, list)
+	if err != nil {
+		return err
+	}
+	if specs[0].GetName() == "" {
+		specs[0].Name = "interactive"
+	}
+	sig, err := killSignal(c)
+	if err != nil {
+		return err
+	}
+	specs[0].Attended = !c.Opts.On("no-shell")
+	a, err := allocate(c, specs)
+	if err != nil {
+		return err
+	}
+	say(c, "Granted job allocation %d", a.id)
+	if c.Opts.On("bell") && !c.Opts.On("no-bell") {
+		fmt.Fprint(c.Stderr, "\a")
+	}
+	nodes := make([]string, len(a.all))
+	for i, j := range a.all {
+		nodes[i] = j.GetNodes()
+	}
+	say(c, "Nodes %s are ready for job", strings.Join(nodes, ","))
+	if c.Opts.On("no-shell") {
+		a.stop()
+		return nil
+	}
+	code, err := inAllocation(c, a, sig)
+	say(c, "Relinquishing job allocation %d", a.id)
+	a.end(int32(code), 0)
+	return stepExit(c, code, err)
+}
+
+// killSignal is what the command gets when the job ends before it.
+func killSignal(c *tool.Call) (syscall.Signal, error) {
+	v, ok := c.Opts.Get("kill-command")
+	switch {
+	case !ok:
+		return syscall.SIGHUP, nil
+	case v.Text == "":
+		return syscall.SIGTERM, nil
+	}
+	n, err := format.ParseSignal(v.Text)
+	if err != nil {
+		return 0, c.Errorf("Invalid --kill-command specification: %s", v.Text)
+	}
+	return syscall.Signal(n), nil
+}
+
+// inAllocation runs the command, or a shell, until it ends. With a terminal it
+// is in the foreground there, as a program that a shell starts.
+func inAllocation(c *tool.Call, a *allocation, sig syscall.Signal) (int, error) {
+	argv := c.Operands
+	if len(argv) == 0 {
+		shell := c.Getenv("SHELL")
+		if shell == "" {
+			shell = "/bin/sh"
+		}
+		argv = []string{shell}
+		if c.Terminal(c.Stdin) {
+			argv = append(argv, "-i")
+		}
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = c.Stdin, c.Stdout, c.Stderr, c.Dir, allocationEnv(c, a)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	tty := -1
+	if f, ok := c.Stdin.(*os.File); ok && c.Terminal(f) {
+		tty = int(f.Fd())
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, tty
+	}
+	signal.Ignore(syscall.SIGTTOU)
+	if err := cmd.Start(); err != nil {
+		return 1, c.Errorf("%s: %v", argv[0], err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	if tty >= 0 {
+		defer func() { _ = unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp()) }()
+	}
+	revoked, news := false, a.news
+	for {
+		select {
+		case err := <-ended:
+			return exitOfCommand(err)
+		case s := <-signals:
+			_ = syscall.Kill(-cmd.Process.Pid, s.(syscall.Signal))
+		case j, ok := <-news:
+			if !ok {
+				news = nil
+			}
+			if !revoked && (!ok || spec.JobState(j.GetState()).Terminal()) {
+				revoked = true
+				say(c, "Job allocation %d has been revoked.", a.id)
+				_ = syscall.Kill(-cmd.Process.Pid, sig)
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
+			}
+		}
+	}
+}
+
+// allocationEnv is this host's environment with the job's variables instead of
+// those of a job around it.
+func allocationEnv(c *tool.Call, a *allocation) []string {
+	e := newEnvironment()
+	for _, kv := range c.Environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "SLURM_") || name == "SLURM_CONF" {
+			e.set(name, value)
+		}
+	}
+	of, shared := a.variables()
+	for _, kv := range append(of[0], shared...) {
+		name, value, _ := strings.Cut(kv, "=")
+		e.set(name, value)
+	}
+	return strings.Split(strings.TrimSuffix(string(e.bytes()), "\x00"), "\x00")
+}
+
+// exitOfCommand is a program's exit as a shell gives it.
+func exitOfCommand(err error) (int, error) {
+	var x *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case !errors.As(err, &x):
+		return 1, err
+	}
+	if st, ok := x.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		return 128 + int(st.Signal()), nil
+	}
+	return x.ExitCode(), nil
+}

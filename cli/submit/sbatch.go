@@ -1,0 +1,368 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/spec"
+)
+
+func Sbatch() *tool.Command {
+	c := &tool.Command{
+		Name: "sbatch", Slurm: true, OwnVerbose: true, BadUsage: 255, OwnPrecedence: true,
+		Summary: "submit a batch script",
+		Usage:   []string{"[OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] : [OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] --wrap=COMMAND", "[OPTIONS] < SCRIPT"},
+		About: `Options can also be given on #SBATCH lines before the first command of the script, or in
+environment variables. The command line overrides environment variables, which override the script.
+Arguments after the script are passed to the script.
+
+A : between options, or a line #SBATCH hetjob, starts the next component of a heterogeneous job. Components
+have their own resources and start together; the script runs in the first.
+
+The job id is printed only after the job is on disk: a crash of the controller does not lose it.`,
+		Env: []tool.Variable{
+			{Name: "SLURM_EXIT_ERROR", Help: "exit code when the job cannot be submitted, instead of 1"},
+			{Name: "SBATCH_WAIT4SWITCH", Help: "the time of --switches"},
+			{Name: "SLURM_UMASK", Help: "the job's umask, in octal, instead of this shell's"},
+		},
+		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "with --wait", Help: "exit code of the job; 1 if a signal ended it; for an array, the largest"}},
+		Example: []tool.Example{
+			{Line: "sbatch -p gpu --gres=gpu:1 -t 1:00:00 train.sh --epochs 10", What: "submits train.sh with its arguments"},
+			{Line: "sbatch --parsable -a 0-99%10 --wrap 'work $SLURM_ARRAY_TASK_ID'", What: "submits an array of which ten run at a time, and prints only its number"},
+			{Line: "sbatch --test-only -N 4 --gres=gpu:8 big.sh", What: "prints when and where it would start"},
+		},
+		Run: runSbatch,
+	}
+	all := JobOptions()
+	c.Options = make([]opt.Option, len(all))
+	for i := range all {
+		c.Options[i] = all[i].Option
+	}
+	return c
+}
+
+// submission is what one sbatch sends.
+type submission struct {
+	spec   *apiv1.JobSpec
+	rest   []*apiv1.JobSpec // further components of a heterogeneous job
+	script []byte
+	env    []byte
+}
+
+func runSbatch(c *tool.Call) error {
+	sub, err := newSubmission(c)
+	if err != nil {
+		return err
+	}
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	if c.Opts.On("verbose") {
+		printOptions(c)
+	}
+	req := &apiv1.SubmitRequest{Spec: sub.spec, Rest: sub.rest, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: c.Opts.On("test-only"), Request: c.RequestNumber()}
+	var rep apiv1.SubmitReply
+	if err := c.RPC(tool.MethodSubmit, req, &rep); err != nil {
+		return submitFailed(c, err, req.GetTestOnly())
+	}
+	if req.GetTestOnly() {
+		sayTested(c, &rep)
+		return nil
+	}
+	for line := range strings.Lines(rep.GetMessage()) {
+		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
+	}
+	if err := announce(c, rep.GetJobId()); err != nil || !c.Opts.On("wait") {
+		return err
+	}
+	return waitForJob(c, &rep, len(sub.spec.GetArray()) > 0)
+}
+
+// announce prints the job's number.
+func announce(c *tool.Call, id uint32) error {
+	cluster := ""
+	if c.Opts.On("clusters") {
+		cluster = c.Opts.List("clusters")[0]
+	}
+	var err error
+	switch {
+	case c.Opts.On("parsable") && cluster != "":
+		_, err = fmt.Fprintf(c.Out, "%d;%s\n", id, cluster)
+	case c.Opts.On("parsable"):
+		_, err = fmt.Fprintf(c.Out, "%d\n", id)
+	case c.Opts.On("quiet"):
+	case cluster != "":
+		_, err = fmt.Fprintf(c.Out, "Submitted batch job %d on cluster %s\n", id, cluster)
+	default:
+		_, err = fmt.Fprintf(c.Out, "Submitted batch job %d\n", id)
+	}
+	if err == nil {
+		err = c.Out.Flush() // it is wanted now, also when we go on to wait
+	}
+	return err
+}
+
+// newSubmission makes the request of options, script and environment.
+func newSubmission(c *tool.Call) (*submission, error) {
+	groups, err := hetGroups(c)
+	if err != nil {
+		return nil, err
+	}
+	script, command, name, err := script(c)
+	if err != nil {
+		return nil, err
+	}
+	lists := make([][][]string, 1)
+	if !c.Opts.On("wrap") {
+		if lists, err = hetDirectives(c.Command.Name, script); err != nil {
+			return nil, err
+		}
+	}
+	var specs []*apiv1.JobSpec
+	var first *opt.Values
+	for i := range max(len(groups), len(lists)) {
+		final := opt.New()
+		if i < len(lists) {
+			if err := scriptOptions(c.Command.Set(), lists[i], final); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.Command.Set().FromEnviron(c.Lookup, tool.IsNo, final); err != nil {
+			return nil, err
+		}
+		if i < len(groups) {
+			if _, err := c.Command.Set().Parse(groups[i], final, opt.FromCommand); err != nil {
+				return nil, err
+			}
+		}
+		if c.Relay != nil && c.Relay.StaysHome(final) {
+			return nil, errHome
+		}
+		if i == 0 {
+			first = final
+		}
+		js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: submitLine(c), SubmitHost: c.Host,
+			Umask: umask(c), Rlimits: c.Rlimits()}
+		if len(c.Operands) > 0 && !c.Opts.On("wrap") {
+			js.Args = c.Operands[1:]
+		}
+		if err := request(c, js, final); err != nil {
+			return nil, err
+		}
+		specs = append(specs, js)
+	}
+	wrap := c.Opts.On("wrap")
+	if c.Opts = first; wrap && !first.On("wrap") {
+		first.Put("wrap", "", true, opt.FromCommand)
+	}
+	env, err := jobEnvironment(c)
+	if err != nil {
+		return nil, err
+	}
+	return &submission{spec: specs[0], rest: specs[1:], script: script, env: env.bytes()}, nil
+}
+
+// hetGroups are the words of the command line for each component of a
+// heterogeneous job, which : separates; mostly there is one. What is left of
+// the command line then is the script with its arguments.
+func hetGroups(c *tool.Call) ([][]string, error) {
+	words := ownArgs(c)
+	var out [][]string
+	for len(c.Operands) > 0 && c.Operands[0] == ":" {
+		out = append(out, words[:len(words)-len(c.Operands)])
+		words = c.Operands[1:]
+		group := opt.New()
+		left, err := c.Command.Set().Parse(words, group, opt.FromCommand)
+		if err != nil {
+			return nil, err
+		}
+		if c.Operands = left; group.On("wrap") && !c.Opts.On("wrap") {
+			c.Opts.Put("wrap", group.Text("wrap"), true, opt.FromCommand)
+		}
+	}
+	return append(out, words), nil
+}
+
+// switchWait is the variable for which --switches has no place of its own.
+func switchWait(c *tool.Call, js *apiv1.JobSpec) error {
+	text, ok := c.Lookup("SBATCH_WAIT4SWITCH")
+	if !ok || js.GetSwitches() == 0 || js.GetSwitchWait() != 0 {
+		return nil
+	}
+	r := &jobRequest{name: c.Command.Name, env: c.Env, spec: js}
+	return applySwitches(r, opt.Value{Text: fmt.Sprintf("%d@%s", js.GetSwitches(), text)})
+}
+
+// script reads the batch script; command is its path, empty for --wrap and
+// standard input.
+func script(c *tool.Call) (script []byte, command, name string, err error) {
+	switch {
+	case c.Opts.On("wrap") && len(c.Operands) > 0:
+		return nil, "", "", tool.Fail(1, c.Command.Name+": error: Script arguments not permitted with --wrap option")
+	case c.Opts.On("wrap"):
+		return wrapScript(c.Opts.Text("wrap")), "", "wrap", nil
+	case len(c.Operands) > 0:
+		command, script, err = openScript(c.Env, c.Operands[0])
+		switch {
+		case errors.Is(err, errHome):
+			return nil, "", "", err
+		case errors.Is(err, errNotFound):
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s", c.Command.Name, c.Operands[0]))
+		case err != nil:
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s: %v", c.Command.Name, c.Operands[0], err))
+		}
+		name = tool.BaseName(command)
+	case c.Relay != nil:
+		c.Relay.SendHome() // the script comes on standard input
+		return nil, "", "", errHome
+	default:
+		if c.Terminal(c.Stdin) {
+			fmt.Fprintf(c.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", c.Command.Name)
+		}
+		if script, err = tool.ReadAll(c.Stdin, maxScript); err != nil {
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: reading the script: %v", c.Command.Name, err))
+		}
+		name = "sbatch"
+	}
+	return script, command, name, checkScript(c.Command.Name, script)
+}
+
+// printOptions is -v: what holds after all sources were read.
+func printOptions(c *tool.Call) {
+	var names []string
+	for _, o := range c.Command.AllOptions() {
+		if c.Opts.On(o.Long) {
+			names = append(names, o.Long)
+		}
+	}
+	sort.Strings(names)
+	say := func(format string, args ...any) { fmt.Fprintf(c.Stderr, c.Command.Name+": "+format+"\n", args...) }
+	say("defined options")
+	say("-------------------- --------------------")
+	for _, n := range names {
+		v, _ := c.Opts.Get(n)
+		text := v.Text
+		switch {
+		case n == "verbose":
+			text = strconv.Itoa(v.Count)
+		case !v.Has && text == "":
+			text = "set"
+		}
+		say("%-20s: %s", n, text)
+	}
+	say("-------------------- --------------------")
+	say("end of defined options")
+}
+
+// waitForJob is --wait: it follows the job to its end, over restarts of the
+// controller, and returns its exit code.
+func waitForJob(c *tool.Call, rep *apiv1.SubmitReply, array bool) error {
+	req := &apiv1.WatchJobRequest{Uid: rep.GetUid(), JobId: rep.GetJobId(), UntilEnd: true}
+	var last *apiv1.JobInfo
+	told := false
+	for wait := firstWait; ; wait = min(2*wait, longWait) {
+		var err error
+		if last, err = watch(c, req); err == nil {
+			break
+		}
+		if told && tool.ExplainError(err).Code == spec.CodeInvalidJobID {
+			if last, err = endedLongAgo(c, rep.GetJobId()); err == nil {
+				break // over, and forgotten by the controller, while that was away
+			}
+		}
+		if !fetch.ControllerGone(err) {
+			return c.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+		}
+		if !told {
+			told = true
+			fmt.Fprintf(c.Stderr, "%s: the controller went away; waiting for it, job %d is safe\n", c.Command.Name, rep.GetJobId())
+		}
+		c.Conn = nil
+		c.Pause(c.Ctx, wait)
+		if c.Ctx.Err() != nil {
+			return c.Ctx.Err()
+		}
+	}
+	jobs := []*apiv1.JobInfo{last}
+	if array {
+		var list apiv1.ListJobsReply
+		filter := &apiv1.JobFilter{Jobs: []string{strconv.FormatUint(uint64(rep.GetJobId()), 10)}, AllStates: true}
+		if err := c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &list); err != nil {
+			return c.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+		}
+		jobs = append(jobs, list.GetJobs()...)
+	}
+	worst := 0
+	for _, j := range jobs {
+		worst = max(worst, exitOf(j))
+	}
+	if worst == 0 {
+		return nil
+	}
+	return tool.ExitCode(worst)
+}
+
+// endedLongAgo asks accounting for the end of a job.
+func endedLongAgo(c *tool.Call, id uint32) (*apiv1.JobInfo, error) {
+	var past apiv1.ReasonsReply
+	if err := c.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: tool.Itoa(id)}, &past); err != nil {
+		return nil, err
+	}
+	j := fetch.JobOfRow(past.GetRun())
+	if past.GetRun().GetEnd() == 0 {
+		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	return j, nil
+}
+
+// watch follows a job until it has ended, and gives its final record.
+func watch(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
+	conn, err := c.Connect()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(c.Ctx)
+	defer cancel()
+	stream, err := conn.Stream(ctx, tool.MethodWatchJob, req)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var last *apiv1.JobInfo
+	for {
+		j := &apiv1.JobInfo{}
+		err := stream.Recv(j)
+		switch {
+		case errors.Is(err, io.EOF) && last != nil:
+			return last, nil
+		case errors.Is(err, io.EOF):
+			return nil, status.New(status.Unavailable, "the controller ended the stream")
+		case err != nil:
+			return nil, err
+		}
+		last = j
+	}
+}
+
+// exitOf is the exit code with which --wait ends: the job's own, 1 after a
+// signal or an end that has none.
+func exitOf(j *apiv1.JobInfo) int {
+	state := spec.JobState(j.GetState())
+	switch {
+	case j.GetExitCode() != 0:
+		return int(j.GetExitCode() & 0xff)
+	case j.GetExitSignal() != 0 || (state.Terminal() && state != spec.Completed):
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,218 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// srunAlone makes a job for one step.
+func srunAlone(c *tool.Call, list []component) error {
+	if c.Opts.On("het-group") {
+		return c.Errorf("--het-group names components of a heterogeneous job, and this is not in one")
+	}
+	calls, specs, err := liveJobs(c, list)
+	if err != nil {
+		return err
+	}
+	asks := make([]stepAsk, len(specs))
+	for i, part := range calls {
+		step, err := step(part, specs[i], part.Opts) // before anything is asked for: it may be wrong
+		if err != nil {
+			return err
+		}
+		step.TimeLimit, step.Nodes, step.Exclude, step.MinNodes, step.MaxNodes, step.Exact = 0, "", "", 0, 0, false
+		step.MemPerNode, step.MemPerCpu, step.PerNode, step.PerStep = 0, 0, nil, nil // it has what the job has
+		asks[i] = stepAsk{step: step, opts: part.Opts}
+	}
+	a, err := allocate(c, specs)
+	if err != nil {
+		return err
+	}
+	go func() { // nobody else reads them: the step ends with the job
+		for range a.news {
+		}
+	}()
+	of, shared := a.variables()
+	for i, js := range specs {
+		ask, j := &asks[i], a.all[i]
+		if ask.step.Tasks = j.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
+			ask.step.Tasks = max(j.GetNumNodes(), 1)
+		}
+		ask.job, ask.vars = tool.Itoa(j.GetJobId()), append(of[i], shared...)
+	}
+	var code int
+	if err = bcast(c, asks); err == nil {
+		code, err = runStep(c, asks, true)
+	}
+	var f *tool.ExitError
+	switch {
+	case errors.As(err, &f) && code == 0:
+		code = f.Code
+	case err != nil && code == 0:
+		code = 1
+	}
+	a.end(int32(min(code, 255)), 0)
+	return stepExit(c, code, err)
+}
+
+func Srun() *tool.Command {
+	c := &tool.Command{
+		Name: "srun", Slurm: true, OwnVerbose: true, BadUsage: 255,
+		Summary: "run a command on the nodes of a job, or in a job of its own",
+		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS] [COMMAND [ARGUMENTS]] : [OPTIONS] COMMAND [ARGUMENTS] ...", "--test-only [OPTIONS] COMMAND [ARGUMENTS]"},
+		About: `In a batch script or in the shell of salloc, srun starts a step: the command runs once per task on
+the job's nodes, and srun prints the output of the tasks and exits with the highest of their exit codes.
+Elsewhere it requests an allocation, runs the step and releases the allocation. With --test-only it only
+prints when and where it would start.
+
+In a heterogeneous job a step runs in the first component, or in those of --het-group. A : between two
+commands creates one step that runs the first command in component 0, the second in component 1 and so on;
+its tasks are numbered across components and form one MPI world. Outside a job, a : requests a heterogeneous
+job with options before each command; a component without a command runs the next one.
+
+The first Ctrl-C shows which tasks are running, a second one within a second is forwarded to them, a third
+one ends the step. SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are forwarded. A step ends with
+its srun, also if srun is killed.`,
+		Env:   []tool.Variable{{Name: "SLURM_EXIT_ERROR", Help: "exit code when the step or the job cannot start, instead of 1"}},
+		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the tasks", Help: "the highest of their exit codes; 128 and the signal for one that a signal ended"}},
+		Example: []tool.Example{
+			{Line: "srun -n 8 --label hostname", What: "in a batch script: eight tasks on the job's nodes, each line with the number of its task"},
+			{Line: "srun --exact -n 1 --gpus=1 train 1 & srun --exact -n 1 --gpus=1 train 2 & wait", What: "two steps side by side, a GPU each"},
+			{Line: "srun -p gpu --gres=gpu:1 -t 30 --pty bash", What: "a shell on a node with a GPU"},
+			{Line: "srun -n 1 -c 8 server : -n 16 client", What: "a heterogeneous job of two components, and one step in both"},
+			{Line: "srun --test-only -N 4 --gres=gpu:8 train", What: "prints when and where it would start"},
+		},
+		Run: runSrun,
+	}
+	c.Options = SrunOptions()
+	return c
+}
+
+// SrunOptions are sbatch's, but for those of batch scripts and those that mean
+// something else for steps; its variables are those of srun.
+func SrunOptions() []opt.Option {
+	out := liveOptions("SLURM_", "SLURM_CLUSTERS", stepOptions())
+	for i := range out {
+		switch out[i].Long {
+		case "ntasks":
+			out[i].Env = "SLURM_NTASKS SLURM_NPROCS"
+		case "nodes":
+			out[i].Env = "SLURM_NNODES SLURM_JOB_NUM_NODES"
+		case "cpus-per-task":
+			out[i].Env = "SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK"
+		case "ntasks-per-node":
+			out[i].Env = "SLURM_NTASKS_PER_NODE"
+		case "ntasks-per-gpu":
+			out[i].Env = "SLURM_NTASKS_PER_GPU"
+		case "export":
+			out[i].Env = "SLURM_EXPORT_ENV"
+		case "chdir":
+			out[i].Env = "SLURM_WORKING_DIR"
+		}
+	}
+	return out
+}
+
+// stepOptions are those of steps.
+//
+//muster:table one row for each option
+func stepOptions() []opt.Option {
+	const (
+		noScript = "the site's prologs run on the nodes; srun runs no prolog or epilog itself"
+		noX11    = "X11 is not forwarded: connect to the node with ssh -X while the job runs"
+		noCast   = "--bcast does not copy shared libraries; use sbcast"
+	)
+	return []opt.Option{
+		{Long: "accel-bind", Arg: "<options>", Refused: "use --gpu-bind"},
+		{Long: "async", Refused: "run srun in the background of the shell"},
+		{Long: "bcast", Arg: "<dest_path>", Maybe: true, Env: "SLURM_BCAST", Help: "copy the program to this path on the job's nodes and run the copy; a path that ends with /, or no path (the working directory), is a folder"},
+		{Long: "bcast-exclude", Arg: "<exclude_path>", Env: "SLURM_BCAST_EXCLUDE", Refused: noCast},
+		compressOption("SLURM_COMPRESS"),
+		{Long: "cpu-bind", Arg: "[verbose,]<type>", Env: "SLURM_CPU_BIND", Help: "binding of tasks to CPUs: cores, threads, rank, map_cpu:list, mask_cpu:list, none"},
+		{Long: "disable-status", Short: "X", Env: "SLURM_DISABLE_STATUS", Help: "forward the first Ctrl-C to the tasks"},
+		{Long: "distribution", Short: "m", Arg: "{*|block|cyclic|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", Env: "SLURM_DISTRIBUTION", Help: "distribution of tasks over nodes; what is said of sockets and cores is not followed"},
+		{Long: "epilog", Arg: "<executable>", Env: "SLURM_EPILOG", Refused: noScript},
+		{Long: "error", Short: "e", Arg: "<filename_pattern>", Env: "SLURM_STDERRMODE SRUN_ERROR", Help: "destination of the tasks' standard error, as for --output"},
+		{Long: "exact", Env: "SLURM_EXACT", Help: "allocate only the CPUs that the tasks request (default: all CPUs of the job on the step's nodes)"},
+		{Long: "exclusive", Arg: "user|mcs|topo", Maybe: true, Env: "SLURM_EXCLUSIVE", Help: "for a job: do not share nodes with other jobs; for a step: same as --exact"},
+		{Long: "external-launcher", Env: "SLURM_EXTERNAL_LAUNCHER", Help: "launch the daemons of an MPI launcher in a step that shares all resources and allocates none"},
+		{Long: "get-user-env", Arg: "<timeout>[mode]", Maybe: true, Refused: "tasks inherit the environment of srun"},
+		{Long: "het-group", Arg: "<expr>", Env: "SLURM_HET_GROUP", Help: "components of a heterogeneous job to run the step in: 0,2-3; counted from 0"},
+		immediateOption("SLURM_IMMEDIATE"),
+		{Long: "input", Short: "i", Arg: "<mode>", Env: "SLURM_STDINMODE SRUN_INPUT", Help: "who reads srun's standard input: all (default), none or a task number; or a file, with %t one per task"},
+		{Long: "jobid", Arg: "<jobid>", Help: "run the step in this existing job"},
+		{Long: "kill-on-bad-exit", Short: "K", Arg: "0|1", Maybe: true, Env: "SLURM_KILL_BAD_EXIT", Help: "end the step when a task exits with a nonzero code"},
+		{Long: "label", Short: "l", Env: "SLURM_LABELIO", Help: "prefix each line with the task number"},
+		{Long: "mpi", Arg: "<mpi_type>", Env: "SLURM_MPI_TYPE", Help: "MPI interface: pmi2 (default; includes PMI-1), none; list prints them. For PMIx, use mpirun in the allocation"},
+		{Long: "msg-timeout", Arg: "<seconds>", Help: "time to wait for an answer of the nodes", Always: "srun waits as long as the nodes need"},
+		{Long: "multi-prog", Env: "SLURM_MULTI_PROG", Help: "the command is a configuration file that lists the program of each task"},
+		{Long: "no-allocate", Short: "Z", Refused: "everything that runs on a node requires an allocation"},
+		{Long: "ntasks-per-tres", Arg: "<ntasks>", Refused: "use --ntasks-per-gpu"},
+		{Long: "output", Short: "o", Arg: "<mode>", Env: "SLURM_STDOUTMODE SRUN_OUTPUT", Help: "destination of the tasks' standard output: all (this terminal), none, a task number, or a file; %t, %n and %N in its name create one per task or node"},
+		{Long: "overlap", Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with other steps of the job"},
+		{Long: "preserve-env", Short: "E", Env: "SLURM_PRESERVE_ENV", Help: "use the number of nodes and tasks of the job", Always: "the number of nodes and tasks is that of the step"},
+		{Long: "prolog", Arg: "<executable>", Env: "SLURM_PROLOG", Refused: noScript},
+		{Long: "pty", Arg: "<fd>", Maybe: true, Env: "SLURM_PTY", Help: "connect the first task to a pseudo-terminal"},
+		{Long: "quit-on-interrupt", Help: "end the step on the first Ctrl-C"},
+		{Long: "relative", Short: "r", Arg: "<n>", Help: "relative number of the job's first node to use, counted from 0"},
+		{Long: "resv-ports", Arg: "count", Maybe: true, Env: "SLURM_RESV_PORTS", Refused: "Muster does not reserve ports"},
+		{Long: "send-libs", Arg: "yes|no", Maybe: true, Refused: noCast},
+		{Long: "slurmd-debug", Arg: "<level>", Env: "SLURMD_DEBUG", Refused: "the log level of a node is set in its muster.yaml"},
+		{Long: "task-epilog", Arg: "<executable>", Env: "SLURM_TASK_EPILOG", Help: "program to run after each task"},
+		{Long: "task-prolog", Arg: "<executable>", Env: "SLURM_TASK_PROLOG", Help: "program to run before each task; it can set environment variables"},
+		{Long: "threads", Short: "T", Arg: "<nthreads>", Env: "SLURM_THREADS", Help: "number of threads that launch a step", Always: "one message starts a step on all its nodes"},
+		{Long: "treewidth", Arg: "<size>", Env: "SLURM_TREE_WIDTH", Help: "fan-out of messages", Always: "one message starts a step on all its nodes"},
+		{Long: "unbuffered", Short: "u", Env: "SLURM_UNBUFFEREDIO", Help: "do not buffer output by line"},
+		{Long: "wait", Short: "W", Arg: "<seconds>", Env: "SLURM_WAIT", Help: "end the step this number of seconds after the first task has ended"},
+		{Long: "wait-for-children", Help: "wait for processes that the tasks leave behind", Always: "a step is over when no process of it is left"},
+		{Long: "x11", Maybe: true, Arg: "all|first|last", Env: "SLURM_X11", Help: "forward X11", Warn: noX11},
+	}
+}
+
+func runSrun(c *tool.Call) error {
+	if c.Opts.Text("mpi") == "list" {
+		return tool.Fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
+	}
+	for _, o := range stepOptions() {
+		if o.Warn != "" && c.Opts.On(o.Long) && !c.Opts.On("quiet") {
+			fmt.Fprintf(c.Stderr, "srun: warning: --%s: %s\n", o.Long, o.Warn)
+		}
+	}
+	list, err := components(c)
+	if err != nil {
+		return err
+	}
+	if len(list[len(list)-1].args) == 0 {
+		return tool.Fail(1, "srun: fatal: No command given to execute.")
+	}
+	if err := c.CheckClusters(); err != nil {
+		return err
+	}
+	if c.Opts.On("test-only") {
+		return testOnly(c, list)
+	}
+	job := c.Opts.Text("jobid")
+	if job == "" {
+		job = c.Getenv("SLURM_JOB_ID")
+	}
+	if job == "" {
+		return srunAlone(c, list)
+	}
+	return srunWithin(c, job, list)
+}
+
+// srunWithin starts a step in a job, or in components of a heterogeneous job.
+func srunWithin(c *tool.Call, job string, list []component) error {
+	asks, err := stepsWithin(c, job, list)
+	if err != nil {
+		return err
+	}
+	if err := bcast(c, asks); err != nil {
+		return err
+	}
+	code, err := runStep(c, asks, false)
+	return stepExit(c, code, err)
+}

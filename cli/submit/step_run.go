@@ -1,0 +1,562 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/stepclient"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Times of an srun that waits.
+const (
+	exitsTogether = 100 * time.Millisecond // exits that come so close are told in one line
+	secondPress   = time.Second            // between two Ctrl-C that belong together
+	lastOutput    = 5 * time.Second        // for output that is on its way when the step is over
+	lastNews      = 30 * time.Second       // for the controller to learn that the step is over
+)
+
+// stepRun is a step as its srun sees it.
+type stepRun struct {
+	c    *tool.Call
+	opts *opt.Values
+	req  *apiv1.RunStepRequest
+
+	created  *apiv1.StepCreated
+	over     *apiv1.StepOver
+	client   *stepclient.Client
+	out      *stepOutput
+	exits    exits
+	running  map[uint32]string // ranks that have not ended, with their nodes
+	worst    int
+	failed   error // of the way to the nodes
+	told     bool  // the nodes have told all
+	unknown  error // why the controller cannot tell the end
+	vague    bool  // a node knew nothing of its part
+	killed   bool
+	pressed  time.Time
+	presses  int
+	deadline <-chan time.Time // of --wait
+	patience <-chan time.Time // of --immediate
+}
+
+// event is something that the step's own goroutines tell the one that acts.
+type stepEvent func(r *stepRun)
+
+// runStep starts a step and shows it until it is over; own tells that this srun
+// made the job. A step in several components is one for each.
+func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
+	opts := asks[0].opts
+	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: ticket(), Host: c.Host}
+	for i, ask := range asks {
+		env, err := stepEnvironment(c, ask.step, ask.opts, ask.vars)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			req.Environment = &apiv1.Blob{Data: env}
+		} else {
+			req.Rest = append(req.Rest, &apiv1.StepInComponent{Job: ask.job, Step: ask.step, Environment: &apiv1.Blob{Data: env}})
+		}
+	}
+	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
+	if v, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
+		if req.Immediate = v.Text == ""; !req.Immediate {
+			var err error
+			if r.patience, err = patience(c); err != nil {
+				return 0, err
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(c.Ctx)
+	defer cancel()
+	events := make(chan stepEvent, 64)
+	tell := func(e stepEvent) {
+		select {
+		case events <- e:
+		case <-ctx.Done():
+		}
+	}
+	news := make(chan error, 1)
+	go func() { news <- r.news(ctx, tell) }()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH)
+	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGTTIN)
+	return r.watch(ctx, events, news, signals, tell)
+}
+
+// watch acts on what happens until the step is over.
+func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-chan error, signals <-chan os.Signal, tell func(stepEvent)) (int, error) {
+	var done chan error // the nodes have told all
+	var exitsDue, giveUp <-chan time.Time
+	restore := func() {}
+	defer func() { restore() }()
+	for {
+		select {
+		case e := <-events:
+			had := r.created != nil
+			e(r)
+			if !had && r.created != nil {
+				done = make(chan error, 1)
+				var err error
+				if restore, err = r.begin(ctx, tell, done); err != nil {
+					r.end()
+					return 0, err
+				}
+			}
+			if len(r.exits.list) > 0 && exitsDue == nil {
+				exitsDue = time.After(exitsTogether)
+			}
+			if r.over != nil && done != nil {
+				giveUp = time.After(lastOutput)
+			}
+		case <-r.patience:
+			if r.patience = nil; r.created == nil {
+				return r.lost(spec.Refuse(spec.CodeNodesBusy, ""))
+			}
+		case <-exitsDue:
+			exitsDue = nil
+			r.sayExits()
+		case err := <-done:
+			done, giveUp = nil, time.After(lastNews)
+			if r.failed, r.told = err, err == nil; err != nil && r.over == nil {
+				r.end()
+			}
+		case err := <-news:
+			news = nil // without an error, the end is among the events
+			switch {
+			case err == nil:
+			case r.created == nil || tool.ExplainError(err).Code != spec.CodeAlreadyDone:
+				return r.lost(err)
+			default: // the nodes may still tell
+				r.unknown, r.over, giveUp = err, &apiv1.StepOver{}, time.After(lastOutput)
+			}
+		case s := <-signals:
+			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {
+				return 0, tool.Fail(1, "srun: Cancelled pending job step with signal "+fmt.Sprint(int(s.(syscall.Signal))))
+			}
+			r.signalled(s)
+		case <-r.deadline:
+			r.deadline = nil
+			r.say("First task exited %ds ago", r.created.GetWait())
+			r.sayTasks()
+			r.terminate()
+		case <-giveUp:
+			if done != nil && !r.killed && r.out.busy(r.c.Now(), lastOutput) { // who reads it takes its time
+				giveUp = time.After(lastOutput)
+				continue
+			}
+			return r.finish(events)
+		}
+		if r.over != nil && done == nil && r.created != nil {
+			return r.finish(events)
+		}
+	}
+}
+
+// lost is a step that the controller does not make, or knows nothing of.
+func (r *stepRun) lost(err error) (int, error) {
+	x := tool.ExplainError(err)
+	code := 1
+	if n, ok := r.c.Lookup("SLURM_EXIT_ERROR"); ok {
+		if _, serr := fmt.Sscan(n, &code); serr != nil {
+			code = 1
+		}
+	}
+	if r.created != nil {
+		return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("srun: error: %s: %s", place(r.created), x.Text))...)
+	}
+	return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("%s: error: Unable to create step for job %s: %s", r.c.Command.Name, r.req.GetJob(), x.Text))...)
+}
+
+// finish ends with the worst exit of the tasks.
+func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
+	for told := true; told; { // exits that came with the end
+		select {
+		case e := <-events:
+			e(r)
+		default:
+			told = false
+		}
+	}
+	r.sayExits()
+	err := r.out.close()
+	if r.unknown != nil && (!r.told || r.vague) && r.worst == 0 {
+		return r.lost(r.unknown)
+	}
+	if r.over != nil {
+		if spec.JobState(r.over.GetState()) == spec.TimedOut {
+			fmt.Fprintf(r.c.Stderr, "srun: error: %s exceeded its time limit\n", place(r.created))
+		}
+		code := int(r.over.GetExitCode())
+		if code == 0 && r.over.GetExitSignal() != 0 {
+			code = 128 + int(r.over.GetExitSignal())
+		}
+		if r.over.GetDetail() != "" && r.worst == 0 {
+			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", place(r.created), r.over.GetDetail())
+			code = max(code, 1)
+		}
+		r.worst = max(r.worst, code)
+	}
+	if !r.told && r.worst == 0 && r.over != nil && spec.JobState(r.over.GetState()) == spec.Completed {
+		why := ""
+		if r.failed != nil {
+			why = ": " + r.failed.Error()
+		}
+		fmt.Fprintf(r.c.Stderr, "srun: error: %s has ended well, but not all of its output has come%s\n", place(r.created), why)
+		return 1, err
+	}
+	if r.failed != nil && r.worst == 0 && (r.over == nil || spec.JobState(r.over.GetState()) != spec.Completed) {
+		return 1, tool.Fail(1, "srun: error: "+r.failed.Error())
+	}
+	return r.worst, err
+}
+
+func (r *stepRun) say(format string, args ...any) {
+	if !r.opts.On("quiet") {
+		fmt.Fprintf(r.c.Stderr, r.c.Command.Name+": "+format+"\n", args...)
+	}
+}
+
+// news follows the step at the controller, over its restarts: the ticket finds
+// the same step again, and its number one that has been forgotten since.
+func (r *stepRun) news(ctx context.Context, tell func(stepEvent)) error {
+	wait := firstWait / 10
+	req := proto.CloneOf(r.req)
+	for {
+		over, err := r.follow(ctx, req, tell)
+		switch {
+		case over || ctx.Err() != nil:
+			return nil
+		case err != nil && !fetch.ControllerGone(err):
+			return err
+		}
+		r.c.Pause(ctx, wait)
+		wait = min(2*wait, longWait)
+	}
+}
+
+func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell func(stepEvent)) (over bool, err error) {
+	conn, err := r.c.Dial(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+	s, err := conn.Stream(ctx, tool.MethodRunStep, req)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	for {
+		n := &apiv1.StepNews{}
+		if err := s.Recv(n); errors.Is(err, io.EOF) {
+			return over, status.New(status.Unavailable, "the controller ended the stream")
+		} else if err != nil {
+			return over, err
+		}
+		if made := n.GetCreated(); made != nil {
+			req.Attempt, req.Created = made.GetAttempt(), made.GetStep()
+			for i, part := range made.GetRest() {
+				req.Rest[i].Attempt = part.GetAttempt()
+			}
+		}
+		over = n.GetOver() != nil
+		tell(func(r *stepRun) { r.heard(n) })
+		if over {
+			return true, nil
+		}
+	}
+}
+
+// heard takes the controller's news.
+func (r *stepRun) heard(n *apiv1.StepNews) {
+	switch {
+	case n.GetQueued() != nil:
+		r.say("Job %d step creation temporarily disabled, retrying (%s)", n.GetQueued().GetJobId(), n.GetQueued().GetWhy())
+		r.presses = -1 // it is told when it goes on
+	case n.GetCreated() != nil && r.created == nil:
+		r.created = n.GetCreated()
+		if r.presses < 0 {
+			r.say("Step created for %s", place(r.created))
+			r.presses = 0
+		}
+	case n.GetOver() != nil:
+		r.over = n.GetOver()
+	}
+}
+
+// begin connects to the nodes and lets input and output flow.
+func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- error) (restore func(), err error) {
+	n := r.created
+	facts := &plan.FileFacts{JobID: uint64(n.GetJobId()), ArrayJob: uint64(n.GetJob().GetArrayJobId()), ArrayTask: spec.NoTask, Step: n.GetStep(), User: n.GetJob().GetUser(), JobName: n.GetJob().GetSpec().GetName()}
+	if facts.ArrayJob != 0 {
+		facts.ArrayTask = n.GetJob().GetArrayTask()
+	}
+	cfg, tasks := r.nodes()
+	if r.out, err = newStepOutput(r.c, r.opts, facts, tasks); err != nil {
+		return func() {}, err
+	}
+	cfg.Output = r.out.write
+	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.exited(node, x) }) }
+	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
+	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
+		if end.Error != "" {
+			fmt.Fprintf(r.c.Stderr, "%s: error: %s: %s\n", r.c.Command.Name, node, end.Error)
+		}
+		if errors.Is(err, stepclient.ErrOver) {
+			tell(func(r *stepRun) { r.vague = true }) // the controller tells how
+		}
+	}
+	r.client = stepclient.New(cfg)
+	go func() { done <- r.client.Run(ctx) }()
+	restore = func() {}
+	if r.opts.On("pty") {
+		restore = rawTerminal(r.c.Stdin)
+	}
+	r.input(ctx, facts)
+	return restore, nil
+}
+
+// nodes are where the step's tasks are, and how many there are.
+func (r *stepRun) nodes() (cfg stepclient.Config, tasks uint32) {
+	cfg.Dial = r.dial
+	for _, part := range parts(r.created) {
+		tasks += part.GetTasks()
+		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
+		for _, node := range part.GetNodes() {
+			cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks(), Run: run, Credential: part.GetCredential()})
+			for _, rank := range node.GetRanks() {
+				r.running[rank] = node.GetName()
+			}
+		}
+	}
+	return cfg, tasks
+}
+
+// dial reaches the agent of a node: on this machine by its socket, elsewhere by
+// way of an agent that is here.
+func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
+	var d net.Dialer
+	var relay string
+	var nodes []*apiv1.StepNode
+	for _, part := range parts(r.created) {
+		nodes = append(nodes, part.GetNodes()...)
+	}
+	for _, n := range nodes {
+		if info, err := os.Stat(n.GetSocket()); n.GetSocket() == "" || err != nil || info.Mode()&os.ModeSocket == 0 {
+			continue
+		}
+		if n.GetName() == node {
+			return d.DialContext(ctx, "unix", n.GetSocket())
+		}
+		relay = n.GetSocket()
+	}
+	if relay == "" { // this machine has no part of the step
+		controller, _, err := r.c.Sockets()
+		if err != nil {
+			return nil, err
+		}
+		relay = controller[:strings.LastIndexByte(controller, '/')+1] + "steps.sock"
+	}
+	conn, err := d.DialContext(ctx, "unix", relay)
+	if err != nil {
+		return nil, fmt.Errorf("no agent on this machine passes the input and output of node %s on: start muster-agent, or muster-agent --login, here (%w)", node, err)
+	}
+	return conn, nil
+}
+
+// input passes on what this srun reads.
+func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
+	rank := r.req.GetStep().GetInputTask()
+	if rank == spec.InputNone {
+		return
+	}
+	from := r.c.Stdin
+	if mode := r.opts.Text("input"); isFile(mode) {
+		f, err := os.Open(program(r.c, plan.ExpandFile(mode, facts)))
+		if err != nil {
+			fmt.Fprintf(r.c.Stderr, "srun: error: Could not open stdin file: %v\n", err)
+			from = strings.NewReader("")
+		} else {
+			from = f
+		}
+	}
+	go func() {
+		buf := make([]byte, stepio.MaxInput)
+		for {
+			n, err := from.Read(buf)
+			if n > 0 && r.client.Input(ctx, rank, buf[:n]) != nil {
+				return
+			}
+			if err != nil {
+				_ = r.client.CloseInput(ctx, rank)
+				return
+			}
+		}
+	}()
+}
+
+// endOfTask is the exit code of a task as a shell gives it, and what is said of
+// one that did not end well.
+func endOfTask(x *plan.TaskExit) (code int, what string) {
+	if code = int(x.Code); code != 0 {
+		what = fmt.Sprintf("Exited with exit code %d", x.Code)
+	}
+	if x.Signal != 0 {
+		code = 128 + int(x.Signal)
+		if what = signalText(int(x.Signal)); x.Error == plan.OutOfMemory {
+			what = x.Error
+		}
+		if x.Core {
+			what += " (core dumped)"
+		}
+	}
+	return code, what
+}
+
+// exited takes the end of a task.
+func (r *stepRun) exited(node string, x plan.TaskExit) {
+	delete(r.running, x.Rank)
+	code, what := endOfTask(&x)
+	if r.worst = max(r.worst, code); what != "" {
+		r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
+	}
+	step := r.created
+	switch {
+	case code != 0 && step.GetKillOnBadExit() && len(r.running) > 0:
+		r.sayExits()
+		r.terminate()
+	case step.GetWait() > 0 && r.deadline == nil && len(r.running) > 0 && !r.killed:
+		r.deadline = time.After(time.Duration(step.GetWait()) * time.Second)
+	}
+}
+
+// signalText names a signal as a shell does when a program dies of it.
+func signalText(n int) string {
+	switch syscall.Signal(n) {
+	case syscall.SIGINT:
+		return "Interrupt"
+	case syscall.SIGALRM:
+		return "Alarm clock"
+	}
+	text := syscall.Signal(n).String()
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+func (r *stepRun) sayExits() {
+	for _, line := range r.exits.lines() {
+		fmt.Fprintln(r.c.Stderr, r.c.Command.Name+": error: "+line)
+	}
+}
+
+// sayTasks tells which tasks run and which have exited.
+func (r *stepRun) sayTasks() {
+	var running, exited []int
+	tasks := uint32(0)
+	for _, part := range parts(r.created) {
+		tasks += part.GetTasks()
+	}
+	for rank := range tasks {
+		if _, ok := r.running[rank]; ok {
+			running = append(running, int(rank))
+		} else {
+			exited = append(exited, int(rank))
+		}
+	}
+	if len(running) > 0 {
+		r.say("%s %s: running", place(r.created), tasksText(running))
+	}
+	if len(exited) > 0 {
+		r.say("%s %s: exited", place(r.created), tasksText(exited))
+	}
+}
+
+// terminate ends the step, once.
+func (r *stepRun) terminate() {
+	if r.killed {
+		return
+	}
+	r.killed = true
+	r.say("Terminating %s", place(r.created))
+	r.end()
+}
+
+// end asks the controller to end the step.
+func (r *stepRun) end() {
+	for _, part := range parts(r.created) {
+		err := askAgain(r.c, tool.MethodEndStep, &apiv1.EndStepRequest{Job: tool.Itoa(part.GetJobId()), Step: part.GetStep()}, &apiv1.EndStepReply{})
+		if err != nil && tool.ExplainError(err).Code != spec.CodeAlreadyDone && r.client != nil {
+			r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
+		}
+	}
+}
+
+// signalled does what a signal to srun asks for.
+func (r *stepRun) signalled(s os.Signal) {
+	switch s {
+	case syscall.SIGWINCH:
+		if f, ok := r.c.Stdin.(*os.File); ok && r.opts.On("pty") {
+			rows, columns := terminalSize(f)
+			r.client.Resize(plan.Window{Rows: rows, Columns: columns})
+		}
+	case syscall.SIGQUIT:
+		r.say("Quit")
+		r.terminate()
+	case syscall.SIGINT:
+		r.interrupt()
+	default:
+		r.say("forwarding signal %d to %s", int(s.(syscall.Signal)), place(r.created))
+		r.client.Signal(int32(s.(syscall.Signal)))
+	}
+}
+
+// interrupt is Ctrl-C: the first shows what runs, the second is passed on, the
+// third ends the step.
+func (r *stepRun) interrupt() {
+	now := r.c.Now()
+	again := now.Sub(r.pressed) <= secondPress
+	r.pressed = now
+	if !again {
+		r.presses = 0
+	}
+	if r.presses++; r.opts.On("disable-status") {
+		r.presses++
+	}
+	switch {
+	case r.opts.On("quit-on-interrupt") || r.presses > 2:
+		r.say("forcing job termination")
+		r.terminate()
+	case r.presses == 2:
+		r.say("sending Ctrl-C to %s", place(r.created))
+		r.client.Signal(int32(syscall.SIGINT))
+	default:
+		fmt.Fprintf(r.c.Stderr, "srun: interrupt (one more within 1 sec to abort)\n")
+		if len(r.running) > 0 {
+			ranks := make([]int, 0, len(r.running))
+			for rank := range r.running {
+				ranks = append(ranks, int(rank))
+			}
+			slices.Sort(ranks)
+			fmt.Fprintf(r.c.Stderr, "srun: %s %s: running\n", place(r.created), tasksText(ranks))
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package tool
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/plain"
+	"github.com/musterhpc/muster/spec"
+)
+
+// SlurmVersion is what every -V answers after "slurm ": clients look for it.
+const SlurmVersion = "25.11.0"
+
+// Call is one run of a command.
+type Call struct {
+	*Env
+	Ctx      context.Context
+	Command  *Command
+	Opts     *opt.Values
+	Operands []string // what is left of the command line
+	Out      *bufio.Writer
+	Conn     Conn
+	Past     Conn // to accounting, where it runs in a process of its own
+	trace    bool // -v: say on stderr what was asked
+	screen   *plain.Writer
+}
+
+// ExitError ends a command with an exit code and lines for stderr.
+type ExitError struct {
+	Code  int
+	Kind  spec.Code // what went wrong, where Slurm has a number for it
+	lines []string
+}
+
+// Error joins the lines.
+func (f *ExitError) Error() string { return strings.Join(f.lines, "\n") }
+
+// Unknown ends the command because what was asked for does not exist.
+func Unknown(kind spec.Code, lines ...string) error {
+	return &ExitError{Code: 1, Kind: kind, lines: lines}
+}
+
+// Fail makes a failure of complete lines.
+func Fail(code int, lines ...string) error { return &ExitError{Code: code, lines: lines} }
+
+// Errorf makes the failure that Slurm's tools word "NAME: error: text".
+func (c *Call) Errorf(format string, args ...any) error {
+	return Fail(1, c.Command.Called()+": error: "+fmt.Sprintf(format, args...))
+}
+
+// ExitCode ends a command with a code and no text.
+type ExitCode int
+
+// Error names the code.
+func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// RunCommand parses the arguments and runs.
+func RunCommand(e *Env, cmd *Command, args []string) int {
+	if cmd.Program != nil {
+		return Report(e, handOver(e, cmd, args), cmd.Name, 1)
+	}
+	err := Execute(context.Background(), e, cmd, args)
+	bad := cmd.BadUsage
+	if bad == 0 {
+		bad = 1
+	}
+	return Report(e, err, cmd.Called(), bad)
+}
+
+// Execute runs a command and returns its error instead of printing it.
+func Execute(ctx context.Context, e *Env, cmd *Command, args []string) error {
+	screen := plain.NewWriter(e.Stdout)
+	if e.Terminal == nil || !e.Terminal(e.Stdout) {
+		screen.Exact() // for the program that reads it
+	}
+	c := &Call{Env: e, Ctx: ctx, Command: cmd, Opts: opt.New(), Out: bufio.NewWriterSize(screen, 8<<10), screen: screen}
+	err := c.run(args)
+	for _, conn := range [...]Conn{c.Conn, c.Past} {
+		if conn == nil {
+			continue
+		}
+		if cerr := conn.Close(); cerr != nil && err == nil {
+			err = cerr
+		}
+	}
+	if ferr := errors.Join(c.Out.Flush(), screen.Close()); ferr != nil && err == nil {
+		err = Fail(1, cmd.Called()+": error: writing the output: "+ferr.Error())
+	}
+	return err
+}
+
+func (c *Call) run(args []string) error {
+	set := c.Command.Set()
+	var err error
+	if !c.Command.OwnPrecedence {
+		if err = set.FromEnviron(c.Lookup, IsNo, c.Opts); err != nil {
+			return err
+		}
+	}
+	if c.Operands, err = set.Parse(args, c.Opts, opt.FromCommand); err != nil {
+		return err
+	}
+	switch {
+	case c.Opts.On("help"):
+		_, err := c.Out.WriteString(HelpText(c.Command))
+		return err
+	case c.Opts.On("usage"):
+		_, err := c.Out.WriteString(UsageText(c.Command))
+		return err
+	case c.Opts.On("version"):
+		return PrintVersion(c)
+	}
+	if v, ok := c.Opts.Get("verbose"); ok && v.From == opt.FromCommand {
+		c.trace = v.Count > 1 || !c.Command.OwnVerbose
+	}
+	return c.Command.Run(c)
+}
+
+// IsNo tells the values with which an input variable of a switch says no.
+func IsNo(_, value string) bool {
+	switch strings.ToLower(value) {
+	case "0", "no", "n", "off", "false":
+		return true
+	}
+	return false
+}
+
+// Report prints what an error says and gives the exit code.
+func Report(e *Env, err error, name string, badUsage int) int {
+	var (
+		usage   *opt.UsageError
+		refused *opt.RefusedError
+		failed  *ExitError
+		code    ExitCode
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(e.Stderr, "%s\nTry \"%s --help\" for more information\n", usage.Error(), name)
+		return badUsage
+	case errors.As(err, &refused):
+		fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, refused.Error())
+		return badUsage
+	case errors.As(err, &failed):
+		for _, line := range failed.lines {
+			fmt.Fprintln(e.Stderr, plain.Text(line))
+		}
+		return failed.Code
+	case errors.As(err, &code):
+		return int(code)
+	}
+	r := ExplainError(err)
+	for _, line := range r.Preamble(name) {
+		fmt.Fprintln(e.Stderr, plain.Text(line))
+	}
+	if r.Code != spec.CodeBadRequest || r.Detail == "" { // what is not valid about it was said
+		fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, plain.Text(r.Text))
+	}
+	return 1
+}
+
+// Preamble gives the lines that stand in front of an error's own.
+func (r Refusal) Preamble(name string) []string {
+	var out []string
+	for _, text := range [...]string{r.prefix, r.Detail} {
+		if text != "" {
+			out = append(out, name+": error: "+text)
+		}
+	}
+	return out
+}
+
+// Connect dials once for a command.
+func (c *Call) Connect() (Conn, error) {
+	if c.Conn == nil {
+		conn, err := c.Dial(c.Ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.Conn = conn
+	}
+	return c.Conn, nil
+}
+
+// ConnectFor is connect, but to accounting for its methods, where that listens
+// on a socket of its own. One that does not answer there may be part of the
+// controller again, which says so if it is not.
+func (c *Call) ConnectFor(method string) (Conn, error) {
+	if !strings.HasPrefix(method, accountingPrefix) || c.DialPast == nil {
+		return c.Connect()
+	}
+	if c.Past == nil {
+		conn, err := c.DialPast(c.Ctx)
+		if err != nil || conn == nil {
+			return c.Connect()
+		}
+		c.Past = conn
+	}
+	return c.Past, nil
+}
+
+// RPC makes one call.
+func (c *Call) RPC(method string, req, resp proto.Message) error {
+	conn, err := c.ConnectFor(method)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Ctx, callPatience)
+	defer cancel()
+	began := c.Now()
+	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, req, resp) })
+	c.Trace(method, began, req, resp)
+	return err
+}
+
+// Trace says on stderr what was asked, with -v.
+func (c *Call) Trace(method string, began time.Time, req, resp proto.Message) {
+	if !c.trace {
+		return
+	}
+	fmt.Fprintf(c.Stderr, "%s: %s: %d bytes asked, %d answered, %v\n", c.Command.Name, method, proto.Size(req), proto.Size(resp),
+		c.Now().Sub(began).Round(10*time.Microsecond))
+}
+
+// Request is one of several calls that are sent together.
+type Request struct {
+	Method    string
+	Req, Resp proto.Message
+}
+
+// RPCAll sends several calls at once and reads their answers in order.
+func (c *Call) RPCAll(list ...Request) error {
+	conn, err := c.Connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Ctx, callPatience)
+	defer cancel()
+	began := c.Now()
+	waiting := make([]Pending, len(list))
+	for i, q := range list {
+		if waiting[i], err = conn.Start(ctx, q.Method, q.Req); err != nil {
+			return err
+		}
+	}
+	for i, q := range list {
+		sent := true
+		err := c.Patiently(ctx, func() error {
+			if sent {
+				sent = false
+				return waiting[i].Wait(q.Resp)
+			}
+			return conn.Call(ctx, q.Method, q.Req, q.Resp)
+		})
+		if err != nil {
+			return err
+		}
+		c.Trace(q.Method, began, q.Req, q.Resp)
+	}
+	return nil
+}
+
+// CheckClusters lets -M name this cluster, and no other. all is allowed too.
+func (c *Call) CheckClusters() error {
+	if !c.Opts.On("clusters") {
+		return nil
+	}
+	var ping apiv1.PingReply
+	if err := c.RPC(MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		return err
+	}
+	for _, name := range c.Opts.List("clusters") {
+		if name != ping.GetCluster() && !strings.EqualFold(name, "all") {
+			return c.Errorf("No cluster '%s' known by database.", name)
+		}
+	}
+	return nil
+}
+
+// PastCluster is the cluster whose past -M asks about: this one, or one that
+// was imported. Accounting knows which there are, and refuses several at once.
+func (c *Call) PastCluster() string {
+	if text := c.Opts.Text("clusters"); !strings.EqualFold(text, "all") {
+		return text
+	}
+	return ""
+}
+
+// Repeat runs a query once, or every -i seconds until it is ended.
+func (c *Call) Repeat(once func() error) error {
+	text := c.Opts.Text("iterate")
+	if !c.Opts.On("iterate") {
+		return once()
+	}
+	sec, ok := PositiveNumber(text)
+	if !ok {
+		return c.Errorf("--iterate=%s: expected a number of seconds above zero", text)
+	}
+	for {
+		if err := once(); err != nil {
+			return err
+		}
+		if err := c.Out.Flush(); err != nil {
+			return err
+		}
+		c.Pause(c.Ctx, time.Duration(sec)*time.Second)
+		if c.Ctx.Err() != nil {
+			return nil
+		}
+		if _, err := c.Out.WriteString("\n"); err != nil {
+			return err
+		}
+	}
+}
+
+// Exact has the output from here on passed on to the byte, also to a terminal:
+// for documents, and for text that is plain already.
+func (c *Call) Exact() error {
+	if c.screen == nil {
+		return nil
+	}
+	if err := c.Out.Flush(); err != nil {
+		return err
+	}
+	c.screen.Exact()
+	return nil
+}
+
+// WriteOut appends to the output; the error shows when it is flushed.
+func (c *Call) WriteOut(b []byte) error {
+	_, err := c.Out.Write(b)
+	return err
+}

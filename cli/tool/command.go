@@ -1,0 +1,114 @@
+package tool
+
+import (
+	"strings"
+
+	"github.com/musterhpc/muster/cli/opt"
+)
+
+// Command is one row of the table: all that is said about a command is said
+// here, once.
+type Command struct {
+	Name    string
+	Slurm   bool          // it answers under its own name too, through a symlink
+	Summary string        // one line without full stop
+	Usage   []string      // what follows the name
+	About   string        // paragraphs
+	More    func() string // further paragraphs, made only when they are printed
+	Options []opt.Option
+	Mixed   bool // options may follow arguments
+	Env     []Variable
+	Verbs   []Verb // of a command that takes verbs
+	Example []Example
+	Exits   []Variable // exit codes other than 0 and 1
+	// badUsage is the exit code for a command line that is not understood; 0 = 1.
+	BadUsage int
+	// ownPrecedence: the command applies the input variables itself.
+	OwnPrecedence bool
+	// ownVerbose: -v says something of the command's own; -vv also what is asked.
+	OwnVerbose bool
+	Run        func(c *Call) error
+	// program hands the command line, as it is, to a program that lies beside
+	// this one: what needs a server's libraries is not linked in here.
+	Program []string
+}
+
+// Variable names something and says what it is for.
+type Variable struct{ Name, Help string }
+
+// Verb is a word that a command takes, with its arguments.
+type Verb struct{ Name, Args, Help string }
+
+// Example is a command line and what it does.
+type Example struct{ Line, What string }
+
+// Entry names a command before its table is made: only the one that runs is.
+type Entry struct {
+	Name string
+	Make func() *Command
+}
+
+// Set is the command's options with those that every command has.
+func (c *Command) Set() *opt.Set {
+	return &opt.Set{Command: c.Called(), Options: c.AllOptions(), Mixed: c.Mixed}
+}
+
+// AllOptions adds help, usage, version and verbose where the table does not
+// say something of its own about them.
+func (c *Command) AllOptions() []opt.Option {
+	out := append(make([]opt.Option, 0, len(c.Options)+4), c.Options...)
+	taken := func(letter, long string) bool {
+		for _, o := range c.Options {
+			if (letter != "" && o.Short == letter) || o.Long == long {
+				return true
+			}
+		}
+		return false
+	}
+	add := func(o opt.Option) {
+		if taken("", o.Long) {
+			return
+		}
+		if taken(o.Short, "") {
+			o.Short = ""
+		}
+		out = append(out, o)
+	}
+	add(opt.Option{Long: "help", Short: "h", Help: "print this help"})
+	add(opt.Option{Long: "usage", Help: "print a short form of this help"})
+	add(opt.Option{Long: "verbose", Short: "v", Help: "print requests to the controller on standard error"})
+	add(opt.Option{Long: "version", Short: "V", Help: "print the version"})
+	return out
+}
+
+// Paragraphs are what is said about the command.
+func (c *Command) Paragraphs() []string {
+	text := c.About
+	if c.More != nil {
+		text += "\n\n" + c.More()
+	}
+	var out []string
+	for _, p := range strings.Split(text, "\n\n") {
+		if p = strings.Join(strings.Fields(p), " "); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// FirstVerb finds a verb by its name or a beginning of it that no other has.
+func (c *Command) FirstVerb(word string, least int) string {
+	found := ""
+	for _, v := range c.Verbs {
+		if strings.EqualFold(v.Name, word) {
+			return v.Name
+		}
+		if len(word) >= least && len(word) < len(v.Name) && strings.EqualFold(v.Name[:len(word)], word) {
+			if found != "" && found != v.Name {
+				return ""
+			}
+			found = v.Name
+		}
+	}
+	return found
+}

@@ -1,0 +1,236 @@
+package tool
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Env is everything that a command can see of the world.
+type Env struct {
+	Args    []string // as the program was called, its own name first
+	Environ []string // NAME=value
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Dir     string // the working directory
+	Host    string // this host's name
+	UID     uint32
+	Version string // of this release
+	Loc     *time.Location
+
+	Now      func() time.Time
+	Dial     func(ctx context.Context) (Conn, error)
+	DialPast func(ctx context.Context) (Conn, error)    // to accounting where it runs apart; nil, or a nil Conn = it does not
+	Terminal func(stream any) bool                      // whether Stdin, Stdout or Stderr is a terminal
+	Pause    func(ctx context.Context, d time.Duration) // waits, or returns early at the end of ctx
+	UserName func(uid uint32) string                    // "" when it is not known here
+	// Beside runs a program that lies beside this one: what few commands need
+	// and would make every command start slower is there.
+	Beside func(ctx context.Context, stdin io.Reader, program string, args ...string) error
+	// Exec replaces this process; CPUs are those that it may run on.
+	Exec     func(path string, argv, environ []string) error
+	CPUs     func() spec.Bitset
+	UserID   func(user string) string // a user's number; "" when it is not known here
+	FullName func(user string) string // a person's name; "" when it is not known here
+	// Metrics reads the metrics of an agent; nil asks it over the network.
+	Metrics func(ctx context.Context, addr string) (string, error)
+	Rlimits func() []*apiv1.Count // soft limits of this process, -1 = unlimited
+	Umask   func() uint32
+	// Number makes the number by which the controllers know one submission, should
+	// its answer be lost and the way there send it again; nil = it has none.
+	Number func() uint64
+
+	// API is set where a command runs in the controller to answer a program over
+	// REST: its documents are written on one line, and say who asked what.
+	API *API
+
+	// Relay is set where a command runs in the controller for a caller that
+	// typed it on another machine or in another process; nil = it was typed here.
+	Relay Relay
+}
+
+// API is a request over REST that a command answers.
+type API struct {
+	Plugin  string // of Slurm that answers such requests: slurmctld, slurmdbd
+	Path    string // that was asked for
+	User    string // who asks
+	Cluster string
+	// Warnings are what the command has said on standard error so far.
+	Warnings func() []string
+}
+
+// Cluster is the cluster's name where it is known without asking.
+func (e *Env) Cluster() string {
+	if e.API == nil {
+		return ""
+	}
+	return e.API.Cluster
+}
+
+// Relay stands for the caller of a command that was typed elsewhere.
+type Relay interface {
+	// Script gives the script that was sent along, with the path under which
+	// the caller found it.
+	Script(arg string) (path string, data []byte, err error)
+	// StaysHome tells that the command must run where it was typed, because
+	// these options need the caller's own files or clock zone.
+	StaysHome(opts *opt.Values) bool
+	// SendHome says that the caller must run the command itself.
+	SendHome()
+}
+
+// OS is the real world.
+func OS(version string) *Env {
+	e := &Env{
+		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
+		Now: time.Now, Pause: Pause, Beside: Beside, UserName: UserName, UserID: LookupUID, FullName: FullName, Rlimits: rlimits, Umask: umask, Number: requestNumber,
+		Exec: syscall.Exec, CPUs: ownCPUs,
+		Terminal: terminal,
+	}
+	e.Dir = workDir()
+	if host, err := os.Hostname(); err == nil {
+		e.Host = host
+	}
+	e.Dial, e.DialPast = e.DialController, e.DialAccounting
+	return e
+}
+
+// workDir prefers the shell's name of the folder, as users know it, to the
+// resolved one.
+func workDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "/"
+	}
+	return dir
+}
+
+// Lookup finds an environment variable.
+func (e *Env) Lookup(name string) (string, bool) {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if k, v, ok := strings.Cut(e.Environ[i], "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Getenv is the value of an environment variable, empty when it is not set.
+func (e *Env) Getenv(name string) string {
+	v, _ := e.Lookup(name)
+	return v
+}
+
+func Pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func UserName(uid uint32) string {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+func FullName(login string) string {
+	u, err := user.Lookup(login)
+	if err != nil {
+		return ""
+	}
+	return u.Name
+}
+
+func umask() uint32 {
+	old := syscall.Umask(0o22)
+	syscall.Umask(old)
+	return uint32(old)
+}
+
+// rlimit is a limit of a process that jobs can inherit.
+type rlimit struct {
+	Name string // Slurm's name for it
+	id   int    // its number for getrlimit
+}
+
+// RlimitNames are the limits that Slurm propagates.
+func RlimitNames() []rlimit {
+	return []rlimit{
+		{"AS", unix.RLIMIT_AS},
+		{"CORE", unix.RLIMIT_CORE},
+		{"CPU", unix.RLIMIT_CPU},
+		{"DATA", unix.RLIMIT_DATA},
+		{"FSIZE", unix.RLIMIT_FSIZE},
+		{"MEMLOCK", unix.RLIMIT_MEMLOCK},
+		{"NOFILE", unix.RLIMIT_NOFILE},
+		{"NPROC", unix.RLIMIT_NPROC},
+		{"RSS", unix.RLIMIT_RSS},
+		{"STACK", unix.RLIMIT_STACK},
+	}
+}
+
+func rlimits() []*apiv1.Count {
+	var out []*apiv1.Count
+	for _, l := range RlimitNames() {
+		var r unix.Rlimit
+		if unix.Getrlimit(l.id, &r) != nil {
+			continue
+		}
+		out = append(out, &apiv1.Count{Name: l.Name, N: int64(r.Cur)}) // RLIM_INFINITY becomes -1
+	}
+	return out
+}
+
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// ownCPUs are those that this process may run on.
+func ownCPUs() spec.Bitset {
+	var set unix.CPUSet
+	var out spec.Bitset
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil // nothing is near: all GPUs are
+	}
+	for i := range len(set) * 64 {
+		if set.IsSet(i) {
+			out = out.Set(i)
+		}
+	}
+	return out
+}
+
+// LookupUID finds the number of a user of this host.
+func LookupUID(name string) string {
+	if name == "root" {
+		return "0"
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	return u.Uid
+}

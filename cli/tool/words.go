@@ -1,0 +1,154 @@
+package tool
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+func BaseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+func ReadAll(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("larger than %d bytes", most)
+	}
+	return data, err
+}
+
+func ReadFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadAll(f, most)
+}
+
+// ParseWindow reads 1h, 7d.
+func ParseWindow(text string) (ns int64, ok bool) {
+	units := map[byte]int64{'m': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}
+	if len(text) < 2 {
+		return 0, false
+	}
+	n, ok := PositiveNumber(text[:len(text)-1])
+	unit := units[text[len(text)-1]]
+	return n * unit * Second, ok && unit != 0
+}
+
+// ZoneName is the IANA name of the zone in which days begin.
+func ZoneName(e *Env) string {
+	if tz := strings.TrimPrefix(e.Getenv("TZ"), ":"); tz != "" && !strings.HasPrefix(tz, "/") {
+		return tz
+	}
+	if name := e.Loc.String(); name != "Local" {
+		return name
+	}
+	return localZone()
+}
+
+// localZone finds the name of this host's zone where Go only says "Local".
+func localZone() string {
+	if target, err := os.Readlink("/etc/localtime"); err == nil {
+		if _, name, ok := strings.Cut(target, "zoneinfo/"); ok {
+			return name
+		}
+	}
+	return "UTC"
+}
+
+// BadTimeText is the line that Slurm prints about a time it cannot read; the
+// position is that of the first character that fits no time.
+func BadTimeText(text string) string {
+	pos := 0
+	lower := strings.ToLower(text)
+	for _, word := range [...]string{"now", "today", "tomorrow", "midnight", "noon", "fika", "teatime"} {
+		if strings.HasPrefix(lower, word) {
+			pos = len(word)
+		}
+	}
+	for pos < len(text) && (text[pos] >= '0' && text[pos] <= '9' || strings.IndexByte("-:/.+T", text[pos]) >= 0) {
+		pos++
+	}
+	return fmt.Sprintf("Invalid time specification (pos=%d): %s", pos, text)
+}
+
+// ParseStepID reads 12.0 or 36_4.0.
+func ParseStepID(id string) (job string, step int32, ok bool) {
+	job, number, _ := strings.Cut(id, ".")
+	n, err := strconv.ParseUint(number, 10, 31)
+	return job, int32(n), err == nil && ValidTarget(job)
+}
+
+// ValidJob tells what can name a job: 12, 36_4, 36_[1-3,7].
+func ValidJob(id string) bool {
+	num, task, isTask := strings.Cut(id, "_")
+	if n := LeadingDigits(num); n == 0 || n != len(num) || strings.Trim(num, "0") == "" {
+		return false
+	}
+	if !isTask || task == "*" {
+		return true
+	}
+	_, err := format.ParseArray(task)
+	return err == nil
+}
+
+const Second = int64(spec.Second)
+
+func Itoa[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n T) string {
+	return strconv.FormatInt(int64(n), 10)
+}
+
+// SplitList splits at commas and leaves empty parts out.
+func SplitList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+// PositiveNumber reads a whole number above zero.
+func PositiveNumber(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	return n, err == nil && n > 0
+}
+
+func LeadingDigits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// SplitJobs splits a list of jobs at commas outside brackets: 12,36_[5-7,9].
+func SplitJobs(s string) []string {
+	var out []string
+	depth, from := 0, 0
+	for i := 0; i <= len(s); i++ {
+		switch {
+		case i == len(s) || (s[i] == ',' && depth == 0):
+			if i > from {
+				out = append(out, s[from:i])
+			}
+			from = i + 1
+		case s[i] == '[':
+			depth++
+		case s[i] == ']' && depth > 0:
+			depth--
+		}
+	}
+	return out
+}
+
+// ValidTarget tells what can name one job, components of heterogeneous jobs
+// included: 12, 36_7, 12+1.
+func ValidTarget(id string) bool {
+	whole, part, ok := strings.Cut(id, "+")
+	if !ok {
+		return ValidJob(id)
+	}
+	return LeadingDigits(whole) == len(whole) && ValidJob(whole) && part != "" && LeadingDigits(part) == len(part)
+}

@@ -1,0 +1,258 @@
+package top
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Top is the row of `muster top`.
+func Top() *tool.Command {
+	return &tool.Command{
+		Name: "top", Summary: "show the queue, nodes and GPUs on a full screen that updates itself", Usage: []string{"[OPTIONS] [FILTER...]"},
+		About: `The screen is read again when the cluster has changed, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
+		Mixed: true,
+		Options: []opt.Option{
+			{Long: "interval", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds (default: 2)"},
+			{Long: "me", Help: "begin with the jobs of this user"},
+		},
+		Env:     []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
+		Example: []tool.Example{{Line: "muster top", What: "watches the cluster"}, {Line: "muster top --me state:pending", What: "watches your jobs that wait"}},
+		Run:     run,
+	}
+}
+
+func run(c *tool.Call) error {
+	every := int64(2)
+	if text := c.Opts.Text("interval"); text != "" {
+		n, ok := tool.PositiveNumber(text)
+		if !ok {
+			return c.Errorf("--interval=%s: expected a number of seconds", text)
+		}
+		every = n
+	}
+	if !c.Terminal(c.Stdout) || !c.Terminal(c.Stdin) {
+		return c.Errorf("needs a terminal: squeue and sinfo print to files and pipes")
+	}
+	m := newModel(c.Env, c.UserName(c.UID))
+	m.colour = c.Getenv("NO_COLOR") == ""
+	m.bars, _ = render.BarLevels(c)
+	m.mine, m.filter = c.Opts.On("me"), strings.Join(c.Operands, " ")
+	s := &session{call: c, model: m, every: time.Duration(every) * time.Second}
+	// What cannot be read at all is an error before the screen is taken.
+	first := s.readLists()
+	if first.err != nil {
+		return first.err
+	}
+	s.take(first)
+	_, err := tea.NewProgram(s, tea.WithAltScreen(), tea.WithContext(c.Ctx)).Run()
+	return err
+}
+
+// session joins the model with the terminal, by way of bubbletea, and with the
+// controller.
+type session struct {
+	call    *tool.Call
+	model   *model
+	every   time.Duration
+	reading bool
+
+	mu  sync.Mutex // one call at a time: a Call dials once
+	seq uint64     // of the lists that are shown
+	at  time.Time  // when they were read
+}
+
+// lists are what was read.
+type lists struct {
+	same  bool // nothing has happened since the last ones
+	jobs  *apiv1.ListJobsReply
+	nodes *apiv1.ListNodesReply
+	name  string
+	err   error
+}
+
+// told is a text to show.
+type told struct {
+	detail  *detail
+	message string
+	again   bool // the lists have changed
+}
+
+type tick struct{}
+
+// Init implements tea.Model.
+func (s *session) Init() tea.Cmd { return s.wait() }
+
+func (s *session) wait() tea.Cmd {
+	return tea.Tick(s.every, func(time.Time) tea.Msg { return tick{} })
+}
+
+// Update implements tea.Model.
+func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		s.model.width, s.model.height = max(msg.Width, 20), max(msg.Height, 6)
+	case tea.KeyMsg:
+		return s, s.do(s.model.key(msg.String()))
+	case tick:
+		if s.model.paused {
+			return s, s.wait()
+		}
+		return s, tea.Batch(s.read(), s.wait())
+	case lists:
+		s.take(msg)
+	case told:
+		if msg.detail != nil {
+			s.model.detail = msg.detail
+		}
+		s.model.message = msg.message
+		if msg.again {
+			return s, s.read()
+		}
+	}
+	return s, nil
+}
+
+// View implements tea.Model.
+func (s *session) View() string { return s.model.screen() }
+
+// do carries out what a key asked for.
+func (s *session) do(e effect) tea.Cmd {
+	switch {
+	case e.quit:
+		return tea.Quit
+	case e.fetch:
+		s.at = time.Time{}
+		return s.read()
+	case e.open != "":
+		return func() tea.Msg { return s.open(e.open) }
+	case e.why != "":
+		return func() tea.Msg { return s.why(e.why) }
+	case e.verb != "":
+		return func() tea.Msg { return s.change(e) }
+	}
+	return nil
+}
+
+// read reads the lists unless that is being done.
+func (s *session) read() tea.Cmd {
+	if s.reading {
+		return nil
+	}
+	s.reading = true
+	return func() tea.Msg { return s.readLists() }
+}
+
+// oldest is how old lists may become where nothing happens: times go on.
+const oldest = 10 * time.Second
+
+// readLists asks first whether anything has happened: an idle cluster costs a
+// ping.
+func (s *session) readLists() lists {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ping apiv1.PingReply
+	if err := s.call.RPC(tool.MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		if fetch.ControllerGone(err) {
+			s.call.Conn, s.call.Past = nil, nil // dial again
+		}
+		return lists{err: err}
+	}
+	if ping.GetSeq() == s.seq && time.Since(s.at) < oldest {
+		return lists{same: true}
+	}
+	out := lists{jobs: &apiv1.ListJobsReply{}, nodes: &apiv1.ListNodesReply{}, name: ping.GetCluster()}
+	if out.err = fetch.Jobs(s.call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, out.jobs); out.err != nil {
+		return out
+	}
+	if out.err = s.call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, out.nodes); out.err == nil {
+		s.seq, s.at = out.jobs.GetSeq(), time.Now()
+	}
+	return out
+}
+
+// take shows what was read.
+func (s *session) take(l lists) {
+	s.reading = false
+	if l.err != nil {
+		s.model.fault = tool.ExplainError(l.err).Text
+		return
+	}
+	s.model.fault = ""
+	if !l.same {
+		s.model.jobs, s.model.nodes, s.model.cluster = l.jobs, l.nodes, l.name
+	}
+}
+
+// refusal is an error as a message.
+func refusal(err error) told {
+	r := tool.ExplainError(err)
+	return told{message: cmp.Or(r.Detail, r.Text)}
+}
+
+func (s *session) why(id string) told {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var reply apiv1.WhyReply
+	if err := s.call.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: id}, &reply); err != nil {
+		return refusal(err)
+	}
+	return told{detail: s.model.whyText(id, &reply)}
+}
+
+// open reads one job. That accounting does not answer takes the charts away and
+// nothing else.
+func (s *session) open(id string) told {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jobs apiv1.ListJobsReply
+	if err := s.call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &jobs); err != nil {
+		return refusal(err)
+	}
+	if len(jobs.GetJobs()) == 0 {
+		return told{message: "the controller does not know job " + id + " any more"}
+	}
+	job := jobs.GetJobs()[0]
+	history, out := &apiv1.GpuHistoryReply{}, told{}
+	if job.GetStart() != 0 && spec.JobState(job.GetState()) != spec.Pending && render.GPUs(job) > 0 {
+		if err := s.call.RPC(tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: s.model.chartPoints()}, history); err != nil {
+			out = refusal(err)
+			out.message = "no figures of its GPUs: " + out.message
+		}
+	}
+	out.detail = s.model.jobText(id, job, jobs.GetNow(), history)
+	return out
+}
+
+// change cancels, holds or releases a job.
+func (s *session) change(e effect) told {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var results apiv1.JobResults
+	var err error
+	verbs := map[string]apiv1.ControlJobsRequest_Verb{"hold": apiv1.ControlJobsRequest_HOLD, "release": apiv1.ControlJobsRequest_RELEASE}
+	if e.verb == "cancel" {
+		err = s.call.RPC(tool.MethodCancel, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{e.target}}}, &results)
+	} else {
+		err = s.call.RPC(tool.MethodControlJobs, &apiv1.ControlJobsRequest{Verb: verbs[e.verb], Jobs: []string{e.target}}, &results)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	for _, r := range results.GetResults() {
+		if refused := r.GetError(); refused != nil {
+			return told{message: strings.TrimSpace(refused.GetText() + " " + refused.GetDetail())}
+		}
+	}
+	return told{message: "done: " + commandOf(e), again: true}
+}

@@ -1,0 +1,416 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// page is what fills the screen.
+type page uint8
+
+const (
+	queuePage page = iota
+	nodesPage
+	gpusPage
+)
+
+// effect is what a key asks for beyond the screen. The zero value asks nothing.
+type effect struct {
+	quit   bool
+	fetch  bool   // the lists, now
+	open   string // a job: its record and the figures of its GPUs
+	why    string // a job
+	verb   string // cancel, hold, release or requeue …
+	target string // … this job
+}
+
+// model is the state of the screen.
+type model struct {
+	cluster       string
+	user          string
+	width, height int
+	env           *tool.Env
+	colour        bool
+	bars          []rune
+
+	jobs  *apiv1.ListJobsReply
+	nodes *apiv1.ListNodesReply
+	fault string // why the lists are old; empty = they are not
+
+	page     page
+	cursor   map[page]int
+	first    map[page]int // row at the top
+	filter   string
+	typing   bool
+	mine     bool
+	column   map[page]int
+	reversed map[page]bool
+	paused   bool
+	help     bool
+
+	asking  effect // waits for y
+	message string
+
+	detail *detail // over the list
+}
+
+// detail is a text about one job, with its own place.
+type detail struct {
+	job   string
+	why   bool
+	lines []string
+	first int
+}
+
+func newModel(env *tool.Env, user string) *model {
+	return &model{user: user, width: 80, height: 24, env: env, cursor: map[page]int{}, first: map[page]int{}, column: map[page]int{}, reversed: map[page]bool{},
+		bars: []rune(render.BlockLevels), jobs: &apiv1.ListJobsReply{}, nodes: &apiv1.ListNodesReply{}}
+}
+
+// text writes jobs as the other commands do.
+func (m *model) text() *render.JobView {
+	v := &render.JobView{Env: m.env}
+	v.Clock = render.NewClock(m.env)
+	v.Now = m.jobs.GetNow()
+	return v
+}
+
+// shownJobs are the jobs of the queue that fit the filter, in their order.
+func (m *model) shownJobs() []*apiv1.JobInfo {
+	text, wanted := m.text(), render.ParseJobFilter(m.filter)
+	var out []*apiv1.JobInfo
+	for _, j := range m.jobs.GetJobs() {
+		if m.mine && j.GetUser() != m.user {
+			continue
+		}
+		if spec.JobState(j.GetState()).Terminal() && !j.GetCompleting() && !wanted.Over {
+			continue
+		}
+		if wanted.Matches(j, text) {
+			out = append(out, j)
+		}
+	}
+	slices.SortStableFunc(out, m.jobOrder())
+	if m.reversed[queuePage] {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+func (m *model) jobOrder() func(a, b *apiv1.JobInfo) int {
+	now := m.jobs.GetNow()
+	then := func(order func(a, b *apiv1.JobInfo) int) func(a, b *apiv1.JobInfo) int {
+		return func(a, b *apiv1.JobInfo) int { return cmp.Or(order(a, b), cmp.Compare(a.GetJobId(), b.GetJobId())) }
+	}
+	switch jobSorts()[m.column[queuePage]] {
+	case "job":
+		return func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetJobId(), b.GetJobId()) }
+	case "user":
+		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetUser(), b.GetUser()) })
+	case "time":
+		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.Spent(b, now), render.Spent(a, now)) })
+	case "gpus":
+		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.GPUs(b), render.GPUs(a)) })
+	case "name":
+		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetSpec().GetName(), b.GetSpec().GetName()) })
+	}
+	return render.QueueOrder
+}
+
+// jobSorts and nodeSorts are what s goes through.
+func jobSorts() []string { return []string{"queue", "job", "user", "name", "time", "gpus"} }
+
+func nodeSorts() []string { return []string{"name", "state", "gpus", "cpus"} }
+
+// shownNodes are the nodes that have each word of the filter.
+func (m *model) shownNodes() []*apiv1.NodeInfo {
+	words := strings.Fields(strings.ToLower(m.filter))
+	var out []*apiv1.NodeInfo
+	for _, n := range m.nodes.GetNodes() {
+		all := strings.ToLower(strings.Join(append([]string{n.GetName(), n.GetState(), n.GetReason()}, n.GetPartitions()...), "\n"))
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) }) {
+			out = append(out, n)
+		}
+	}
+	slices.SortStableFunc(out, m.nodeOrder())
+	if m.reversed[m.page] {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+func (m *model) nodeOrder() func(a, b *apiv1.NodeInfo) int {
+	switch nodeSorts()[m.column[m.page]] {
+	case "state":
+		return func(a, b *apiv1.NodeInfo) int { return cmp.Compare(a.GetState(), b.GetState()) }
+	case "gpus":
+		return func(a, b *apiv1.NodeInfo) int { return cmp.Compare(heldGPUs(b), heldGPUs(a)) }
+	case "cpus":
+		return func(a, b *apiv1.NodeInfo) int { return cmp.Compare(b.GetCpusAlloc(), a.GetCpusAlloc()) }
+	}
+	return func(*apiv1.NodeInfo, *apiv1.NodeInfo) int { return 0 } // as the controller lists them
+}
+
+func heldGPUs(n *apiv1.NodeInfo) (held int) {
+	for _, g := range n.GetGpus() {
+		if g.GetAllocated() {
+			held++
+		}
+	}
+	return held
+}
+
+// gpuRow is a GPU with its node.
+type gpuRow struct {
+	node *apiv1.NodeInfo
+	gpu  *apiv1.GpuInfo
+}
+
+func (m *model) shownGPUs() []gpuRow {
+	var out []gpuRow
+	for _, n := range m.shownNodes() {
+		for _, g := range n.GetGpus() {
+			out = append(out, gpuRow{n, g})
+		}
+	}
+	return out
+}
+
+// count is how many rows the page has.
+func (m *model) count() int {
+	switch m.page {
+	case nodesPage:
+		return len(m.shownNodes())
+	case gpusPage:
+		return len(m.shownGPUs())
+	case queuePage:
+	}
+	return len(m.shownJobs())
+}
+
+// chosen is the job on which the cursor is, as people name it, and its record;
+// empty where there is none.
+func (m *model) chosen() (string, *apiv1.JobInfo) {
+	switch m.page {
+	case queuePage:
+		jobs := m.shownJobs()
+		if at := m.cursor[queuePage]; at < len(jobs) {
+			return nameOf(jobs[at]), jobs[at]
+		}
+	case gpusPage:
+		rows := m.shownGPUs()
+		if at := m.cursor[gpusPage]; at < len(rows) && rows[at].gpu.GetJobId() != 0 {
+			return strconv.FormatUint(uint64(rows[at].gpu.GetJobId()), 10), m.job(rows[at].gpu.GetJobId())
+		}
+	case nodesPage:
+	}
+	return "", nil
+}
+
+// nameOf names the record of a job to the controller. One that stands for
+// several tasks is named as the array.
+func nameOf(j *apiv1.JobInfo) string {
+	id := j.GetJobId()
+	if j.GetArrayJobId() != 0 && len(j.GetArrayTasks()) > 0 {
+		id = j.GetArrayJobId()
+	}
+	return strconv.FormatUint(uint64(id), 10)
+}
+
+func (m *model) job(id uint32) *apiv1.JobInfo {
+	for _, j := range m.jobs.GetJobs() {
+		if j.GetJobId() == id {
+			return j
+		}
+	}
+	return nil
+}
+
+// key does what a key says, by the name that bubbletea gives it.
+func (m *model) key(k string) effect {
+	m.message = ""
+	switch {
+	case m.asking.verb != "":
+		asked := m.asking
+		m.asking = effect{}
+		if k == "y" || k == "Y" {
+			return asked
+		}
+		m.message = "nothing was done"
+		return effect{}
+	case m.typing:
+		return m.typed(k)
+	case m.help:
+		m.help = false
+		return effect{}
+	case m.detail != nil:
+		return m.detailKey(k)
+	}
+	return m.listKey(k)
+}
+
+// typed edits the filter.
+func (m *model) typed(k string) effect {
+	switch k {
+	case "enter":
+		m.typing = false
+	case "esc":
+		m.typing, m.filter = false, ""
+	case "backspace":
+		runes := []rune(m.filter)
+		m.filter = string(runes[:max(len(runes)-1, 0)])
+	case "ctrl+u":
+		m.filter = ""
+	default:
+		if len([]rune(k)) == 1 {
+			m.filter += k
+		}
+	}
+	m.cursor[m.page], m.first[m.page] = 0, 0
+	return effect{}
+}
+
+func (m *model) listKey(k string) effect {
+	if m.moveKey(k) {
+		return effect{}
+	}
+	id, job := m.chosen()
+	switch k {
+	case "q", "ctrl+c":
+		return effect{quit: true}
+	case "1", "2", "3":
+		m.page = page(k[0] - '1')
+	case "tab":
+		m.page = (m.page + 1) % 3
+	case "/":
+		m.typing = true
+	case "esc":
+		m.filter, m.mine = "", false
+	case "u":
+		m.mine = !m.mine
+	case "s":
+		sorts := len(jobSorts())
+		if m.page != queuePage {
+			sorts = len(nodeSorts())
+		}
+		m.column[m.page] = (m.column[m.page] + 1) % sorts
+	case "S":
+		m.reversed[m.page] = !m.reversed[m.page]
+	case "p":
+		m.paused = !m.paused
+	case "r":
+		return effect{fetch: true}
+	case "?":
+		m.help = true
+	case "enter":
+		if m.page == nodesPage {
+			m.openNode()
+		} else if id != "" {
+			return effect{open: id}
+		}
+	case "w":
+		if id != "" {
+			return effect{why: id}
+		}
+	case "c", "h":
+		m.ask(k, id, job)
+	}
+	return effect{}
+}
+
+// openNode shows the GPUs of the node on which the cursor is.
+func (m *model) openNode() {
+	nodes := m.shownNodes()
+	if at := m.cursor[nodesPage]; at < len(nodes) {
+		m.filter, m.page = nodes[at].GetName(), gpusPage
+		m.cursor[gpusPage], m.first[gpusPage] = 0, 0
+	}
+}
+
+// ask asks before something is changed.
+func (m *model) ask(k, id string, job *apiv1.JobInfo) {
+	switch {
+	case id == "" || job == nil:
+		m.message = "no job is chosen"
+	case k == "c":
+		m.asking = effect{verb: "cancel", target: id}
+	case spec.JobState(job.GetState()) != spec.Pending:
+		m.message = "only jobs that wait can be held"
+	case job.GetHold() != 0:
+		m.asking = effect{verb: "release", target: id}
+	default:
+		m.asking = effect{verb: "hold", target: id}
+	}
+}
+
+// moveKey moves the cursor; false if the key is not for that.
+func (m *model) moveKey(k string) bool {
+	at, all, rows := m.cursor[m.page], m.count(), m.rows()
+	switch k {
+	case "down", "j":
+		at++
+	case "up", "k":
+		at--
+	case "pgdown", "ctrl+f", " ":
+		at += rows
+	case "pgup", "ctrl+b":
+		at -= rows
+	case "home", "g":
+		at = 0
+	case "end", "G":
+		at = all
+	default:
+		return false
+	}
+	m.cursor[m.page] = max(min(at, all-1), 0)
+	return true
+}
+
+// detailKey moves within a text, or leaves it.
+func (m *model) detailKey(k string) effect {
+	d, rows := m.detail, m.height-3
+	last := max(len(d.lines)-rows, 0)
+	switch k {
+	case "q", "esc", "enter", "left":
+		m.detail = nil
+	case "ctrl+c":
+		return effect{quit: true}
+	case "down", "j":
+		d.first = min(d.first+1, last)
+	case "up", "k":
+		d.first = max(d.first-1, 0)
+	case "pgdown", " ":
+		d.first = min(d.first+rows, last)
+	case "pgup":
+		d.first = max(d.first-rows, 0)
+	case "w":
+		return effect{why: d.job}
+	case "r":
+		if d.why {
+			return effect{why: d.job}
+		}
+		return effect{open: d.job}
+	case "c":
+		m.asking = effect{verb: "cancel", target: d.job}
+	}
+	return effect{}
+}
+
+// settle keeps the cursor on a row, and the row on the screen.
+func (m *model) settle() {
+	at := max(min(m.cursor[m.page], m.count()-1), 0)
+	first := m.first[m.page]
+	first = max(min(first, at), at-m.rows()+1)
+	m.cursor[m.page], m.first[m.page] = at, max(first, 0)
+}
+
+// rows is how many rows of a list fit: the screen without two lines above, the
+// heads and the line below.
+func (m *model) rows() int { return max(m.height-4, 1) }

@@ -1,0 +1,197 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The colours are those of the terminal, so that they can be read on whatever
+// ground it has.
+const (
+	plain    = ""
+	bold     = "1"
+	dim      = "2"
+	reversed = "7"
+	red      = "31"
+	green    = "32"
+	yellow   = "33"
+	cyan     = "36"
+)
+
+// paint colours a text.
+func (m *model) paint(style, s string) string {
+	if !m.colour || style == plain {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+// fit makes a text exactly as wide as a column: cut, or filled with blanks.
+func fit(s string, width int, right bool) string {
+	if width <= 0 {
+		return ""
+	}
+	s = ansi.Truncate(s, width, "…")
+	gap := strings.Repeat(" ", max(width-ansi.StringWidth(s), 0))
+	if right {
+		return gap + s
+	}
+	return s + gap
+}
+
+// safe is a text from outside: nothing that steers a terminal, nor turns the
+// direction of what follows.
+func safe(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
+			return '·'
+		}
+		return r
+	}, render.Clean(s))
+}
+
+// screen writes everything, in as many lines as the terminal has.
+func (m *model) screen() string {
+	m.settle()
+	lines := []string{m.summary()}
+	switch {
+	case m.help:
+		lines = append(lines, m.filled(helpLines(), 0)...)
+	case m.detail != nil:
+		lines = append(lines, m.filled(m.detail.lines, m.detail.first)...)
+	default:
+		lines = append(lines, m.tabs())
+		lines = append(lines, m.list()...)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	return strings.Join(append(lines[:m.height-1], m.foot()), "\n")
+}
+
+// filled is a part of a text, a line for each row between the first and the last.
+func (m *model) filled(text []string, first int) []string {
+	rows := max(m.height-2, 1)
+	out := make([]string, 0, rows)
+	for i := first; i < len(text) && len(out) < rows; i++ {
+		out = append(out, ansi.Truncate(text[i], m.width, "…"))
+	}
+	return out
+}
+
+// summary is the first line: what the cluster does.
+func (m *model) summary() string {
+	var running, pending, held, all int
+	for _, j := range m.jobs.GetJobs() {
+		switch state := spec.JobState(j.GetState()); {
+		case state == spec.Pending:
+			pending++
+		case state.Active():
+			running++
+		}
+	}
+	out := 0
+	for _, n := range m.nodes.GetNodes() {
+		held += heldGPUs(n)
+		all += len(n.GetGpus())
+		if render.StateOf(n).Out() {
+			out++
+		}
+	}
+	at := ""
+	if now := m.jobs.GetNow(); now != 0 {
+		at = time.Unix(0, now).In(m.env.Loc).Format("15:04:05")
+	}
+	parts := []string{m.paint(bold, safe(m.cluster)), at, m.paint(green, fmt.Sprint(running)) + " running", m.paint(yellow, fmt.Sprint(pending)) + " pending"}
+	if all > 0 {
+		parts = append(parts, fmt.Sprintf("GPUs %d/%d %s", held, all, meter(held, all, 12)))
+	}
+	if out > 0 {
+		parts = append(parts, m.paint(red, fmt.Sprintf("nodes out: %d", out)))
+	}
+	switch {
+	case m.fault != "":
+		parts = append(parts, m.paint(red, safe(m.fault)))
+	case m.paused:
+		parts = append(parts, m.paint(yellow, "paused"))
+	}
+	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
+}
+
+// meter draws a part of a whole.
+func meter(part, whole, width int) string {
+	if whole <= 0 {
+		return ""
+	}
+	full := part * width / whole
+	return "[" + strings.Repeat("|", full) + strings.Repeat(" ", width-full) + "]"
+}
+
+// tabs is the second line: which list it is, and how it was chosen.
+func (m *model) tabs() string {
+	var parts []string
+	for i, name := range [...]string{"1 Queue", "2 Nodes", "3 GPUs"} {
+		style := dim
+		if page(i) == m.page {
+			style = bold
+			name = "[" + name + "]"
+		}
+		parts = append(parts, m.paint(style, name))
+	}
+	sorts := jobSorts()
+	if m.page != queuePage {
+		sorts = nodeSorts()
+	}
+	order := "by " + sorts[m.column[m.page]]
+	if m.reversed[m.page] {
+		order += ", reversed"
+	}
+	parts = append(parts, fmt.Sprintf("%d %s", m.count(), order))
+	if m.mine {
+		parts = append(parts, m.paint(cyan, "mine"))
+	}
+	switch {
+	case m.typing:
+		parts = append(parts, m.paint(cyan, "/"+safe(m.filter)+"_"))
+	case m.filter != "":
+		parts = append(parts, m.paint(cyan, "/"+safe(m.filter)))
+	}
+	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
+}
+
+// foot is the last line: a question, what was done, or the keys.
+func (m *model) foot() string {
+	switch {
+	case m.asking.verb != "":
+		return ansi.Truncate(m.paint(yellow, fmt.Sprintf("%s job %s? y = yes, any other key = no   (%s)", m.asking.verb, m.asking.target, commandOf(m.asking))), m.width, "…")
+	case m.message != "":
+		return ansi.Truncate(m.paint(cyan, safe(m.message)), m.width, "…")
+	case m.detail != nil:
+		return ansi.Truncate(m.paint(dim, "esc back  j/k scroll  w why  c cancel  r again"), m.width, "…")
+	}
+	return ansi.Truncate(m.paint(dim, "/ filter  s sort  u mine  enter open  w why  c cancel  h hold  ? keys  q quit"), m.width, "…")
+}
+
+// commandOf is the command line that does the same.
+func commandOf(e effect) string {
+	if e.verb == "cancel" {
+		return "scancel " + e.target
+	}
+	return "scontrol " + e.verb + " " + e.target
+}
+
+func helpLines() []string {
+	return []string{
+		"", "  1 2 3 tab     queue, nodes, GPUs", "  j k, arrows   move; pgup pgdn g G too", "  /             filter: words, user:alice, state:pending, reason:…, -key:… for not",
+		"  esc           end the filter", "  u             only your jobs", "  s S           next order, reverse it",
+		"  enter         open a job; of a node, its GPUs", "  w             why a job waits, and what would help", "  c             cancel a job, after a question",
+		"  h             hold a job that waits, or release it", "  p             pause", "  r             read again", "  q             quit", "",
+		"  Any key ends this help.",
+	}
+}
