@@ -33,7 +33,7 @@ func translate(err error) error {
 		return nil
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("%w: %w", daemon.ErrNoRun, err)
-	case errors.Is(err, runtime.ErrDown), errors.Is(err, runtime.ErrClosed):
+	case errors.Is(err, runtime.ErrDown), errors.Is(err, runtime.ErrClosed), errors.Is(err, runtime.ErrNoAnswer):
 		return fmt.Errorf("%w: %w", daemon.ErrDown, err)
 	}
 	return err
@@ -78,6 +78,11 @@ func (s *kept) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, er
 	defer cancel()
 	u, err := s.keeper.Usage(ctx, keys...)
 	return u, translate(err)
+}
+
+// Grant implements daemon.Shepherd.
+func (s *kept) Grant(ctx context.Context, g plan.Grant) error {
+	return translate(s.keeper.Grant(ctx, g))
 }
 
 // Ack implements daemon.Shepherd.

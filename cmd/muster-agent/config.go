@@ -205,7 +205,7 @@ func (s *settings) planNode() plan.Node {
 	}
 	if c := s.cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
 		n.Confine = plan.Confine{Cores: c.ConstrainCores, Devices: c.ConstrainDevices, RAM: c.ConstrainRAM, Swap: c.ConstrainSwap,
-			AllowedRAM: int64(c.AllowedRAM), AllowedSwap: int64(c.AllowedSwap), MaxRAM: int64(c.MaxRAM), MinRAM: c.MinRAM}
+			AllowedRAM: int64(c.AllowedRAM), AllowedSwap: int64(c.AllowedSwap), MaxRAM: int64(c.MaxRAM), MinRAM: c.MinRAM, Tasks: c.MaxTasks}
 	}
 	return n
 }
@@ -221,6 +221,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
+		MessageTimeout:  s.cluster.Config.Timing.MessageTimeout,
 		GPUFreq:         s.cluster.File.Agent.GPUFreq,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.gates(),
@@ -351,10 +352,7 @@ func (s *settings) controllers() ([]string, error) {
 		return s.sent.controllers, nil
 	}
 	if s.controller != "" {
-		if strings.Contains(s.controller, "/") {
-			return []string{s.controller}, nil
-		}
-		return []string{withPort(s.controller, port)}, nil
+		return namedControllers(s.controller, port), nil
 	}
 	// A node on the controller's host needs no certificate, but with one it is
 	// reached from other machines, and reaches them.
@@ -372,6 +370,18 @@ func (s *settings) controllers() ([]string, error) {
 		return nil, fmt.Errorf("%s names no SlurmctldHost: name the controller with --controller", s.slurmConf)
 	}
 	return out, nil
+}
+
+// namedControllers are those of --controller: a path is a unix socket.
+func namedControllers(list string, port uint32) []string {
+	var out []string
+	for _, one := range strings.Split(list, ",") {
+		if !strings.Contains(one, "/") {
+			one = withPort(one, port)
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // withPort is an address with its port: that of slurm.conf, where it has none.

@@ -63,6 +63,7 @@ func (c *controllers) client() (service.AgentsClient, string, error) {
 		}
 		c.conns[address] = conn
 	}
+	conn.ResetConnectBackoff() // the agent has pauses of its own
 	return service.NewAgentsClient(conn), address, nil
 }
 
@@ -72,17 +73,25 @@ func (c *controllers) failed() {
 	c.at++
 }
 
-// Connect implements daemon.Controller.
+// Connect implements daemon.Controller. It tries each controller once: only the
+// one that leads takes agents.
 func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
-	client, address, err := c.client()
-	if err == nil {
-		var s service.Agents_ConnectClient
-		if s, err = client.Connect(ctx); err == nil {
-			return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
+	var errs []string
+	for range c.addresses {
+		client, address, err := c.client()
+		if err == nil {
+			var s service.Agents_ConnectClient
+			if s, err = client.Connect(ctx); err == nil {
+				return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
+			}
+		}
+		c.failed()
+		errs = append(errs, fmt.Sprintf("controller %s: %v", address, err))
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	c.failed()
-	return nil, fmt.Errorf("controller %s: %w", address, err)
+	return nil, errors.New(strings.Join(errs, "; "))
 }
 
 // close ends all connections.
@@ -163,6 +172,8 @@ func (v *verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, err
 	if err != nil {
 		return credentials.Claims{}, err
 	}
-	return credentials.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID, Groups: c.Groups,
-		Issued: c.Issued, Expires: c.Expires, Launch: c.Launch}, nil
+	claims := credentials.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID, Groups: c.Groups,
+		Issued: c.Issued, Expires: c.Expires, Launch: c.Launch, Epoch: c.Epoch}
+	copy(claims.Run[:], c.Run)
+	return claims, nil
 }

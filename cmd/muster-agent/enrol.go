@@ -140,13 +140,16 @@ func (p party) request() (csr, key []byte, err error) {
 	keyPath, csrPath := filepath.Join(p.tls, enrolKey), filepath.Join(p.tls, enrolRequest)
 	key, err = keyfile.Read(keyPath)
 	if err == nil {
-		if csr, err = os.ReadFile(csrPath); err == nil {
-			return csr, key, nil
-		}
+		csr, err = os.ReadFile(csrPath)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case err == nil && requestIsFor(csr, p.name):
+		return csr, key, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, nil, err
 	}
+	// Nothing is lost with a request for another name or one that cannot be
+	// read: the controller has refused it, or would.
 	if csr, key, err = pki.NewRequest(p.name); err != nil {
 		return nil, nil, err
 	}
@@ -161,6 +164,13 @@ func (p party) request() (csr, key []byte, err error) {
 		err = keyfile.Write(keyPath, key, 0o600)
 	}
 	return csr, key, err
+}
+
+// requestIsFor tells whether a stored signing request is for this host. One
+// that an enrolment under a mistyped name has left is not.
+func requestIsFor(csr []byte, name string) bool {
+	parsed, err := pki.ParseRequest(csr)
+	return err == nil && parsed.Subject.CommonName == name
 }
 
 // readToken reads a token from a file that only its owner can read, or from

@@ -164,3 +164,29 @@ func TestEnrolmentRefused(t *testing.T) {
 		t.Errorf("asked %d times", asked)
 	}
 }
+
+// TestEnrolmentUnderAWrongName: a request that was made under a mistyped name
+// does not stand in the way of the right one, and one for the right name is used
+// again, since its answer may have been lost.
+func TestEnrolmentUnderAWrongName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	nameIn := func(csr []byte) string {
+		parsed, err := pki.ParseRequest(csr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed.Subject.CommonName
+	}
+	wrong, right := party{name: "n11", tls: dir}, party{name: "n1", tls: dir}
+	if _, _, err := wrong.request(); err != nil {
+		t.Fatal(err)
+	}
+	first, firstKey, err := right.request()
+	if err != nil || nameIn(first) != "n1" {
+		t.Fatalf("asked as %q: %v", nameIn(first), err)
+	}
+	again, againKey, err := right.request()
+	if err != nil || string(again) != string(first) || string(againKey) != string(firstKey) {
+		t.Errorf("the retry sends another request: %v", err)
+	}
+}

@@ -148,7 +148,7 @@ func readLogin(o options) (*loginSettings, error) {
 // says.
 func (s *loginSettings) controllers(o options, known enrolled) ([]string, error) {
 	if o.controller != "" {
-		return []string{withPort(o.controller, 0)}, nil
+		return namedControllers(o.controller, 0), nil
 	}
 	if len(known.Controllers) > 0 {
 		return known.Controllers, nil

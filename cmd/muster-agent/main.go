@@ -78,7 +78,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.about, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
 	fs.BoolVar(&o.login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
 	fs.BoolVar(&o.enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
-	fs.StringVar(&o.controller, "controller", "", "`host:port` or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
+	fs.StringVar(&o.controller, "controller", "", "`host:port`, or several with commas between them, or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
 	fs.StringVar(&o.accounting, "accounting", "", "with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered")
 	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
 	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")

@@ -64,7 +64,7 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 	known, err := p.remembered()
 	addresses := known.Controllers
 	if o.controller != "" {
-		addresses, err = []string{withPort(o.controller, 0)}, nil
+		addresses = namedControllers(o.controller, 0)
 	}
 	if addresses = remotes(addresses); err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said

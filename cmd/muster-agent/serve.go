@@ -148,7 +148,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 		return nil, err
 	}
 	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName,
-		ClusterLabel: s.cfg.Telemetry.ClusterLabel}
+		ClusterLabel: s.cfg.Telemetry.ClusterLabel, Private: s.hidesJobs()}
 	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
 		a.weak(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
@@ -187,7 +187,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),
+		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),
 		Revoked: a.steps.revoked,
 	}
 	if s.cluster.File.Agent.Check.Program != "" {
@@ -196,6 +196,24 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	a.agent = daemon.New(cfg, deps)
 	a.steps.of(a.agent)
 	return a, nil
+}
+
+// web is what the metrics ask of those who read them.
+func (s *settings) web() web.Options {
+	return web.Options{ConfigFile: s.cfg.TLS.AgentWebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
+}
+
+// hidesJobs tells whether the metrics leave out jobs and their users: PrivateData
+// keeps them from other users, and everybody may read the metrics. Where a site
+// asks for a credential there, it decides by that who may.
+func (s *settings) hidesJobs() bool {
+	asks := s.web()
+	if asks.ConfigFile != "" || asks.TokenFile != "" {
+		return false
+	}
+	return slices.ContainsFunc(s.cluster.Config.Private, func(word string) bool {
+		return word == "jobs" || word == "usage" || word == "users"
+	})
 }
 
 // checkShepherd finds what would keep the shepherd from starting.
@@ -288,7 +306,7 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 		answer(w, h.Shepherd && h.Connected, h)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	opts := web.Options{ConfigFile: a.s.cfg.TLS.AgentWebConfig, TokenFile: a.s.cfg.TLS.WebTokenFile}
+	opts := a.s.web()
 	if err := opts.Check(); err != nil {
 		return err
 	}
@@ -328,7 +346,8 @@ func (a *assembled) run(ctx context.Context) error {
 	if a.gpus != nil {
 		defer func() { _ = a.gpus.Close() }()
 	}
-	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: release(), Env: a.s.shepherdEnv}
+	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: release(), Env: a.s.shepherdEnv,
+		CallTimeout: time.Duration(a.s.cluster.Config.Timing.MessageTimeout)}
 	switch a.s.cluster.Cgroup.Plugin {
 	case "cgroup/v1":
 		cfg.Args = append(cfg.Args, "--cgroup-mode", "v1")

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	transport "github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
@@ -352,7 +353,7 @@ func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, o
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), s.port)
 	}
-	d := tls.Dialer{NetDialer: patient(), Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
+	d := tls.Dialer{NetDialer: transport.Patient(), Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
 	dialing, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	to, err := d.DialContext(dialing, "tcp", address)
@@ -378,7 +379,8 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 	if open.Node != s.node {
 		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
 	}
-	owner, err := s.agent.Attachable(ctx, open.Run, open.Credential)
+	run, owner, err := s.agent.Attachable(ctx, open.Run, open.Credential)
+	open.Run = run
 	if errors.Is(err, daemon.ErrDown) {
 		return &refused{stepio.Unreachable, err}
 	}

@@ -6,9 +6,10 @@ import (
 	"os"
 
 	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/cli/tool"
 )
 
 // version is set by the linker.
 var version = "unknown"
 
-func main() { os.Exit(cli.Main(cli.OS(version))) }
+func main() { os.Exit(cli.Main(tool.OS(version))) }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"time"
 
+	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
@@ -24,6 +27,8 @@ type access struct {
 	ring credential.Ring
 	keys [][]byte
 	user *usertoken.Keys
+	// tokens are the site's bounds for the tokens of users.
+	tokens conffile.Tokens
 }
 
 // openAccess reads the authority and the credential keys; the keys are made
@@ -53,6 +58,31 @@ func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, er
 	return a, nil
 }
 
+// setTokens takes the site's settings of tokens over.
+func (a *access) setTokens(cfg conffile.Tokens) error {
+	a.tokens = cfg
+	switch {
+	case cfg.JWKS == "" && (cfg.UserClaim != "" || cfg.Audience != ""):
+		return errors.New("tokens.user_claim and tokens.audience are of no use without tokens.jwks, the issuer's keys")
+	case cfg.JWKS == "":
+		return nil
+	}
+	issuer := &usertoken.Issuer{File: cfg.JWKS, UserClaim: cfg.UserClaim, Audience: cfg.Audience, User: hostUser}
+	a.user.Trust(issuer)
+	return issuer.Load()
+}
+
+// hostUser finds a user of this host by name.
+func hostUser(name string) (uid, gid uint32, ok bool) {
+	account, err := user.Lookup(name)
+	if err != nil {
+		return 0, 0, false
+	}
+	u, uerr := strconv.ParseUint(account.Uid, 10, 32)
+	g, gerr := strconv.ParseUint(account.Gid, 10, 32)
+	return uint32(u), uint32(g), uerr == nil && gerr == nil
+}
+
 // encodeKey writes a public key for agents: the key, from, until (big endian
 // nanoseconds).
 func encodeKey(k credential.PublicKey) []byte {
@@ -67,8 +97,12 @@ func encodeKey(k credential.PublicKey) []byte {
 
 // Sign implements daemon.Access.
 func (a *access) Sign(c credentials.Claims) ([]byte, error) {
-	return a.ring.Sign(credential.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID,
-		Groups: c.Groups, Nodes: hostlist.Fold(c.Nodes), Issued: c.Issued, Expires: c.Expires, Launch: c.Launch})
+	claims := credential.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID,
+		Groups: c.Groups, Nodes: hostlist.Fold(c.Nodes), Issued: c.Issued, Expires: c.Expires, Launch: c.Launch, Epoch: c.Epoch}
+	if !c.Run.IsZero() {
+		claims.Run = c.Run[:]
+	}
+	return a.ring.Sign(claims)
 }
 
 // Keys implements daemon.Access.
@@ -76,6 +110,13 @@ func (a *access) Keys() [][]byte { return a.keys }
 
 // UserToken implements daemon.Access.
 func (a *access) UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error) {
+	switch {
+	case a.tokens.DisableCreation:
+		return "", spec.Refuse(spec.CodeDisabled, "this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider")
+	case a.tokens.MaxLifespan != spec.Infinite && until.Sub(from) > a.tokens.MaxLifespan:
+		return "", spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("a token lives for %d seconds at most here (tokens.max_lifespan of muster.yaml): ask for lifespan=%d",
+			a.tokens.MaxLifespan/spec.Second, a.tokens.MaxLifespan/spec.Second))
+	}
 	return a.user.Issue(user, uid, gid, identity.From(ctx).Serial, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
 }
 

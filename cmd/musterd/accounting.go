@@ -10,21 +10,24 @@ import (
 	"slices"
 	"sync"
 	"time"
-	_ "time/tzdata" // reports are cut at the days of the caller's zone, also where the machine has no zone files
+	_ "time/tzdata"
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/embedded"
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/mailing"
 	"github.com/musterhpc/muster/accounting/tally"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
@@ -39,7 +42,7 @@ type accounting struct {
 	daemon  *acctd.Daemon
 	service service.AccountingServer
 	log     *slog.Logger
-	mail    *mailing // nil = no reports are mailed by schedule
+	mail    *mailing.Mailer // nil = no reports are mailed by schedule
 }
 
 // openAccounting prepares the store. The engine, or the server, need not be
@@ -91,18 +94,18 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Identity: from.identity,
 		Content:  from.content,
 		Private:  from.private, Operators: !s.has("controller"),
-		Confirm: from.confirm,
+		Confirm: from.confirm, Lost: from.lost,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != ""), Limited: c.Limited}
 		},
 		Rates: rates, Enforce: from.enforce(&rates),
-		MayPut: mayPut, SampleKeep: s.cfg.Accounting.SamplesKeep,
+		MayPut: authz.SpeaksForNode, SampleKeep: s.cfg.Accounting.SamplesKeep,
 		Archive: s.cfg.Accounting.Archive, Retention: s.cfg.Accounting.Retention(),
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	if a.mail, err = newMailing(s.cfg, s.config, func() mailRole { return mailRoleOf(a.daemon.Status()) }, time.Now, s.log); err != nil {
+	if a.mail, err = mailing.New(s.cfg, s.config, func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) }, time.Now, s.log); err != nil {
 		s.log.Error("no reports are mailed", "error", err) // jobs run without them
 	}
 	return a, nil
@@ -124,7 +127,7 @@ func (a *accounting) run(ctx context.Context) error {
 	if a.mail != nil {
 		ctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
-		wg.Go(func() { a.mail.run(ctx) })
+		wg.Go(func() { a.mail.Run(ctx) })
 		defer func() { cancel(); wg.Wait() }()
 	}
 	return a.daemon.Run(ctx)
@@ -170,7 +173,7 @@ func (a *accounting) lag() collector.AccountingLag {
 	lag := collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
 		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesLeftOut: st.SamplesLeftOut, SamplesWaiting: st.SamplesWaiting}
 	if a.mail != nil {
-		lag.ReportsMailed, lag.ReportsFailed = a.mail.sent.Load(), a.mail.failed.Load()
+		lag.ReportsMailed, lag.ReportsFailed = a.mail.Sent.Load(), a.mail.Failed.Load()
 	}
 	return lag
 }
@@ -185,6 +188,8 @@ type ledgerAccess interface {
 	content(ctx context.Context, h spec.Hash) ([]byte, error)
 	private(ctx context.Context) []string
 	confirm(p acctd.Progress)
+	// lost tells of a position that the store has seen and the ledger lacks.
+	lost(ctx context.Context, seen event.Position) error
 	// enforce gives what is told how the budgets that are enforced stand.
 	enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent)
 }
@@ -211,6 +216,19 @@ func (l ledgerSource) Open(_ context.Context, seq uint64) (acctd.Cursor, error) 
 func (l ledgerSource) Head() (uint64, spec.Instant) {
 	st := l.ctl.View().State
 	return st.Seq, st.At
+}
+
+// Epochs implements the source of accounting.
+func (l ledgerSource) Epochs(context.Context) ([]state.Epoch, uint64, error) {
+	st := l.ctl.View().State
+	return st.Epochs, st.Seq, nil
+}
+
+// storeWitness is the accounting store as a witness of lost history.
+const storeWitness = "accounting store"
+
+func (l ledgerSource) lost(ctx context.Context, seen event.Position) error {
+	return l.ctl.NoteLost(ctx, storeWitness, seen)
 }
 
 func (l ledgerSource) identity() ([16]byte, string) {

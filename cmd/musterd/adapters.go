@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -24,10 +25,22 @@ type logMachine struct {
 	// sync puts on the disk what the machine has handed to archive and content
 	// store.
 	sync func() error
+	// complete, if set, fetches from the other controllers what a snapshot names and
+	// does not hold.
+	complete func() error
 }
 
 func (l logMachine) Apply(pos log.Position, batch []byte) error { return l.m.Apply(uint64(pos), batch) }
-func (l logMachine) Restore(r io.Reader) error                  { return l.m.Restore(r) }
+
+func (l logMachine) Restore(r io.Reader) error {
+	if err := l.m.Restore(r); err != nil {
+		return err
+	}
+	if l.complete == nil {
+		return nil
+	}
+	return l.complete()
+}
 
 // Snapshot captures the state. A start from the snapshot does not apply the
 // batches before it again, so what they added elsewhere must be on the disk
@@ -65,7 +78,12 @@ func (p pending) Wait(ctx context.Context) error {
 
 // ledgerError names the errors that the writer must know apart.
 func ledgerError(err error) error {
+	var elsewhere *log.NotLeaderError
 	switch {
+	case errors.As(err, &elsewhere) && elsewhere.Unknown:
+		return fmt.Errorf("%w: %w", daemon.ErrOutcomeUnknown, err)
+	case errors.As(err, &elsewhere):
+		return fmt.Errorf("%w: %w", daemon.ErrNotLeader, err)
 	case errors.Is(err, log.ErrStopped), errors.Is(err, log.ErrClosed):
 		return fmt.Errorf("%w: %w", daemon.ErrLogStopped, err)
 	case errors.Is(err, log.ErrDiskFull):
@@ -78,6 +96,8 @@ func ledgerError(err error) error {
 type clockAdapter struct{ c clock.Clock }
 
 func (c clockAdapter) Now() spec.Instant { return c.c.Now() }
+
+func (c clockAdapter) Monotonic() spec.Span { return c.c.Monotonic() }
 
 func (c clockAdapter) After(d spec.Span) (<-chan struct{}, func()) {
 	ch := make(chan struct{})
@@ -159,10 +179,7 @@ func caller(self uint32) func(ctx context.Context) daemon.Caller {
 		id := identity.From(ctx)
 		switch id.Kind {
 		case identity.LocalUser, identity.AttestedUser:
-			c := daemon.Caller{UID: id.UID, GID: id.GID, User: id.User}
-			if c.User == "" {
-				c.User = strconv.FormatUint(uint64(id.UID), 10)
-			}
+			c := daemon.Caller{UID: id.UID, GID: id.GID, User: authz.UserName(id)}
 			if id.Kind == identity.LocalUser {
 				c.Admin = id.UID == 0 || id.UID == self
 			} else {

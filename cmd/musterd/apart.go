@@ -26,6 +26,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -114,7 +115,7 @@ func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
 // accountingPages are the pages of an accounting of its own: the KPIs, and
 // whether it stores.
 func (s *server) accountingPages(l *remoteLedger) *http.ServeMux {
-	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, View: func() *view.View {
+	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, Private: s.hidesUsers(), View: func() *view.View {
 		head, at := l.Head()
 		if head == 0 {
 			return nil
@@ -221,6 +222,26 @@ func (l *remoteLedger) Head() (uint64, spec.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head, l.headAt
+}
+
+// Epochs implements the source of accounting.
+func (l *remoteLedger) Epochs(ctx context.Context) ([]state.Epoch, uint64, error) {
+	rep, err := l.ledger.Confirm(ctx, &apiv1.ConfirmRequest{Epochs: true})
+	if err != nil {
+		return nil, 0, err
+	}
+	var epochs []state.Epoch
+	for _, e := range rep.GetEpochs() {
+		epochs = append(epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
+	}
+	return epochs, rep.GetHeadSeq(), nil
+}
+
+// lost tells the controller of a position that its ledger does not hold.
+func (l *remoteLedger) lost(ctx context.Context, seen event.Position) error {
+	_, err := l.ledger.Confirm(ctx, &apiv1.ConfirmRequest{Lost: &apiv1.LedgerPosition{Epoch: seen.Epoch, Seq: seen.Seq,
+		NextJobUid: uint64(seen.NextUID), NextJobId: uint32(seen.NextID)}})
+	return err
 }
 
 // grown notes a newer head.

@@ -9,15 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -32,7 +35,7 @@ func openServer(t *testing.T, dir string, conf ...string) (s *server, stop func(
 		for _, line := range conf {
 			args = append(args, "--conf", line)
 		}
-		if code := initCommand(args, io.Discard, &errs); code != 0 {
+		if code := cluster.Init(args, io.Discard, &errs); code != 0 {
 			t.Fatalf("init: %s", errs.String())
 		}
 	}
@@ -40,11 +43,14 @@ func openServer(t *testing.T, dir string, conf ...string) (s *server, stop func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &server{cfg: cfg, log: slog.New(slog.DiscardHandler), stop: make(chan struct{})}
-	if s.cluster, _, err = readCluster(cfg); err != nil {
+	s = &server{cfg: cfg, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), stopOnce: new(sync.Once)}
+	if s.cluster, _, err = conffile.ReadCluster(cfg); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.openLedger(t.Context()); err != nil {
+	if err := s.openLedger(t.Context(), log.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.newController(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhpc/muster/accounting/jobcomp"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -28,18 +29,18 @@ func TestJobCompletionFile(t *testing.T) {
 	}
 	life := func(ends ...spec.JobUID) {
 		t.Helper()
-		c := newJobComp(path, mark, slog.New(slog.DiscardHandler))
-		if err := c.catchUp(w.archive, w.codec, w.h.State); err != nil {
+		c := jobcomp.Open(path, mark, slog.New(slog.DiscardHandler))
+		if err := c.CatchUp(w.archive, w.codec, w.h.State); err != nil {
 			t.Fatal(err)
 		}
 		for _, uid := range ends {
 			w.h.EndBy(uid, spec.Cancelled, spec.ExitStatus{}, 0)
-			c.committed(w.h.State, w.h.Log[len(w.h.Log)-1:])
+			c.Committed(w.h.State, w.h.Log[len(w.h.Log)-1:])
 			w.archived()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.run(ctx); err != nil {
+		if err := c.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,12 +38,15 @@ type keeper struct {
 	now       func() time.Time
 	log       *slog.Logger
 
+	// group tells that there are other controllers: contents stay, because the leader
+	// leaves out of a batch what it has, and a standby must not have less.
+	group   bool
 	unswept bool // segments were dropped since the last sweep
 }
 
 func newKeeper(s *server) *keeper {
 	k := &keeper{stored: s.told.needs, archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
-		settle: sweepSettle, now: time.Now, log: s.log}
+		group: s.peers != nil, settle: sweepSettle, now: time.Now, log: s.log}
 	first, _ := k.archive.Bounds()
 	k.unswept = first > 1 // what a sweep forgot is known again after a start
 	return k
@@ -86,7 +89,7 @@ func (k *keeper) once(ctx context.Context) error {
 		first, _ := k.archive.Bounds()
 		k.log.Info("old history was dropped", "segments", dropped, "first_batch", first, "retention", time.Duration(k.retention))
 	}
-	if err != nil || !k.unswept {
+	if err != nil || !k.unswept || k.group {
 		return err
 	}
 	if err := k.sweep(ctx); err != nil {

@@ -177,7 +177,7 @@ func TestLogIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = &server{cfg: s.cfg, cluster: s.cluster, log: s.log}
-	if err := s.openLedger(t.Context()); !errors.Is(err, log.ErrCorrupt) || !strings.Contains(err.Error(), "was acknowledged") {
+	if err := s.openLedger(t.Context(), log.Options{}); !errors.Is(err, log.ErrCorrupt) || !strings.Contains(err.Error(), "was acknowledged") {
 		t.Errorf("a log that was lost: %v", err)
 	}
 }

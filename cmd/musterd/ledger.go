@@ -13,6 +13,8 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
@@ -33,6 +35,8 @@ type ledgerHead interface {
 	HeadSeq() uint64
 	SetAccounted(seq uint64)
 	SetBudgets(ctx context.Context, all []policy.Budget) error
+	NoteLost(ctx context.Context, witness string, seen event.Position) error
+	Epochs() (epochs []state.Epoch, head uint64)
 	Stopping() <-chan struct{}
 }
 
@@ -89,9 +93,27 @@ func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*
 
 // Confirm notes how far accounting has stored the ledger.
 func (l *ledgerService) Confirm(ctx context.Context, req *apiv1.ConfirmRequest) (*apiv1.ConfirmReply, error) {
+	out := &apiv1.ConfirmReply{}
+	if lost := req.GetLost(); lost != nil {
+		seen := event.Position{Epoch: lost.GetEpoch(), Seq: lost.GetSeq(), NextUID: spec.JobUID(lost.GetNextJobUid()), NextID: spec.JobID(lost.GetNextJobId())}
+		if err := l.ctl.NoteLost(ctx, storeWitness, seen); err != nil {
+			return nil, err
+		}
+	}
 	head := l.ctl.HeadSeq()
+	if req.GetEpochs() {
+		var epochs []state.Epoch
+		epochs, head = l.ctl.Epochs()
+		for _, e := range epochs {
+			out.Epochs = append(out.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
+		}
+	}
 	if req.GetSeq() > head {
 		return nil, spec.Refuse(spec.CodeBadRequest, "this ledger has not come so far")
+	}
+	if req.GetEpochs() || req.GetLost() != nil {
+		out.HeadSeq = head
+		return out, nil // these say nothing about how the store is
 	}
 	if req.GetSeq() > 0 { // 0: it has nothing to say yet
 		l.ctl.SetAccounted(req.GetSeq())
@@ -104,7 +126,7 @@ func (l *ledgerService) Confirm(ctx context.Context, req *apiv1.ConfirmRequest) 
 			return nil, err
 		}
 	}
-	out := &apiv1.ConfirmReply{HeadSeq: head}
+	out.HeadSeq = head
 	if l.revoked != nil {
 		out.Revoked = l.revoked()
 	}

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
@@ -38,7 +40,9 @@ func (h *headAt) SetBudgets(_ context.Context, all []policy.Budget) error {
 	h.budgets = all
 	return nil
 }
-func (h *headAt) Stopping() <-chan struct{} { return h.stopping }
+func (h *headAt) NoteLost(context.Context, string, event.Position) error { return nil }
+func (h *headAt) Epochs() ([]state.Epoch, uint64)                        { return nil, h.seq }
+func (h *headAt) Stopping() <-chan struct{}                              { return h.stopping }
 
 func TestSubscribeFromTheMiddleFollowsUntilTheShutdown(t *testing.T) {
 	arch, err := openArchive(t.TempDir(), slog.New(slog.DiscardHandler))

@@ -14,14 +14,17 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/console"
+	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/known"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
@@ -31,9 +34,9 @@ import (
 
 // listen opens the controller's sockets and serves on them.
 func (s *server) listen(g *group) error {
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := s.certificates()
 	if err != nil {
-		return fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
+		return err
 	}
 	ep, err := s.endpoint(source)
 	if err != nil {
@@ -44,7 +47,7 @@ func (s *server) listen(g *group) error {
 	users := registrars{ep, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
 	service.RegisterClusterServer(users, jobs)
-	service.RegisterShellServer(ep, shellService{zone: cli.ZoneSetting(os.Environ()), submit: jobs.Submit})
+	service.RegisterShellServer(ep, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note, revoked: s.revokedSerials})
 	if s.acct != nil {
@@ -52,28 +55,79 @@ func (s *server) listen(g *group) error {
 	} else {
 		service.RegisterAccountingServer(users, absentAccounting{socket: s.cfg.AccountingSocket})
 	}
-	return doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
-		web: s.web(), log: s.log,
-		rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: gateway, gatewayTLS: source.Server(false, "h2", "http/1.1"), names: userNames()}.
-		serve(g, ep, s.pages(g))
+	pages, err := s.openConsole(source, gateway)
+	if err != nil {
+		return err
+	}
+	s.mountSlurm(gateway)
+	d := doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
+		web: s.web(), log: s.log, console: pages, consoleAt: s.cfg.Listen.Web,
+		rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: gateway, gatewayTLS: source.Server(false, "h2", "http/1.1"), names: userNames(), limits: s.limits}
+	if s.peers != nil {
+		d.openAPI = func() net.Listener { return s.peers.door.Listen(apiProtocols...) }
+		d.openLocal = func() net.Listener { return s.local.lead() }
+	}
+	return d.serve(g, ep, s.pages(g))
+}
+
+// certificates are this host's.
+func (s *server) certificates() (*mtls.Source, error) {
+	if s.peers != nil {
+		return s.peers.source, nil
+	}
+	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	if err != nil {
+		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
+	}
+	return source, nil
 }
 
 // endpoint is the API without its services.
 func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	names := userNames()
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
-	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names}
-	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Log: s.log,
-		Unary: s.aroundUnary(), Stream: aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
+	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names,
+		Vouches: func(controller string) bool { return s.peers != nil && s.peers.belongs(controller) }}
+	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Table: s.limits, Log: s.log,
+		Unary: s.aroundUnary(), Stream: s.aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
 }
 
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{timed(s.calls), guardUnary(uint32(os.Getuid()))}
+	return []grpc.UnaryServerInterceptor{timed(s.calls), s.door().Unary()}
 }
 
-func aroundStream() []grpc.StreamServerInterceptor {
-	return []grpc.StreamServerInterceptor{guardStream(uint32(os.Getuid()))}
+func (s *server) aroundStream() []grpc.StreamServerInterceptor {
+	return []grpc.StreamServerInterceptor{s.door().Stream()}
+}
+
+// door is what decides who may call which method.
+func (s *server) door() authz.Door {
+	return authz.Door{Self: uint32(os.Getuid()), Standing: s.standing}
+}
+
+// standing is what accounting makes of a user. Accounting that runs apart has no
+// state to look it up in; its services ask the store.
+func (s *server) standing(name string) authz.Role {
+	if s.ctl == nil {
+		return authz.User
+	}
+	return authz.StandingOf(s.ctl.View().State.Policy, name)
+}
+
+// limitTable counts what each party holds, over all protocols.
+func (s *server) limitTable() *limit.Table {
+	return limit.New(limit.Config{Self: uint32(os.Getuid()), Rate: s.callRate}, time.Now)
+}
+
+// callRate is what slurm.conf says of the calls of one user.
+func (s *server) callRate() limit.RateConfig {
+	if s.ctl == nil || s.ctl.View().State.Config == nil || s.ctl.View().State.Config.Rate == nil {
+		return limit.RateConfig{}
+	}
+	rate := s.ctl.View().State.Config.Rate
+	return limit.RateConfig{Enabled: true, Bucket: int(rate.Bucket), Refill: int(rate.Refill),
+		Period: time.Duration(rate.Period), Users: int(rate.Users)}
 }
 
 func userNames() identity.Resolver {
@@ -96,8 +150,15 @@ type doors struct {
 
 	rest       conffile.Addr // where the gateway is reached over TLS, and …
 	restSocket string        // … on this host
-	gateway    http.Handler  // nil = none
+	// Of a group: the port of the API and the socket are open already, and these take
+	// what comes there from now on.
+	openAPI, openLocal func() net.Listener
+
+	gateway    http.Handler // nil = none
 	gatewayTLS *tls.Config
+	console    *console.Console // nil = none
+	consoleAt  conffile.Addr
+	limits     *limit.Table      // of the gateway's connections
 	names      identity.Resolver // of those who come over restSocket
 }
 
@@ -126,21 +187,31 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 		opened = append(opened, l)
 		return l, nil
 	}
-	api, err := tcp(d.apiKey, d.api)
-	if err != nil {
-		return err
+	var api net.Listener
+	if d.openAPI == nil {
+		if api, err = tcp(d.apiKey, d.api); err != nil {
+			return err
+		}
 	}
 	metrics, err := tcp(d.metricsKey, d.metrics)
 	if err != nil {
 		return err
 	}
-	local, err := listen.Unix(d.socket, 0o666)
-	if err != nil {
-		return err
+	var local net.Listener
+	if d.openLocal == nil {
+		if local, err = listen.Unix(d.socket, 0o666); err != nil {
+			return err
+		}
+		opened = append(opened, local)
 	}
-	opened = append(opened, local)
 	if err := d.serveREST(g, tcp); err != nil {
 		return err
+	}
+	if err := d.serveConsole(g, tcp); err != nil {
+		return err
+	}
+	if d.openAPI != nil {
+		api, local = d.openAPI(), d.openLocal()
 	}
 	g.spawn("local socket", func(context.Context) error { return ep.Serve(local) })
 	if api != nil {

@@ -19,6 +19,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/cli/acct/importing"
+	"github.com/musterhpc/muster/cli/local/cluster"
+	"github.com/musterhpc/muster/cli/local/monitoring"
+	"github.com/musterhpc/muster/cli/local/whatif"
 	"github.com/musterhpc/muster/internal/conffile"
 )
 
@@ -30,6 +34,7 @@ Usage:
   musterd [--config FILE] [--role ROLE[,ROLE]]
   musterd embedded-clickhouse --help
   musterd init|up|down --help
+  musterd ledger verify|rebuild --help
 
 Roles:
   controller   ledger, scheduler, API for tools and agents, /metrics
@@ -56,19 +61,21 @@ func main() {
 	if len(os.Args) > 1 {
 		switch verb := os.Args[1]; verb {
 		case "init":
-			os.Exit(initCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(cluster.Init(os.Args[2:], os.Stdout, os.Stderr))
 		case "dashboards":
-			os.Exit(dashboardsCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(monitoring.Dashboards(os.Args[2:], os.Stdout, os.Stderr))
 		case "import":
-			os.Exit(importCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(importing.Run(os.Args[2:], os.Stdout, os.Stderr))
 		case "alerts":
-			os.Exit(alertsCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(monitoring.Alerts(os.Args[2:], os.Stdout, os.Stderr))
 		case "mail":
-			os.Exit(mailCommand(os.Args[2:], os.Stdin, os.Stderr))
+			os.Exit(monitoring.Mail(os.Args[2:], os.Stdin, os.Stderr))
 		case "whatif":
-			os.Exit(whatifCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(whatif.Run(os.Args[2:], os.Stdout, os.Stderr))
+		case "ledger":
+			os.Exit(ledgerCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "up", "down":
-			os.Exit(upCommand(verb, os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(cluster.UpOrDown(verb, os.Args[2:], os.Stdout, os.Stderr))
 		}
 	}
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
@@ -79,6 +86,7 @@ type options struct {
 	config string
 	roles  []string
 	check  bool
+	anew   bool // found a cluster though there are traces of an older one
 }
 
 func command(args []string, out, errOut io.Writer) int {
@@ -88,6 +96,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
 	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer, alone or with accounting")
 	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
+	fs.BoolVar(&o.anew, "new-cluster", false, "create a new cluster although the state folder had one whose ledger is gone")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
@@ -141,7 +150,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 	if slices.Contains(o.roles, "observer") {
 		return observe(ctx, cfg, o.config, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
 	}
-	cluster, warnings, err := readCluster(cfg)
+	cluster, warnings, err := conffile.ReadCluster(cfg)
 	if err != nil {
 		return err
 	}
@@ -154,7 +163,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 			cfg.SlurmConf, cluster.ClusterName, len(cluster.Nodes), len(cluster.Partitions), len(warnings))
 		return nil
 	}
-	s := &server{cfg: cfg, config: o.config, cluster: cluster, log: log, roles: o.roles}
+	s := &server{cfg: cfg, config: o.config, cluster: cluster, log: log, roles: o.roles, anew: o.anew}
 	return s.run(ctx)
 }
 

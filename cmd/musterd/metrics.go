@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -88,10 +89,32 @@ func timed(calls *collector.Calls) grpc.UnaryServerInterceptor {
 	}
 }
 
+// hidesUsers tells whether the metrics leave users out: PrivateData keeps what
+// they do from each other, and everybody may read the metrics. Where a site asks
+// for a credential there, it decides by that who may.
+func (s *server) hidesUsers() bool {
+	web := s.web()
+	if web.ConfigFile != "" || web.TokenFile != "" {
+		return false
+	}
+	return slices.ContainsFunc(s.cluster.Private, func(word string) bool {
+		return word == "jobs" || word == "usage" || word == "users"
+	})
+}
+
+// refused tells how often each limit of the API was exceeded.
+func (s *server) refused() map[string]uint64 {
+	out := map[string]uint64{}
+	for reason, n := range s.limits.Refused() {
+		out[reason.String()] = n
+	}
+	return out
+}
+
 // exported is what the exporter reads.
 func (s *server) exported(f *sampled) collector.Source {
 	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
-		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls,
+		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.refused, Private: s.hidesUsers(),
 		Accounting: func() collector.AccountingLag { return f.last.Load().lag }}
 	if s.acct != nil {
 		src.Accounting, src.KPIs, src.Budgets = s.acct.lag, s.acct.kpis, s.acct.daemon.Budgets

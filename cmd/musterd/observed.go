@@ -20,11 +20,13 @@ import (
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/cli/acct/importing"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/spec"
@@ -54,6 +56,11 @@ func (o *observed) Head() (uint64, spec.Instant) {
 	defer o.mu.Unlock()
 	return o.pos.Seq, o.pos.At
 }
+
+// Epochs implements the source of accounting.
+func (o *observed) Epochs(context.Context) ([]state.Epoch, uint64, error) { return nil, 0, errNoLedger }
+
+func (o *observed) lost(context.Context, event.Position) error { return nil }
 
 // enforce is nothing: the jobs are another's.
 func (o *observed) enforce(*kpi.Rates) func(context.Context, []kpi.Spent) { return nil }
@@ -144,7 +151,7 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 	}
 	rejected := 0
 	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: w, Rejected: func(r importer.Reject) {
-		if rejected++; rejected <= shownRejects {
+		if rejected++; rejected <= importing.ShownRejects {
 			o.log.Warn("a line of sacct was not taken", "line", r.Line, "reason", r.Reason, "text", r.Text)
 		}
 	}}

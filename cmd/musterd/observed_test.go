@@ -16,19 +16,12 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/enginetest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
-	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(enginetest.Main(func() int {
-		if os.Getenv(asShepherd) != "" {
-			return shepherd.Main(os.Args[1:], os.Stdout, os.Stderr)
-		}
-		return m.Run()
-	}))
-}
+func TestMain(m *testing.M) { os.Exit(enginetest.Main(m.Run)) }
 
 // fakeSlurm writes commands that answer as a Slurm's do; jobs is what sacct
 // prints below its header, and may change.
@@ -87,7 +80,7 @@ func TestObserverKeepsHistory(t *testing.T) {
 		}
 	}
 	write(line(1, "alice", "COMPLETED", 10*time.Minute) + line(2, "bob", "RUNNING", 0) + "rubbish\n")
-	if code := initCommand([]string{"--dir", dir, "--port", "23400"}, io.Discard, os.Stderr); code != 0 {
+	if code := cluster.Init([]string{"--dir", dir, "--port", "23400"}, io.Discard, os.Stderr); code != 0 {
 		t.Fatal("muster init fails")
 	}
 	cfg, err := conffile.Load(filepath.Join(dir, "muster.yaml"))

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"github.com/musterhpc/muster/internal/program"
 )
 
 // programs start the site's programs that power nodes down and up, each in a
@@ -17,47 +22,66 @@ type programs struct {
 }
 
 // Start implements daemon.Programs.
-func (p *programs) Start(program, nodes string, resume []byte) {
-	if err := p.start(program, nodes, resume); err != nil {
-		p.log.Error("a program for the power of nodes was not started", "program", program, "nodes", nodes, "error", err)
+func (p *programs) Start(file, nodes string, resume []byte) {
+	if err := p.start(file, nodes, resume); err != nil {
+		p.log.Error("a program for the power of nodes was not started", "program", file, "nodes", nodes, "error", err)
 	}
 }
 
-func (p *programs) start(program, nodes string, resume []byte) error {
+func (p *programs) start(file, nodes string, resume []byte) error {
 	out, err := os.OpenFile(filepath.Join(p.dir, "power.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	cmd := exec.Command(program, nodes)
+	cmd := exec.Command(file, nodes)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
 	as, err := slurmUser(p.user)
 	if err != nil {
 		return err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
-	file := ""
+	resumeFile := ""
 	if resume != nil {
-		if file, err = p.keep(resume, as); err != nil {
+		if resumeFile, err = p.keep(resume, as); err != nil {
 			return err
 		}
-		cmd.Env = append(cmd.Environ(), "SLURM_RESUME_FILE="+file)
+		cmd.Env = append(cmd.Environ(), "SLURM_RESUME_FILE="+resumeFile)
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p.log.Info("nodes are powered", "program", program, "nodes", nodes)
+	p.log.Info("nodes are powered", "program", file, "nodes", nodes)
 	go func() {
 		if err := cmd.Wait(); err != nil {
-			p.log.Error("a program for the power of nodes failed", "program", program, "nodes", nodes, "error", err, "output", out.Name())
+			p.log.Error("a program for the power of nodes failed", "program", file, "nodes", nodes, "error", err, "output", out.Name())
 		}
-		if file != "" {
-			if err := os.Remove(file); err != nil {
+		if resumeFile != "" {
+			if err := os.Remove(resumeFile); err != nil {
 				p.log.Warn("SLURM_RESUME_FILE stays", "error", err)
 			}
 		}
 	}()
 	return nil
+}
+
+// maxFenceTime bounds the fence program. Power distribution units answer in
+// seconds; a program that hangs must not keep jobs waiting for ever.
+const maxFenceTime = 2 * time.Minute
+
+// Fence implements daemon.Programs.
+func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
+	as, err := slurmUser(p.user)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, maxFenceTime)
+	defer cancel()
+	err = program.Run(within, file, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MUSTER_NODE=" + node, "MUSTER_REASON=" + reason}, as, node, reason)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("it did not end within %s and was killed: %w", maxFenceTime, err)
+	}
+	return err
 }
 
 // keep writes SLURM_RESUME_FILE.

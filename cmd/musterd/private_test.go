@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -66,6 +70,58 @@ func TestPrivateData(t *testing.T) {
 		rep, err := do()
 		if err != nil || len(rep.GetResults()) != 1 || spec.Code(rep.GetResults()[0].GetError().GetCode()) != spec.CodeInvalidJobID {
 			t.Errorf("%s of a hidden job: %v, %v", name, rep, err)
+		}
+	}
+	const script = "#!/bin/sh\n# only alice has sent this\n"
+	known := sha256.Sum256([]byte(script))
+	submitBlob := func(who context.Context, blob *apiv1.Blob, partitions ...string) error {
+		_, err := svc.Submit(who, &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Partitions: partitions}, Script: blob})
+		return err
+	}
+	byHash, whole := &apiv1.Blob{Sha256: known[:]}, &apiv1.Blob{Data: []byte(script)}
+	if err := submitBlob(alice, whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := submitBlob(alice, byHash); err != nil {
+		t.Errorf("alice's own script is not found by its hash: %v", err)
+	}
+	if submitBlob(bob, byHash) == nil {
+		t.Error("bob learns by its hash that somebody has sent a script")
+	}
+	if submitBlob(bob, whole, "nosuch") == nil {
+		t.Error("a job in no partition is accepted")
+	}
+	if submitBlob(bob, byHash) == nil {
+		t.Error("bob learns by a job that is refused that somebody has sent a script")
+	}
+	submitTo := func(test bool, partitions []string) func(job string) string {
+		return func(job string) string {
+			_, err := svc.Submit(bob, &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Dependency: "afterok:" + job, Partitions: partitions},
+				Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")}, TestOnly: test})
+			return strings.ReplaceAll(fmt.Sprint(err), "job "+job+" ", `job "`+job+`" `)
+		}
+	}
+	for name, ask := range map[string]func(job string) string{
+		"list": func(job string) string {
+			rep, err := svc.ListJobs(bob, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{job}, AllStates: true}})
+			return fmt.Sprintf("%q %v", rep.GetUnknown(), err)
+		},
+		"depend on":                 submitTo(true, nil),
+		"depend on in no partition": submitTo(false, []string{"nosuch"}),
+		"update to depend on": func(job string) string {
+			rep, err := svc.ControlJobs(bob, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{"2"}, Changes: map[string]string{"dependency": "afterok:" + job}})
+			return strings.ReplaceAll(fmt.Sprint(rep, err), "job "+job+" ", `job "`+job+`" `)
+		},
+		"measure": func(job string) string {
+			rep, err := svc.StepUsage(bob, &apiv1.StepUsageRequest{Jobs: []string{job}})
+			return fmt.Sprint(rep.GetJobs(), err)
+		},
+	} {
+		number := strconv.Itoa(int(mine))
+		hidden := strings.ReplaceAll(ask(number), `"`+number+`"`, "N")
+		absent := strings.ReplaceAll(ask("4711"), `"4711"`, "N")
+		if hidden != absent {
+			t.Errorf("to %s a hidden job says %q, an absent one %q", name, hidden, absent)
 		}
 	}
 	rep, err := svc.Cancel(bob, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}})

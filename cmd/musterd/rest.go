@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
@@ -33,21 +35,44 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 // gateway is the API as JSON over HTTP, without its services.
 func (s *server) gateway(source *mtls.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
-	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: aroundStream(), Version: "v1", Log: s.log,
+	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: s.aroundStream(), Table: s.limits, Version: "v1", Log: s.log,
 		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) }})
 }
 
 // webIdentity finds out who asks over HTTP: on this host's socket the kernel
 // says it; over TLS a certificate or a token does.
 func (s *server) webIdentity(r *http.Request, admission *channel.Admission) (identity.Identity, error) {
+	id, err := s.webCaller(r, admission)
+	if err != nil {
+		return id, err
+	}
+	return s.actAs(r, id)
+}
+
+// actAs is the user whom X-SLURM-USER-NAME names. Whoever has the rights of root
+// may act as another user; everybody else can only say who he is.
+func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity, error) {
+	name := r.Header.Get("X-SLURM-USER-NAME")
+	switch {
+	case name == "" || name == authz.UserName(id):
+		return id, nil
+	case s.door().Role(id) != authz.Root:
+		return identity.Nameless(), status.New(status.Unauthenticated, "X-SLURM-USER-NAME: %s is not who the token or the socket says: %s", name, authz.UserName(id))
+	}
+	uid, gid, ok := hostUser(name)
+	if !ok || uid == 0 {
+		return identity.Nameless(), status.New(status.Unauthenticated, "X-SLURM-USER-NAME: there is no user %s on this host whom one can become by way of REST", name)
+	}
+	return identity.Identity{Kind: identity.AttestedUser, UID: uid, GID: gid, User: name, Node: "REST", Cluster: s.cluster.ClusterName, Serial: id.Serial}, nil
+}
+
+// webCaller is whoever shows a token, a certificate or a local socket.
+func (s *server) webCaller(r *http.Request, admission *channel.Admission) (identity.Identity, error) {
 	token, given := bearer(r)
 	if given {
-		id, err := s.tokens.Verify(token)
+		id, err := s.verifyToken(token, admission)
 		if err != nil {
-			return id, status.New(status.Unauthenticated, "%v", err)
-		}
-		if id.Serial != "" && admission.Revoked(id.Serial) {
-			return identity.Nameless(), status.New(status.Unauthenticated, "the token was made by way of a machine that has been sent away since: make a new one")
+			return id, err
 		}
 		if r.URL.Path == "/v1/Cluster/CreateUserToken" { // else one that leaked would never end
 			return identity.Nameless(), status.New(status.PermissionDenied, "a token makes no tokens: ask on the controller's host, or with a certificate")
@@ -68,6 +93,18 @@ func (s *server) webIdentity(r *http.Request, admission *channel.Admission) (ide
 		"say who you are: Authorization: Bearer TOKEN (or X-SLURM-USER-TOKEN), with a token from scontrol token, or an administrator's certificate")
 }
 
+// verifyToken gives the user for whom a token stands.
+func (s *server) verifyToken(token string, admission *channel.Admission) (identity.Identity, error) {
+	id, err := s.tokens.Verify(token)
+	if err != nil {
+		return id, status.New(status.Unauthenticated, "%v", err)
+	}
+	if id.Serial != "" && admission.Revoked(id.Serial) {
+		return identity.Nameless(), status.New(status.Unauthenticated, "the token was made by way of a machine that has been sent away since: make a new one")
+	}
+	return id, nil
+}
+
 // bearer is the token of a request, in either of the two headers.
 func bearer(r *http.Request) (token string, given bool) {
 	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "Bearer") {
@@ -79,6 +116,22 @@ func bearer(r *http.Request) (token string, given bool) {
 
 // peerKey holds who connected to the socket.
 type peerKey struct{}
+
+// gatewayServer serves the gateway. How long a body may take the gateway says
+// itself: a deadline of the server would end long answers too.
+func gatewayServer(ctx context.Context, gateway http.Handler, cfg *tls.Config) *http.Server {
+	return &http.Server{
+		Handler: gateway, TLSConfig: cfg, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 30 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if accepted, ok := c.(*rest.Conn); ok && accepted.Peer.IsUser() {
+				return context.WithValue(ctx, peerKey{}, accepted.Peer)
+			}
+			return ctx
+		},
+	}
+}
 
 // serveREST opens the two ways to the gateway and serves on them.
 func (d doors) serveREST(g *group, tcp func(key string, addr conffile.Addr) (net.Listener, error)) error {
@@ -93,19 +146,10 @@ func (d doors) serveREST(g *group, tcp func(key string, addr conffile.Addr) (net
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: d.gateway, TLSConfig: d.gatewayTLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return g.ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if u, ok := c.(*net.UnixConn); ok {
-				if id, err := identity.FromPeer(ctx, u, d.names); err == nil {
-					return context.WithValue(ctx, peerKey{}, id)
-				}
-			}
-			return ctx
-		}}
+	srv := gatewayServer(g.ctx, d.gateway, d.gatewayTLS)
 	for name, serve := range map[string]func() error{
-		"REST":        func() error { return srv.ServeTLS(secure, "", "") },
-		"REST socket": func() error { return srv.Serve(local) },
+		"REST":        func() error { return srv.ServeTLS(&rest.Listener{Listener: secure, Table: d.limits}, "", "") },
+		"REST socket": func() error { return srv.Serve(&rest.Listener{Listener: local, Table: d.limits, Names: d.names}) },
 	} {
 		g.spawn(name, func(context.Context) error {
 			if err := serve(); !errors.Is(err, http.ErrServerClosed) {

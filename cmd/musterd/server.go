@@ -15,12 +15,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/musterhpc/muster/accounting/jobcomp"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/event"
@@ -36,6 +39,7 @@ type server struct {
 	cluster *spec.Config
 	log     *slog.Logger
 	roles   []string
+	anew    bool // found a cluster though there are traces of an older one
 
 	ctl      *daemon.Controller
 	durable  *log.Durable
@@ -49,19 +53,25 @@ type server struct {
 	began    spec.Instant
 	config   string        // path of muster.yaml
 	stop     chan struct{} // closed when a caller ends the process
-	stopOnce sync.Once
+	stopOnce *sync.Once
+	access   *access
+	peers    *peers     // nil = this is the only controller
+	passing  *gate.Gate // of a group: the way of this host's commands to the leader
+	local    *points    // of a group: the socket, whose connections go this way or that
 
 	calls   *collector.Calls // of the API, for metrics
+	limits  *limit.Table     // what each caller may hold and do
 	api     atomic.Pointer[grpcx.Endpoint]
-	apart   *remoteLedger // of accounting that runs apart; nil otherwise
-	jobComp *jobComp      // nil unless JobCompType=jobcomp/filetxt
+	apart   *remoteLedger   // of accounting that runs apart; nil otherwise
+	jobComp *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
 
 // run brings the roles up in order and takes them down in the reverse one.
 func (s *server) run(ctx context.Context) (err error) {
-	s.stop, s.calls = make(chan struct{}), &collector.Calls{}
+	s.stop, s.stopOnce, s.calls = make(chan struct{}), new(sync.Once), &collector.Calls{}
+	s.limits = s.limitTable()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, dir := range [...]string{s.cfg.StateDir, s.cfg.RunDir} {
@@ -72,10 +82,27 @@ func (s *server) run(ctx context.Context) (err error) {
 	if !s.has("controller") {
 		return s.runApart(ctx)
 	}
-	if err := s.openLedger(ctx); err != nil {
+	p, err := openPeers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		return s.runGroup(ctx, p)
+	}
+	if err := s.openLedger(ctx, log.Options{}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.closeLedger()) }()
+	return s.lead(ctx)
+}
+
+// lead runs what only the controller that leads does, until the context ends.
+func (s *server) lead(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.newController(); err != nil {
+		return err
+	}
 	if s.has("accounting") {
 		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log}); err != nil {
 			return err
@@ -127,15 +154,22 @@ func (s *server) serveRoles(g *group) error {
 	case <-g.ctx.Done():
 		return nil
 	}
+	if err := s.markCluster(s.ctl.View().State); err != nil {
+		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
+	}
 	if s.acct != nil {
 		g.spawn("accounting", s.acct.run)
 	}
 	g.spawn("keep the history", newKeeper(s).run)
 	if s.jobComp != nil {
-		g.spawn("job completion file", s.jobComp.run)
+		g.spawn("job completion file", s.jobComp.Run)
 	}
 	if err := s.listen(g); err != nil {
 		return err
+	}
+	if s.peers != nil {
+		s.peers.setLeads(true)
+		g.spawn("look after the group", s.peers.tend)
 	}
 	s.log.Info("the controller is ready", "cluster", s.cluster.ClusterName, "seq", s.ctl.View().State.Seq, "socket", s.cfg.Socket)
 	select {
@@ -152,18 +186,22 @@ func (s *server) serveRoles(g *group) error {
 	}
 }
 
-// openLedger opens archive, content and log; the log replays into the fold.
-func (s *server) openLedger(ctx context.Context) error {
+// openLedger opens archive, content and log; the log replays into the fold. place
+// says which member of a group this is; empty = the only one.
+func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	now := clock.NewSystem().Now()
 	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
 	if err != nil {
+		return err
+	}
+	if err := acc.setTokens(s.cfg.Tokens); err != nil {
 		return err
 	}
 	codec, err := event.NewCodec()
 	if err != nil {
 		return err
 	}
-	s.codec, s.began, s.tokens = codec, now, acc.user
+	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.user
 	if s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log); err != nil {
 		return err
 	}
@@ -174,38 +212,58 @@ func (s *server) openLedger(ctx context.Context) error {
 	s.machine = machine
 	_, known := s.archive.a.Bounds()
 	began := time.Now()
-	s.durable, err = log.Open(ctx, log.Options{Dir: filepath.Join(s.cfg.StateDir, "ledger"), Machine: logMachine{machine, s.syncAside}, Logger: s.log,
-		SnapshotEvery: uint64(s.cfg.Ledger.SnapshotEvery), ReserveBytes: uint64(s.cfg.Ledger.ReserveBytes),
-		AtLeast: log.Position(known), BeforeCompact: s.beforeCompact})
-	if err != nil {
+	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
+	place.Machine = logMachine{m: machine, sync: s.syncAside, complete: func() error { return s.complete(ctx, machine.Applied()) }}
+	place.Logger = s.log
+	place.SnapshotEvery, place.ReserveBytes = uint64(s.cfg.Ledger.SnapshotEvery), uint64(s.cfg.Ledger.ReserveBytes)
+	place.AtLeast, place.BeforeCompact = log.Position(known), s.beforeCompact
+	if s.durable, err = log.Open(ctx, place); err != nil {
 		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
 	}
+	// A member of a group applies what it has only when a leader tells it how far
+	// that is committed. One that lost its ledger has been taken in anew by then.
+	if s.peers == nil || len(place.Members) > 0 {
+		if err := s.refuseEmpty(machine.Applied()); err != nil {
+			return errors.Join(err, s.closeLedger())
+		}
+	}
 	s.log.Info("the ledger is open", "seq", machine.Applied().Seq, "took", time.Since(began))
+	return nil
+}
+
+// newController makes the controller over the open ledger.
+func (s *server) newController() error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
+	if s.peers != nil {
+		host = s.peers.self.Name
+	}
 	deps := daemon.Deps{
 		Log: ledgerLog{s.durable}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
-		Directory: newDirectory(s.log), Access: acc, Codec: codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
+		Directory: newDirectory(s.log), Access: s.access, Codec: s.codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Revoked:  s.disconnect,
 		Files:    s.files,
-		Reload:   func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
+		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
-		History:  history(s.archive.a, codec),
+		History:  history(s.archive.a, s.codec),
 		East:     east,
 		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
-		s.jobComp = newJobComp(s.cluster.JobCompFile, filepath.Join(s.cfg.StateDir, "jobcomp.json"), s.log)
-		if err := s.jobComp.catchUp(s.archive.a, codec, machine.Applied()); err != nil {
+		s.jobComp = jobcomp.Open(s.cluster.JobCompFile, filepath.Join(s.cfg.StateDir, "jobcomp.json"), s.log)
+		if err := s.jobComp.CatchUp(s.archive.a, s.codec, s.machine.Applied()); err != nil {
 			return err
 		}
-		deps.Committed = s.jobComp.committed
+		deps.Committed = s.jobComp.Committed
 	}
-	s.ctl = daemon.New(deps, machine)
+	if s.peers != nil {
+		deps.Group = s.peers
+	}
+	s.ctl = daemon.New(deps, s.machine)
 	return nil
 }
 

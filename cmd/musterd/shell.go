@@ -5,7 +5,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/internal/transport/grpcerr"
 	"github.com/musterhpc/muster/internal/transport/status"
 )
@@ -14,13 +14,13 @@ import (
 // Who submits is known from the connection, as with every other call.
 type shellService struct {
 	service.UnimplementedShellServer
-	zone   string // cli.ZoneSetting of the controller
+	zone   string // submit.ZoneSetting of the controller
 	submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
 // Sbatch implements service.ShellServer.
 func (s shellService) Sbatch(ctx context.Context, in *apiv1.TypedCommand) (*apiv1.TypedAnswer, error) {
-	return cli.Typed(ctx, in, cli.TypedHost{Version: version, Zone: s.zone, Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+	return submit.Typed(ctx, in, submit.TypedHost{Version: version, Zone: s.zone, Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
 		rep, err := s.submit(ctx, req)
 		if err != nil {
 			return nil, status.Convert(grpcerr.From(err), status.Numbers())

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// complete fetches from the leader what a snapshot that it sent names and does not
+// hold: the history before it, for the archive, and scripts and environments.
+// Until then this controller applies nothing further, so it does not catch up,
+// does not get a vote and cannot lead. A snapshot of its own lacks nothing.
+func (s *server) complete(ctx context.Context, st *state.State) error {
+	if s.peers == nil {
+		return nil
+	}
+	said := ""
+	for {
+		missing := s.missingContents(st)
+		behind := s.archive.a.Stats().LastSeq < st.Seq
+		if !behind && len(missing) == 0 {
+			return nil
+		}
+		err := s.fetchMissing(ctx, st, missing)
+		if err == nil {
+			continue
+		}
+		if text := err.Error(); text != said {
+			said = text
+			s.log.Warn("what a snapshot of the ledger names is not here yet", "contents", len(missing), "history", behind, "error", err)
+		}
+		if !pause(ctx, tendEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+// missingContents are the contents that jobs name and this controller lacks.
+func (s *server) missingContents(st *state.State) []spec.Hash {
+	seen := map[spec.Hash]bool{{}: true}
+	var out []spec.Hash
+	want := func(h spec.Hash) {
+		if !seen[h] && !s.blobs.Has(h) {
+			out = append(out, h)
+		}
+		seen[h] = true
+	}
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		want(j.Spec.Script)
+		want(j.Spec.Env)
+		for i := range j.Steps {
+			if step := j.Steps[i].Spec; step != nil {
+				want(step.Env)
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// fetchMissing asks the leader for history and contents.
+func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []spec.Hash) error {
+	conn, err := s.dialLeader(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	client := service.NewLedgerClient(conn)
+	if err := s.fetchHistory(ctx, client, st.Seq); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	for _, h := range missing {
+		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: h[:]})
+		if err != nil {
+			return fmt.Errorf("content %s: %w", h, err)
+		}
+		if got, err := s.blobs.Put(rep.GetData()); err != nil || got != h {
+			return errors.Join(fmt.Errorf("content %s: the leader sent %s", h, got), err)
+		}
+	}
+	return nil
+}
+
+// fetchHistory brings the archive up to an event.
+func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, upTo uint64) error {
+	began := time.Now()
+	last := s.archive.a.Stats().LastSeq
+	if last >= upTo {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: last + 1})
+	if err != nil {
+		return err
+	}
+	told := began
+	for last < upTo {
+		b, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("the leader's archive ends at event %d, before %d", last, upTo)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.archive.Append(b.GetPosition(), b.GetFirstSeq(), b.GetLastSeq(), b.GetEvents()); err != nil {
+			return err
+		}
+		last = max(last, b.GetLastSeq())
+		if now := time.Now(); now.Sub(told) > 5*time.Second {
+			told = now
+			s.log.Info("fetching the history from the leader", "event", last, "of", upTo)
+		}
+	}
+	s.log.Info("fetched the history from the leader", "events", last, "took", time.Since(began))
+	return nil
+}
+
+// dialLeader makes a client of the controller that leads.
+func (s *server) dialLeader(ctx context.Context) (*grpc.ClientConn, error) {
+	lead := leader(s.peers.askOthers(ctx))
+	if lead == nil {
+		return nil, errors.New("no controller leads")
+	}
+	host, _, err := net.SplitHostPort(lead.of.Address)
+	if err != nil {
+		return nil, err
+	}
+	return grpcx.DialTLS(lead.of.Address, func() *tls.Config { return s.peers.source.Client(host, identity.Controller, channel.ALPNGRPC) })
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/console"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/rest"
+)
+
+// openConsole makes the web console; nil where listen.web is off. It calls the
+// API by way of the gateway, with the limits and the door of REST.
+func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*console.Console, error) {
+	if s.cfg.Listen.Web.Off() {
+		return nil, nil
+	}
+	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
+	return console.New(console.Config{
+		API: gateway,
+		Verify: func(token string) (identity.Identity, error) {
+			id, err := s.verifyToken(token, admission)
+			if id.Kind == identity.AttestedUser {
+				id.Node = "web" // where the audit trail says that he came from
+			}
+			return id, err
+		},
+		Door:    s.door(),
+		Private: s.ctl.Private,
+		Changed: func() (uint64, <-chan struct{}) {
+			view, changed := s.ctl.Changed()
+			return view.State.Seq, changed
+		},
+		Cluster: s.cluster.ClusterName, Version: version, Log: s.log,
+	})
+}
+
+// serveConsole opens listen.web and serves the console there.
+func (d doors) serveConsole(g *group, tcp func(key string, addr conffile.Addr) (net.Listener, error)) error {
+	if d.console == nil {
+		return nil
+	}
+	open, err := tcp("listen.web", d.consoleAt)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: d.console, TLSConfig: d.gatewayTLS, MaxHeaderBytes: 64 << 10, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return g.ctx }}
+	serve := func() error { return srv.ServeTLS(open, "", "") }
+	if onlyLocal(open.Addr()) {
+		serve = func() error { return srv.Serve(open) }
+	}
+	g.spawn("console", func(context.Context) error {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	g.spawn("console's live pages", d.console.Run)
+	g.spawn("stop console", func(ctx context.Context) error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return srv.Shutdown(stop)
+	})
+	return nil
+}
+
+// onlyLocal tells an address that only this machine reaches, where nobody else
+// can listen in and plain HTTP will do.
+func onlyLocal(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

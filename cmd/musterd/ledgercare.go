@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ledgerCare verifies and rebuilds the ledger in a state folder that no
+// controller uses.
+type ledgerCare struct {
+	state   string // folder
+	archive string // folder
+	out     io.Writer
+}
+
+func (c *ledgerCare) logDir() string { return filepath.Join(c.state, "ledger") }
+
+func (c *ledgerCare) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+
+// errDamaged is what verify ends with when it has found something.
+var errDamaged = errors.New("the ledger is damaged; musterd ledger rebuild makes a new log from the archive, a damaged archive is copied back from a backup")
+
+// verify reads everything and changes nothing.
+func (c *ledgerCare) verify() error {
+	bad := 0
+	found, err := log.Verify(c.logDir())
+	switch {
+	case absent(err):
+		bad++
+		c.say("log: %v", err)
+	case err != nil:
+		return inUse(err)
+	}
+	for _, damage := range found.Damage {
+		bad++
+		c.say("log: %v", damage)
+	}
+	if err == nil {
+		c.say("log: %d entries in %d segments, %d snapshots, the newest at batch %d, %d damaged places", found.Entries, found.Segments, found.Snapshots, found.Snapshot, len(found.Damage))
+	}
+	n, err := c.verifyArchive()
+	if err != nil {
+		return err
+	}
+	if bad += n; bad > 0 {
+		return fmt.Errorf("%w (%d places)", errDamaged, bad)
+	}
+	return nil
+}
+
+// inUse says what to do where another process has the ledger open.
+func inUse(err error) error {
+	if errors.Is(err, log.ErrLocked) {
+		return fmt.Errorf("%w: stop the controller first (systemctl stop musterd, or muster down)", err)
+	}
+	return err
+}
+
+// verifyArchive reads the archive and folds it, and counts the damaged places.
+func (c *ledgerCare) verifyArchive() (bad int, err error) {
+	if _, err := os.Stat(c.archive); absent(err) {
+		c.say("archive: there is none in %s", c.archive)
+		return 1, nil
+	}
+	return archive.Examine(c.archive, func(damage error) { c.say("archive: %v", damage) }, func(rep archive.Report) {
+		c.say("archive: batches %d to %d, events %d to %d, %d snapshots", rep.FirstPos, rep.LastPos, rep.FirstSeq, rep.LastSeq, rep.Snapshots)
+	})
+}
+
+// rebuild makes a new log.
+func (c *ledgerCare) rebuild() error {
+	codec, err := event.NewCodec()
+	if err != nil {
+		return err
+	}
+	tail := &logTail{codec: codec}
+	found, err := log.Read(c.logDir(), tail.add)
+	if err != nil && !absent(err) {
+		return inUse(err)
+	}
+	for _, damage := range found.Damage {
+		c.say("damaged: %v", damage)
+	}
+	if err := os.MkdirAll(c.logDir(), 0o700); err != nil {
+		return err
+	}
+	lock, err := log.OS().Lock(filepath.Join(c.logDir(), "LOCK"))
+	if err != nil {
+		return inUse(err)
+	}
+	defer lock.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	arch, err := openArchive(c.archive, quiet)
+	if err != nil {
+		return fmt.Errorf("the archive in %s: %w", c.archive, err)
+	}
+	defer arch.Close()
+	blobs, err := openBlobs(filepath.Join(c.state, "content"), quiet)
+	if err != nil {
+		return fmt.Errorf("the contents in %s: %w", filepath.Join(c.state, "content"), err)
+	}
+	defer blobs.Close()
+	machine := daemon.NewMachine(codec, arch, blobs)
+	if err := c.fold(arch.a, codec, machine); err != nil {
+		return err
+	}
+	before := machine.Applied().Seq
+	if err := tail.replay(machine, c.archiveEnd(arch.a)); err != nil {
+		return err
+	}
+	st := machine.Applied()
+	if st.Seq == 0 {
+		return errors.New("neither the archive nor the log holds an event that can be read: restore a backup")
+	}
+	if err := st.Check(); err != nil {
+		return fmt.Errorf("the state at event %d does not hold together, so the log was left as it is: %w", st.Seq, err)
+	}
+	if err := errors.Join(c.syncAside(arch, blobs), c.install(machine, c.archiveEnd(arch.a))); err != nil {
+		return err
+	}
+	c.say("rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)", st.ClusterName, st.Seq,
+		time.Unix(0, int64(st.At)).UTC().Format(time.RFC3339), before, st.Seq-before)
+	if len(found.Damage) > 0 {
+		c.say("events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds")
+	}
+	c.sayMissing(st, blobs)
+	return nil
+}
+
+func (c *ledgerCare) archiveEnd(a *archive.Archive) uint64 {
+	_, last := a.Bounds()
+	return last
+}
+
+func (c *ledgerCare) syncAside(arch *archiveAdapter, blobs *blobStore) error {
+	_, err := arch.Sync()
+	return errors.Join(err, blobs.Sync())
+}
+
+// fold brings the machine to the archive's end: from its first batch, or from the
+// newest snapshot that can be read where the first ones were dropped.
+func (c *ledgerCare) fold(a *archive.Archive, codec *event.Codec, machine *daemon.Machine) error {
+	first, last := a.Bounds()
+	if last == 0 {
+		return nil
+	}
+	next := uint64(1)
+	if first > 1 {
+		pos, err := c.snapshotFor(a, first, machine)
+		if err != nil {
+			return err
+		}
+		next = pos + 1
+	}
+	for it := a.ReadFrom(next); next <= last; next++ {
+		r, err := it.Next()
+		if err != nil {
+			return fmt.Errorf("read the archive at batch %d: %w", next, err)
+		}
+		if err := machine.Apply(r.Pos, daemon.Batch(r.Batch)); err != nil {
+			return fmt.Errorf("fold batch %d of the archive: %w", r.Pos, err)
+		}
+	}
+	return nil
+}
+
+// snapshotFor restores the newest snapshot from which the archive goes on.
+func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daemon.Machine) (pos uint64, err error) {
+	all, err := a.Snapshots()
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range slices.Backward(all) {
+		if s.Pos+1 < first {
+			break
+		}
+		r, err := a.OpenSnapshot(s)
+		if err != nil {
+			c.say("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+			continue
+		}
+		data, err := io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err == nil {
+			err = machine.Restore(bytes.NewReader(data))
+		}
+		if err == nil {
+			return s.Pos, nil
+		}
+		c.say("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+	}
+	return 0, fmt.Errorf("the archive begins at batch %d and has no snapshot that can be read from which to go on: restore a backup", first)
+}
+
+// install writes a log that begins with the machine's state, and puts it in the
+// place of the old one, which stays beside it.
+func (c *ledgerCare) install(machine *daemon.Machine, pos uint64) error {
+	fresh := filepath.Join(c.state, "ledger.new")
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, err := log.Open(ctx, log.Options{Dir: fresh, Machine: logMachine{m: machine, sync: func() error { return nil }}, StartAt: log.Position(pos)})
+	if err != nil {
+		return fmt.Errorf("make a new log in %s: %w", fresh, err)
+	}
+	if err := errors.Join(l.Snapshot(ctx), l.Close(ctx)); err != nil {
+		return fmt.Errorf("write the state into the new log in %s: %w", fresh, err)
+	}
+	old := c.logDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
+	if err := os.Rename(c.logDir(), old); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, c.logDir()); err != nil {
+		return fmt.Errorf("the new log stands ready in %s, rename it to %s: %w", fresh, c.logDir(), err)
+	}
+	c.say("the old log is kept in %s; delete it once the controller runs", old)
+	return log.OS().SyncDir(c.state)
+}
+
+// sayMissing names scripts and environments that jobs need and that are gone.
+func (c *ledgerCare) sayMissing(st *state.State, blobs *blobStore) {
+	missing := 0
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		if j.State.Terminal() || j.Spec == nil {
+			return true
+		}
+		for _, h := range []spec.Hash{j.Spec.Script, j.Spec.Env} {
+			if h == (spec.Hash{}) {
+				continue
+			}
+			if _, err := blobs.Get(h); err != nil {
+				missing++
+				c.say("job %d: its script or environment %s is missing: it cannot start again", j.ID, h)
+			}
+		}
+		return true
+	})
+	if missing == 0 {
+		c.say("scripts and environments of all jobs that are not over are there")
+	}
+}
+
+// logTail collects the batches of a log that can be read, so that those behind
+// the archive's end are not lost.
+type logTail struct {
+	codec   *event.Codec
+	batches []tailBatch // without gaps, by event
+}
+
+type tailBatch struct {
+	first, last uint64
+	data        []byte
+}
+
+// add takes a batch. One that begins where an earlier one did takes its place and
+// that of all behind it: those had failed and were decided again.
+func (t *logTail) add(batch []byte) {
+	first, last, err := daemon.BatchEvents(t.codec, batch)
+	if err != nil {
+		return // one of them cannot be read; those behind it leave a gap
+	}
+	keep := len(t.batches)
+	for keep > 0 && t.batches[keep-1].last >= first {
+		keep--
+	}
+	t.batches = append(t.batches[:keep], tailBatch{first, last, bytes.Clone(batch)})
+}
+
+// replay applies what follows the machine's state, up to the first gap.
+func (t *logTail) replay(machine *daemon.Machine, pos uint64) error {
+	for _, b := range t.batches {
+		have := machine.Applied().Seq
+		if b.first > have+1 {
+			return nil // a gap: what is behind it cannot be used
+		}
+		if b.last <= have {
+			continue
+		}
+		pos++
+		if err := machine.Apply(pos, b.data); err != nil {
+			return fmt.Errorf("apply events %d to %d of the old log: %w", b.first, b.last, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/internal/conffile"
+)
+
+const ledgerUsage = `musterd ledger looks after the ledger of a controller that is stopped.
+
+Usage:
+  musterd ledger verify [--config FILE]
+  musterd ledger rebuild [--config FILE]
+
+verify   reads the log, its snapshots, the archive and the contents (scripts and environments)
+         to their ends, changes nothing, and names file and offset of each damage
+rebuild  makes a new log from the archive, and from what the old log has behind the archive's
+         end; the old one is kept beside it
+
+Examples:
+  musterd ledger verify
+  musterd ledger rebuild --config lab/muster.yaml
+
+Options:
+`
+
+// ledgerCommand is musterd ledger.
+func ledgerCommand(args []string, out, errOut io.Writer) int {
+	fs := pflag.NewFlagSet("musterd ledger", pflag.ContinueOnError)
+	fs.SetOutput(errOut)
+	config := fs.String("config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	help := fs.BoolP("help", "h", false, "print this help and exit")
+	fs.Usage = func() { fmt.Fprint(errOut, ledgerUsage, fs.FlagUsages()) }
+	err := fs.Parse(args)
+	if errors.Is(err, pflag.ErrHelp) || (err == nil && *help) {
+		fmt.Fprint(out, ledgerUsage, fs.FlagUsages())
+		return 0
+	}
+	if err == nil && fs.NArg() != 1 {
+		err = errors.New("one of verify and rebuild is required (see musterd ledger --help)")
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "musterd ledger: %v\n", err)
+		return 2
+	}
+	cfg, err := conffile.Load(*config)
+	if err != nil {
+		fmt.Fprintf(errOut, "musterd ledger: %v\n", err)
+		return 1
+	}
+	care := &ledgerCare{state: cfg.StateDir, archive: cfg.Ledger.ArchiveDir, out: out}
+	switch verb := fs.Arg(0); verb {
+	case "verify":
+		err = care.verify()
+	case "rebuild":
+		err = care.rebuild()
+	default:
+		fmt.Fprintf(errOut, "musterd ledger: unknown word %q: verify and rebuild are known\n", verb)
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "musterd ledger %s: %v\n", fs.Arg(0), err)
+		return 1
+	}
+	return 0
+}
+
+// absent tells whether an error says that something is not there.
+func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }

@@ -1,0 +1,461 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/transport/limit"
+	"github.com/musterhpc/muster/internal/transport/members"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/spec"
+)
+
+// peers are the controllers of a group, as slurm.conf names them, and what this
+// one knows of the others.
+type peers struct {
+	self   conffile.Controller
+	all    []conffile.Controller // in the order of slurm.conf: the first begins a new group
+	dir    string                // state_dir
+	source *mtls.Source
+	door   *members.Door
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	waits   bool         // it has no ledger, and waits to be taken in
+	durable *log.Durable // nil before the ledger is open
+	leads   bool         // it serves, which begins a little after it was elected
+}
+
+// What controllers ask each other.
+const (
+	askStatus = "status"
+	askKeys   = "keys"
+)
+
+const (
+	askPatience = time.Second
+	tendEvery   = 300 * time.Millisecond
+	// caughtUp is how many batches a member may lack that is given its vote.
+	caughtUp = 256
+)
+
+// standing is how one controller is, as it says itself.
+type standing struct {
+	Name     string       `json:"name"`
+	Version  string       `json:"version"`
+	Waits    bool         `json:"waits,omitempty"` // it has no ledger
+	Leads    bool         `json:"leads,omitempty"`
+	Term     uint64       `json:"term,omitempty"`
+	Position uint64       `json:"position,omitempty"`
+	Members  []log.Member `json:"members,omitempty"`
+	Clock    int64        `json:"clock"`
+}
+
+// sharedKeys are what every controller signs with, file by file.
+type sharedKeys map[string][]byte
+
+var keyFiles = [...]string{"credential.keys", "user-token.key"}
+
+// answered is what came of asking a controller.
+type answered struct {
+	of       conffile.Controller
+	standing standing
+	err      error
+}
+
+// openPeers opens this controller's door to the others; nil where it is the only
+// one.
+func openPeers(ctx context.Context, s *server) (*peers, error) {
+	all, self, err := conffile.ReadControllers(s.cfg)
+	if err != nil || self == nil {
+		return nil, err
+	}
+	p := &peers{self: *self, all: all, dir: s.cfg.StateDir, log: s.log}
+	if p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir)); err != nil {
+		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
+	}
+	if named := p.source.Self().Node; named != self.Name {
+		return nil, fmt.Errorf("the certificate in %s is of %q, and this controller is %q: the name in the certificate is that of SlurmctldHost (docs/operations/controllers.md)",
+			s.cfg.TLS.Dir, named, self.Name)
+	}
+	l, err := listenAPI(ctx, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.door = members.Open(members.Config{Listener: l, Certificates: p.source, Cluster: s.cluster.ClusterName,
+		Limits: limit.New(limit.Config{}, time.Now), Answer: p.answer, Log: s.log})
+	return p, nil
+}
+
+// addresses are those of all controllers.
+func (p *peers) addresses() []string {
+	out := make([]string, len(p.all))
+	for i, c := range p.all {
+		out[i] = c.Address
+	}
+	return out
+}
+
+// belongs tells whether a controller is named in slurm.conf.
+func (p *peers) belongs(name string) bool {
+	return slices.ContainsFunc(p.all, func(c conffile.Controller) bool { return c.Name == name })
+}
+
+// answer answers another controller.
+func (p *peers) answer(question string) (any, error) {
+	switch question {
+	case askStatus:
+		return p.standing()
+	case askKeys:
+		return p.keys()
+	}
+	return nil, fmt.Errorf("unknown question %q: the controllers' releases differ", question)
+}
+
+// standing is how this controller is. One that is still reading its ledger says
+// nothing: it must not be taken for one that has none.
+func (p *peers) standing() (standing, error) {
+	p.mu.Lock()
+	durable, leads, waits := p.durable, p.leads, p.waits
+	p.mu.Unlock()
+	out := standing{Name: p.self.Name, Version: version, Clock: time.Now().UnixNano()}
+	switch {
+	case durable != nil:
+		out.Leads = leads && durable.Leader().Self
+		out.Term, out.Position, out.Members = durable.Term(), uint64(durable.LastPosition()), durable.Group()
+	case waits:
+		out.Waits = true
+	default:
+		return out, errors.New("it is starting")
+	}
+	return out, nil
+}
+
+func (p *peers) keys() (sharedKeys, error) {
+	out := sharedKeys{}
+	for _, name := range keyFiles {
+		data, err := keyfile.Read(filepath.Join(p.dir, name))
+		if err != nil {
+			return nil, err
+		}
+		out[name] = data
+	}
+	return out, nil
+}
+
+func (p *peers) setDurable(d *log.Durable) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.durable = d
+}
+
+func (p *peers) setWaits() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waits = true
+}
+
+func (p *peers) setLeads(leads bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leads = leads
+}
+
+// askOthers asks all other controllers how they are.
+func (p *peers) askOthers(ctx context.Context) []answered {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	var out []answered
+	for _, c := range p.all {
+		if c.Name != p.self.Name {
+			out = append(out, answered{of: c})
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range out {
+		wg.Go(func() {
+			out[i].err = members.Ask(ctx, p.source, out[i].of.Address, askStatus, &out[i].standing)
+			if said := out[i].standing.Name; out[i].err == nil && said != out[i].of.Name {
+				out[i].err = fmt.Errorf("%s answers as controller %q: SlurmctldHost and the certificates there do not agree", out[i].of.Address, said)
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// leader is the controller that leads among those that answered; nil = none.
+func leader(list []answered) *answered {
+	for i := range list {
+		if list[i].err == nil && list[i].standing.Leads {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// howToBegin decides how a controller without a ledger begins. The first that
+// slurm.conf names begins a new group, once all the others have said that they
+// have no ledger either: else a lost disk could make a second cluster of the same
+// name. Everybody else waits until the leader has taken him in without a vote. why
+// says what is waited for.
+func howToBegin(self string, first bool, list []answered) (begins, joins bool, why string) {
+	if lead := leader(list); lead != nil {
+		for _, m := range lead.standing.Members {
+			if m.ID == self && m.Joining {
+				return false, true, ""
+			}
+		}
+		return false, false, "controller " + lead.of.Name + " leads and has not taken this one in yet (muster controllers)"
+	}
+	var silent, others []string
+	for _, a := range list {
+		switch {
+		case a.err != nil:
+			silent = append(silent, fmt.Sprintf("%s (%v)", a.of.Name, a.err))
+		case !a.standing.Waits:
+			others = append(others, a.of.Name)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		return false, false, "the group of " + strings.Join(others, ", ") + " has no leader now"
+	case len(silent) > 0:
+		return false, false, "a new group begins when all its controllers have answered; silent: " + strings.Join(silent, ", ")
+	case !first:
+		return false, false, "the first controller of slurm.conf begins the group"
+	}
+	return true, false, ""
+}
+
+// begin waits until this controller may open its ledger, and tells whether it
+// begins a group or joins one. It fetches the keys that all controllers sign with.
+func (p *peers) begin(ctx context.Context) (first bool, err error) {
+	said := ""
+	for {
+		list := p.askOthers(ctx)
+		begins, joins, why := howToBegin(p.self.Name, p.all[0].Name == p.self.Name, list)
+		if joins {
+			if err = p.fetchKeys(ctx, leader(list).of); err == nil {
+				return false, nil
+			}
+			why = err.Error()
+		}
+		if begins {
+			p.log.Info("a new group of controllers begins", "controller", p.self.Name, "others", len(list))
+			return true, nil
+		}
+		if why != said {
+			said = why
+			p.log.Info("this controller has no ledger yet", "waits", why)
+		}
+		if !pause(ctx, tendEvery) {
+			return false, ctx.Err()
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *peers) fetchKeys(ctx context.Context, from conffile.Controller) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*askPatience)
+	defer cancel()
+	keys := sharedKeys{}
+	if err := members.Ask(ctx, p.source, from.Address, askKeys, &keys); err != nil {
+		return fmt.Errorf("the keys of controller %s: %w", from.Name, err)
+	}
+	for _, name := range keyFiles {
+		if len(keys[name]) == 0 {
+			return fmt.Errorf("controller %s did not send %s", from.Name, name)
+		}
+		if err := keyfile.Write(filepath.Join(p.dir, name), keys[name], fs.FileMode(0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tend looks after the group while this controller leads: who waits is taken in,
+// who has caught up gets his vote, who has lost his ledger loses his vote first.
+func (p *peers) tend(ctx context.Context) error {
+	said := map[string]string{}
+	for pause(ctx, tendEvery) {
+		for _, step := range nextSteps(p.durable.Group(), p.askOthers(ctx), uint64(p.durable.LastPosition())) {
+			err := step.do(ctx, p.durable)
+			text := step.what
+			if err != nil {
+				text += ": " + err.Error()
+			}
+			if said[step.who] != text && ctx.Err() == nil {
+				said[step.who] = text
+				p.log.Info("the group of controllers changes", "controller", step.who, "change", text)
+			}
+		}
+	}
+	return nil
+}
+
+// groupStep is one change of the group.
+type groupStep struct {
+	who, what string
+	do        func(ctx context.Context, d *log.Durable) error
+}
+
+// nextSteps are the changes that are due, by what the controllers say.
+func nextSteps(group []log.Member, list []answered, position uint64) []groupStep {
+	var out []groupStep
+	for _, a := range list {
+		if a.err != nil {
+			continue
+		}
+		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == a.of.Name })
+		member := log.Member{ID: a.of.Name, Address: a.of.Address}
+		switch {
+		case at < 0 && a.standing.Waits:
+			member.Joining = true
+			out = append(out, groupStep{a.of.Name, "taken in without a vote", func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) }})
+		case at >= 0 && a.standing.Waits && !group[at].Joining:
+			out = append(out, groupStep{a.of.Name, "it has lost its ledger and its vote", func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) }})
+		case at >= 0 && !a.standing.Waits && group[at].Joining && a.standing.Position+caughtUp >= position:
+			out = append(out, groupStep{a.of.Name, "it has caught up and votes", func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) }})
+		}
+	}
+	return out
+}
+
+// List implements daemon.Group.
+func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
+	self, err := p.standing()
+	if err != nil {
+		return &apiv1.ControllersReply{}
+	}
+	out := &apiv1.ControllersReply{Term: self.Term}
+	voters := 0
+	joining := map[string]bool{}
+	known := map[string]string{}
+	for _, m := range self.Members {
+		known[m.ID] = m.Address
+		if joining[m.ID] = m.Joining; !m.Joining {
+			voters++
+		}
+	}
+	out.Survives = uint32(max(voters-1, 0) / 2)
+	add := func(c conffile.Controller, st standing, err error) {
+		info := &apiv1.ControllerInfo{Name: c.Name, Address: c.Address, Version: st.Version, Term: st.Term, Position: st.Position}
+		_, in := known[c.Name]
+		switch {
+		case err != nil:
+			info.Error = err.Error()
+		case c.Name == p.self.Name:
+			info.Role = "leader"
+		case st.Waits || joining[c.Name]:
+			info.Role = "joining"
+		case !in:
+			info.Role = "removed"
+		default:
+			info.Role = "standby"
+		}
+		if err == nil {
+			info.Lag = max(self.Position, st.Position) - st.Position
+			info.ClockAhead = st.Clock - self.Clock
+		}
+		delete(known, c.Name)
+		out.Controllers = append(out.Controllers, info)
+	}
+	others := p.askOthers(ctx)
+	for _, c := range p.all { // in the order of slurm.conf, by whose places scontrol takeover names them
+		if c.Name == p.self.Name {
+			add(c, self, nil)
+			continue
+		}
+		a := others[slices.IndexFunc(others, func(a answered) bool { return a.of.Name == c.Name })]
+		add(a.of, a.standing, a.err)
+	}
+	for id, address := range known { // not in slurm.conf any more
+		add(conffile.Controller{Name: id, Address: address}, standing{}, errors.New("slurm.conf does not name it: remove it"))
+	}
+	return out
+}
+
+// Change implements daemon.Group.
+func (p *peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var err error
+	switch {
+	case req.GetAdd() != "":
+		err = p.add(ctx, req.GetAdd(), req.GetAddress())
+	case req.GetRemove() != "":
+		if !slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == req.GetRemove() }) {
+			return "", spec.Refuse(spec.CodeBadRequest, "there is no controller "+req.GetRemove()+" in the group")
+		}
+		err = p.durable.Remove(ctx, req.GetRemove())
+	case req.GetHandOver():
+		return p.handOver(ctx, req.GetTo())
+	default:
+		return "", spec.Refuse(spec.CodeBadRequest, "nothing to change")
+	}
+	if err != nil {
+		return "", spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	return p.self.Name, nil
+}
+
+func (p *peers) add(ctx context.Context, name, address string) error {
+	if slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == name }) {
+		return fmt.Errorf("controller %s is in the group", name)
+	}
+	at := slices.IndexFunc(p.all, func(c conffile.Controller) bool { return c.Name == name })
+	if at < 0 {
+		return fmt.Errorf("slurm.conf of the controllers has no SlurmctldHost=%s: add it there, and start them again one after the other", name)
+	}
+	if address == "" {
+		address = p.all[at].Address
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("address of the controller: %w", err)
+	}
+	return p.durable.Add(ctx, log.Member{ID: name, Address: address, Joining: true})
+}
+
+// handOver gives the lead away and waits until somebody has it.
+func (p *peers) handOver(ctx context.Context, to string) (string, error) {
+	if to == p.self.Name {
+		return to, nil
+	}
+	if err := p.durable.HandOver(ctx, to); err != nil {
+		return "", spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	for {
+		changed := p.durable.Changed()
+		if lead := p.durable.Leader(); lead.Known && !lead.Self {
+			return lead.ID, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return "", nil // it was given away; who has it shows soon
+		}
+	}
+}
