@@ -59,12 +59,16 @@ func (w *World) settled() bool {
 	if !w.ctl.up || len(w.ctl.flying) > 0 {
 		return false
 	}
-	left, st := false, w.ctl.st
+	left, st := w.pods.left(), w.ctl.st
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 		if !j.State.Terminal() && !hopeless(st, j, 0) {
 			left = true
 		}
 		left = left || j.HoldsNodes()
+		return !left
+	})
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		left = left || len(n.Unfenced) > 0 || len(n.Holds) > 0
 		return !left
 	})
 	return !left
@@ -74,7 +78,7 @@ func (w *World) settled() bool {
 // never hold, it alone is over a limit, or it waits for such a job.
 func hopeless(st *state.State, j *state.Job, depth int) bool {
 	r := &j.Reason
-	if r.Code == spec.ReasonDependencyNever || (r.Limit > 0 && r.Asked > r.Limit) || (j.Spec.Place.Reservation != "" && st.Reservation(j.Spec.Place.Reservation) == nil) {
+	if r.Code == spec.ReasonDependencyNever || r.Hopeless() || (j.Spec.Place.Reservation != "" && st.Reservation(j.Spec.Place.Reservation) == nil) {
 		return true
 	}
 	if j.Het != nil && depth < 100 && slices.ContainsFunc(st.Components(j), func(c *state.Job) bool { return c != j && c.State == spec.Pending && hopeless(st, c, 100) }) {
@@ -118,6 +122,7 @@ func (w *World) finalChecks() {
 			return w.err == nil
 		})
 	}
+	w.pods.final()
 	for uid := range w.truth.acked {
 		if uid >= st.NextUID {
 			w.fail("acknowledged job uid %d is lost", uid)
@@ -131,7 +136,10 @@ func (w *World) finalChecks() {
 		}
 	}
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if len(n.Jobs) > 0 || !n.UsedCPU.Empty() || !n.UsedGPU.Empty() || n.UsedMem != 0 {
+		if len(n.Unfenced) > 0 {
+			w.fail("node %s still owes the end of %v", n.Spec.Name, n.Unfenced)
+		}
+		if !n.Unused() || !n.UsedCPU.Empty() || !n.UsedGPU.Empty() || n.UsedMem != 0 {
 			w.fail("node %s still holds something: %v", n.Spec.Name, n.Jobs)
 		}
 		return true

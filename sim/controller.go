@@ -6,6 +6,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
@@ -27,8 +28,14 @@ type controller struct {
 	plan    *view.Plan
 	kept    *scheduler.Promises
 	last    *state.State // after the last command; nil: after a restart
+	durable *state.State // after the last batch on the disk: what readers are shown
 	skew    spec.Span    // of its clock
 	heard   map[string]spec.Instant
+	began   spec.Instant // this life
+	// For leases: when it last answered a heartbeat of each node, and when the node
+	// had sent that, by its own clock.
+	answered map[string]spec.Instant
+	sent     map[string]int64
 }
 
 type batch struct {
@@ -39,7 +46,8 @@ type batch struct {
 }
 
 func newController(w *World) *controller {
-	return &controller{w: w, up: true, st: state.New(), heard: map[string]spec.Instant{}}
+	return &controller{w: w, up: true, st: state.New(), durable: state.New(), heard: map[string]spec.Instant{},
+		answered: map[string]spec.Instant{}, sent: map[string]int64{}}
 }
 
 // simLicences is how many there are of licence l.
@@ -56,6 +64,7 @@ func (c *controller) found() {
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
 	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
 	cfg.Enforce.Limits = true
+	cfg.Fencing = p.fencing()
 	for i := range p.Nodes {
 		ns := p.nodeSpec(nodeName(i))
 		if p.Power && i > 0 {
@@ -172,7 +181,8 @@ func (c *controller) landed(life int, b *batch) {
 		c.flying = c.flying[1:]
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
-			c.durable(f)
+			c.started(f)
+			c.durable = f.after
 			if c.w.rng.IntN(50) == 0 {
 				c.snapshot(f.after)
 			}
@@ -207,7 +217,7 @@ func (c *controller) crash() {
 	for _, f := range c.flying[:c.w.rng.IntN(len(c.flying)+1)] {
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
-			c.durable(f)
+			c.started(f)
 		}
 	}
 	c.flying, c.queue, c.plan, c.kept = nil, scheduler.Queue{}, nil, nil
@@ -237,7 +247,9 @@ func (c *controller) restart() {
 		c.w.fail("snapshot and tail give another state than the whole log")
 	}
 	c.st, c.up, c.last = st, true, nil
-	c.heard = map[string]spec.Instant{}
+	c.durable = st.Freeze()
+	c.heard, c.answered, c.sent = map[string]spec.Instant{}, map[string]spec.Instant{}, map[string]int64{}
+	c.began = c.w.now
 	for _, n := range c.w.nodes {
 		c.heard[n.name] = c.w.now
 	}
@@ -271,6 +283,7 @@ func (c *controller) clockwork() {
 				c.do(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
 			}
 		}
+		c.fence()
 		c.w.after(spec.Second, tick)
 	}
 	pass = func() {
@@ -285,7 +298,7 @@ func (c *controller) clockwork() {
 			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
 				if life == c.life {
 					fresh := snap.Seq == c.st.Seq && now == c.now()
-					if c.do(event.Actor{}, scheduler.Starts{Outcome: out}, nil); fresh {
+					if c.do(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil); fresh {
 						c.w.judgeIdle(out, opt)
 					}
 				}
@@ -321,6 +334,12 @@ func (c *controller) effects(b *batch) {
 			if n := c.w.node(e.Node); e.Phase == event.RebootIssued {
 				c.w.after(c.w.upTo(5*spec.Second), n.reboot)
 			}
+		case *event.JobNodeDone:
+			if e.Unfenced {
+				c.stopGivenUp(e.Node)
+			}
+		case *event.NodeReturned:
+			c.stopGivenUp(e.Node)
 		case *event.JobEndRequested:
 			c.order(b.after.Job(e.UID), "")
 		case *event.JobEnded:
@@ -339,9 +358,9 @@ func startedIn(ev event.Event) spec.JobUID {
 	return ev.(*event.JobStarted).UID
 }
 
-// durable tells the truth which attempts a batch on the disk has begun, also
+// started tells the truth which attempts a batch on the disk has begun, also
 // one whose controller died before it could act on it.
-func (c *controller) durable(b *batch) {
+func (c *controller) started(b *batch) {
 	for i := range b.events {
 		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
 			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
@@ -366,15 +385,21 @@ func (c *controller) order(j *state.Job, only string) {
 		}
 		n, r, batchHost := c.w.node(name), run{j.UID, j.Attempt}, i == 0
 		life, session := c.life, n.session
+		lease := plan.Lease{From: c.sent[name], Length: j.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: j.StartSeq}
 		c.w.send(func() {
 			if life != c.life || session != n.session || !n.connected {
 				return // the connection on which it was sent is gone
 			}
-			if ending {
-				n.terminate(r)
-			} else {
-				n.launch(r, batchHost)
-			}
+			boot := n.boot
+			n.carryOut(func() {
+				switch {
+				case boot != n.boot:
+				case ending:
+					n.terminate(r)
+				default:
+					n.launch(r, batchHost, lease)
+				}
+			})
 		})
 	}
 }
@@ -387,5 +412,29 @@ func (c *controller) reconcile(name string) {
 	}
 	for _, uid := range n.Jobs {
 		c.order(c.st.Job(uid), name)
+	}
+	c.stopGivenUp(name)
+}
+
+// stopGivenUp tells a node to end what was given up on it.
+func (c *controller) stopGivenUp(name string) {
+	given, n := c.st.Node(name), c.w.node(name)
+	if given == nil || !n.connected {
+		return
+	}
+	for _, debt := range given.Unfenced {
+		r := run{debt.UID, debt.Attempt}
+		life, session := c.life, n.session
+		c.w.send(func() {
+			if life != c.life || session != n.session || !n.connected {
+				return
+			}
+			boot := n.boot
+			n.carryOut(func() {
+				if boot == n.boot {
+					n.terminate(r)
+				}
+			})
+		})
 	}
 }

@@ -23,8 +23,14 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 				w.judgePreempted(before, e)
 			}
 		case *event.NodeDeleted:
-			if n := before.Node(e.Node); len(n.Jobs) > 0 {
-				w.fail("%s is deleted under the jobs %v", e.Node, n.Jobs)
+			if n := before.Node(e.Node); !n.Unused() {
+				w.fail("%s is deleted under the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
+			}
+		case *event.ForeignHoldReleased:
+			w.judgeReleased(e)
+		case *event.RunFenced:
+			if p := w.node(e.Node).journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
+				w.fail("attempt %d of job uid %d is called fenced by %s on %s, where it lives", e.Attempt, e.UID, e.By, e.Node)
 			}
 		case *event.JobNodeDone:
 			if n := w.node(e.Node); n != nil && !e.Lost {
@@ -80,8 +86,9 @@ func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.In
 			w.fail("%s is powered to %d once more", name, e.To)
 		case e.To == event.PoweringUp && was.Power != event.PowerUpWish:
 			w.fail("%s is powered up, which was %d", name, was.Power)
-		case e.To == event.PoweringDown && e.Why == "idle" && (len(was.Jobs) > 0 || at.Sub(was.BusyAt) < 30*spec.Second):
+		case e.To == event.PoweringDown && e.Why == "idle" && (!was.Unused() || at.Sub(was.BusyAt) < 30*spec.Second):
 			w.fail("%s is powered down as idle, and is not", name)
+		// A pod may be reported late, when its node is already powering down by force.
 		case e.To == event.PoweredDown && len(is.Jobs) > 0:
 			w.fail("%s is powered down with jobs %v", name, is.Jobs)
 		}
@@ -117,6 +124,9 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	}
 	for i := range e.Alloc.Nodes {
 		n := before.Node(e.Alloc.Nodes[i].Name)
+		if n != nil && len(n.Unfenced) > 0 {
+			w.fail("job uid %d starts on %s, where attempt %d of job uid %d was given up", e.UID, n.Spec.Name, n.Unfenced[0].Attempt, n.Unfenced[0].UID)
+		}
 		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost || n.Power == event.PowerDownASAP || n.Power == event.PoweringDown ||
 			(n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)) {
 			w.fail("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
@@ -24,16 +25,26 @@ type node struct {
 	connected bool
 	cut       bool // the network is down
 	dead      bool // powered off
+	hung      hangs
+	waiting   []func() // orders that came while something hung
 	journal   map[run]*process
+	booted    spec.Instant
+	drift     int64      // of its boot clock, in parts of a million
+	grant     plan.Grant // the newest answer to its heartbeats
+	fencing   bool       // the site's program was called for it
 }
 
 // process is one attempt's part on a node.
 type process struct {
-	batch  bool // runs the script
-	alive  bool
-	ended  bool // waits for its acknowledgement
-	exit   spec.ExitStatus
-	report int // counts sendings
+	batch   bool // runs the script
+	alive   bool
+	ended   bool // waits for its acknowledgement
+	exit    spec.ExitStatus
+	report  int // counts sendings
+	lease   plan.Lease
+	warned  bool // SIGTERM was sent, because its lease ends
+	unknown bool // its exit tells nothing about it: its lease was over
+	late    bool // its order was read when its lease was over, so that it never began
 }
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
@@ -42,7 +53,11 @@ func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 func strangeName(i int) string { return fmt.Sprintf("d%d", i+1) }
 
 func newNode(w *World, name string) *node {
-	n := &node{w: w, name: name, journal: map[run]*process{}}
+	n := &node{w: w, name: name, journal: map[run]*process{}, booted: w.now}
+	if w.profile.Fencing == fencesByLease {
+		n.drift = w.rng.Int64N(2*maxDrift+1) - maxDrift
+		n.watchLeases()
+	}
 	var beat func()
 	beat = func() {
 		n.heartbeat()
@@ -80,12 +95,12 @@ func (n *node) connectSoon() {
 		if n.connected || n.dead {
 			return
 		}
-		if !n.reachable() {
+		if !n.reachable() || n.hung != nothingHangs {
 			n.connectSoon()
 			return
 		}
 		n.session++
-		session := n.session
+		session, sent := n.session, n.bootClock()
 		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, n.registration(), func(_ scheduler.Result, err error) {
 			if n.strange() && err != nil {
 				return // it was taken away, and a job is not done there yet
@@ -98,6 +113,7 @@ func (n *node) connectSoon() {
 			}
 			n.connected = true
 			n.w.ctl.heard[n.name] = n.w.now
+			n.w.ctl.grant(n, sent)
 			n.w.ctl.reconcile(n.name)
 			n.resend()
 		})
@@ -144,19 +160,38 @@ func (n *node) heartbeat() {
 	if !n.connected || !n.reachable() {
 		return
 	}
+	s := n.w.ctl.st.Node(n.name)
+	switch {
+	case n.hung == agentHangs || n.hung == allHangs:
+		return
+	case n.hung == shepherdHangs:
+		if s != nil && !s.Lost {
+			unready := scheduler.NodeUnready{Node: n.name, Why: "the shepherd does not answer", LastSeen: n.w.ctl.heard[n.name]}
+			n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
+		}
+		return
+	}
 	n.w.ctl.heard[n.name] = n.w.now
-	if s := n.w.ctl.st.Node(n.name); s != nil && s.Lost {
+	if s != nil && s.Lost {
 		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.NodeHeard{Node: n.name}, nil)
 	}
+	n.w.ctl.grant(n, n.bootClock())
 	n.resend()
 }
 
 // launch starts an attempt's part, once ever.
-func (n *node) launch(r run, batch bool) {
+func (n *node) launch(r run, batch bool, lease plan.Lease) {
 	if n.dead || n.journal[r] != nil {
 		return
 	}
-	p := &process{batch: batch, alive: true}
+	if lease.Over(n.grant, n.bootClock()) {
+		n.w.note("%s refuses attempt %d of job uid %d: its lease is over", n.name, r.attempt, r.uid)
+		p := &process{batch: batch, ended: true, late: true}
+		n.journal[r] = p
+		n.report(r, p)
+		return
+	}
+	p := &process{batch: batch, alive: true, lease: lease}
 	n.journal[r] = p
 	n.w.truth.begins(n.w, n.name, r)
 	if !batch {
@@ -208,12 +243,12 @@ func (n *node) ended(r run, p *process) {
 // report tells the controller that nothing of an attempt is left here, again
 // and again until it is acknowledged.
 func (n *node) report(r run, p *process) {
-	if !p.ended || !n.connected || !n.reachable() {
+	if !p.ended || !n.connected || !n.reachable() || n.hung != nothingHangs {
 		return
 	}
 	done := &scheduler.NodeDone{}
-	if p.batch {
-		done.Batch = &event.StepResult{Exit: p.exit}
+	if p.batch && !p.late {
+		done.Batch = &event.StepResult{Exit: p.exit, Unknown: p.unknown}
 	}
 	boot, life := n.boot, n.w.ctl.life
 	n.w.send(func() {
@@ -221,6 +256,11 @@ func (n *node) report(r run, p *process) {
 			return
 		}
 		cmd := scheduler.Report{Node: n.name, Run: scheduler.Run{UID: r.uid, Attempt: r.attempt}, Done: done}
+		if p.late {
+			failed := cmd
+			failed.Done, failed.LaunchFailed = nil, &scheduler.LaunchFailed{Text: "its lease is over", Again: true}
+			n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
+		}
 		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, cmd, func(scheduler.Result, error) {
 			if boot == n.boot {
 				p.ended = false // acknowledged; the journal still knows the key
@@ -287,5 +327,7 @@ func (n *node) dies() {
 	n.boot++
 	n.session++
 	n.connected, n.dead = false, true
+	n.hung, n.waiting = nothingHangs, nil
+	n.booted, n.grant = n.w.now, plan.Grant{}
 	n.journal = map[run]*process{}
 }

@@ -124,11 +124,15 @@ func (w *World) faults() {
 		n.session++
 		n.connectSoon()
 	})
+	w.every(p.HangEvery, func() {
+		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		n.hang(hangs(1 + w.rng.IntN(int(allHangs))))
+	})
 	w.every(p.DrainEvery, func() {
 		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
 		root := root()
-		w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeDrain, Reason: "look"}, nil)
-		w.after(w.upTo(spec.Minute), func() { w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil) })
+		w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeDrain, Reason: new("look")}, nil)
+		w.after(w.upTo(spec.Minute), func() { w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil) })
 	})
 }
 
@@ -188,6 +192,7 @@ func (w *World) heal() {
 	w.calm = true
 	for _, n := range w.nodes {
 		n.cut = false
+		n.goOn()
 		if !n.connected && !n.dead {
 			n.connectSoon()
 		}
@@ -202,7 +207,7 @@ func (w *World) heal() {
 		for _, n := range w.nodes {
 			s := w.ctl.st.Node(n.name)
 			if w.ctl.up && s != nil && s.Admin != event.NodeResume {
-				w.ctl.do(root, scheduler.UpdateNode{Node: n.name, State: event.NodeResume}, nil)
+				w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
 			}
 			if w.ctl.up && s != nil && s.Power == event.PowerDownASAP {
 				w.ctl.do(root, scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp}, nil)

@@ -158,7 +158,7 @@ func (w *World) control() {
 		if w.rng.IntN(2) == 0 {
 			features = []string{"f"}
 		}
-		w.ctl.do(root(), scheduler.ChangeNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
+		w.ctl.do(root(), scheduler.UpdateNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
 	case 5:
 		changes := [...]spec.KeyValue{{Key: "timelimit", Value: fmt.Sprint(1 + w.rng.IntN(5))}, {Key: "priority", Value: fmt.Sprint(1 + w.rng.IntN(9))}, {Key: "nice", Value: "5"},
 			{Key: "partition", Value: "main,extra"}, {Key: "partition", Value: "extra"}, {Key: "qos", Value: "short"}, {Key: "reservationname", Value: "r1"}, {Key: "licenses", Value: "l:2"}, {Key: "arraytaskthrottle", Value: "1"}}
@@ -318,7 +318,7 @@ func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
 		return !claims
 	})
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil && len(n.Jobs) == 0 {
+		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil && n.Unused() {
 			list = append(list, n)
 		}
 		return true

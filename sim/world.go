@@ -24,6 +24,7 @@ type World struct {
 	ctl   *controller
 	nodes []*node
 	truth *truth
+	pods  *kubernetes
 	calm  bool // the second phase: no more faults or submissions
 	err   error
 	steps int
@@ -38,6 +39,7 @@ type Profile struct {
 	RebootEvery       spec.Span // some node
 	SilenceEvery      spec.Span // some node's network
 	AgentEvery        spec.Span // restart of some agent
+	HangEvery         spec.Span // of some agent, or of some shepherd
 	DrainEvery        spec.Span
 	RequeueEvery      spec.Span // by the administrator
 	ClockEvery        spec.Span // a step of the controller's clock
@@ -51,7 +53,9 @@ type Profile struct {
 	Power             bool      // idle nodes are powered down, and up for a job
 	PowerEvery        spec.Span // by the administrator, and reboots
 	BootFails         int       // percent of nodes told to come up that do not
+	Fencing           int       // 1 by leases, 2 by the site's program; 0 = jobs wait for the node
 	Variety
+	Pods
 }
 
 // Variety is what a profile has beside faults: what else jobs ask for and
@@ -90,11 +94,14 @@ func drawProfile(r *rand.Rand) Profile {
 		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
 		Power: r.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second), BootFails: r.IntN(30),
 	}
+	p.HangEvery = every(50, 20*spec.Second, 200*spec.Second)
 	p.Variety = Variety{
 		Sides: r.IntN(2) == 0, Several: r.IntN(2) == 0, ByQOS: r.IntN(2) == 0, Typed: r.IntN(2) == 0, Shards: r.IntN(2) == 0, Apart: r.IntN(3) == 0,
 		Het: max(r.IntN(60)-30, 0), Strangers: max(r.IntN(5)-2, 0), StrangeEvery: 10*spec.Second + spec.Span(r.Int64N(int64(90*spec.Second))),
 		ReserveEvery: every(50, 10*spec.Second, 100*spec.Second), ControlEvery: every(50, 5*spec.Second, 60*spec.Second),
 	}
+	p.Fencing = r.IntN(3)
+	p.Pods = drawPods(r)
 	return p
 }
 
@@ -211,13 +218,14 @@ func Shrink(seed uint64, p Profile) (Profile, Result, error) {
 func cuts() []func(p *Profile) {
 	return []func(p *Profile){
 		func(p *Profile) { p.CrashEvery = 0 }, func(p *Profile) { p.RebootEvery = 0 }, func(p *Profile) { p.SilenceEvery = 0 },
-		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
+		func(p *Profile) { p.AgentEvery = 0 }, func(p *Profile) { p.HangEvery = 0 }, func(p *Profile) { p.DrainEvery = 0 }, func(p *Profile) { p.RequeueEvery = 0 },
 		func(p *Profile) { p.ClockEvery = 0 }, func(p *Profile) { p.ReconfigureEvery = 0 }, func(p *Profile) { p.Duplicate = 0 },
 		func(p *Profile) { p.QOSCap = false }, func(p *Profile) { p.Preempt = 0 }, func(p *Profile) { p.Floor = 0 }, func(p *Profile) { p.GPUs = 0 },
-		func(p *Profile) { p.Power = false }, func(p *Profile) { p.PowerEvery = 0 }, func(p *Profile) { p.BootFails = 0 },
+		func(p *Profile) { p.Power = false }, func(p *Profile) { p.PowerEvery = 0 }, func(p *Profile) { p.BootFails = 0 }, func(p *Profile) { p.Fencing = 0 },
 		func(p *Profile) { p.Sides = false }, func(p *Profile) { p.Several = false }, func(p *Profile) { p.ByQOS = false },
 		func(p *Profile) { p.Typed = false }, func(p *Profile) { p.Shards = false }, func(p *Profile) { p.Apart = false },
 		func(p *Profile) { p.Het = 0 }, func(p *Profile) { p.Strangers = max(p.Strangers-1, 0) }, func(p *Profile) { p.ReserveEvery = 0 }, func(p *Profile) { p.ControlEvery = 0 },
+		func(p *Profile) { p.PodEvery = 0 }, func(p *Profile) { p.CopilotEvery = 0 }, func(p *Profile) { p.Conflicts = 0 }, func(p *Profile) { p.LostWatchEvery = 0 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}
@@ -232,6 +240,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
 	w.profile = profile
 	w.ctl = newController(w)
+	w.pods = newKubernetes(w)
 	w.ctl.found()
 	for i := range w.profile.Nodes {
 		w.nodes = append(w.nodes, newNode(w, nodeName(i)))
@@ -249,6 +258,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w.operators()
 	w.powers()
 	w.variety()
+	w.pods.begin()
 	w.ctl.clockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	w.runUntil(w.now.Add(storm))

@@ -157,7 +157,7 @@ func (s *Site) Occupy() error {
 		if err != nil {
 			return err
 		}
-		if err := s.Do(scheduler.Starts{Outcome: out}); err != nil {
+		if err := s.Do(scheduler.Starts{Proposal: &out.Proposal}); err != nil {
 			return err
 		}
 		if s.State.Waiting.Len() == before {

@@ -28,7 +28,7 @@ func prepared(t testing.TB, nodes, jobs int) *Site {
 func commit(t testing.TB, s *Site, opt scheduler.PassOptions) *scheduler.Outcome {
 	out, err := s.Pass(opt)
 	if err == nil {
-		err = s.Do(scheduler.Starts{Outcome: out})
+		err = s.Do(scheduler.Starts{Proposal: &out.Proposal})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -414,7 +414,7 @@ func (e *engine) pass(settled bool) error {
 	if out.Empty() {
 		return nil
 	}
-	res, t, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Outcome: out})
+	res, t, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Proposal: &out.Proposal})
 	if err != nil {
 		return err
 	}

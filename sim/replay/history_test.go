@@ -50,7 +50,7 @@ func (s *site) at(second int64, ends ...spec.JobUID) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.do(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Outcome: out})
+	s.do(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Proposal: &out.Proposal})
 }
 
 func cluster(cpus int64) *spec.Config {

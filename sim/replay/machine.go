@@ -22,7 +22,7 @@ type Machine struct {
 // Config makes the configuration of a machine: one partition with everything.
 func (m Machine) Config(s Settings) *spec.Config {
 	c := &spec.Config{ClusterName: "replay", Priority: s.Priority}
-	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: s.Firm}
+	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: s.Firm, PredictRuns: s.Predict}
 	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
 	c.Timing.MinJobAge = spec.Second
 	if m.GPUs > 0 {

@@ -145,7 +145,7 @@ func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
 			out.Alloc += int64(len(a.GPUs))*1000 + a.ShareOf("shard")
 		}
 	}
-	if _, err := scheduler.Decide(tr, scheduler.Starts{Outcome: res}); err != nil {
+	if _, err := scheduler.Decide(tr, scheduler.Starts{Proposal: &res.Proposal}); err != nil {
 		return nil, err
 	}
 	out.Passed = tr.State

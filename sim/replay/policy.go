@@ -40,11 +40,12 @@ func (r Rule) Settings() Settings {
 	if r.PerEvent {
 		return Settings{Priority: spec.PriorityConfig{Basic: true}}
 	}
-	return Settings{Priority: spec.PriorityConfig{Age: 1000, Partition: 1000, QOS: 2000}, Firm: 4}
+	return Settings{Priority: spec.PriorityConfig{Age: 1000, Partition: 1000, QOS: 2000}, Firm: 1, Predict: true}
 }
 
 // Settings are the order of a queue, and who may overtake whom.
 type Settings struct {
 	Priority spec.PriorityConfig
 	Firm     uint32
+	Predict  bool // see spec.SchedConfig.PredictRuns
 }

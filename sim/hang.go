@@ -1,0 +1,48 @@
+package sim
+
+import "github.com/musterhpc/muster/spec"
+
+// hangs is what on a node is stopped: it is there, its connections are open, and
+// it does nothing. Processes of jobs go on, and end.
+type hangs uint8
+
+const (
+	nothingHangs  hangs = iota
+	agentHangs          // no heartbeat, no report; orders wait in its socket
+	shepherdHangs       // the agent says so; nothing starts and nothing is killed
+	allHangs            // both, or both were killed: only what guards the leases is left
+)
+
+// hang stops the agent or the shepherd of a node for a while.
+func (n *node) hang(what hangs) {
+	if n.dead || n.hung != nothingHangs {
+		return
+	}
+	n.w.note("%s: its %s hangs", n.name, [...]string{agentHangs: "agent", shepherdHangs: "shepherd", allHangs: "agent and its shepherd"}[what])
+	n.hung = what
+	boot := n.boot
+	n.w.after(n.w.upTo(2*spec.Minute), func() {
+		if boot == n.boot {
+			n.goOn()
+		}
+	})
+}
+
+// goOn ends what hangs: what waited is carried out in its order.
+func (n *node) goOn() {
+	waiting := n.waiting
+	n.hung, n.waiting = nothingHangs, nil
+	for _, do := range waiting {
+		do()
+	}
+	n.heartbeat()
+}
+
+// carryOut does what an order asks for, at once or when nothing hangs any more.
+func (n *node) carryOut(do func()) {
+	if n.hung != nothingHangs {
+		n.waiting = append(n.waiting, do)
+		return
+	}
+	do()
+}

@@ -1,0 +1,323 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Pods is what a profile has of Kubernetes beside Muster.
+type Pods struct {
+	PodEvery       spec.Span // that somebody makes a pod; 0 = there is no Kubernetes
+	CopilotEvery   spec.Span // restart of the copilot
+	LostWatchEvery spec.Span
+	Conflicts      int // percent of writes that somebody else's write overtakes
+}
+
+func drawPods(r *rand.Rand) Pods {
+	p := Pods{PodEvery: often(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: often(r, 50, 5*spec.Second, 100*spec.Second),
+		LostWatchEvery: often(r, 50, 10*spec.Second, 100*spec.Second), Conflicts: r.IntN(40)}
+	if p.PodEvery == 0 {
+		return Pods{}
+	}
+	return p
+}
+
+// kubernetes is an API server with the pods in it, users, the scheduler and the
+// kubelets, and the copilot with what its watch has shown it. The API server is
+// the truth; the watch is late, repeats itself, comes out of order and breaks.
+type kubernetes struct {
+	w     *World
+	made  int
+	pods  map[string]*pod // by name: what the API server has
+	order []string        // names in the order in which they were made
+
+	life  int                // of the copilot: answers to an earlier one are void
+	seen  map[string]podSeen // by name: its view
+	blind bool               // the watch is lost
+}
+
+// pod is an object of the API server.
+type pod struct {
+	copilot.Pod
+	version int
+}
+
+// podSeen is an object as the watch brought it.
+type podSeen struct {
+	copilot.Pod
+	version int
+}
+
+func newKubernetes(w *World) *kubernetes {
+	return &kubernetes{w: w, pods: map[string]*pod{}, seen: map[string]podSeen{}}
+}
+
+// begin lets users make and delete pods, and starts the copilot.
+func (k *kubernetes) begin() {
+	w, p := k.w, k.w.profile.Pods
+	if p.PodEvery == 0 {
+		return
+	}
+	w.every(p.PodEvery, k.create)
+	w.every(20*spec.Second, k.deleteSome)
+	w.every(p.CopilotEvery, func() {
+		k.life++
+		k.relist()
+	})
+	w.every(p.LostWatchEvery, func() {
+		k.blind = true
+		w.after(w.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
+	})
+	var round func()
+	round = func() {
+		if w.ctl.up {
+			k.reconcile()
+		}
+		w.after(w.upTo(3*spec.Second), round)
+	}
+	w.after(w.upTo(3*spec.Second), round)
+	var tidy func()
+	tidy = func() { // a pod that finds no room when all is calm is not needed any more
+		if w.calm {
+			k.blind = false
+			k.relist()
+			k.deleteGated()
+		}
+		w.after(5*spec.Minute, tidy)
+	}
+	w.after(5*spec.Minute, tidy)
+}
+
+func (k *kubernetes) create() {
+	w := k.w
+	k.made++
+	p := &pod{Pod: copilot.Pod{Name: fmt.Sprintf("p%d", k.made%7), Namespace: "web", UID: fmt.Sprintf("uid-%d", k.made), Created: w.now, Gated: true}}
+	if k.pods[p.Name] != nil {
+		return // the name is taken; a later pod gets it
+	}
+	p.Priority = int64(w.rng.IntN(3))
+	p.Ask.MilliCPU = int64(w.rng.IntN(1 + w.profile.CPUs*700))
+	p.Ask.Mem = int64(w.rng.IntN(200))
+	if w.profile.GPUs > 0 && w.rng.IntN(2) == 0 {
+		p.Ask.GPUs = int64(w.rng.IntN(1 + w.profile.GPUs/2))
+	}
+	for _, n := range w.nodes {
+		if w.rng.IntN(4) > 0 {
+			p.Admits = append(p.Admits, n.name)
+		}
+	}
+	k.pods[p.Name] = p
+	k.order = append(k.order, p.Name)
+	k.changed(p)
+}
+
+// changed gives an object its next version and tells the watch.
+func (k *kubernetes) changed(p *pod) {
+	p.version++
+	now, version := p.Pod, p.version
+	k.w.send(func() {
+		if old, ok := k.seen[now.Name]; !k.blind && (!ok || old.UID != now.UID || old.version < version) {
+			k.seen[now.Name] = podSeen{now, version} // also a late word of a pod that is gone
+		}
+	})
+}
+
+// remove takes an object out of the API server.
+func (k *kubernetes) remove(p *pod) {
+	delete(k.pods, p.Name)
+	k.order = slices.DeleteFunc(k.order, func(name string) bool { return name == p.Name })
+	k.w.send(func() {
+		if !k.blind && k.seen[p.Name].UID == p.UID {
+			delete(k.seen, p.Name)
+		}
+	})
+}
+
+// relist reads all objects anew: as they are, or as an API server has them that is
+// behind, which has not heard of some pods yet.
+func (k *kubernetes) relist() {
+	k.seen = map[string]podSeen{}
+	behind := !k.w.calm && k.w.rng.IntN(3) == 0
+	for _, name := range k.order {
+		if !behind || k.w.rng.IntN(2) == 0 {
+			k.seen[name] = podSeen{k.pods[name].Pod, k.pods[name].version}
+		}
+	}
+}
+
+// is tells whether an object is still there.
+func (k *kubernetes) is(p *pod) bool { return k.pods[p.Name] == p }
+
+func (k *kubernetes) deleteSome() {
+	if len(k.order) > 0 {
+		k.delete(k.pods[k.order[k.w.rng.IntN(len(k.order))]])
+	}
+}
+
+func (k *kubernetes) deleteGated() {
+	for _, name := range slices.Clone(k.order) {
+		if k.pods[name].Gated {
+			k.delete(k.pods[name])
+		}
+	}
+}
+
+// delete is a user's: an object without a node goes at once, another when its
+// kubelet has ended it.
+func (k *kubernetes) delete(p *pod) {
+	if p.Node == "" || p.Over {
+		k.remove(p)
+		return
+	}
+	p.Deleting = true
+	k.changed(p)
+	k.w.after(k.w.upTo(20*spec.Second), func() {
+		if k.is(p) {
+			k.remove(p)
+		}
+	})
+}
+
+// bind is Kubernetes' scheduler: a pod that was let through comes to its node,
+// runs there for a while and ends.
+func (k *kubernetes) bind(p *pod) {
+	if !k.is(p) || p.Gated || p.Node != "" {
+		return
+	}
+	k.holdCovers(p, p.Pinned, "is bound to")
+	p.Node = p.Pinned
+	k.changed(p)
+	k.w.after(k.w.upTo(2*spec.Minute), func() {
+		if !k.is(p) {
+			return
+		}
+		p.Over = true
+		k.changed(p)
+		k.w.after(k.w.upTo(spec.Minute), func() {
+			if k.is(p) {
+				k.remove(p)
+			}
+		})
+	})
+}
+
+// holdCovers judges that a durable hold lets a pod come to a node.
+func (k *kubernetes) holdCovers(p *pod, node, what string) {
+	n := k.w.ctl.durable.Node(node)
+	if n == nil {
+		k.w.fail("pod %s %s %s, which the ledger does not have", p.UID, what, node)
+		return
+	}
+	at, ok := n.HoldAt(p.UID)
+	if !ok {
+		k.w.fail("pod %s %s %s without a durable hold", p.UID, what, node)
+		return
+	}
+	if h := &n.Holds[at]; h.MilliCPU != p.Ask.MilliCPU || h.Mem != p.Ask.Mem || int64(len(h.GPUs)) != p.Ask.GPUs {
+		k.w.fail("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, h, p.Ask)
+	}
+}
+
+// judgeReleased: no hold goes under a pod that is there, or may come there.
+func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
+	for _, name := range w.pods.order {
+		p := w.pods.pods[name]
+		if p.UID == e.ID && !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node) {
+			w.fail("the hold of pod %s on %s is given back (%s), and it is there", e.ID, e.Node, e.Why)
+		}
+	}
+}
+
+// reconcile is a round of the copilot: the same function as in production, on
+// what the watch has shown and on the ledger as a reader sees it.
+func (k *kubernetes) reconcile() {
+	var pods []copilot.Pod
+	for _, name := range sortedNames(k.seen) {
+		pods = append(pods, k.seen[name].Pod)
+	}
+	st := k.w.ctl.durable
+	nodes := copilot.Nodes(st, func(n *state.Node) bool { return scheduler.OpenToHolds(st, st.At, n) == nil })
+	plan := copilot.Reconcile(pods, nodes)
+	for _, r := range plan.Releases {
+		k.release(r)
+	}
+	for _, l := range plan.LetGo {
+		k.letGo(l.Pod, l.Node)
+	}
+	for _, t := range plan.Takes {
+		k.take(t)
+	}
+}
+
+func (k *kubernetes) release(r copilot.Release) {
+	if r.Confirm && !copilot.Gone(r, k.get(r.Pod)) {
+		return
+	}
+	k.w.send(func() {
+		k.w.ctl.do(root(), scheduler.ReleaseForeignHold{Node: r.Node, ID: r.Hold, Why: r.Why}, nil)
+	})
+}
+
+// get is a read that a majority of etcd answers.
+func (k *kubernetes) get(name string) *copilot.Pod {
+	for _, n := range k.order {
+		if p := &k.pods[n].Pod; p.Namespace+"/"+p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (k *kubernetes) take(t copilot.Take) {
+	life := k.life
+	hold := spec.ForeignHold{ID: t.Pod.UID, Space: t.Pod.Namespace, Owner: t.Pod.Name, MilliCPU: t.Pod.Ask.MilliCPU, Mem: t.Pod.Ask.Mem, Priority: t.Pod.Priority}
+	k.w.send(func() {
+		cmd := scheduler.TakeForeignHold{Node: t.Node, Hold: hold, GPUs: t.Pod.Ask.GPUs, Running: t.Running}
+		k.w.ctl.do(root(), cmd, func(_ scheduler.Result, err error) {
+			if err == nil && t.LetGo && life == k.life {
+				k.letGo(t.Pod, t.Node)
+			}
+		})
+	})
+}
+
+// letGo writes that a pod may go to a node, if the object is as it was seen.
+func (k *kubernetes) letGo(seen copilot.Pod, node string) {
+	k.w.send(func() {
+		p := k.pods[seen.Name]
+		if p == nil || p.UID != seen.UID || !p.Gated || k.w.rng.IntN(100) < k.w.profile.Conflicts {
+			return // a conflict: the next round tries again
+		}
+		k.holdCovers(p, node, "is let through to")
+		p.Gated, p.Pinned = false, node
+		k.changed(p)
+		k.w.after(k.w.upTo(5*spec.Second), func() { k.bind(p) })
+	})
+}
+
+// left tells that pods are still there.
+func (k *kubernetes) left() bool { return len(k.pods) > 0 }
+
+// final holds after the faults have ceased.
+func (k *kubernetes) final() {
+	for _, name := range k.order {
+		p := k.pods[name]
+		k.w.fail("pod %s never ends: gated %v, pinned to %q, on %q", p.UID, p.Gated, p.Pinned, p.Node)
+	}
+}
+
+func sortedNames(m map[string]podSeen) []string {
+	var out []string
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
