@@ -204,6 +204,63 @@ func generatedRules(t *testing.T, s *alerts.Settings) []generatedRule {
 	return out
 }
 
+// TestUnitTestsHoldForOtherThresholds: the generated tests pass with a site's own
+// thresholds, because the cases of the alerts that it changed are left out.
+func TestUnitTestsHoldForOtherThresholds(t *testing.T) {
+	text := "thresholds: {MusterNodesDown: {for: 9m}, MusterWaitLong: {above: 9h}, MusterGPUHot: {severity: info}}\n"
+	s, err := alerts.Parse("a.yaml", []byte(text), "/etc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := written(t, s)
+	tests, err := os.ReadFile(filepath.Join(dir, alerts.TestsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"MusterNodesDown": false, "MusterWaitLong": false, "MusterGPUHot": true, "MusterAgentDown": true} {
+		if got := strings.Contains(string(tests), "name: "+name+" fires"); got != want {
+			t.Errorf("the tests have the cases of %s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestInhibitionsStayInTheirCluster: a fault in one cluster never hides one in
+// another.
+func TestInhibitionsStayInTheirCluster(t *testing.T) {
+	files, err := alerts.Defaults().Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name != alerts.AlertmanagerFile {
+			continue
+		}
+		rules := strings.Count(string(f.Data), "source_matchers:")
+		bounded := strings.Count(string(f.Data), "equal: [cluster")
+		if rules == 0 || bounded != rules {
+			t.Errorf("%d of %d inhibitions are bounded to a cluster", bounded, rules)
+		}
+	}
+}
+
+// TestLimitsHaveTheUnitOfTheirValues: where a text shows its value as a time or
+// a share, the limit beside it is one too.
+func TestLimitsHaveTheUnitOfTheirValues(t *testing.T) {
+	for _, g := range generatedRules(t, alerts.Defaults()) {
+		text := g.Annotations["description"]
+		_, limit, ok := strings.Cut(text, "(limit ")
+		if !ok {
+			continue
+		}
+		limit, _, _ = strings.Cut(limit, ")")
+		for filter, unit := range map[string]string{"humanizePercentage }}": "%", "humanizeDuration }}": "smhd"} {
+			if strings.Contains(text, filter) && !strings.Contains(unit, limit[len(limit)-1:]) {
+				t.Errorf("%s shows its value with %s and the limit as %q", g.Alert, filter, limit)
+			}
+		}
+	}
+}
+
 // TestEveryAlertIsComplete: what a person who is woken up needs.
 func TestEveryAlertIsComplete(t *testing.T) {
 	boards := map[string]dashboards.Board{}
@@ -275,6 +332,8 @@ func TestSettings(t *testing.T) {
 		"missing secret":    {"slack:\n  channel: '#a'\n", "a.yaml:1: slack.webhook_url_file: is missing: a secret stands in a file of its own"},
 		"nobody to tell":    {"user_notices: slack\n", `a.yaml:1: user_notices: "slack" is not a receiver that is set up (none is)`},
 		"hours":             {"business_hours: {from: '18:00', to: '08:00'}\n", "a.yaml:1: business_hours: from 18:00 is not before to 08:00"},
+		"days":              {"business_hours: {days: 'monday:sunday'}\n", `a.yaml:1: business_hours.days: "monday:sunday": sunday comes before monday in Alertmanager's week, which begins on Sunday; want a range such as sunday:saturday`},
+		"keeps firing":      {"keep_firing: never\n", `a.yaml:1: keep_firing: "never": want a number with s, m, h, d or w, such as 5m, or off`},
 		"not YAML":          {"a: [\n", "a.yaml:1: did not find expected node content"},
 	} {
 		_, err := alerts.Parse("a.yaml", []byte(tc.text), "/etc")

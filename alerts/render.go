@@ -77,6 +77,7 @@ type oneRule struct {
 	Alert       string            `yaml:"alert,omitempty"`
 	Expr        string            `yaml:"expr"`
 	For         string            `yaml:"for,omitempty"`
+	KeepFiring  string            `yaml:"keep_firing_for,omitempty"`
 	Labels      map[string]string `yaml:"labels,omitempty"`
 	Annotations map[string]string `yaml:"annotations,omitempty"`
 }
@@ -109,10 +110,13 @@ func (s *Settings) rule(r Rule) oneRule {
 		audience = Operators
 	}
 	out := oneRule{Alert: r.Name, Expr: fill(r.Expr, v), Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
-		Annotations: map[string]string{"summary": r.Summary, "description": fill(r.Detail, v), "dashboard": s.dashboard(r),
+		Annotations: map[string]string{"summary": fill(r.Summary, r.shown(v)), "description": fill(r.Detail, r.shown(v)), "dashboard": s.dashboard(r),
 			"runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + r.Name + ".md"}}
 	if v["for"] != "0s" {
 		out.For = v["for"]
+	}
+	if !r.Once && s.KeepFiring != "off" {
+		out.KeepFiring = s.KeepFiring
 	}
 	return out
 }
@@ -158,15 +162,26 @@ type unitSample struct {
 }
 
 // tests tries every alert with series with which it must fire and with series
-// with which it must not. They hold for the default thresholds.
+// with which it must not. The series are made for the default thresholds, so
+// alerts of which the site has changed one are left out.
 func (s *Settings) tests() unitTests {
 	out := unitTests{RuleFiles: []string{RulesFile}, Evaluation: "1m"}
 	for _, r := range All() {
-		if s.Value(r.Name, "severity") != "off" {
+		if s.Value(r.Name, "severity") != "off" && s.asShipped(r) {
 			out.Tests = append(out.Tests, casesOf(r)...)
 		}
 	}
 	return out
+}
+
+// asShipped tells whether an alert has its default thresholds.
+func (s *Settings) asShipped(r Rule) bool {
+	for _, p := range r.params() {
+		if p.Name != "severity" && s.Value(r.Name, p.Name) != p.Default {
+			return false
+		}
+	}
+	return true
 }
 
 // Apart renders each alert and its cases as files of their own, which promtool

@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type ParamKind string
 const (
 	Number   ParamKind = "number"
 	Share    ParamKind = "share" // 0 to 1
+	Part     ParamKind = "part"  // of a whole that it may exceed
 	Duration ParamKind = "time"  // 30s, 5m, 2h, 7d
 )
 
@@ -60,10 +62,14 @@ type Rule struct {
 	Audience Audience // empty: Operators
 	Expr     string
 	For      string // default of how long it must hold; the settings file may change it
-	Params   []Param
-	Summary  string // one line, Prometheus' template language
-	Detail   string // what is wrong, with the values
-	Board    string // UID of the dashboard to open
+	// Once marks an alert about an event. The others are about a state: they keep
+	// firing for a while when their series go away, as in a gap between scrapes or
+	// while the source restarts, so that nobody is told that it is over.
+	Once    bool
+	Params  []Param
+	Summary string // one line, Prometheus' template language
+	Detail  string // what is wrong, with the values
+	Board   string // UID of the dashboard to open
 	// Vars are variables of the dashboard, each set from a label of the alert.
 	Vars map[string]string
 	// Fires and Quiet are series with which the rule does and does not fire.
@@ -161,11 +167,31 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.Duration(n) * units[text[len(text)-1]], nil
 }
 
-// fill puts thresholds in place of their names. Names that PromQL's templates
-// use ($labels, $value) stay.
+// shown are the thresholds as texts have them: a share as a percentage, like the
+// value beside it.
+func (r Rule) shown(values map[string]string) map[string]string {
+	out := maps.Clone(values)
+	for _, p := range r.Params {
+		if p.Kind != Share && p.Kind != Part {
+			continue
+		}
+		if n, err := strconv.ParseFloat(values[p.Name], 64); err == nil {
+			out[p.Name] = strconv.FormatFloat(n*100, 'g', 4, 64) + "%"
+		}
+	}
+	return out
+}
+
+// fill puts thresholds in place of their names. A time stands as it was written
+// where its name is ($above: 4h), and in seconds where _seconds follows the name:
+// texts and expressions then have one threshold and no second unit. Names that
+// Prometheus' templates use ($labels, $value) stay.
 func fill(text string, values map[string]string) string {
 	pairs := []string{}
 	for _, name := range sortedKeys(values) {
+		if d, err := parseDuration(values[name]); err == nil {
+			pairs = append(pairs, "$"+name+"_seconds", strconv.FormatInt(int64(d/time.Second), 10))
+		}
 		pairs = append(pairs, "$"+name, values[name])
 	}
 	return strings.NewReplacer(pairs...).Replace(text)

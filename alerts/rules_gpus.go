@@ -9,31 +9,27 @@ func onHost(expr string) string {
 	return `label_replace(` + expr + `, "node", "$1", "hostname", "(.+)")`
 }
 
+// byDevice copies the label gpu_uuid of the controller's series to UUID, as
+// DCGM's series and the inhibitions have it.
+func byDevice(expr string) string {
+	return `label_replace(` + expr + `, "UUID", "$1", "gpu_uuid", "(.+)")`
+}
+
 func gpuRules() []Rule {
 	const g = "muster-gpus"
 	vars := map[string]string{"node": "node"}
-	// An XID stays the last one until the next or a reset: the event says when.
-	recent := `and on (node) (sum by (node) (increase(muster_agent_gpu_events_total{kind="xid"}[$window])) > 0)`
-	window := Param{"window", Duration, "15m", "how long an event is news"}
-	const fatal = `DCGM_FI_DEV_XID_ERRORS == 48 or DCGM_FI_DEV_XID_ERRORS == 63 or DCGM_FI_DEV_XID_ERRORS == 64 or DCGM_FI_DEV_XID_ERRORS == 74 or DCGM_FI_DEV_XID_ERRORS == 79 or DCGM_FI_DEV_XID_ERRORS == 92 or DCGM_FI_DEV_XID_ERRORS == 94 or DCGM_FI_DEV_XID_ERRORS == 95 or (DCGM_FI_DEV_XID_ERRORS >= 110 and DCGM_FI_DEV_XID_ERRORS <= 149)`
-	event := `muster_agent_gpu_events_total{cluster="lab",node="n1",kind="xid"} 0x5 1x40`
-	return []Rule{
-		{Name: "MusterGPUXID", Group: g, Severity: Critical, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{window},
-			Expr:    onHost("("+fatal+")") + " " + recent,
-			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $value }}", Detail: "The driver reported XID {{ $value }} for {{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }}{{ with $labels.slurm_job_id }}, which job {{ . }} held{{ end }}. It is one of those that mean hardware: drain the node.",
-			Fires: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 79x40`, event}, 8}, Quiet: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 31x40`, event}, 8}},
-		{Name: "MusterGPUXIDOfProgram", Group: g, Severity: Info, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{window},
-			Expr:    onHost("((DCGM_FI_DEV_XID_ERRORS > 0) unless ("+fatal+"))") + " " + recent,
-			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $value }}", Detail: "The driver reported XID {{ $value }} for {{ $labels.UUID }} on {{ $labels.node }}{{ with $labels.slurm_job_id }}, which job {{ . }} held{{ end }}. Mostly that is the program; several jobs on one device are the device.",
-			Fires: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 31x40`, event}, 8}, Quiet: Case{[]string{`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 0x5 79x40`, event}, 8}},
+	return append(xidRules(g, vars), []Rule{
 		{Name: "MusterGPUOffTheBus", Group: g, Severity: Critical, For: "1m", Board: "muster-gpus", Vars: vars,
 			Expr:    onHost("(muster_gpu_up == 0)"),
 			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is lost", Detail: "{{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }} does not answer any more. Jobs on it are lost; drain the node.",
 			Fires: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1 0x20`}, 8}, Quiet: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1x20`}, 8}},
-		{Name: "MusterGPUMemoryErrors", Group: g, Severity: Critical, For: "0s", Board: "muster-gpus", Vars: vars,
-			Expr:    onHost("(increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]) > 0 or DCGM_FI_DEV_ROW_REMAP_FAILURE > 0)"),
+		{Name: "MusterGPUMemoryErrors", Group: g, Severity: Critical, For: "2m", Board: "muster-gpus", Vars: vars,
+			// An XID 48 or 95 is the same fault, and its alert names the job.
+			Expr: onHost("(increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]) > 0 or DCGM_FI_DEV_ROW_REMAP_FAILURE > 0)") +
+				" unless on (node, UUID) " + byDevice(`time() - muster_gpu_xid_last_timestamp_seconds{xid=~"48|95"} < 7200`),
 			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} has broken memory", Detail: "{{ $labels.UUID }} on {{ $labels.node }} had double-bit errors, or could not remap a row. Results of its jobs may be wrong; drain the node.",
-			Fires: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`}, 10}, Quiet: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 2x20`, `DCGM_FI_DEV_ROW_REMAP_FAILURE{` + gpu1 + `} 0x20`}, 10}},
+			Fires: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`}, 10},
+			Quiet: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`, lastXID("48", "fatal") + ` _x4 300x20`}, 12}},
 		{Name: "MusterGPUHot", Group: g, Severity: Warning, For: "5m", Board: "muster-gpus", Vars: vars,
 			Params:  []Param{{"above", Number, "87", "degrees Celsius"}},
 			Expr:    onHost("(DCGM_FI_DEV_GPU_TEMP > $above)"),
@@ -51,14 +47,14 @@ func gpuRules() []Rule {
 			Fires: Case{[]string{`DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + gpu1 + `} 0+1x60`, `DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + gpu1 + `} 0x60`}, 50},
 			Quiet: Case{[]string{`DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + gpu1 + `} 40x60`, `DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + gpu1 + `} 0x60`}, 50}},
 		{Name: "MusterGPUReadingsOld", Group: g, Severity: Warning, For: "2m", Board: "muster-pipeline",
-			Params:  []Param{{"above", Number, "120", "seconds"}},
-			Expr:    `time() - (muster_agent_last_collection_time_seconds > 0) > $above`,
-			Summary: "GPU readings of {{ $labels.node }} are old", Detail: "The last GPU reading of {{ $labels.node }} is {{ $value | humanizeDuration }} old (limit $above s): the driver hangs, or the agent does.",
+			Params:  []Param{{"above", Duration, "2m", "age of the last reading"}},
+			Expr:    `time() - (muster_agent_last_collection_time_seconds > 0) > $above_seconds`,
+			Summary: "GPU readings of {{ $labels.node }} are old", Detail: "The last GPU reading of {{ $labels.node }} is {{ $value | humanizeDuration }} old (limit $above): the driver hangs, or the agent does.",
 			Fires: Case{[]string{`muster_agent_last_collection_time_seconds{cluster="lab",node="n1"} 10x20`}, 10}, Quiet: Case{[]string{`muster_agent_last_collection_time_seconds{cluster="lab",node="n1"} 10+60x20`}, 10}},
 		{Name: "MusterGPUsUnavailable", Group: g, Severity: Warning, For: "15m", Board: "muster-gpus",
 			Params:  []Param{{"above", Share, "0.1", "share of the GPUs of a type"}},
-			Expr:    `sum by (cluster, type) (muster_gpus{state="unavailable"}) / (sum by (cluster, type) (muster_gpus) > 0) > $above`,
-			Summary: "GPUs are out of service", Detail: "{{ $value | humanizePercentage }} of the {{ $labels.type }} GPUs of {{ $labels.cluster }} are on nodes out of service (limit $above).",
+			Expr:    `sum by (cluster, type) (muster_gpus{state=~"unavailable|lost"}) / (sum by (cluster, type) (muster_gpus) > 0) > $above`,
+			Summary: "GPUs are out of service", Detail: "{{ $value | humanizePercentage }} of the {{ $labels.type }} GPUs of {{ $labels.cluster }} are lost or on nodes out of service (limit $above).",
 			Fires: Case{[]string{`muster_gpus{cluster="lab",type="h100",state="unavailable"} 8x40`, `muster_gpus{cluster="lab",type="h100",state="idle"} 8x40`}, 30},
 			Quiet: Case{[]string{`muster_gpus{cluster="lab",type="h100",state="unavailable"} 0x40`, `muster_gpus{cluster="lab",type="h100",state="idle"} 16x40`}, 30}},
 		{Name: "MusterJobGPUWarned", Group: g, Severity: Info, Audience: Users, For: "0s", Board: "muster-job", Vars: map[string]string{"job": "slurm_job_id"},
@@ -72,5 +68,42 @@ func gpuRules() []Rule {
 			Summary: "Job {{ $labels.slurm_job_id }} holds {{ $value }} GPUs that do nothing", Detail: "{{ $value }} GPUs of job {{ $labels.slurm_job_id }} of {{ $labels.user }} ({{ $labels.account }}) have done nothing for $window. Others wait for them: scancel {{ $labels.slurm_job_id }}, or see the runbook.",
 			Fires: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x60`}, 50},
 			Quiet: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 + `,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x20 80 0x39`, `DCGM_FI_DEV_GPU_UTIL{gpu="1",UUID="GPU-2",hostname="n1",slurm_job_id="8",user="ada",account="ml",partition="gpu"} _x35 0x25`, `DCGM_FI_DEV_GPU_UTIL{gpu="2",UUID="GPU-3",hostname="n1",slurm_job_id="9",user="ada",account="ml",partition="gpu"} 0x44 stale`}, 50}},
+	}...)
+}
+
+// lastXID is the series of a driver error in the tests.
+func lastXID(xid, class string) string {
+	return `muster_gpu_xid_last_timestamp_seconds{cluster="lab",node="n1",gpu="0",gpu_uuid="GPU-1",xid="` + xid + `",class="` + class + `",slurm_job_id="7",user="ada"}`
+}
+
+// xidRules rise from the ledger's record of driver errors, never from DCGM's
+// gauge: that keeps the last number for as long as the driver runs, under the
+// name of whoever holds the device now.
+func xidRules(group string, vars map[string]string) []Rule {
+	news := Param{"window", Duration, "1h", "how long an error is news"}
+	recent := func(class string) string {
+		return byDevice(`time() - muster_gpu_xid_last_timestamp_seconds{class` + class + `} < $window_seconds`)
+	}
+	// A device that fell off the bus is reported by MusterGPUOffTheBus, which
+	// lasts for as long as the device is away.
+	lost := "unless on (node, UUID) " + onHost("(min_over_time(muster_gpu_up[$window]) == 0)")
+	const struck = "{{ with $labels.slurm_job_id }} It struck job {{ . }} of {{ $labels.user }}.{{ else }} No job held the device alone.{{ end }}"
+	const summary = "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $labels.xid }}"
+	const reported = "The driver reported XID {{ $labels.xid }} for {{ $labels.UUID }} on {{ $labels.node }} {{ $value | humanizeDuration }} ago."
+	return []Rule{
+		{Name: "MusterGPUXID", Once: true, Group: group, Severity: Critical, For: "30s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
+			Expr: recent(`="fatal"`) + " " + lost, Summary: summary,
+			Detail: reported + struck + " The device must not be used: drain the node.",
+			Fires:  Case{[]string{lastXID("48", "fatal") + ` _x4 300x40`}, 8},
+			// Another job on the device does not make an old error news.
+			Quiet: Case{[]string{lastXID("79", "fatal") + ` _x4 300x40`, `muster_gpu_up{` + gpu1 + `} 1x4 0x40`, `DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 48x90`}, 20}},
+		{Name: "MusterGPUXIDOfDevice", Once: true, Group: group, Severity: Warning, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
+			Expr: recent(`=~"memory|link|driver|unknown"`), Summary: summary,
+			Detail: reported + struck + " It concerns the device (class {{ $labels.class }}), which can go on: reset or replace it today.",
+			Fires:  Case{[]string{lastXID("63", "memory") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}},
+		{Name: "MusterGPUXIDOfProgram", Once: true, Group: group, Severity: Info, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
+			Expr: recent(`="application"`), Summary: summary,
+			Detail: reported + struck + " Mostly that is the program; several jobs on one device are the device.",
+			Fires:  Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` 0x90`}, 80}},
 	}
 }

@@ -25,6 +25,7 @@ type Settings struct {
 	GroupWait     string               `yaml:"group_wait"`
 	GroupInterval string               `yaml:"group_interval"`
 	Repeat        string               `yaml:"repeat"`
+	KeepFiring    string               `yaml:"keep_firing"`
 	Hours         Hours                `yaml:"business_hours"`
 	Slack         *Slack               `yaml:"slack"`
 	PagerDuty     *PagerDuty           `yaml:"pagerduty"`
@@ -107,7 +108,7 @@ func (ps Problems) Error() string {
 
 // Defaults are the settings of an empty file.
 func Defaults() *Settings {
-	s := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h",
+	s := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h", KeepFiring: "5m",
 		DashboardsURL: "http://localhost:3000", RunbooksURL: "https://github.com/musterhpc/muster/blob/main/alerts/runbooks", Alertmanager: "http://localhost:9093",
 		Hours: Hours{Days: "monday:friday", From: "08:00", To: "18:00", Zone: "UTC"}, values: map[string]map[string]string{}}
 	for _, r := range All() {
@@ -274,6 +275,11 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 			add(key, "%v", err)
 		}
 	}
+	if s.KeepFiring != "off" {
+		if _, err := parseDuration(s.KeepFiring); err != nil {
+			add("keep_firing", "%v, or off", err)
+		}
+	}
 	for key, text := range map[string]string{"business_hours.from": s.Hours.From, "business_hours.to": s.Hours.To} {
 		if !regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$`).MatchString(text) {
 			add(key, "%q is not a time of day such as 08:00", text)
@@ -282,8 +288,8 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	if s.Hours.From >= s.Hours.To {
 		add("business_hours", "from %s is not before to %s", s.Hours.From, s.Hours.To)
 	}
-	if !regexp.MustCompile(`^(sunday|monday|tuesday|wednesday|thursday|friday|saturday)(:(sunday|monday|tuesday|wednesday|thursday|friday|saturday))?$`).MatchString(s.Hours.Days) {
-		add("business_hours.days", "%q: want days as in monday:friday", s.Hours.Days)
+	if problem := daysProblem(s.Hours.Days); problem != "" {
+		add("business_hours.days", "%s", problem)
 	}
 	if !zoneKnown(s.Hours.Zone) {
 		add("business_hours.zone", "%q is no time zone such as Europe/Berlin", s.Hours.Zone)
@@ -316,6 +322,25 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	}
 	slices.SortFunc(out, func(a, b Problem) int { return a.Line - b.Line })
 	return out
+}
+
+// daysProblem says what is wrong with a day or a range of days. Alertmanager's
+// week begins on Sunday and a range must not pass its end: it refuses
+// monday:sunday.
+func daysProblem(text string) string {
+	week := []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+	first, last, isRange := strings.Cut(text, ":")
+	if !isRange {
+		last = first
+	}
+	from, to := slices.Index(week, first), slices.Index(week, last)
+	switch {
+	case from < 0 || to < 0:
+		return fmt.Sprintf("%q: want days as in monday:friday", text)
+	case from > to:
+		return fmt.Sprintf("%q: %s comes before %s in Alertmanager's week, which begins on Sunday; want a range such as sunday:saturday", text, last, first)
+	}
+	return ""
 }
 
 // zoneKnown tells whether there is such a time zone; a machine without the
@@ -430,6 +455,8 @@ evaluate: 30s        # how often the rules are evaluated
 group_wait: 30s      # how long the first alert of a group waits for others
 group_interval: 5m   # how long until news of a group are sent
 repeat: 4h           # how long until an alert that still fires is sent again
+keep_firing: 5m      # how long an alert outlives its condition, across gaps between scrapes; off: not at all (Prometheus before
+                     # 2.42 and vmalert before 1.91 do not know keep_firing_for)
 
 business_hours: {days: "monday:friday", from: "08:00", to: "18:00", zone: UTC} # when notices (info) are sent
 

@@ -86,8 +86,9 @@ func gpuLayout(of string) []Panel {
 
 func gpuHealth(of string) []Panel {
 	return []Panel{
-		{Title: "Driver errors (XID)", Kind: Table, Unit: Count, Column: "XID", Width: 12, Description: "The last XID of each device that has one, with the job it struck. 48, 63, 64, 79, 94, 95 are hardware: drain the node. 13, 31, 43 are mostly the program.",
-			Queries: []Query{{Expr: `DCGM_FI_DEV_XID_ERRORS{` + of + `} > 0`}}, Links: []Link{{Job, "job", "slurm_job_id"}, {Node, "node", "hostname"}}, MayBeEmpty: "no driver error has been seen"},
+		{Title: "Driver errors (XID)", Kind: Table, Unit: Seconds, Column: "last seen, ago", Width: 12,
+			Description: "Errors of the driver by device, newest first, with the job that they struck. Class fatal: drain the node. memory, link, driver: the device, today. application: mostly the program.",
+			Queries:     []Query{{Expr: `sort(time() - muster_gpu_xid_last_timestamp_seconds{cluster="$cluster",node=~"$node"})`}}, Links: []Link{{Job, "job", "slurm_job_id"}, {Node, "node", "node"}}, MayBeEmpty: "no driver error has been seen"},
 		lines("GPU events seen by the agents", "Events by kind over ten minutes: errors, lost devices, throttling.", Count,
 			Query{Expr: `sum by (node, kind) (increase(muster_agent_gpu_events_total{cluster="$cluster",node=~"$node"}[10m]))`, Legend: "{{node}} {{kind}}"}),
 		lines("Temperature", "Hottest device of each node: core and memory.", Celsius,

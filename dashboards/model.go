@@ -252,14 +252,6 @@ func (p Panel) empty(why string) Panel { p.MayBeEmpty = why; return p }
 
 func (p Panel) units(u map[string]Unit) Panel { p.Units = u; return p }
 
-// lang sets the language of a panel's queries.
-func (p Panel) lang(l Language) Panel {
-	for i := range p.Queries {
-		p.Queries[i].Lang = l
-	}
-	return p
-}
-
 // width and height are a panel's size on Grafana's grid of 24 columns.
 func (p Panel) width() int {
 	switch {

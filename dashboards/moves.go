@@ -141,7 +141,7 @@ func Moves() []Move {
 func movesOfJobs() []Move {
 	return slices.Concat(
 		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), noisy("Alerts firing", Break),
-			up("Wait P95, last day; GPU occupancy, last day", Finish), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
+			up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
 		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),
 		on(Overview, "Who and what is wrong", up("CPUs by account", Run), up("Nodes out of service", Drain)),
 		on(Overview, "History (from the accounting store)", up("Jobs ended", Finish), up("GPU-hours by account", Finish, "gpu_hours")),
@@ -162,7 +162,7 @@ func movesOfJobs() []Move {
 
 func movesOfPeople() []Move {
 	return slices.Concat(
-		on(People, "Accounts", up("Jobs running by account", Run), up("Jobs pending by account", Wait), up("Share of the GPUs, 7 days", Run), up("GPU occupancy, 7 days", Finish), down("CPU efficiency, 7 days", Hold)),
+		on(People, "Accounts", up("Jobs running by account", Run), up("Jobs pending by account", Wait), up("Share of the GPUs, 7 days", Run), up("GPU occupancy, 7 days", Run), down("CPU efficiency, 7 days", Hold)),
 		on(People, "Money", up("Budget spent; Cost by account, 7 days; Cost by user, 7 days", Run)),
 		on(People, "Users", up("GPU time held but idle, 7 days", Hold), up("Memory wasted, 7 days", Hold), up("Wait P95, 7 days", Finish), up("Failed runs, 7 days; GPU time lost to failures, 7 days", Fail)),
 		on(People, "In the dashboard's time (from the accounting store)", up("Users by GPU-hours", Finish, "runs"), up("Jobs; GPU-hours held; Runs ended", Finish)),
@@ -172,10 +172,10 @@ func movesOfPeople() []Move {
 		on(FairShare, "Drift of the cluster", up("Drift, last day; Drift, last 7 days; Drift over time", Finish)),
 		on(FairShare, "Shares and drift (from the accounting store)", up("Drift", Finish, "cpu_hours"), up("CPU-hours by account", Finish)),
 
-		on(Efficiency, "The cluster, over a day", up("Given out", Run), up("Used of what was given out", Finish), up("Wasted", Fail, "runs failed"), up("GPU time idle and lost", Hold, "idle"), up("Throughput; Wait", Finish)),
+		on(Efficiency, "The cluster, over a day", up("Given out; Used of what was given out", Run), up("Wasted", Fail, "runs failed"), up("GPU time idle and lost", Hold, "idle"), up("Throughput; Wait", Finish)),
 		on(Efficiency, "What waiting and failing cost, over a day", up("Waiting by running", Finish), up("Failures by class; GPU time lost, by class of failure", Fail)),
-		on(Efficiency, "By partition, 7 days", up("GPU occupancy", Finish), down("CPU efficiency", Hold), up("Failed runs", Fail)),
-		on(Efficiency, "By user, 7 days", up("GPU time held but idle", Hold), up("Memory wasted", Finish), up("GPU time lost to failures", Fail)),
+		on(Efficiency, "By partition, 7 days", up("GPU occupancy", Run), down("CPU efficiency", Hold), up("Failed runs", Fail)),
+		on(Efficiency, "By user, 7 days", up("GPU time held but idle", Hold), up("Memory wasted", Run), up("GPU time lost to failures", Fail)),
 		on(Efficiency, "In the dashboard's time (from the accounting store)", up("Use against waste, by user; Time limits", Finish, "runs"), up("Runs that wasted most GPU time", Hold)),
 
 		on(Limits, "Reservations", up("Reservations; Ends in; Begins in; Nodes kept by reservations; CPUs in use inside reservations", Reserve)),
