@@ -3,6 +3,7 @@
 #
 #   deploy/deps/install.sh              everything below
 #   deploy/deps/install.sh build        what `make build` needs; `make demo` and `make test` run this
+#   deploy/deps/install.sh vm       what `make test-vm` needs; not part of everything
 #   deploy/deps/install.sh --list       print the packages, install nothing
 #
 # As root it installs what is missing. Otherwise it prints the command to run and fails, unless nothing is missing.
@@ -16,7 +17,7 @@ make    make                build  runs the targets
 gcc     gcc                 build  the GPU libraries are loaded through C, and the race detector needs it
 /usr/include/stdlib.h libc6-dev build headers for the same
 git     git                 build  versions and clean checks
-npm     npm                 test   the dashboards are held to the types of Grafana
+npm     npm                 test   the dashboards are held to the types of Grafana, the pages of the console to axe-core
 /etc/ssl/certs/ca-certificates.crt ca-certificates build HTTPS of go and npm
 curl    curl                build  fetches the ClickHouse engine library; the tour asks the metrics
 diff    diffutils           test   comparisons of generated files
@@ -26,11 +27,15 @@ nsenter util-linux          test   the same
 protoc  protobuf-compiler   test   make generate and make check
 promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
 amtool  prometheus-alertmanager test the same for Alertmanager
-chromium chromium           test   the screenshot of the dashboards
+chromium chromium           test   the screenshot of the dashboards, and make test-console
 mpicc.mpich mpich           test   a real MPI program over PMI, in a step
 /usr/share/doc/libmpich-dev libmpich-dev test the same
 mpirun.openmpi openmpi-bin  test   Open MPI's own launcher in an allocation
 mpicc.openmpi libopenmpi-dev test  the same
+qemu-system-x86_64 qemu-system-x86 vm boots a machine with cgroup v2 only, for make test-vm
+/usr/share/doc/linux-image-cloud-amd64 linux-image-cloud-amd64 vm its kernel
+/usr/share/doc/busybox-static busybox-static vm its shell
+cpio    cpio                vm     packs its files
 TABLE
 }
 
@@ -38,16 +43,19 @@ only=
 list=no
 for arg in "$@"; do
 	case $arg in
-	build | test) only=$arg ;;
+	build | test | vm) only=$arg ;;
 	--list) list=yes ;;
-	*) echo "usage: $0 [build|test] [--list]" >&2; exit 2 ;;
+	*) echo "usage: $0 [build|test|vm] [--list]" >&2; exit 2 ;;
 	esac
 done
 
 missing=
 while read -r what package group _; do
 	[ -n "$what" ] || continue
-	[ -z "$only" ] || [ "$only" = "$group" ] || continue
+	case $only in
+	'') [ "$group" != vm ] || continue ;; # a kernel and an emulator are large, and one target needs them
+	*) [ "$only" = "$group" ] || continue ;;
+	esac
 	[ "$list" = no ] || { echo "$package"; continue; }
 	case $what in
 	/*) [ ! -e "$what" ] || continue ;;
