@@ -1,6 +1,6 @@
 // Command chaos kills the processes of a running cluster with SIGKILL, one
 // after the other at random moments, while users submit jobs through sbatch
-// and through the streaming API; then it lets the cluster come to rest. What
+// and through the streaming API; then it waits until the cluster is idle. What
 // was acknowledged it writes to a list of its own, each entry synced before
 // the next is asked for. Whether everything was kept is for the program in
 // check to say. deploy/lab/chaos.sh runs both.

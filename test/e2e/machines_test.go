@@ -605,9 +605,9 @@ func (f *far) trust(t *testing.T) {
 		why          string
 	}{
 		{"a node for a user without a job there", node, []framed.Pair{framed.Attest(5, 60)}, list, "has no job on that node"},
-		{"a node for root", node, []framed.Pair{framed.Attest(0, 0)}, drain, "nobody here"},
+		{"a node for root", node, []framed.Pair{framed.Attest(0, 0)}, drain, "no privileges here"},
 		{"a node for itself", node, nil, list, "may not call"},
-		{"a login host for root", login, []framed.Pair{framed.Attest(0, 0)}, drain, "nobody here"},
+		{"a login host for root", login, []framed.Pair{framed.Attest(0, 0)}, drain, "no privileges here"},
 		{"a login host for a user who is no operator", login, []framed.Pair{framed.Attest(5, 60)}, drain, "denied"},
 		{"a login host for itself", login, nil, list, "may not call"},
 		{"a login host with nonsense", login, []framed.Pair{{Key: framed.HeaderAttest, Value: "root"}}, list, "want UID:GID"},
@@ -622,8 +622,8 @@ func (f *far) trust(t *testing.T) {
 	if _, errs, code := f.login.muster(true, "squeue"); code != 0 {
 		t.Errorf("root of the login host looks: %s", errs)
 	}
-	f.login.refused(true, "root of login is nobody here", "sbatch", "--wrap", "true")
-	f.login.refused(true, "root of login is nobody here", "scontrol", "update", "nodename=c1", "state=drain", "reason=x")
+	f.login.refused(true, "root on login has no privileges here", "sbatch", "--wrap", "true")
+	f.login.refused(true, "root on login has no privileges here", "scontrol", "update", "nodename=c1", "state=drain", "reason=x")
 	f.c1.refused(false, "has no job on that node", "squeue")
 	f.login.refused(false, "denied", "token", "c1")
 }

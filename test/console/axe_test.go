@@ -1,0 +1,61 @@
+package console
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// axeVersion is the release of axe-core by which pages are judged.
+const axeVersion = "4.14.1"
+
+// axe is the script that judges a page. npm gets it: nothing that Muster ships
+// has it.
+func axe(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, args := range [][]string{{"npm", "pack", "--silent", "axe-core@" + axeVersion}, {"tar", "xzf", "axe-core-" + axeVersion + ".tgz", "package/axe.min.js"}} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	script, err := os.ReadFile(filepath.Join(dir, "package", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(script)
+}
+
+// TestAccessible: axe-core finds nothing on any page, in either set of colours.
+func TestAccessible(t *testing.T) {
+	l := openLab(t)
+	script := axe(t)
+	submit := func(args ...string) string {
+		return l.must(append([]string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null"}, args...)...)
+	}
+	running := submit("-J", "runs", "--gres=gpu:2", "--wrap", "sleep 1000")
+	waiting := submit("-J", "waits", "-N2", "--gres=gpu:4", "--wrap", "sleep 1000")
+	ctx := l.browser("root")
+	for _, look := range []string{"light", "dark"} {
+		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/node/node1", "/job/" + waiting, "/job/" + running, "/sign-in"} {
+			var found string
+			var ignored any
+			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),
+				chromedp.Navigate(l.at+path), chromedp.WaitVisible("main h1"),
+				chromedp.Poll("!document.querySelector('[data-src]') || !!document.querySelector('[data-src] section, [data-src] details')", nil),
+				chromedp.Evaluate(script+";1", &ignored),
+				chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => v.impact + " " + v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map(n => n.html.slice(0, 200)).join("\n")).join("\n"))`, &found,
+					func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+			if found != "" {
+				t.Errorf("%s in %s colours:\n%s", path, look, found)
+			}
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package console
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// lab is a cluster on this machine.
+type lab struct {
+	t   *testing.T
+	bin string
+	dir string
+	at  string // address of the console
+}
+
+// patience bounds what should happen at once, on a machine that is busy.
+const patience = time.Minute
+
+func openLab(t *testing.T) *lab {
+	t.Helper()
+	if os.Getenv("MUSTER_TEST_CONSOLE") == "" {
+		t.Skip("MUSTER_TEST_CONSOLE is not set: make test-console sets it")
+	}
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{t: t, bin: bin, dir: os.Getenv("MUSTER_CONSOLE_LAB")}
+	if l.dir == "" {
+		// A socket's path is short: the folder of the test's name may be too long.
+		if l.dir, err = os.MkdirTemp("", "console"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(l.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l.must("init", "--dir", l.dir, "--nodes", "2", "--gpus", "4", "--gpu-type", "h100", "--port", strconv.Itoa(freePorts(t)))
+		t.Cleanup(func() {
+			l.must("down", "--dir", l.dir, "--jobs")
+			if err := os.RemoveAll(l.dir); err != nil {
+				t.Error(err)
+			}
+		})
+		l.must("up", "--dir", l.dir)
+	}
+	conf, err := os.ReadFile(filepath.Join(l.dir, "muster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`web: (\S+)`).FindSubmatch(conf)
+	if found == nil {
+		t.Fatalf("the lab has no console: %s", conf)
+	}
+	l.at = "http://" + string(found[1])
+	return l
+}
+
+// freePorts finds a base port behind which those of a lab are free.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for base := 24000; base < 60000; base += 40 {
+		free := true
+		for n := range 16 {
+			l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(base+n))
+			if err != nil {
+				free = false
+				break
+			}
+			_ = l.Close()
+		}
+		if free {
+			return base
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+// must runs a command of the cluster.
+func (l *lab) must(args ...string) string {
+	l.t.Helper()
+	cmd := exec.Command(filepath.Join(l.bin, "muster"), args...)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(l.dir, "run", "muster.sock"), "PATH="+l.bin+":"+os.Getenv("PATH"))
+	cmd.Dir = l.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// token is a user's token.
+func (l *lab) token(user string) string {
+	return strings.TrimPrefix(l.must("scontrol", "token", "username="+user), "SLURM_JWT=")
+}
+
+// browser opens a Chromium that is signed in as a user. It fails the test when
+// a page logs an error, as it does when its policy forbids something.
+func (l *lab) browser(user string) context.Context {
+	l.t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1440, 900))
+	alloc, cancelAlloc := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(alloc)
+	l.t.Cleanup(func() {
+		cancel()
+		cancelAlloc()
+	})
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			l.t.Errorf("%s: a script failed: %s", user, e.ExceptionDetails.Error())
+		case *page.EventJavascriptDialogOpening:
+			l.t.Errorf("%s: a page opened a dialog: %s", user, e.Message)
+		}
+	})
+	// The browser lives as long as the context with which it is first used.
+	if err := chromedp.Run(ctx); err != nil {
+		l.t.Fatal(err)
+	}
+	l.do(ctx, chromedp.Navigate(l.at+"/sign-in?next="+url.QueryEscape("/queue")+"#"+l.token(user)), chromedp.WaitVisible("table.jobs"))
+	return ctx
+}
+
+func (l *lab) do(ctx context.Context, actions ...chromedp.Action) {
+	l.t.Helper()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(limited, actions...); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// text is what a reader sees of the page.
+func (l *lab) text(ctx context.Context) string {
+	l.t.Helper()
+	var out string
+	l.do(ctx, chromedp.Text("main", &out, chromedp.ByQuery))
+	return out
+}
+
+// shows waits until the page shows a text, without loading it again.
+func (l *lab) shows(ctx context.Context, want string) {
+	l.t.Helper()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		found := false
+		// The page may be on its way to the next one, where there is nothing to ask.
+		err := chromedp.Run(limited, chromedp.Evaluate("document.getElementById('main').innerText.includes("+strconv.Quote(want)+")", &found))
+		if found {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-limited.Done():
+			l.t.Fatalf("the page does not show %q: %v", want, err)
+		}
+	}
+}
+
+// TestConsole walks through the console as two users do.
+func TestConsole(t *testing.T) {
+	l := openLab(t)
+	submit := func(args ...string) string {
+		return l.must(append([]string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null"}, args...)...)
+	}
+	hostile := `<img src=x onerror=alert(1)>`
+	submit("-J", hostile, "--gres=gpu:2", "--wrap", "sleep 1000")
+	root, other := l.browser("root"), l.browser("nobody")
+
+	t.Run("names are text", func(t *testing.T) {
+		l.t = t
+		l.shows(root, hostile)
+	})
+	t.Run("a page updates itself", func(t *testing.T) {
+		l.t = t
+		submit("-J", "newcomer", "-N2", "--gres=gpu:4", "--wrap", "sleep 1000")
+		l.shows(root, "newcomer")
+		l.shows(other, "newcomer")
+		l.shows(root, "Resources")
+		for line := range strings.Lines(l.must("squeue", "-h", "-o", "%i|%j|%u|%T")) {
+			for word := range strings.SplitSeq(strings.ToLower(strings.TrimSpace(line)), "|") {
+				if !strings.Contains(strings.ToLower(l.text(root)), word) {
+					t.Errorf("the page lacks %q of squeue's %s", word, line)
+				}
+			}
+		}
+	})
+	id := submit("-J", "to-cancel", "--wrap", "sleep 1000")
+	t.Run("who may not change a job is offered nothing", func(t *testing.T) {
+		l.t = t
+		l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
+		l.shows(other, "Job "+id+" to-cancel")
+		if strings.Contains(l.text(other), "Cancel") {
+			t.Error("another user is offered to cancel the job")
+		}
+	})
+	t.Run("a job is cancelled from its page", func(t *testing.T) {
+		l.t = t
+		l.do(root, chromedp.Navigate(l.at+"/job/"+id), chromedp.Click("#do-cancel summary"), chromedp.WaitVisible("#do-cancel button"))
+		if text := l.text(root); !strings.Contains(text, "scancel "+id) {
+			t.Error("the page does not show the command that does the same")
+		}
+		l.do(root, chromedp.Click("#do-cancel button"), chromedp.WaitVisible(".notice"))
+		l.shows(root, "cancelled")
+		l.shows(other, "cancelled")
+	})
+	t.Run("a node is drained and resumed", func(t *testing.T) {
+		l.t = t
+		l.do(root, chromedp.Navigate(l.at+"/node/node1"), chromedp.Click("#do-drain summary"), chromedp.SendKeys("#do-drain input[name=reason]", "a new fan"),
+			chromedp.Click("#do-drain button"), chromedp.WaitVisible(".notice"))
+		l.shows(root, "a new fan")
+		if state := l.must("sinfo", "-h", "-n", "node1", "-o", "%T"); !strings.HasPrefix(state, "drain") {
+			t.Errorf("sinfo says %s", state)
+		}
+		l.do(root, chromedp.Click(".actions form button"))
+		l.shows(root, "takes jobs again")
+		l.do(other, chromedp.Navigate(l.at+"/node/node1"), chromedp.WaitVisible(".facts"))
+		if strings.Contains(l.text(other), "Drain") {
+			t.Error("a user is offered to drain a node")
+		}
+	})
+	t.Run("typing filters", func(t *testing.T) {
+		l.t = t
+		l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("#q"), chromedp.SendKeys("#q", "name:newcomer"))
+		l.do(root, chromedp.Poll("document.querySelectorAll('table.jobs tbody tr').length === 1", nil))
+		var at string
+		l.do(root, chromedp.Location(&at))
+		if !strings.Contains(at, "newcomer") {
+			t.Errorf("the address does not hold the filter: %s", at)
+		}
+	})
+	t.Run("all links lead somewhere", func(t *testing.T) {
+		l.t = t
+		crawl(l, root)
+	})
+}
+
+// crawl follows the links of the console within the pages that it has.
+func crawl(l *lab, ctx context.Context) {
+	l.t.Helper()
+	open, seen := []string{"/"}, map[string]bool{"/": true}
+	for len(open) > 0 && len(seen) < 120 {
+		at := open[0]
+		open = open[1:]
+		var answer struct {
+			Status int      `json:"status"`
+			Links  []string `json:"links"`
+		}
+		l.do(ctx, chromedp.Evaluate(`fetch(`+strconv.Quote(at)+`).then(async r => ({status: r.status, links: [...new DOMParser().parseFromString(await r.text(), "text/html").querySelectorAll("a[href]")].map(a => a.getAttribute("href"))}))`,
+			&answer, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		if answer.Status != 200 {
+			l.t.Errorf("%s answers %d", at, answer.Status)
+		}
+		for _, link := range answer.Links {
+			if strings.HasPrefix(link, "/") && !seen[link] {
+				seen[link] = true
+				open = append(open, link)
+			}
+		}
+	}
+}
+
+// TestScreenshots takes pictures of the pages.
+func TestScreenshots(t *testing.T) {
+	folder := os.Getenv("MUSTER_SCREENSHOTS")
+	if folder == "" {
+		t.Skip("MUSTER_SCREENSHOTS is not set")
+	}
+	l := openLab(t)
+	ctx := l.browser("root")
+	job := os.Getenv("MUSTER_SCREENSHOT_JOBS") // of a job that waits, and one that runs, with a comma
+	waiting, running, _ := strings.Cut(job, ",")
+	for _, one := range []struct{ name, path string }{
+		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
+	} {
+		if strings.HasSuffix(one.path, "/job/") {
+			continue
+		}
+		for _, look := range []string{"light", "dark"} {
+			var picture []byte
+			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),
+				chromedp.EmulateViewport(1360, 850), chromedp.Navigate(l.at+one.path), chromedp.WaitVisible("main h1"),
+				chromedp.Poll("!document.querySelector('[data-src]') || !!document.querySelector('[data-src] section, [data-src] details')", nil), chromedp.CaptureScreenshot(&picture))
+			if err := os.WriteFile(filepath.Join(folder, "console-"+one.name+"-"+look+".png"), picture, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var picture []byte
+	l.do(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("main h1"), chromedp.CaptureScreenshot(&picture))
+	if err := os.WriteFile(filepath.Join(folder, "console-phone.png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
