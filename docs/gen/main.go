@@ -19,10 +19,13 @@ import (
 	"github.com/musterhpc/muster/alerts"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli"
+	"github.com/musterhpc/muster/cli/slurmapi"
+	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/internal/conffile/confdoc"
+	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/spec"
@@ -38,7 +41,7 @@ type page struct {
 func reasons() (string, error) {
 	var b, never strings.Builder
 	b.WriteString("# Reasons\n\n<!-- Written by go run ./docs/gen from spec.ReasonDocs. -->\n\n" +
-		"What squeue shows between parentheses: why a job waits or, of one that is over, why it ended. The names are Slurm's;\n" +
+		"The reasons that squeue shows in parentheses: why a job is pending or why it ended. The names are Slurm's;\n" +
 		"`muster why JOB` adds the numbers. A test shows each of these in a job.\n\n| reason | given when |\n|---|---|\n")
 	for _, d := range spec.ReasonDocs() {
 		to := &never
@@ -73,9 +76,11 @@ func pages() []page {
 		{"docs/dashboards.md", func() (string, error) { return dashboards.Markdown(), nil }},
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
+		{"docs/authorization.md", func() (string, error) { return authz.Markdown(), nil }},
 		{"docs/reasons.md", reasons},
 		{"api/openapi.json", openAPI},
-		{"cmd/muster-sbatch/options.h", func() (string, error) { return cli.TypedHeader(), nil }},
+		{"cmd/muster-sbatch/options.h", func() (string, error) { return submit.TypedHeader(), nil }},
+		{"docs/rest.md", func() (string, error) { return slurmapi.Markdown(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
 	}, append(grafana(), alerting()...)...)
 }
