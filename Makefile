@@ -17,23 +17,25 @@ MONTHS    ?= 7
 TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
 
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
-# are several times faster without the detector. Whole programs (test/) are
+# are several times faster without the detector. Whole programs (test/e2e
+# and its neighbours) are
 # left to `make e2e`.
 SMALL := -std=gnu11 -Wall -Wextra -O2 -s
 PURE  := /(spec|sim|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
-ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test(/|$$)')
+ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test/(attack|chaos|console|e2e|grafana)(/|$$)')
 PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos bench-accounting bench-peer bench-openb \
-	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh
+.PHONY: help build demo test test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/muster, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-sbatch and bin/muster-bench
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/musterd ./cmd/muster-bench ./cmd/muster-shepherd
+build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-sbatch and bin/muster-bench
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/muster-top ./cmd/musterd ./cmd/muster-shepherd
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster-bench ./test/bench
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
 	$(CC) $(SMALL) -static -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c || $(CC) $(SMALL) -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c
 
@@ -47,7 +49,7 @@ test: deps gofmt vet ## run every test but the whole-program ones, with the race
 	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test $(TESTFLAGS) $(PLAIN) || rc=1; \
 	echo '$(GO) test -race (everything else)'; $(GO) test -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
 
-check: gofmt vet fresh ## check formatting, vet, the house rules and that generated files are fresh
+check: gofmt vet fresh deadcode ## check formatting, vet, the house rules, dead code and that generated files are fresh
 	$(GO) test -count=1 ./internal/tidy
 
 gofmt:
@@ -56,6 +58,10 @@ gofmt:
 
 vet:
 	$(GO) vet ./...
+
+# Functions that only tests reach are listed, with the reason, in deadcode.allow.
+deadcode:
+	deploy/deps/deadcode.sh internal/tidy/deadcode.allow
 
 fresh:
 	deploy/deps/protoc.sh --check
@@ -84,7 +90,7 @@ bench: ## run the Go benchmarks matching BENCH, COUNT times, into bin/bench.txt
 		xargs $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) | tee bin/bench.txt
 	@echo
 	@echo 'To compare two versions: make bench COUNT=10 on each, keep the files, then'
-	@echo '  $(GO) run golang.org/x/perf/cmd/benchstat old.txt new.txt'
+	@echo '  $(GO) tool benchstat old.txt new.txt'
 
 sim: ## run the deterministic simulation over SEEDS seeds (default 200)
 	MUSTER_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m ./sim/...
@@ -98,14 +104,33 @@ engine:
 e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some)
 	$(GO) test -count=1 -timeout 30m -parallel 5 $(if $(RUN),-run '^($(RUN))$$') ./test/...
 
+test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=900 seconds)
+	deploy/deps/install.sh vm
+	test/vm/run.sh
+
+test-console: build engine ## test the web console in Chromium (MUSTER_SCREENSHOTS=FOLDER writes pictures of its pages)
+	command -v chromium >/dev/null || deploy/deps/install.sh test
+	MUSTER_TEST_CONSOLE=1 $(GO) test -count=1 -v ./test/console
+
 grafana: ## hold the dashboards to Grafana's own library and types (needs npm for the second)
 	test/grafana/check.sh
 
 chaos: build engine ## kill -9 every process KILLS times under load and count what was lost (KILLS=50)
 	KILLS=$(KILLS) deploy/lab/chaos.sh
 
+attack: build engine ## attack a cluster of its own as a user and count the breaches (as root; SHORT=1 for fewer tries, ONLY=hidden,tokens for some)
+	$(GO) build -o bin/attack ./test/attack
+	bin/attack -bin bin $(if $(SHORT),-short) $(if $(ONLY),-only $(ONLY))
+
 bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=folder): best published mean 95.39 % of its GPUs
 	bin/muster simulate --openb $(or $(TRACES),$(MUSTER_TRACES),../shared/traces)
+
+.PHONY: demo-ha chaos-ha
+demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost
+	deploy/lab/demo-ha.sh
+
+chaos-ha: build ## kill or stop the leader of three controllers KILLS times under load and count what was lost (KILLS=50)
+	KILLS=$(KILLS) ELECTION=500ms $(GO) test -count=1 -timeout 60m -v -run '^TestControllers$$' ./test/e2e
 
 bench-accounting: build engine ## ask a store of JOBS jobs over MONTHS months, and one of 1,000,000 of a month beside it (JOBS=20000000 MONTHS=7)
 	bin/muster-bench accounting --jobs $(JOBS) --months $(MONTHS) --beside 1000000
