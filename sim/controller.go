@@ -384,6 +384,9 @@ func (c *controller) order(j *state.Job, only string) {
 			continue
 		}
 		n, r, batchHost := c.w.node(name), run{j.UID, j.Attempt}, i == 0
+		if !n.connected {
+			continue // reconcile orders it on the next connection, whose lease it needs
+		}
 		life, session := c.life, n.session
 		lease := plan.Lease{From: c.sent[name], Length: j.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: j.StartSeq}
 		c.w.send(func() {
