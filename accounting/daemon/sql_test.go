@@ -61,10 +61,11 @@ func crowd(t tallytest.TB) []event.Envelope {
 	return h.Log
 }
 
-// sqlRig is a service whose caller is whoever a test says.
+// sqlRig is a service whose caller, and whose PrivateData, are what a test says.
 type sqlRig struct {
 	*rig
-	who daemon.Caller
+	who     daemon.Caller
+	private []string
 }
 
 func newSQLRig(t *testing.T) *sqlRig {
@@ -74,6 +75,7 @@ func newSQLRig(t *testing.T) *sqlRig {
 	s := &sqlRig{rig: newRig(t, startEngine(t).Socket(), ledger)}
 	s.who.Admin = true
 	s.cfg.Identify = func(context.Context) daemon.Caller { return s.who }
+	s.cfg.Private = func(context.Context) []string { return s.private }
 	s.clock.set(log[len(log)-1].At.Add(spec.Minute))
 	s.start()
 	s.stored(uint64(len(log)))
@@ -100,21 +102,18 @@ func TestSQLPrivateData(t *testing.T) {
 	if err != nil || !strings.Contains(public, "bob") {
 		t.Fatalf("without PrivateData alice sees the associations %q, %v", public, err)
 	}
-	var private []string
-	s.cfg.Private = func(context.Context) []string { return private }
-	s.start()
-	private = []string{"usage"}
+	s.private = []string{"usage"}
 	if got, err := s.ask("alice", users); err != nil || strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
 		t.Errorf("with PrivateData=usage alice sees the associations of %q, %v", got, err)
 	}
 	if got, err := s.ask("alice", "SELECT count() > 0 FROM node_states"); err != nil {
 		t.Errorf("with PrivateData=usage alice does not see nodes: %q, %v", got, err)
 	}
-	private = []string{"nodes"}
+	s.private = []string{"nodes"}
 	if got, err := s.ask("alice", "SELECT * FROM node_states"); err == nil {
 		t.Errorf("with PrivateData=nodes alice sees %q", got)
 	}
-	private = nil // as for an operator
+	s.private = nil // as for an operator
 	if got, err := s.ask("root", users); err != nil || got != public {
 		t.Errorf("root sees %q, %v", got, err)
 	}
