@@ -24,7 +24,7 @@ func Down() *tool.Command {
 
 func Ledger() *tool.Command {
 	return &tool.Command{Name: "ledger", Summary: "verify the ledger of a stopped controller, or rebuild it", Usage: []string{"verify [--config FILE]", "rebuild [--config FILE]"},
-		About: "verify reads the log, its snapshots and the archive, changes nothing, and names file and offset of each damage. rebuild makes a new log from the archive and from what can be read of the old one, which is kept. Run it as the user of the controller, on its host.",
+		About: "verify reads the log, its snapshots, the archive, and scripts and environments, changes nothing, and names file and offset of each damage. rebuild makes a new log from the archive and from what can be read of the old one, which is kept. Run it as the user of the controller, on its host.",
 		Example: []tool.Example{{Line: "muster ledger verify", What: "looks for damage"},
 			{Line: "muster ledger rebuild --config lab/muster.yaml", What: "makes a new log"}}, Program: []string{"musterd", "ledger"}}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/blob"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
@@ -28,12 +29,13 @@ type ledgerCare struct {
 	out     io.Writer
 }
 
-func (c *ledgerCare) logDir() string { return filepath.Join(c.state, "ledger") }
+func (c *ledgerCare) logDir() string   { return filepath.Join(c.state, "ledger") }
+func (c *ledgerCare) contents() string { return filepath.Join(c.state, "content") }
 
 func (c *ledgerCare) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
 
 // errDamaged is what verify ends with when it has found something.
-var errDamaged = errors.New("the ledger is damaged; musterd ledger rebuild makes a new log from the archive, a damaged archive is copied back from a backup")
+var errDamaged = errors.New("the ledger is damaged; musterd ledger rebuild makes a new log from the archive, damaged files of the archive and of content are copied back from a backup")
 
 // verify reads everything and changes nothing.
 func (c *ledgerCare) verify() error {
@@ -57,6 +59,11 @@ func (c *ledgerCare) verify() error {
 	if err != nil {
 		return err
 	}
+	bad += n
+	n, err = c.verifyContents()
+	if err != nil {
+		return err
+	}
 	if bad += n; bad > 0 {
 		return fmt.Errorf("%w (%d places)", errDamaged, bad)
 	}
@@ -71,7 +78,23 @@ func inUse(err error) error {
 	return err
 }
 
-// verifyArchive reads the archive and folds it, and counts the damaged places.
+// verifyContents hashes scripts and environments again, and counts the damaged places.
+func (c *ledgerCare) verifyContents() (bad int, err error) {
+	rep, err := blob.Examine(c.contents(), func(damage error) {
+		bad++
+		c.say("content: %v", damage)
+	})
+	if absent(err) {
+		c.say("content: there is none in %s", c.contents())
+		return bad + 1, nil
+	}
+	if err == nil {
+		c.say("content: %d scripts and environments with %d bytes in %d files, %d damaged places", rep.Blobs, rep.Bytes, rep.Files, bad)
+	}
+	return bad, err
+}
+
+// verifyArchive reads the archive, and counts the damaged places.
 func (c *ledgerCare) verifyArchive() (bad int, err error) {
 	if _, err := os.Stat(c.archive); absent(err) {
 		c.say("archive: there is none in %s", c.archive)
@@ -110,9 +133,9 @@ func (c *ledgerCare) rebuild() error {
 		return fmt.Errorf("the archive in %s: %w", c.archive, err)
 	}
 	defer arch.Close()
-	blobs, err := openBlobs(filepath.Join(c.state, "content"), quiet)
+	blobs, err := openBlobs(c.contents(), quiet)
 	if err != nil {
-		return fmt.Errorf("the contents in %s: %w", filepath.Join(c.state, "content"), err)
+		return fmt.Errorf("the contents in %s: %w", c.contents(), err)
 	}
 	defer blobs.Close()
 	machine := daemon.NewMachine(codec, arch, blobs)

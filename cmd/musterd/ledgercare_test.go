@@ -254,3 +254,33 @@ func TestADamagedArchiveIsNamed(t *testing.T) {
 		t.Errorf("verify says %v\n%s", err, out)
 	}
 }
+
+// TestADamagedContentIsNamed turns over a bit of a script: verify names file and offset.
+func TestADamagedContentIsNamed(t *testing.T) {
+	f := newStateFolder(t)
+	if err := f.run(func(l *log.Durable, _ *daemon.Machine, _ *archiveAdapter) { f.write(l, 3) }); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := openBlobs(filepath.Join(f.dir, "content"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if _, err := blobs.Put(fmt.Appendf(nil, "#!/bin/sh\necho %d\n", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := blobs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := f.care((*ledgerCare).verify)
+	if err != nil || !strings.Contains(out, "content: 3 scripts and environments") {
+		t.Fatalf("whole contents: %v\n%s", err, out)
+	}
+	file := only(t, filepath.Join(f.dir, "content", "*.blobs"))
+	flip(t, file, 70)
+	out, err = f.care((*ledgerCare).verify)
+	if !errors.Is(err, errDamaged) || !strings.Contains(out, file+" at offset 24") {
+		t.Errorf("verify says %v\n%s", err, out)
+	}
+}

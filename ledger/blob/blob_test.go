@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -284,6 +285,59 @@ func TestBitFlips(t *testing.T) {
 		if hurt < 50 {
 			t.Fatalf("only %d flips were noticed", hurt)
 		}
+	}
+}
+
+// TestExamine flips every bit of some bytes of a store's files: each is damage with a
+// file's name, unless Open can make good what it hurt, or it looks like what a crash
+// left behind the last record. Nothing is changed.
+func TestExamine(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, 2000)
+	for n := range 40 {
+		put(t, s, n)
+	}
+	want := s.Stats()
+	closed(t, s)
+	examine := func() (blob.Report, []error) {
+		t.Helper()
+		var found []error
+		rep, err := blob.Examine(dir, func(err error) { found = append(found, err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep, found
+	}
+	whole, found := examine()
+	if len(found) > 0 || whole.Blobs != want.Blobs || whole.Bytes != want.Bytes || whole.Files != want.Files || whole.Files < 3 {
+		t.Fatalf("a whole store: %+v, it says %+v: %v", whole, want, found)
+	}
+	files := blobFiles(t, dir)
+	for _, path := range files[:len(files)-1] {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int{0, 9, 21, 24, 30, 70, len(b) / 2, len(b) - 1} {
+			b[at] ^= 16
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			rep, found := examine()
+			if len(found) == 0 || rep.Blobs >= whole.Blobs || !strings.Contains(errors.Join(found...).Error(), path) {
+				t.Errorf("byte %d of %s: %+v %v", at, path, rep, found)
+			}
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
+				t.Fatalf("%s was changed: %v", path, err)
+			}
+			b[at] ^= 16
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := blob.Examine(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a store: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,20 +121,18 @@ func openFile(dir string, id uint32) (*file, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, errors.Join(err, f.Close())
 	}
-	le := binary.LittleEndian
-	switch {
-	case n < fileHeader || bytes.Equal(b[:], make([]byte, fileHeader)):
+	salt, err := checkHeader(path, id, b[:n])
+	if errors.Is(err, errNoHeader) {
 		return nil, f.Close()
-	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
-		return nil, errors.Join(fmt.Errorf("%w: %s has format %d, this release reads up to %d", ErrNewerVersion, path, le.Uint32(b[8:]), formatVersion), f.Close())
-	case string(b[:8]) != fileMagic || crc32.Checksum(b[:20], castagnoli) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
-		return nil, errors.Join(&CorruptError{File: path, What: "the header does not match its checksum", Cure: cureFile}, f.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	st, err := f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &file{id: id, path: path, f: f, salt: le.Uint32(b[12:]), size: st.Size()}, nil
+	return &file{id: id, path: path, f: f, salt: salt, size: st.Size()}, nil
 }
 
 // scan finds the records of a file. Bytes between two records are damage and counted; bytes behind the last one are what a
@@ -218,16 +215,26 @@ func fileIDs(dir string) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []uint32
 	for _, e := range entries {
-		name := e.Name()
-		if strings.HasSuffix(name, ".tmp") {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		if strings.HasSuffix(e.Name(), ".tmp") {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
 			}
 		}
+	}
+	return listFiles(dir)
+}
+
+// listFiles lists the numbers of the blob files, in order.
+func listFiles(dir string) ([]uint32, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint32
+	for _, e := range entries {
 		var id uint32
-		if _, err := fmt.Sscanf(name, "%010d.blobs", &id); err == nil && strings.HasSuffix(name, ".blobs") {
+		if _, err := fmt.Sscanf(e.Name(), "%010d.blobs", &id); err == nil && strings.HasSuffix(e.Name(), ".blobs") {
 			ids = append(ids, id)
 		}
 	}

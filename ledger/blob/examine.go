@@ -1,0 +1,129 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+)
+
+// Report is what Examine has read.
+type Report struct {
+	Files int
+	Blobs int   // whole, each record counted
+	Bytes int64 // of these
+}
+
+// Examine reads a whole store without changing it: every record of every file, whose
+// bytes are hashed again, and every index. It goes on behind each damage and hands it
+// on, and it needs no open store, so that it also works where Open refuses. A lost or
+// damaged index is no damage: Open makes it again from the file. It fails
+// with os.ErrNotExist where there is no store.
+func Examine(dir string, damage func(error)) (Report, error) {
+	x := &examiner{dir: dir, damage: damage}
+	ids, err := listFiles(dir)
+	if err != nil {
+		return x.rep, err
+	}
+	for i, id := range ids {
+		x.file(id, i == len(ids)-1)
+	}
+	return x.rep, nil
+}
+
+// examiner collects what can be read.
+type examiner struct {
+	dir    string
+	damage func(error)
+	rep    Report
+}
+
+const cureBlob = "the jobs that need it are reported by name when it is used; copy the file back from a backup"
+
+func (x *examiner) broken(path string, off int64, format string, args ...any) {
+	x.damage(&CorruptError{File: path, Offset: off, What: fmt.Sprintf(format, args...), Cure: cureBlob})
+}
+
+// file reads one file. What stands behind the last whole record of the newest one is
+// what a crash left; the log brings it again.
+func (x *examiner) file(id uint32, newest bool) {
+	path := blobPath(x.dir, id)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		x.damage(err)
+		return
+	}
+	salt, err := checkHeader(path, id, b)
+	switch {
+	case errors.Is(err, errNoHeader) && newest:
+		return
+	case errors.Is(err, errNoHeader):
+		x.broken(path, 0, "the file has no header, and others follow")
+		return
+	case err != nil:
+		x.damage(err)
+		return
+	}
+	x.rep.Files++
+	found, end := x.records(path, b, salt)
+	entries := readIndex(x.dir, id)
+	if entries == nil {
+		if end < int64(len(b)) && !newest {
+			x.broken(path, end, "%d bytes that are no record, and another file follows", int64(len(b))-end)
+		}
+		return
+	}
+	for _, e := range entries {
+		if found[int64(e.at.off)] != e.hash {
+			x.broken(path, int64(e.at.off), "the index has %s here, and no whole record of it is there", e.hash)
+		}
+	}
+}
+
+// records finds the records of a file by offset. Bytes between two records are
+// damage; end is where those behind the last one begin.
+func (x *examiner) records(path string, b []byte, salt uint32) (found map[int64]Hash, end int64) {
+	found = map[int64]Hash{}
+	end = fileHeader
+	for at := end; at < int64(len(b)); {
+		h, n, ok := readRecord(b[at:], salt)
+		if !ok {
+			at++
+			continue
+		}
+		if at > end {
+			x.broken(path, end, "%d bytes that are no record", at-end)
+		}
+		data := b[at+recordHeader:][:n]
+		if got := Sum(data); got != h {
+			x.broken(path, at, "%s has the bytes of %s", h, got)
+		} else {
+			found[at] = h
+			x.rep.Blobs++
+			x.rep.Bytes += int64(n)
+		}
+		at += recordHeader + int64(n)
+		end = at
+	}
+	return found, end
+}
+
+// errNoHeader tells a file whose header never reached the disk.
+var errNoHeader = errors.New("the file has no header")
+
+// checkHeader reads the header at the start of a file and gives its salt.
+func checkHeader(path string, id uint32, b []byte) (salt uint32, err error) {
+	b = b[:min(len(b), fileHeader)]
+	le := binary.LittleEndian
+	switch {
+	case len(b) < fileHeader || bytes.Equal(b, make([]byte, fileHeader)):
+		return 0, errNoHeader
+	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
+		return 0, fmt.Errorf("%w: %s has format %d, this release reads up to %d", ErrNewerVersion, path, le.Uint32(b[8:]), formatVersion)
+	case string(b[:8]) != fileMagic || crc32.Checksum(b[:20], castagnoli) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
+		return 0, &CorruptError{File: path, What: "the header does not match its checksum", Cure: cureFile}
+	}
+	return le.Uint32(b[12:]), nil
+}
