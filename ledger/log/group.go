@@ -65,7 +65,7 @@ func (d *Durable) refuseGroup() error {
 	if err != nil || len(was) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s is part of a group of controllers, as %s: name the group's controllers in slurm.conf (SlurmctldHost), or start with a copy from the archive",
+	return fmt.Errorf("%s is part of a group of controllers, as %s: name the group's controllers in slurm.conf (SlurmctldHost), or make a log of its own from the archive with musterd ledger rebuild",
 		d.opts.Dir, was)
 }
 
