@@ -208,7 +208,8 @@ func TestCheckReport(t *testing.T) {
 		{node, scheduler.CheckReport{Node: "n1"}, event.NodeDrain, "Health check: by hand"},
 		{node, scheduler.CheckReport{Node: "gone", Failed: "x"}, event.NodeDrain, "Health check: by hand"},
 	} {
-		if _, err := scheduler.Decide(tr.As(step.as, "test"), step.cmd); err != nil {
+		tr.Actor = step.as
+		if _, err := scheduler.Decide(tr, step.cmd); err != nil {
 			t.Fatal(err)
 		}
 		if n := tr.Node("n1"); n.Admin != step.admin || n.Reason != step.why {

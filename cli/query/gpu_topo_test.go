@@ -55,7 +55,11 @@ SYS   between NUMA nodes
 	if got := topoText(topoNodes()[:1], false); !strings.HasPrefix(got, "g1\n0  X     NV12  SYS") || strings.Contains(got, "NVLinks") {
 		t.Errorf("without headers:\n%s", got)
 	}
-	text := string(tree.JSON(nil, topoTree(topoNodes()[0])))
+	var document strings.Builder
+	if err := tree.WriteJSON(&document, topoTree(topoNodes()[0]), false); err != nil {
+		t.Fatal(err)
+	}
+	text := document.String()
 	for _, part := range []string{`"node": "g1"`, `"link": "NV12"`, `"nvlinks": 12`, `"numa": 1`, `"cpus": "4-7"`, `"uuid": "GPU-c"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the JSON has no %s:\n%s", part, text)

@@ -20,9 +20,6 @@ type PolicyLimit[T any] struct {
 	wall  func(T) int64 // nanoseconds; in minutes in documents
 }
 
-// IsWall tells that a limit is a time, which documents have in minutes.
-func (l PolicyLimit[T]) IsWall() bool { return l.wall != nil }
-
 // AssociationLimits are the limits of an association.
 //
 //muster:table one row for each limit

@@ -50,14 +50,8 @@ func (n Number) object() Object {
 // one is never whole in memory.
 type Seq func(yield func(any) bool)
 
-// JSON appends v, indented by two blanks a level, and a line break.
-func JSON(b []byte, v any) []byte {
-	p := printer{b: b}
-	p.json(v, 0)
-	return append(p.b, '\n')
-}
-
-// WriteJSON writes v to w piece by piece, on one line where compact is set.
+// WriteJSON writes v and a line break to w piece by piece: indented by two blanks
+// a level, or on one line where compact is set.
 func WriteJSON(w io.Writer, v any, compact bool) error {
 	p := printer{w: w, compact: compact}
 	p.json(v, 0)
@@ -66,7 +60,8 @@ func WriteJSON(w io.Writer, v any, compact bool) error {
 	return p.err
 }
 
-// WriteYAML writes v to w piece by piece.
+// WriteYAML writes v to w piece by piece as a YAML document. Texts are always
+// quoted, so none can be taken for a number or a date.
 func WriteYAML(w io.Writer, v any) error {
 	p := printer{w: w}
 	p.b = append(p.b, "---"...)
@@ -76,10 +71,10 @@ func WriteYAML(w io.Writer, v any) error {
 	return p.err
 }
 
-// printer writes a document into memory, or through it to a writer.
+// printer collects a document in pieces and writes them.
 type printer struct {
 	b       []byte
-	w       io.Writer // nil: all of it stays in b
+	w       io.Writer
 	compact bool
 	err     error
 }
@@ -90,7 +85,7 @@ const pieceSize = 64 << 10
 // flush writes what was collected when it is more than keep, and tells whether
 // to go on.
 func (p *printer) flush(keep int) bool {
-	if p.w != nil && len(p.b) > keep {
+	if len(p.b) > keep {
 		if p.err == nil {
 			_, p.err = p.w.Write(p.b)
 		}
@@ -271,14 +266,6 @@ func quote(b []byte, s string) []byte {
 		i++
 	}
 	return append(b, '"')
-}
-
-// YAML appends v as a YAML document; texts are always quoted, so none can be
-// taken for a number or a date.
-func YAML(b []byte, v any) []byte {
-	p := printer{b: append(b, "---"...)}
-	p.yaml(v, 0, false)
-	return append(p.b, '\n')
 }
 
 func (p *printer) yaml(v any, depth int, inList bool) {

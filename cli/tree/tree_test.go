@@ -2,7 +2,9 @@ package tree
 
 import (
 	"encoding/json"
+	"io"
 	"reflect"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -82,17 +84,28 @@ func floats(v any) any {
 	return v
 }
 
+// textOf writes a document into memory, where no error is possible.
+func textOf(v any, write func(io.Writer, any) error) string {
+	var text strings.Builder
+	if err := write(&text, v); err != nil {
+		panic(err)
+	}
+	return text.String()
+}
+
+func asJSON(w io.Writer, v any) error { return WriteJSON(w, v, false) }
+
 func TestReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := any3(3).Draw(t, "v")
 		var got any
-		text := JSON(nil, v)
-		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, plain(v)) {
+		text := textOf(v, asJSON)
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, plain(v)) {
 			t.Fatalf("%s\n%v: %#v, want %#v", text, err, got, plain(v))
 		}
 		var back any
-		text = YAML(nil, v)
-		if err := yaml.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(floats(back), plain(v)) {
+		text = textOf(v, WriteYAML)
+		if err := yaml.Unmarshal([]byte(text), &back); err != nil || !reflect.DeepEqual(floats(back), plain(v)) {
 			t.Fatalf("%s\n%v: %#v, want %#v", text, err, back, plain(v))
 		}
 	})
@@ -101,7 +114,7 @@ func TestReadBack(t *testing.T) {
 func TestJSON(t *testing.T) {
 	v := Object{{"b", List{1, "x"}}, {"a", Object{}}, {"f", 2.0}, {"bad", "\xff"}, {"none", List{}}}
 	want := "{\n  \"b\": [\n    1,\n    \"x\"\n  ],\n  \"a\": {},\n  \"f\": 2.0,\n  \"bad\": \"\ufffd\",\n  \"none\": []\n}\n"
-	if got := string(JSON(nil, v)); got != want {
+	if got := textOf(v, asJSON); got != want {
 		t.Errorf("got %q", got)
 	}
 }

@@ -532,11 +532,6 @@ func (b *Bound) Exhausted(held spec.TRES) *spec.Reason {
 	})
 }
 
-// Timed tells whether any limit of Exhausted binds.
-func (b *Bound) Timed() bool {
-	return slices.ContainsFunc(b.rules, func(r rule) bool { return r.what == groupMins || r.what == groupWall })
-}
-
 // amount checks a TRES limit for more of it on top of what is used.
 func (b *Bound) amount(r *rule, more int64) *spec.Reason {
 	used := int64(0)

@@ -25,9 +25,6 @@ func (a *Tenant) With(b *Tenant) bool {
 		apart&spec.ApartTopo == 0
 }
 
-// Picky tells a tenant that not everybody may be with.
-func (a *Tenant) Picky() bool { return a.Apart != 0 || a.Class != "" }
-
 // TenantIn is the tenant that a job is in a partition, and how many jobs may be
 // on each of its CPUs; 0 = it has them for itself.
 func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) (t Tenant, share int64) {

@@ -139,9 +139,6 @@ func (t *Timeline) Earliest(query *Query, until spec.Instant, hint *Hint) (Slot,
 	return Slot{at, t.choose(query, at, hint)}, true
 }
 
-// Never tells that no start exists in this pass, however late.
-func (query *Query) Never() bool { return query.from == spec.FarFuture }
-
 // NotNow tells that no start at an instant exists any more.
 func (query *Query) NotNow(now spec.Instant) bool { return query.from > now }
 

@@ -38,9 +38,3 @@ func (t *Trial) Emit(ev event.Event) error {
 	}
 	return nil
 }
-
-// As changes on whose behalf and why the next events happen.
-func (t *Trial) As(actor event.Actor, command string) *Trial {
-	t.Actor, t.Cause = actor, event.Cause{Command: command}
-	return t
-}

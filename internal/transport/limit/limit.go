@@ -35,15 +35,6 @@ func (r Reason) String() string {
 	return [...]string{"connections", "anonymous_connections", "bytes", "rate", "body_deadline", "complexity"}[r]
 }
 
-// Reasons lists all reasons.
-func Reasons() []Reason {
-	reasons := make([]Reason, numReasons)
-	for i := range reasons {
-		reasons[i] = Reason(i)
-	}
-	return reasons
-}
-
 // Config are the limits. A zero field takes the value of Defaults.
 type Config struct {
 	// UserConnections is how many connections one user has at a time, and
