@@ -104,7 +104,12 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 	if err != nil {
 		return nil, err
 	}
-	out := manifest{Ledger: uuid.UUID(sc.Ledger).String(), Cluster: sc.Cluster, Month: m.String(), Schema: SchemaVersion}
+	out := manifest{
+		Ledger:  uuid.UUID(sc.Ledger).String(),
+		Cluster: sc.Cluster,
+		Month:   m.String(),
+		Schema:  SchemaVersion,
+	}
 	var found []query.Finding
 	for _, a := range query.AgedTables() {
 		list, err := s.archiveTable(ctx, sc, a, m, dir, older.of(a.Name))
@@ -116,7 +121,10 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 			rows, files = rows+p.Sums[0], files+len(p.Files)
 		}
 		out.Tables = append(out.Tables, list...)
-		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows in %d files", rows, files)})
+		found = append(found, query.Finding{
+			Name:   a.Name,
+			Detail: fmt.Sprintf("%d rows in %d files", rows, files),
+		})
 	}
 	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
@@ -394,7 +402,14 @@ func (s *Store) purge(ctx context.Context, sc query.Scope, a query.Aged, m query
 			return err
 		}
 	}
-	record := purgeRecord{id: uuid.NewString(), table: a.Name, month: m, upto: sc.Seq, sums: sums, rolled: rolled}
+	record := purgeRecord{
+		id:     uuid.NewString(),
+		table:  a.Name,
+		month:  m,
+		upto:   sc.Seq,
+		sums:   sums,
+		rolled: rolled,
+	}
 	if err := s.notePurge(ctx, sc, record, "begun"); err != nil {
 		return err
 	}
@@ -426,9 +441,20 @@ func (s *Store) endPurge(ctx context.Context, sc query.Scope, r purgeRecord) err
 
 // notePurge writes a row of the record.
 func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, phase string) error {
-	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled) SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
-		"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("cluster", sc.Cluster), ch.Named("id", r.id), ch.Named("phase", phase),
-		ch.Named("month", r.month.String()), ch.Named("name", r.table), ch.Named("upto", r.upto), ch.Named("sums", r.sums), ch.Named("rolled", r.rolled))
+	err := s.conn.Exec(
+		ctx,
+		"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled) SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
+			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
+		ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
+		ch.Named("cluster", sc.Cluster),
+		ch.Named("id", r.id),
+		ch.Named("phase", phase),
+		ch.Named("month", r.month.String()),
+		ch.Named("name", r.table),
+		ch.Named("upto", r.upto),
+		ch.Named("sums", r.sums),
+		ch.Named("rolled", r.rolled),
+	)
 	if err != nil {
 		return fmt.Errorf("write the record of the purge: %w", err)
 	}
@@ -522,8 +548,14 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 			}
 			rows += sums[0]
 		}
-		err = s.conn.Exec(ctx, "INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`) SELECT DISTINCT ledger, cluster, id, 'restored', month, `table` FROM "+s.table("purges")+
-			" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}", ch.Named("ledger", uuid.UUID(sc.Ledger).String()), ch.Named("month", m.String()), ch.Named("name", a.Name))
+		err = s.conn.Exec(
+			ctx,
+			"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`) SELECT DISTINCT ledger, cluster, id, 'restored', month, `table` FROM "+s.table("purges")+
+				" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}",
+			ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
+			ch.Named("month", m.String()),
+			ch.Named("name", a.Name),
+		)
 		if err != nil {
 			return found, fmt.Errorf("write the record of what was read back: %w", err)
 		}

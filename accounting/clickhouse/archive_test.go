@@ -19,7 +19,10 @@ func TestArchiveOfOlder(t *testing.T) {
 	if err := s.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for table, more := range map[string][]string{"jobs": {"admin_comment", "mcs_label", "segment"}, "steps": {"peak_vm", "cpu_khz"}} {
+	for table, more := range map[string][]string{
+		"jobs":  {"admin_comment", "mcs_label", "segment"},
+		"steps": {"peak_vm", "cpu_khz"},
+	} {
 		young := func(name string) bool { return slices.Contains(more, strings.Trim(name, "`")) }
 		list := slices.DeleteFunc(strings.Split(storedNames(table), ", "), young)
 		if err := s.conn.Exec(ctx, "INSERT INTO "+s.table(table)+" (ledger, uid, job_id) VALUES ('b0010203-0405-0607-0809-0a0b0c0d0e0f', 1, 7)"); err != nil {

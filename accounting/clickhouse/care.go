@@ -157,7 +157,15 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	for _, look := range []struct {
 		name string
 		run  func(context.Context, func(bool, string, string, ...any)) error
-	}{{"rights", s.examineRights}, {"columns", s.examineTables}, {"parts", s.examineParts}, {"detached parts", s.examineDetached}, {"mutations", s.examineMutations}, {"runs twice", s.examineTwice}, {"disk", s.examineDisks}} {
+	}{
+		{"rights", s.examineRights},
+		{"columns", s.examineTables},
+		{"parts", s.examineParts},
+		{"detached parts", s.examineDetached},
+		{"mutations", s.examineMutations},
+		{"runs twice", s.examineTwice},
+		{"disk", s.examineDisks},
+	} {
 		if err := look.run(ctx, add); err != nil {
 			if ctx.Err() != nil {
 				return nil, err

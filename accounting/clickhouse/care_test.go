@@ -42,15 +42,51 @@ func TestExamine(t *testing.T) {
 		harm, mend []string
 		want       []string
 	}{
-		"a table is gone":       {[]string{"DETACH TABLE doc.steps SYNC"}, []string{"ATTACH TABLE doc.steps"}, []string{"missing tables: steps: ATTACH TABLE", "imported clusters and what was purged are lost then"}},
-		"the table of runs":     {[]string{"RENAME TABLE doc.jobs TO doc.elsewhere"}, []string{"RENAME TABLE doc.elsewhere TO doc.jobs"}, []string{"missing tables: jobs: ", "runs twice: cannot be looked at: "}},
-		"the versions are gone": {[]string{"DETACH TABLE doc.schema_versions SYNC"}, []string{"ATTACH TABLE doc.schema_versions"}, []string{"schema: its version cannot be read: ", "doc.schema_versions"}},
-		"newer":                 {[]string{"INSERT INTO doc.schema_versions (version) VALUES (99)"}, []string{"DELETE FROM doc.schema_versions WHERE version = 99"}, []string{"schema: version 99, this release knows ", "run the release that migrated it"}},
-		"older": {[]string{"CREATE TABLE doc.kept AS doc.schema_versions", "INSERT INTO doc.kept SELECT * FROM doc.schema_versions", "DELETE FROM doc.schema_versions WHERE version > 0"},
-			[]string{"INSERT INTO doc.schema_versions SELECT * FROM doc.kept WHERE version > 0", "DROP TABLE doc.kept SYNC"}, []string{"schema: version 0, this release knows ", "brings it up to date when it starts"}},
-		"a part is detached": {[]string{"ALTER TABLE doc.purges DETACH PARTITION ID 'all'"}, []string{"ALTER TABLE doc.purges ATTACH PARTITION ID 'all'"}, []string{"detached parts: 1: purges all_", "ATTACH PART"}},
-		"a column is altered": {[]string{"ALTER TABLE doc.steps RENAME COLUMN job_id TO job_number"}, []string{"ALTER TABLE doc.steps RENAME COLUMN job_number TO job_id"},
-			[]string{"columns: 1 differ from the schema: steps.job_id is missing: "}},
+		"a table is gone": {
+			[]string{"DETACH TABLE doc.steps SYNC"},
+			[]string{"ATTACH TABLE doc.steps"},
+			[]string{
+				"missing tables: steps: ATTACH TABLE",
+				"imported clusters and what was purged are lost then",
+			},
+		},
+		"the table of runs": {
+			[]string{"RENAME TABLE doc.jobs TO doc.elsewhere"},
+			[]string{"RENAME TABLE doc.elsewhere TO doc.jobs"},
+			[]string{"missing tables: jobs: ", "runs twice: cannot be looked at: "},
+		},
+		"the versions are gone": {
+			[]string{"DETACH TABLE doc.schema_versions SYNC"},
+			[]string{"ATTACH TABLE doc.schema_versions"},
+			[]string{"schema: its version cannot be read: ", "doc.schema_versions"},
+		},
+		"newer": {
+			[]string{"INSERT INTO doc.schema_versions (version) VALUES (99)"},
+			[]string{"DELETE FROM doc.schema_versions WHERE version = 99"},
+			[]string{"schema: version 99, this release knows ", "run the release that migrated it"},
+		},
+		"older": {
+			[]string{
+				"CREATE TABLE doc.kept AS doc.schema_versions",
+				"INSERT INTO doc.kept SELECT * FROM doc.schema_versions",
+				"DELETE FROM doc.schema_versions WHERE version > 0",
+			},
+			[]string{
+				"INSERT INTO doc.schema_versions SELECT * FROM doc.kept WHERE version > 0",
+				"DROP TABLE doc.kept SYNC",
+			},
+			[]string{"schema: version 0, this release knows ", "brings it up to date when it starts"},
+		},
+		"a part is detached": {
+			[]string{"ALTER TABLE doc.purges DETACH PARTITION ID 'all'"},
+			[]string{"ALTER TABLE doc.purges ATTACH PARTITION ID 'all'"},
+			[]string{"detached parts: 1: purges all_", "ATTACH PART"},
+		},
+		"a column is altered": {
+			[]string{"ALTER TABLE doc.steps RENAME COLUMN job_id TO job_number"},
+			[]string{"ALTER TABLE doc.steps RENAME COLUMN job_number TO job_id"},
+			[]string{"columns: 1 differ from the schema: steps.job_id is missing: "},
+		},
 	} {
 		exec(c.harm...)
 		bad, all := found()

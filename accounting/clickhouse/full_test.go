@@ -53,7 +53,12 @@ func TestDiskFull(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, err := embedded.Start(ctx, embedded.Options{Data: filepath.Join(dir, "d"), TCP: address, Logins: []embedded.Login{{Name: "muster", PasswordFile: file}}, Log: slog.New(slog.DiscardHandler)})
+	e, err := embedded.Start(ctx, embedded.Options{
+		Data:   filepath.Join(dir, "d"),
+		TCP:    address,
+		Logins: []embedded.Login{{Name: "muster", PasswordFile: file}},
+		Log:    slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +81,28 @@ func fullDisk(t *testing.T, s *Store, dir string) {
 	ctx := context.Background()
 	w, _ := newWriter(t, s, tally.New())
 	batch := func(first, n int) *tally.Batch {
-		b := &tally.Batch{First: uint64(first), Last: uint64(first + n - 1), At: spec.AtUnix(1_792_454_400 + int64(first)*3600)}
+		b := &tally.Batch{
+			First: uint64(first),
+			Last:  uint64(first + n - 1),
+			At:    spec.AtUnix(1_792_454_400 + int64(first)*3600),
+		}
 		for i := range n {
 			at := tally.Cut(b.At) - tally.Micros(n-i)*1_000_000
 			noise := make([]byte, 2000)
 			_, _ = rand.Read(noise) // never fails
-			b.Jobs = append(b.Jobs, tally.JobRow{Seq: uint64(first + i), UID: uint64(first + i), JobID: uint32(first + i), ArrayTask: -1, Count: 1, State: "COMPLETED", User: "u", Submit: at, Start: at, End: at + 1,
-				Comment: fmt.Sprintf("%x", noise)})
+			b.Jobs = append(b.Jobs, tally.JobRow{
+				Seq:       uint64(first + i),
+				UID:       uint64(first + i),
+				JobID:     uint32(first + i),
+				ArrayTask: -1,
+				Count:     1,
+				State:     "COMPLETED",
+				User:      "u",
+				Submit:    at,
+				Start:     at,
+				End:       at + 1,
+				Comment:   fmt.Sprintf("%x", noise),
+			})
 		}
 		return b
 	}

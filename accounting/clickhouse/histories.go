@@ -37,8 +37,14 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 
 // putSegment notes what stands from a position on.
 func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
-	err := w.s.conn.Exec(ctx, "INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event) SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
-		ch.Named("ledger", w.from.ledger.String()), ch.Named("at", seg.At), ch.Named("epoch", seg.Epoch), ch.Named("event", seg.Seq))
+	err := w.s.conn.Exec(
+		ctx,
+		"INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event) SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
+		ch.Named("ledger", w.from.ledger.String()),
+		ch.Named("at", seg.At),
+		ch.Named("epoch", seg.Epoch),
+		ch.Named("event", seg.Seq),
+	)
 	return wrap("note a history of accounting", err)
 }
 
@@ -121,9 +127,13 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 		return "toUnixTimestamp64Micro(" + column + ") - toUnixTimestamp64Micro(submit)"
 	}
 	as := map[string]string{
-		"seq": "{at:UInt64}", "owner": query.OwnerSQL(), "state": "if(isNull(start), '" + lostWaited + "', '" + lostRan + "')",
-		"end_reason": "'" + lostReason + "'", "end": "greatest(fromUnixTimestamp64Micro({end:Int64}, 'UTC'), ifNull(start, submit))",
-		"eligible_gap_us": sub("eligible"), "start_gap_us": sub("start"),
+		"seq":             "{at:UInt64}",
+		"owner":           query.OwnerSQL(),
+		"state":           "if(isNull(start), '" + lostWaited + "', '" + lostRan + "')",
+		"end_reason":      "'" + lostReason + "'",
+		"end":             "greatest(fromUnixTimestamp64Micro({end:Int64}, 'UTC'), ifNull(start, submit))",
+		"eligible_gap_us": sub("eligible"),
+		"start_gap_us":    sub("start"),
 	}
 	live := liveTable()
 	var names, values []string
@@ -153,8 +163,18 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 		"\nWHERE if(isNull(start), NOT has({waiting:Array(UInt64)}, uid), NOT has(arrayZip({running:Array(UInt64)}, {attempts:Array(UInt32)}), (uid, attempt)))"
 	set := askSettings()
 	set["insert_deduplicate"], set["distributed_foreground_insert"] = 0, 1
-	err := w.s.conn.Exec(ch.Context(ctx, ch.WithSettings(set)), sql, ch.Named("ledger", w.from.ledger.String()), ch.Named("gen", w.pos.Gen), ch.Named("seq", w.pos.Seq),
-		ch.Named("at", at), ch.Named("end", cutTime(w.pos.At).UnixMicro()), ch.Named("waiting", waiting), ch.Named("running", running), ch.Named("attempts", attempts))
+	err := w.s.conn.Exec(
+		ch.Context(ctx, ch.WithSettings(set)),
+		sql,
+		ch.Named("ledger", w.from.ledger.String()),
+		ch.Named("gen", w.pos.Gen),
+		ch.Named("seq", w.pos.Seq),
+		ch.Named("at", at),
+		ch.Named("end", cutTime(w.pos.At).UnixMicro()),
+		ch.Named("waiting", waiting),
+		ch.Named("running", running),
+		ch.Named("attempts", attempts),
+	)
 	return wrap("close the runs of a lost history", err)
 }
 
@@ -162,8 +182,13 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 // positions, both included.
 func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) (map[spec.JobUID]uint32, error) {
 	out := map[spec.JobUID]uint32{}
-	rows, err := s.conn.Query(ctx, "SELECT uid, max(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64} GROUP BY uid",
-		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("from", from), ch.Named("to", to))
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT uid, max(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64} GROUP BY uid",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("from", from),
+		ch.Named("to", to),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("look for runs of a lost history: %w", err)
 	}

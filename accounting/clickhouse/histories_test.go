@@ -28,7 +28,15 @@ func TestABranchMayBeBrokenOff(t *testing.T) {
 			h.Nodes(1, 64, 512_000, 0)
 			saved := h.Copy()
 			h.Put(&event.EpochBegan{Value: 2})
-			uid := h.Submit(tallytest.Ask{Name: "lost", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 2, Mem: 1000})
+			uid := h.Submit(tallytest.Ask{
+				Name:    "lost",
+				User:    "alice",
+				UID:     1001,
+				Account: "ml",
+				QOS:     "normal",
+				CPUs:    2,
+				Mem:     1000,
+			})
 			h.Start(uid, "n1")
 			ta := tally.New()
 			w, _ := newWriter(t, s, ta)

@@ -67,8 +67,14 @@ func (s *Store) keys(ctx context.Context, sql string, args ...any) (uids []uint6
 // Ended finds which runs of an imported cluster that ended within [from, to]
 // are stored.
 func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error) {
-	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
-		" AND end <= fromUnixTimestamp64Micro({to:Int64}, 'UTC')", ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("from", from), ch.Named("to", to))
+	return s.keys(
+		ctx,
+		"SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
+			" AND end <= fromUnixTimestamp64Micro({to:Int64}, 'UTC')",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("from", from),
+		ch.Named("to", to),
+	)
 }
 
 // Open finds the runs of an imported cluster that have not ended.
@@ -89,9 +95,14 @@ func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gp
 		return 0, nil, nil, nil, err
 	}
 	var text [3]string
-	row := s.conn.QueryRow(ch.Context(ctx, ch.WithSettings(askSettings())), "SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
-		"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.table("jobs")+
-		" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}", ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
+	row := s.conn.QueryRow(
+		ch.Context(ctx, ch.WithSettings(askSettings())),
+		"SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
+			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.table("jobs")+
+			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("seq", pos.Seq),
+	)
 	if err := row.Scan(&runs, &text[0], &text[1], &text[2]); err != nil {
 		return 0, nil, nil, nil, fmt.Errorf("add up imported runs: %w", err)
 	}

@@ -18,10 +18,35 @@ func TestInterruptedImport(t *testing.T) {
 		b := &tally.Batch{First: first, Last: first + n - 1}
 		for i := range n {
 			at := 20_000*day + int64(first+i)*day*9 // several partitions
-			r := tally.JobRow{Seq: first + i, UID: first + i, JobID: uint32(first + i), Attempt: 1, ArrayTask: -1, Count: 1, State: "COMPLETED", Submit: at, Start: at, End: at + shift}
+			r := tally.JobRow{
+				Seq:       first + i,
+				UID:       first + i,
+				JobID:     uint32(first + i),
+				Attempt:   1,
+				ArrayTask: -1,
+				Count:     1,
+				State:     "COMPLETED",
+				Submit:    at,
+				Start:     at,
+				End:       at + shift,
+			}
 			b.Jobs = append(b.Jobs, r)
-			b.Nodes = append(b.Nodes, tally.NodeRow{Seq: r.Seq, UID: r.UID, Node: "n", From: at, To: r.End, End: r.End})
-			b.Live = append(b.Live, tally.LiveRow{JobRow: tally.JobRow{Seq: r.Seq, UID: 1000 + r.UID, ArrayTask: -1, Count: 1, State: "PENDING", Submit: at}})
+			b.Nodes = append(b.Nodes, tally.NodeRow{
+				Seq:  r.Seq,
+				UID:  r.UID,
+				Node: "n",
+				From: at,
+				To:   r.End,
+				End:  r.End,
+			})
+			b.Live = append(b.Live, tally.LiveRow{JobRow: tally.JobRow{
+				Seq:       r.Seq,
+				UID:       1000 + r.UID,
+				ArrayTask: -1,
+				Count:     1,
+				State:     "PENDING",
+				Submit:    at,
+			}})
 		}
 		return b
 	}
@@ -37,7 +62,15 @@ func TestInterruptedImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	died := errors.New("died")
-	for _, at := range []string{"intent", "jobs", "after jobs", "job_nodes", "after job_nodes", "live", "position"} {
+	for _, at := range []string{
+		"intent",
+		"jobs",
+		"after jobs",
+		"job_nodes",
+		"after job_nodes",
+		"live",
+		"position",
+	} {
 		w := open()
 		w.hook = func(step string) error {
 			if step == at {

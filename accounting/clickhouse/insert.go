@@ -36,8 +36,13 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 	if len(rows) == 0 {
 		return nil
 	}
-	settings := ch.Settings{"async_insert": 0, "insert_deduplicate": 0, "max_insert_block_size": 4 << 20, "min_insert_block_size_rows": 0,
-		"min_insert_block_size_bytes": 0}
+	settings := ch.Settings{
+		"async_insert":                0,
+		"insert_deduplicate":          0,
+		"max_insert_block_size":       4 << 20,
+		"min_insert_block_size_rows":  0,
+		"min_insert_block_size_bytes": 0,
+	}
 	if token != "" {
 		settings["insert_deduplicate"], settings["insert_deduplication_token"] = 1, token
 	}

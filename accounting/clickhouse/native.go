@@ -123,7 +123,10 @@ func encoderOf[R, V any](get func(*R) V) encoder[R] {
 	case func(*R) []uint32:
 		return encoder[R]{"Array(UInt32)", lists(get, (*stream).u32)}
 	case func(*R) []time.Time:
-		return encoder[R]{"Array(" + wireTime + ")", lists(get, func(s *stream, t time.Time) { s.i64(t.UnixMicro()) })}
+		return encoder[R]{
+			"Array(" + wireTime + ")",
+			lists(get, func(s *stream, t time.Time) { s.i64(t.UnixMicro()) }),
+		}
 	case func(*R) map[string]int64:
 		return encoder[R]{"Map(String, Int64)", maps64(get)}
 	}

@@ -51,10 +51,23 @@ func TestBlocksKeepExtremes(t *testing.T) {
 	s := openStore(t, e.Socket(), "extremes")
 	rows := []tally.EventRow{
 		{Seq: 1, At: 0, Kind: "", Body: "", ActorUID: 0},
-		{Seq: 2, At: -1, Kind: "κ", ActorUID: ^uint32(0), CauseSeq: ^uint64(0), Body: strings.Repeat("x", 3*streamRoom) + "\x00\t'\\"},
+		{
+			Seq:      2,
+			At:       -1,
+			Kind:     "κ",
+			ActorUID: ^uint32(0),
+			CauseSeq: ^uint64(0),
+			Body:     strings.Repeat("x", 3*streamRoom) + "\x00\t'\\",
+		},
 		{Seq: ^uint64(0), At: tally.Cut(spec.AtUnix(4_000_000_000)), Host: "\xff\xfe", Body: "ok"},
 	}
-	if err := send(context.Background(), newInsert(s, "events"), "", eventColumns(source{cluster: "c"}), rows); err != nil {
+	if err := send(
+		context.Background(),
+		newInsert(s, "events"),
+		"",
+		eventColumns(source{cluster: "c"}),
+		rows,
+	); err != nil {
 		t.Fatal(err)
 	}
 	got := one[string](t, s, "SELECT toString(groupArray((seq, toUnixTimestamp64Micro(at), hex(kind), actor_uid, cause_seq, hex(host), length(body), hex(substring(body, greatest(length(body) - 3, 1)))))) FROM (SELECT * FROM "+s.table("events")+" ORDER BY seq)")
@@ -64,7 +77,13 @@ func TestBlocksKeepExtremes(t *testing.T) {
 	}
 	// An error of the engine is the insert's error.
 	s.db = "nosuch"
-	if err := send(context.Background(), newInsert(s, "events"), "", eventColumns(source{}), rows[:1]); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if err := send(
+		context.Background(),
+		newInsert(s, "events"),
+		"",
+		eventColumns(source{}),
+		rows[:1],
+	); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("into a database that is not there: %v", err)
 	}
 }

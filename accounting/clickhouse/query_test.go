@@ -32,8 +32,18 @@ func TestQueriesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc := scopeOf(s, w, log[len(log)-1].At)
-	a := query.Acct{Jobs: []query.JobRef{{ID: 3, Task: -1}, {ID: 4, Task: 2}}, Users: []string{"alice"}, Accounts: []string{"ml"}, Partitions: []string{"batch"}, QOS: []string{"normal"},
-		Names: []string{"train"}, Assocs: []uint32{1, 2}, Nodes: []string{"n1"}, States: []uint32{1, 2, 3, 4, 5, 100}, End: sc.Now}
+	a := query.Acct{
+		Jobs:       []query.JobRef{{ID: 3, Task: -1}, {ID: 4, Task: 2}},
+		Users:      []string{"alice"},
+		Accounts:   []string{"ml"},
+		Partitions: []string{"batch"},
+		QOS:        []string{"normal"},
+		Names:      []string{"train"},
+		Assocs:     []uint32{1, 2},
+		Nodes:      []string{"n1"},
+		States:     []uint32{1, 2, 3, 4, 5, 100},
+		End:        sc.Now,
+	}
 	run := func(name string, q query.Query) (n int) {
 		if err := s.Query(context.Background(), q, func(func(...any) error) error { n++; return nil }); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, q.SQL)
@@ -89,7 +99,15 @@ func TestMonthsLeftOut(t *testing.T) {
 	h := tallytest.New(t, spec.Instant(time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC).UnixNano()))
 	h.Nodes(1, 64, 512_000, 8)
 	run := func() spec.JobUID {
-		uid := h.Submit(tallytest.Ask{Name: "train", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 1, Mem: 4000})
+		uid := h.Submit(tallytest.Ask{
+			Name:    "train",
+			User:    "alice",
+			UID:     1001,
+			Account: "ml",
+			QOS:     "normal",
+			CPUs:    1,
+			Mem:     4000,
+		})
 		h.Start(uid, "n1")
 		h.Wait(spec.Hour)
 		return uid

@@ -69,12 +69,23 @@ func (e *EngineError) Error() string { return e.Text }
 func rawSettings(lim query.Limits) map[string]string {
 	n := func(v int64) string { return fmt.Sprint(v) }
 	out := map[string]string{
-		"max_execution_time": n(int64(lim.Seconds)), "max_memory_usage": n(lim.Memory), "max_result_rows": n(lim.Rows), "result_overflow_mode": "throw",
-		"timeout_overflow_mode": "throw", "max_threads": n(int64(lim.Threads)), "max_query_size": "1048576", "max_ast_depth": "500", "max_expanded_ast_elements": "100000",
-		"max_bytes_before_external_sort": "0", "max_bytes_before_external_group_by": "0",
+		"max_execution_time":                 n(int64(lim.Seconds)),
+		"max_memory_usage":                   n(lim.Memory),
+		"max_result_rows":                    n(lim.Rows),
+		"result_overflow_mode":               "throw",
+		"timeout_overflow_mode":              "throw",
+		"max_threads":                        n(int64(lim.Threads)),
+		"max_query_size":                     "1048576",
+		"max_ast_depth":                      "500",
+		"max_expanded_ast_elements":          "100000",
+		"max_bytes_before_external_sort":     "0",
+		"max_bytes_before_external_group_by": "0",
 		// Conditions stay where they are written.
-		"query_plan_enable_optimizations": "0", "enable_optimize_predicate_expression": "0", "optimize_move_to_prewhere": "0",
-		"use_query_cache": "0", "output_format_parquet_compression_method": "zstd",
+		"query_plan_enable_optimizations":          "0",
+		"enable_optimize_predicate_expression":     "0",
+		"optimize_move_to_prewhere":                "0",
+		"use_query_cache":                          "0",
+		"output_format_parquet_compression_method": "zstd",
 	}
 	for name, v := range askSettings() {
 		out[name] = fmt.Sprint(v)
@@ -121,7 +132,12 @@ func (s *Store) rawClient() (*http.Client, string, error) {
 
 // rawTransport makes the client of Raw.
 func rawTransport(socket string, secure *tls.Config) *http.Client {
-	t := &http.Transport{TLSClientConfig: secure, MaxIdleConns: 8, MaxIdleConnsPerHost: 8, DisableCompression: true}
+	t := &http.Transport{
+		TLSClientConfig:     secure,
+		MaxIdleConns:        8,
+		MaxIdleConnsPerHost: 8,
+		DisableCompression:  true,
+	}
 	if socket != "" {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)

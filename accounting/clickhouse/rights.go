@@ -22,7 +22,11 @@ func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
 func grants(db string, l Layout) []grant {
 	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
 	out := []grant{
-		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW", own, "everything"},
+		{
+			"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP TABLE, TRUNCATE, OPTIMIZE, SHOW",
+			own,
+			"everything",
+		},
 		{"SELECT", "system.one", "muster sql"},
 		{"SELECT", "system.columns", "muster accounting doctor, archive"},
 		{"SELECT", "system.tables", "muster accounting restore"},
@@ -33,7 +37,11 @@ func grants(db string, l Layout) []grant {
 		{"SELECT", "system.mutations", "muster accounting doctor"},
 		{"SELECT", "system.disks", "muster accounting doctor"},
 		{"BACKUP, DROP DATABASE", own, "muster accounting backup and restore"},
-		{"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE, SHOW", fresh, "muster accounting restore"},
+		{
+			"SELECT, INSERT, ALTER TABLE, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE, SHOW",
+			fresh,
+			"muster accounting restore",
+		},
 	}
 	if l.Cluster != "" {
 		out = append(out, grant{"CLUSTER, REMOTE", "*.*", "tables on several machines"})

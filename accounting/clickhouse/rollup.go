@@ -30,7 +30,13 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 	if until <= have.Until {
 		return false, nil
 	}
-	u := query.RollUp{Build: have.Build + 1, From: have.Until, Until: until, Seq: have.Seq, Cluster: w.from.cluster}
+	u := query.RollUp{
+		Build:   have.Build + 1,
+		From:    have.Until,
+		Until:   until,
+		Seq:     have.Seq,
+		Cluster: w.from.cluster,
+	}
 	if have.Build == 0 {
 		// The first build begins where there is something.
 		var first time.Time

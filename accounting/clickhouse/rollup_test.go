@@ -26,8 +26,26 @@ func someRuns(rng *rand.Rand, n int) []tally.JobRow {
 	var out []tally.JobRow
 	at := tally.Micros(rolledFrom)
 	for i := range n {
-		r := tally.JobRow{Seq: uint64(i + 1), UID: uint64(i + 1), JobID: uint32(i + 1), ArrayTask: -1, Count: 1, State: "COMPLETED", User: fmt.Sprint("u", rng.IntN(3)), Account: fmt.Sprint("a", rng.IntN(2)),
-			Partition: "p", QOS: "normal", Attempt: 1, Alloc: tally.Amounts{CPUs: 1 << rng.IntN(4), Mem: int64(rng.IntN(9000)), Nodes: 1, GPUs: int64(rng.IntN(3)), Billing: 7}}
+		r := tally.JobRow{
+			Seq:       uint64(i + 1),
+			UID:       uint64(i + 1),
+			JobID:     uint32(i + 1),
+			ArrayTask: -1,
+			Count:     1,
+			State:     "COMPLETED",
+			User:      fmt.Sprint("u", rng.IntN(3)),
+			Account:   fmt.Sprint("a", rng.IntN(2)),
+			Partition: "p",
+			QOS:       "normal",
+			Attempt:   1,
+			Alloc: tally.Amounts{
+				CPUs:    1 << rng.IntN(4),
+				Mem:     int64(rng.IntN(9000)),
+				Nodes:   1,
+				GPUs:    int64(rng.IntN(3)),
+				Billing: 7,
+			},
+		}
 		r.Req = r.Alloc
 		at += rng.Int64N(4_000_000_000)
 		switch rng.IntN(8) {
@@ -116,7 +134,12 @@ func TestRollUp(t *testing.T) {
 		for _, r := range runs[:first+len(part)] {
 			last = max(last, r.End)
 		}
-		b := &tally.Batch{First: part[0].Seq, Last: part[len(part)-1].Seq, At: spec.Instant(last * 1000), Jobs: part}
+		b := &tally.Batch{
+			First: part[0].Seq,
+			Last:  part[len(part)-1].Seq,
+			At:    spec.Instant(last * 1000),
+			Jobs:  part,
+		}
 		if err := w.Write(ctx, b); err != nil {
 			t.Fatal(err)
 		}
@@ -151,14 +174,22 @@ func TestRollUp(t *testing.T) {
 	sc := scopeOf(s, w, pos.At.Add(spec.Hour))
 	rolled := sc
 	rolled.Rolled = query.Rolled(pos.Rolled)
-	windows := [][2]int64{{rolledFrom, end}, {rolledFrom, pos.Rolled.Until}, {rolledFrom + 5*int64(dayMicros), rolledFrom + 6*int64(dayMicros)}}
+	windows := [][2]int64{
+		{rolledFrom, end},
+		{rolledFrom, pos.Rolled.Until},
+		{rolledFrom + 5*int64(dayMicros), rolledFrom + 6*int64(dayMicros)},
+	}
 	for range 3 {
 		a := rolledFrom - int64(dayMicros) + rng.Int64N(end-rolledFrom)
 		windows = append(windows, [2]int64{a, a + rng.Int64N(end-a+2*int64(dayMicros))})
 	}
 	for _, win := range windows {
 		for _, tres := range []string{"cpu", "mem", "gres/gpu"} {
-			r := query.Report{Start: spec.Instant(win[0] * 1000), End: spec.Instant(win[1] * 1000), TRES: tres}
+			r := query.Report{
+				Start: spec.Instant(win[0] * 1000),
+				End:   spec.Instant(win[1] * 1000),
+				TRES:  tres,
+			}
 			if tres == "mem" {
 				r.Users = []string{"u1"}
 			}

@@ -24,14 +24,38 @@ const samplesTable = "gpu_samples"
 // partition, so that what is too old goes as whole parts. A reading that was
 // sent twice is one row after the next merge.
 func samplesDef() tableDef {
-	t := tableDef{name: samplesTable, comment: "readings of GPUs, with the job that held the device alone", engine: replacing, settings: "ttl_only_drop_parts = 1, ",
-		columns: join([]columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, ""}}, words("node", "gpu_uuid"),
-			[]columnDef{{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"}, {"gpu_index", "UInt32", codecText}}, words("profile"),
-			[]columnDef{{"uid", "UInt64", codecText}, {"attempt", "UInt32", codecText}, {"job_id", "UInt32", codecText}}, words("user", "account", "partition"),
-			[]columnDef{{"seconds", "UInt16", codecText}}),
-		order: "(ledger, node, gpu_uuid, at)", partition: "toYYYYMMDD(at)", shard: "cityHash64(node)", indexes: []string{"ix_uid uid" + bloomIndex}}
+	t := tableDef{
+		name:     samplesTable,
+		comment:  "readings of GPUs, with the job that held the device alone",
+		engine:   replacing,
+		settings: "ttl_only_drop_parts = 1, ",
+		columns: join(
+			[]columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, ""}},
+			words("node", "gpu_uuid"),
+			[]columnDef{
+				{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"},
+				{"gpu_index", "UInt32", codecText},
+			},
+			words("profile"),
+			[]columnDef{
+				{"uid", "UInt64", codecText},
+				{"attempt", "UInt32", codecText},
+				{"job_id", "UInt32", codecText},
+			},
+			words("user", "account", "partition"),
+			[]columnDef{{"seconds", "UInt16", codecText}},
+		),
+		order:     "(ledger, node, gpu_uuid, at)",
+		partition: "toYYYYMMDD(at)",
+		shard:     "cityHash64(node)",
+		indexes:   []string{"ix_uid uid" + bloomIndex},
+	}
 	for _, f := range tally.SampleColumns() {
-		t.columns = append(t.columns, columnDef{f.Name, fmt.Sprintf("Nullable(UInt%d)", f.Bits), sampleCodec(f)})
+		t.columns = append(t.columns, columnDef{
+			f.Name,
+			fmt.Sprintf("Nullable(UInt%d)", f.Bits),
+			sampleCodec(f),
+		})
 	}
 	return t
 }
@@ -51,12 +75,18 @@ func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string,
 	type row = tally.GPUSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
-		col("ledger", func(*row) uuid.UUID { return id }), col("cluster", func(*row) string { return cluster }),
-		col("node", func(r *row) string { return r.Node }), col("gpu_uuid", func(r *row) string { return r.UUID }),
-		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }), col("gpu_index", func(r *row) uint32 { return r.Index }),
-		col("profile", func(r *row) string { return r.Profile }), col("uid", func(r *row) uint64 { return r.UID }),
-		col("attempt", func(r *row) uint32 { return r.Attempt }), col("job_id", func(r *row) uint32 { return r.JobID }),
-		col("user", func(r *row) string { return r.User }), col("account", func(r *row) string { return r.Account }),
+		col("ledger", func(*row) uuid.UUID { return id }),
+		col("cluster", func(*row) string { return cluster }),
+		col("node", func(r *row) string { return r.Node }),
+		col("gpu_uuid", func(r *row) string { return r.UUID }),
+		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
+		col("gpu_index", func(r *row) uint32 { return r.Index }),
+		col("profile", func(r *row) string { return r.Profile }),
+		col("uid", func(r *row) uint64 { return r.UID }),
+		col("attempt", func(r *row) uint32 { return r.Attempt }),
+		col("job_id", func(r *row) uint32 { return r.JobID }),
+		col("user", func(r *row) string { return r.User }),
+		col("account", func(r *row) string { return r.Account }),
 		col("partition", func(r *row) string { return r.Partition }),
 		col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
 	}
@@ -129,19 +159,26 @@ func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, r
 	type row = tally.UsageSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
-		col("ledger", func(*row) uuid.UUID { return id }), col("cluster", func(*row) string { return cluster }),
-		col("uid", func(r *row) uint64 { return r.UID }), col("attempt", func(r *row) uint32 { return r.Attempt }),
-		col("node", func(r *row) string { return r.Node }), col("step", func(r *row) int32 { return r.Step }),
-		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }), col("job_id", func(r *row) uint32 { return r.JobID }),
-		col("user", func(r *row) string { return r.User }), col("account", func(r *row) string { return r.Account }),
-		col("partition", func(r *row) string { return r.Partition }), col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		col("ledger", func(*row) uuid.UUID { return id }),
+		col("cluster", func(*row) string { return cluster }),
+		col("uid", func(r *row) uint64 { return r.UID }),
+		col("attempt", func(r *row) uint32 { return r.Attempt }),
+		col("node", func(r *row) string { return r.Node }),
+		col("step", func(r *row) int32 { return r.Step }),
+		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
+		col("job_id", func(r *row) uint32 { return r.JobID }),
+		col("user", func(r *row) string { return r.User }),
+		col("account", func(r *row) string { return r.Account }),
+		col("partition", func(r *row) string { return r.Partition }),
+		col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
 		col("cpu", func(r *row) *uint32 {
 			if r.CPU < 0 {
 				return nil
 			}
 			n := uint32(min(r.CPU, math.MaxUint32))
 			return &n
-		}), col("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
+		}),
+		col("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
 	}
 	return sendDays(ctx, newInsert(s, usageTable), cols, rows, func(r *row) int64 { return r.At })
 }

@@ -62,8 +62,20 @@ func TestUsageSamples(t *testing.T) {
 		for i := range int64(readings) {
 			noise = noise*6364136223846793005 + 1442695040888963407
 			wave := int64(noise >> 40 % 512)
-			r := tally.UsageSample{At: t0 + 30*i, Node: "n1", UID: uint64(100 + job), Attempt: 1, JobID: uint32(100 + job), Step: -5, User: "alice", Account: "ml", Partition: "cpu", Seconds: 30,
-				CPU: 1000*job + wave, RSS: 1<<20*job + 4*i + wave}
+			r := tally.UsageSample{
+				At:        t0 + 30*i,
+				Node:      "n1",
+				UID:       uint64(100 + job),
+				Attempt:   1,
+				JobID:     uint32(100 + job),
+				Step:      -5,
+				User:      "alice",
+				Account:   "ml",
+				Partition: "cpu",
+				Seconds:   30,
+				CPU:       1000*job + wave,
+				RSS:       1<<20*job + 4*i + wave,
+			}
 			if i == 0 {
 				r.CPU = tally.NotMeasured
 			}
@@ -102,7 +114,19 @@ func TestSamples(t *testing.T) {
 	const t0 = 1_795_000_000
 	var rows []tally.GPUSample
 	for i := range 100 {
-		r := tally.GPUSample{At: t0 + int64(i)*10, Node: "n1", UUID: "GPU-a", Index: 3, UID: 7, Attempt: 1, JobID: 12, User: "alice", Account: "ml", Partition: "gpu", Seconds: 10}
+		r := tally.GPUSample{
+			At:        t0 + int64(i)*10,
+			Node:      "n1",
+			UUID:      "GPU-a",
+			Index:     3,
+			UID:       7,
+			Attempt:   1,
+			JobID:     12,
+			User:      "alice",
+			Account:   "ml",
+			Partition: "gpu",
+			Seconds:   10,
+		}
 		for k := range r.Values {
 			r.Values[k] = tally.NotMeasured
 		}
@@ -143,7 +167,13 @@ func TestSamples(t *testing.T) {
 	for _, tc := range []struct {
 		keep spec.Span
 		want string
-	}{{30 * spec.Day, "2592000"}, {30 * spec.Day, "2592000"}, {spec.Day, "86400"}, {spec.Infinite, ""}, {spec.Infinite, ""}} {
+	}{
+		{30 * spec.Day, "2592000"},
+		{30 * spec.Day, "2592000"},
+		{spec.Day, "86400"},
+		{spec.Infinite, ""},
+		{spec.Infinite, ""},
+	} {
 		if err := s.KeepSamples(ctx, tc.keep); err != nil {
 			t.Fatal(err)
 		}

@@ -80,8 +80,18 @@ func (t *tableDef) create(db string, l Layout) []string {
 	}
 	return []string{
 		t.body(db, t.name+localSuffix, on, engine, window),
-		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s.%s%s AS %s.%s ENGINE = Distributed(%s, %s, %s, %s)", quoteName(db), t.name, on,
-			quoteName(db), t.name+localSuffix, quoteName(l.Cluster), quoteName(db), t.name+localSuffix, t.shard),
+		fmt.Sprintf(
+			"CREATE TABLE IF NOT EXISTS %s.%s%s AS %s.%s ENGINE = Distributed(%s, %s, %s, %s)",
+			quoteName(db),
+			t.name,
+			on,
+			quoteName(db),
+			t.name+localSuffix,
+			quoteName(l.Cluster),
+			quoteName(db),
+			t.name+localSuffix,
+			t.shard,
+		),
 	}
 }
 
@@ -149,8 +159,11 @@ func words(names ...string) []columnDef {
 // versions is the table that says which migrations were applied.
 func versions() tableDef {
 	return tableDef{name: "schema_versions", comment: "which migrations were applied", engine: appendOnly,
-		columns: []columnDef{{"version", "UInt32", ""}, {"applied", "DateTime64(6, 'UTC') DEFAULT now64(6)", ""}},
-		order:   "version"}
+		columns: []columnDef{
+			{"version", "UInt32", ""},
+			{"applied", "DateTime64(6, 'UTC') DEFAULT now64(6)", ""},
+		},
+		order: "version"}
 }
 
 // migrations gives the statements that lead to a version from the one before.

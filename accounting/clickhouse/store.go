@@ -58,10 +58,14 @@ func Open(o Options) (*Store, error) {
 	case o.Socket != "" && o.DSN != "":
 		return nil, errors.New("open the accounting store: give a DSN or a socket, not both")
 	case o.Socket != "":
-		co = &ch.Options{Protocol: ch.HTTP, Addr: []string{"localhost"}, Compression: &ch.Compression{Method: ch.CompressionNone},
+		co = &ch.Options{
+			Protocol:    ch.HTTP,
+			Addr:        []string{"localhost"},
+			Compression: &ch.Compression{Method: ch.CompressionNone},
 			DialContext: func(ctx context.Context, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
-			}}
+			},
+		}
 	default:
 		var err error
 		if co, err = ch.ParseDSN(o.DSN); err != nil {
@@ -184,7 +188,13 @@ type phaseRow struct {
 }
 
 func (r *phaseRow) position() tally.Position {
-	return tally.Position{Seq: r.last, Shift: r.shift, At: spec.Instant(r.at.UnixNano()), Gen: r.gen, Rolled: r.rolled}
+	return tally.Position{
+		Seq:    r.last,
+		Shift:  r.shift,
+		At:     spec.Instant(r.at.UnixNano()),
+		Gen:    r.gen,
+		Rolled: r.rolled,
+	}
 }
 
 const (
@@ -221,11 +231,23 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 
 // setPhase writes a row of ingest.
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
-	err := s.conn.Exec(ctx, "INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
-		"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
-		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("phase", phase), ch.Named("n", r.n), ch.Named("writer", r.writer.String()),
-		ch.Named("first", r.first), ch.Named("last", r.last), ch.Named("at", r.at.UnixMicro()), ch.Named("gen", r.gen),
-		ch.Named("build", r.rolled.Build), ch.Named("until", r.rolled.Until), ch.Named("rolled", r.rolled.Seq), ch.Named("shift", r.shift))
+	err := s.conn.Exec(
+		ctx,
+		"INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
+			"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("phase", phase),
+		ch.Named("n", r.n),
+		ch.Named("writer", r.writer.String()),
+		ch.Named("first", r.first),
+		ch.Named("last", r.last),
+		ch.Named("at", r.at.UnixMicro()),
+		ch.Named("gen", r.gen),
+		ch.Named("build", r.rolled.Build),
+		ch.Named("until", r.rolled.Until),
+		ch.Named("rolled", r.rolled.Seq),
+		ch.Named("shift", r.shift),
+	)
 	if err != nil {
 		return fmt.Errorf("write the %s of accounting: %w", phase, err)
 	}
@@ -247,9 +269,13 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 	for i := range rows {
 		rows[i] = row{uint32(i), string(snap.Data[i*snapshotPart : min((i+1)*snapshotPart, len(snap.Data))])}
 	}
-	cols := []column[row]{col("ledger", func(*row) uuid.UUID { return ledger }), col("seq", func(*row) uint64 { return snap.Seq }),
-		col("part", func(r *row) uint32 { return r.part }), col("parts", func(*row) uint32 { return uint32(parts) }),
-		col("data", func(r *row) string { return r.data })}
+	cols := []column[row]{
+		col("ledger", func(*row) uuid.UUID { return ledger }),
+		col("seq", func(*row) uint64 { return snap.Seq }),
+		col("part", func(r *row) uint32 { return r.part }),
+		col("parts", func(*row) uint32 { return uint32(parts) }),
+		col("data", func(r *row) string { return r.data }),
+	}
 	if err := send(ctx, block, "", cols, rows); err != nil {
 		return err
 	}

@@ -61,8 +61,11 @@ func TestLayouts(t *testing.T) {
 		}
 	}
 	cluster := strings.Join(DDL("muster", Layout{Cluster: "c"}), "\n")
-	for _, want := range []string{"ReplicatedMergeTree('/clickhouse/tables/{shard}/muster/jobs', '{replica}')", "Distributed(`c`, `muster`, jobs_local, uid)",
-		"ReplicatedReplacingMergeTree('/clickhouse/tables/all/muster/ingest', '{replica}', n)"} {
+	for _, want := range []string{
+		"ReplicatedMergeTree('/clickhouse/tables/{shard}/muster/jobs', '{replica}')",
+		"Distributed(`c`, `muster`, jobs_local, uid)",
+		"ReplicatedReplacingMergeTree('/clickhouse/tables/all/muster/ingest', '{replica}', n)",
+	} {
 		if !strings.Contains(cluster, want) {
 			t.Errorf("the cluster's schema has no %s", want)
 		}
@@ -117,8 +120,11 @@ func tcpStore(t *testing.T, lease time.Duration) func() *Store {
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
 	addr := freeAddr(t)
-	e, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(short, "d"), TCP: addr,
-		Logins: []embedded.Login{{Name: "muster", PasswordFile: password}}})
+	e, err := embedded.Start(context.Background(), embedded.Options{
+		Data:   filepath.Join(short, "d"),
+		TCP:    addr,
+		Logins: []embedded.Login{{Name: "muster", PasswordFile: password}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +196,10 @@ func TestCancel(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("after %d rows: %v", n, err)
 	}
-	bad := query.Query{SQL: "SELECT {x:UInt32}", Params: []query.Param{{Name: "x", Value: "1); DROP TABLE jobs"}}}
+	bad := query.Query{
+		SQL:    "SELECT {x:UInt32}",
+		Params: []query.Param{{Name: "x", Value: "1); DROP TABLE jobs"}},
+	}
 	if err := s.Query(context.Background(), bad, func(func(...any) error) error { return nil }); err == nil {
 		t.Error("a parameter became text")
 	}

@@ -728,7 +728,11 @@ func rollups() []tableDef {
 		}
 		return out
 	}
-	whose := []columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, codecWord}, {"build", "UInt32", codecNumber}}
+	whose := []columnDef{
+		{"ledger", "UUID", codecText},
+		{"cluster", tWord, codecWord},
+		{"build", "UInt32", codecNumber},
+	}
 	word := func(names ...string) (out []columnDef) {
 		for _, n := range names {
 			out = append(out, columnDef{n, tWord, codecWord})
@@ -736,25 +740,62 @@ func rollups() []tableDef {
 		return out
 	}
 	return []tableDef{
-		{name: "rollup_days", comment: "what runs that are over held on each UTC day, by who held it and how many CPUs the run had",
-			columns: join(whose, []columnDef{{"day", "Date", "Delta, ZSTD(1)"}}, word("account", "user", "partition", "qos", "wckey"),
-				[]columnDef{{"cpus", "Int64", codecNumber}, {"began", "UInt64", codecNumber}, {"carried", "UInt64", codecNumber}},
-				big("cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"), []columnDef{{"energy_mj", "Int64", codecNumber}}),
-			order: "(ledger, day, account, user, partition, qos, wckey, cpus, build)", partition: "toYYYYMM(day)", shard: "cityHash64(account)"},
-		{name: "rollup_quarters", comment: "what runs that are over held, and what was waited for (waiting), in each quarter of an hour",
-			columns: join(whose, []columnDef{{"at", "DateTime('UTC')", "Delta, ZSTD(1)"}}, word("account", "partition", "qos"), []columnDef{{"waiting", "Bool", codecText}},
-				big("cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us")),
-			order: "(ledger, at, account, partition, qos, waiting, build)", partition: "toYYYYMM(at)", shard: "cityHash64(account)"},
+		{
+			name:    "rollup_days",
+			comment: "what runs that are over held on each UTC day, by who held it and how many CPUs the run had",
+			columns: join(
+				whose,
+				[]columnDef{{"day", "Date", "Delta, ZSTD(1)"}},
+				word("account", "user", "partition", "qos", "wckey"),
+				[]columnDef{
+					{"cpus", "Int64", codecNumber},
+					{"began", "UInt64", codecNumber},
+					{"carried", "UInt64", codecNumber},
+				},
+				big("cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"),
+				[]columnDef{{"energy_mj", "Int64", codecNumber}},
+			),
+			order:     "(ledger, day, account, user, partition, qos, wckey, cpus, build)",
+			partition: "toYYYYMM(day)",
+			shard:     "cityHash64(account)",
+		},
+		{
+			name:    "rollup_quarters",
+			comment: "what runs that are over held, and what was waited for (waiting), in each quarter of an hour",
+			columns: join(
+				whose,
+				[]columnDef{{"at", "DateTime('UTC')", "Delta, ZSTD(1)"}},
+				word("account", "partition", "qos"),
+				[]columnDef{{"waiting", "Bool", codecText}},
+				big("cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"),
+			),
+			order:     "(ledger, at, account, partition, qos, waiting, build)",
+			partition: "toYYYYMM(at)",
+			shard:     "cityHash64(account)",
+		},
 	}
 }
 
 // purgesDef is the record of purges: for each, one row before it, one when its
 // rows are gone, and one when an archive brought them back.
 func purgesDef() tableDef {
-	return tableDef{name: "purges", comment: "what was purged: how many rows, and their sums, which count as if they were there when totals are compared",
-		columns: []columnDef{{"ledger", "UUID", ""}, {"cluster", tWord, ""}, {"id", "UUID", ""}, {"phase", tWord, ""}, {"at", "DateTime64(6, 'UTC') DEFAULT now64(6)", ""},
-			{"month", tWord, ""}, {"table", tWord, ""}, {"upto", "UInt64", ""}, {"sums", "Array(UInt64)", codecText}, {"rolled", "Array(String)", codecText}},
-		order: "(ledger, month, table, at)"}
+	return tableDef{
+		name:    "purges",
+		comment: "what was purged: how many rows, and their sums, which count as if they were there when totals are compared",
+		columns: []columnDef{
+			{"ledger", "UUID", ""},
+			{"cluster", tWord, ""},
+			{"id", "UUID", ""},
+			{"phase", tWord, ""},
+			{"at", "DateTime64(6, 'UTC') DEFAULT now64(6)", ""},
+			{"month", tWord, ""},
+			{"table", tWord, ""},
+			{"upto", "UInt64", ""},
+			{"sums", "Array(UInt64)", codecText},
+			{"rolled", "Array(String)", codecText},
+		},
+		order: "(ledger, month, table, at)",
+	}
 }
 
 const usageTable = "usage_samples"
@@ -764,9 +805,33 @@ const usageTable = "usage_samples"
 // small. As with GPUs, a day is a partition, and a reading that was sent twice
 // is one row after the next merge.
 func usageDef() tableDef {
-	return tableDef{name: usageTable, comment: "readings of what runs use of CPU and memory on a node", engine: replacing, settings: "ttl_only_drop_parts = 1, ",
-		columns: join([]columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, ""}, {"uid", "UInt64", codecRepeat}, {"attempt", "UInt32", codecText}},
-			words("node"), []columnDef{{"step", "Int32", codecText}, {"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"}, {"job_id", "UInt32", codecRepeat}},
-			words("user", "account", "partition"), []columnDef{{"seconds", "UInt16", codecText}, {"cpu", "Nullable(UInt32)", "Delta, ZSTD(1)"}, {"rss_kib", "UInt64", "Delta, ZSTD(1)"}}),
-		order: "(ledger, uid, attempt, node, step, at)", partition: "toYYYYMMDD(at)", shard: "cityHash64(node)"}
+	return tableDef{
+		name:     usageTable,
+		comment:  "readings of what runs use of CPU and memory on a node",
+		engine:   replacing,
+		settings: "ttl_only_drop_parts = 1, ",
+		columns: join(
+			[]columnDef{
+				{"ledger", "UUID", codecText},
+				{"cluster", tWord, ""},
+				{"uid", "UInt64", codecRepeat},
+				{"attempt", "UInt32", codecText},
+			},
+			words("node"),
+			[]columnDef{
+				{"step", "Int32", codecText},
+				{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"},
+				{"job_id", "UInt32", codecRepeat},
+			},
+			words("user", "account", "partition"),
+			[]columnDef{
+				{"seconds", "UInt16", codecText},
+				{"cpu", "Nullable(UInt32)", "Delta, ZSTD(1)"},
+				{"rss_kib", "UInt64", "Delta, ZSTD(1)"},
+			},
+		),
+		order:     "(ledger, uid, attempt, node, step, at)",
+		partition: "toYYYYMMDD(at)",
+		shard:     "cityHash64(node)",
+	}
 }

@@ -90,7 +90,15 @@ func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, g
 		return err
 	}
 	n := w.n + 1
-	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{n: n, writer: w.id, last: seq, at: cutTime(at), gen: gen, rolled: w.pos.Rolled, shift: w.from.shift}); err != nil {
+	if err := w.s.setPhase(ctx, w.from.ledger, phaseDone, phaseRow{
+		n:      n,
+		writer: w.id,
+		last:   seq,
+		at:     cutTime(at),
+		gen:    gen,
+		rolled: w.pos.Rolled,
+		shift:  w.from.shift,
+	}); err != nil {
 		return err
 	}
 	w.pos, w.n = tally.Position{Seq: seq, Shift: w.from.shift, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
@@ -214,10 +222,14 @@ func partOf[R any](w *Writer, table string, cols []column[R], rows []R) part {
 
 func (w *Writer) parts(b *tally.Batch) []part {
 	return []part{
-		partOf(w, "events", eventColumns(w.from), b.Events), partOf(w, "jobs", jobColumns(w.from), b.Jobs),
-		partOf(w, "steps", stepColumns(w.from), b.Steps), partOf(w, "job_nodes", nodeColumns(w.from), b.Nodes),
-		partOf(w, "job_gpus", gpuColumns(w.from), b.GPUs), partOf(w, "node_states", nodeStateColumns(w.from), b.NodeStates),
-		partOf(w, "pending_reasons", reasonColumns(w.from), b.Reasons), partOf(w, "associations", associationColumns(w.from), b.Associations),
+		partOf(w, "events", eventColumns(w.from), b.Events),
+		partOf(w, "jobs", jobColumns(w.from), b.Jobs),
+		partOf(w, "steps", stepColumns(w.from), b.Steps),
+		partOf(w, "job_nodes", nodeColumns(w.from), b.Nodes),
+		partOf(w, "job_gpus", gpuColumns(w.from), b.GPUs),
+		partOf(w, "node_states", nodeStateColumns(w.from), b.NodeStates),
+		partOf(w, "pending_reasons", reasonColumns(w.from), b.Reasons),
+		partOf(w, "associations", associationColumns(w.from), b.Associations),
 	}
 }
 

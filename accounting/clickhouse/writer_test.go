@@ -26,7 +26,16 @@ func shortJobs(t tallytest.TB, n int) []event.Envelope {
 	h := tallytest.New(t, spec.AtUnix(1_790_812_800))
 	h.Nodes(2, 64, 512_000, 8)
 	for range n {
-		uid := h.Submit(tallytest.Ask{Name: "train", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 4, Mem: 4000, GPUs: 1})
+		uid := h.Submit(tallytest.Ask{
+			Name:    "train",
+			User:    "alice",
+			UID:     1001,
+			Account: "ml",
+			QOS:     "normal",
+			CPUs:    4,
+			Mem:     4000,
+			GPUs:    1,
+		})
 		h.Wait(spec.Second)
 		h.Start(uid, "n1")
 		h.Wait(spec.Minute)
@@ -43,7 +52,15 @@ func mixed(t tallytest.TB) (log []event.Envelope, cuts []uint64) {
 	var last spec.JobUID
 	for i := range 3 {
 		h.Accounts([]string{"ml"}, map[string][]string{"ml": {"alice"}})
-		ask := tallytest.Ask{Name: "train", User: "alice", UID: 1001, Account: "ml", CPUs: 4, Mem: 4000, GPUs: 2}
+		ask := tallytest.Ask{
+			Name:    "train",
+			User:    "alice",
+			UID:     1001,
+			Account: "ml",
+			CPUs:    4,
+			Mem:     4000,
+			GPUs:    2,
+		}
 		for range 5 {
 			uid := h.Submit(ask)
 			h.Wait(spec.Second)
@@ -55,7 +72,12 @@ func mixed(t tallytest.TB) (log []event.Envelope, cuts []uint64) {
 			h.Finish(last, spec.Usage{})
 		}
 		last = h.Submit(ask)
-		h.Submit(tallytest.Ask{Name: "array", User: "bob", Account: "ml", Array: spec.TaskSet{{First: 1, Last: 9, Step: 1}}})
+		h.Submit(tallytest.Ask{
+			Name:    "array",
+			User:    "bob",
+			Account: "ml",
+			Array:   spec.TaskSet{{First: 1, Last: 9, Step: 1}},
+		})
 		h.Start(last, "n2")
 		h.Put(&event.NodeStateSet{Node: "n1", State: event.NodeAdminState(1 + i%2), Reason: "test"})
 		h.Wait(20 * spec.Minute)
@@ -67,7 +89,16 @@ func mixed(t tallytest.TB) (log []event.Envelope, cuts []uint64) {
 // appended are the tables of rows that are never changed.
 //
 
-var appended = []string{"events", "jobs", "steps", "job_nodes", "job_gpus", "node_states", "pending_reasons", "associations"}
+var appended = []string{
+	"events",
+	"jobs",
+	"steps",
+	"job_nodes",
+	"job_gpus",
+	"node_states",
+	"pending_reasons",
+	"associations",
+}
 
 // digest describes everything that a reader can see of a ledger.
 func digest(t testing.TB, s *Store) string {

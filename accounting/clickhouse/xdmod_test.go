@@ -69,8 +69,20 @@ func phillips(t *testing.T) *tally.Batch {
 			continue
 		}
 		b.Last++
-		r := tally.JobRow{Seq: b.Last, UID: b.Last, Attempt: 1, ArrayTask: -1, Count: 1, Partition: f[3], Account: f[5], User: f[8],
-			Submit: instant(f[10]), Eligible: instant(f[11]), Start: instant(f[12]), End: instant(f[13])}
+		r := tally.JobRow{
+			Seq:       b.Last,
+			UID:       b.Last,
+			Attempt:   1,
+			ArrayTask: -1,
+			Count:     1,
+			Partition: f[3],
+			Account:   f[5],
+			User:      f[8],
+			Submit:    instant(f[10]),
+			Eligible:  instant(f[11]),
+			Start:     instant(f[12]),
+			End:       instant(f[13]),
+		}
 		r.State, _, _ = strings.Cut(f[16], " ")
 		cpus, err := strconv.ParseInt(f[18], 10, 64)
 		if err != nil {
@@ -94,7 +106,11 @@ func TestXDMoD(t *testing.T) {
 	if err := w.Write(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
-	tres := map[string]string{"total_cpu_hours": "cpu", "total_gpu_hours": "gres/gpu", "total_node_hours": "node"}
+	tres := map[string]string{
+		"total_cpu_hours":  "cpu",
+		"total_gpu_hours":  "gres/gpu",
+		"total_node_hours": "node",
+	}
 	sc := scopeOf(s, w, spec.AtUnix(2_000_000_000))
 	lines := bufio.NewScanner(traces(t, "xdmod/expected_phillips.csv"))
 	checked := 0
@@ -116,7 +132,11 @@ func TestXDMoD(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := query.Report{Start: spec.AtUnix(from.Unix()), End: spec.AtUnix(to.AddDate(0, 0, 1).Unix()), TRES: name}
+		r := query.Report{
+			Start: spec.AtUnix(from.Unix()),
+			End:   spec.AtUnix(to.AddDate(0, 0, 1).Unix()),
+			TRES:  name,
+		}
 		q, err := r.Used(sc)
 		if err != nil {
 			t.Fatal(err)
