@@ -443,7 +443,8 @@ func (s *Store) endPurge(ctx context.Context, sc query.Scope, r purgeRecord) err
 func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, phase string) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled) SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
+		"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
+			" SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
 			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
 		ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
 		ch.Named("cluster", sc.Cluster),
@@ -476,7 +477,11 @@ func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) erro
 
 // EndPurges ends purges that were broken off behind their record.
 func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
-	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled) FROM "+s.table("purges")+" WHERE ledger = {ledger:UUID} GROUP BY id HAVING countIf(phase != 'begun') = 0",
+	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled)"+
+		" FROM "+s.table("purges")+
+		" WHERE ledger = {ledger:UUID}"+
+		" GROUP BY id"+
+		" HAVING countIf(phase != 'begun') = 0",
 		ch.Named("ledger", uuid.UUID(sc.Ledger).String()))
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
@@ -550,7 +555,9 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 		}
 		err = s.conn.Exec(
 			ctx,
-			"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`) SELECT DISTINCT ledger, cluster, id, 'restored', month, `table` FROM "+s.table("purges")+
+			"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`)"+
+				" SELECT DISTINCT ledger, cluster, id, 'restored', month, `table`"+
+				" FROM "+s.table("purges")+
 				" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}",
 			ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
 			ch.Named("month", m.String()),

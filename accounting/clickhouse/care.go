@@ -93,7 +93,11 @@ func failedWith(err error, code int32) bool {
 // ledger.
 func (s *Store) beyond(ctx context.Context, db string) (string, error) {
 	text := "false"
-	err := s.Query(ctx, query.Query{SQL: "SELECT toString(ledger), argMax(last, n) FROM " + db + ".ingest WHERE phase = 'done' GROUP BY ledger"}, func(scan func(...any) error) error {
+	positions := query.Query{SQL: "SELECT toString(ledger), argMax(last, n)" +
+		" FROM " + db + ".ingest" +
+		" WHERE phase = 'done'" +
+		" GROUP BY ledger"}
+	err := s.Query(ctx, positions, func(scan func(...any) error) error {
 		var ledger string
 		var last uint64
 		if err := scan(&ledger, &last); err != nil {
@@ -138,7 +142,8 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	add(false, "engine", "ClickHouse %s at %s", version, s.target)
 	off := time.Since(now).Round(time.Millisecond)
 	if bad := off > clockOff || off < -clockOff; bad {
-		add(true, "clock", "the engine's differs by %s: set the clocks of both hosts, runs are shown with the ledger's times", off)
+		add(true, "clock", "the engine's differs by %s: "+
+			"set the clocks of both hosts, runs are shown with the ledger's times", off)
 	} else {
 		add(false, "clock", "the engine's differs by %s", off)
 	}
@@ -147,9 +152,11 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	case err != nil:
 		add(true, "schema", "its version cannot be read: %v", s.Explain(err))
 	case have > SchemaVersion:
-		add(true, "schema", "version %d, this release knows %d: run the release that migrated it, or restore a backup from before", have, SchemaVersion)
+		add(true, "schema", "version %d, this release knows %d: "+
+			"run the release that migrated it, or restore a backup from before", have, SchemaVersion)
 	case have < SchemaVersion:
-		add(true, "schema", "version %d, this release knows %d: the accounting brings it up to date when it starts; if it runs, its log says why it has not", have, SchemaVersion)
+		add(true, "schema", "version %d, this release knows %d: "+
+			"the accounting brings it up to date when it starts; if it runs, its log says why it has not", have, SchemaVersion)
 	default:
 		add(false, "schema", "version %d, this release knows %d", have, SchemaVersion)
 	}
@@ -182,7 +189,8 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	case done == nil:
 		add(true, "position", "this ledger was never stored here")
 	case intent != nil && intent.last > done.last:
-		add(false, "position", "event %d; events %d to %d are being written, or were when the writer died", done.last, intent.first, intent.last)
+		add(false, "position", "event %d; events %d to %d are being written, or were when the writer died",
+			done.last, intent.first, intent.last)
 	default:
 		add(false, "position", "event %d", done.last)
 	}
@@ -191,7 +199,10 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 
 // examineTables compares the tables with the schema.
 func (s *Store) examineTables(ctx context.Context, add func(bool, string, string, ...any)) error {
-	rows, err := s.conn.Query(ctx, "SELECT table, name, type FROM system.columns WHERE database = {db:String}", ch.Named("db", s.db))
+	rows, err := s.conn.Query(ctx, "SELECT table, name, type"+
+		" FROM system.columns"+
+		" WHERE database = {db:String}",
+		ch.Named("db", s.db))
 	if err != nil {
 		return fmt.Errorf("read the columns of the accounting store: %w", err)
 	}
@@ -224,11 +235,17 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 		}
 	}
 	if len(gone) > 0 {
-		add(true, "missing tables", "%s: ATTACH TABLE brings back one that was detached; else restore a backup (muster accounting restore NAME), or DROP DATABASE %s and "+
-			"restart the accounting, which counts anew what the ledger and its archive still have: readings, imported clusters and what was purged are lost then", strings.Join(gone, ", "), quoteName(s.db))
+		add(true, "missing tables", "%s: ATTACH TABLE brings back one that was detached; "+
+			"else restore a backup (muster accounting restore NAME), "+
+			"or DROP DATABASE %s and restart the accounting, "+
+			"which counts anew what the ledger and its archive still have: "+
+			"readings, imported clusters and what was purged are lost then",
+			strings.Join(gone, ", "), quoteName(s.db))
 	}
 	if len(wrong) > 0 {
-		add(true, "columns", "%d differ from the schema: %s: somebody altered the tables; restore a backup (muster accounting restore NAME)", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
+		add(true, "columns", "%d differ from the schema: %s: "+
+			"somebody altered the tables; restore a backup (muster accounting restore NAME)",
+			len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
 	} else if len(gone) == 0 {
 		add(false, "columns", "%d tables as this release makes them", len(schema()))
 	}
@@ -242,7 +259,12 @@ func (s *Store) look(ctx context.Context, sql string, each func(scan func(...any
 
 // examineParts looks at how large the tables are, and in how many pieces.
 func (s *Store) examineParts(ctx context.Context, add func(bool, string, string, ...any)) error {
-	return s.look(ctx, "SELECT table, count(), sum(rows), sum(bytes_on_disk) FROM system.parts WHERE database = {db:String} AND active GROUP BY table ORDER BY table", func(scan func(...any) error) error {
+	const sizes = "SELECT table, count(), sum(rows), sum(bytes_on_disk)" +
+		" FROM system.parts" +
+		" WHERE database = {db:String} AND active" +
+		" GROUP BY table" +
+		" ORDER BY table"
+	return s.look(ctx, sizes, func(scan func(...any) error) error {
 		var table string
 		var parts, rows, bytes uint64
 		if err := scan(&table, &parts, &rows, &bytes); err != nil {
@@ -259,40 +281,48 @@ func (s *Store) examineParts(ctx context.Context, add func(bool, string, string,
 
 // examineDetached looks for parts that the engine has put aside.
 func (s *Store) examineDetached(ctx context.Context, add func(bool, string, string, ...any)) error {
-	return s.look(ctx, "SELECT count(), groupArray(3)(concat(table, ' ', name, if(reason = '', '', concat(' (', reason, ')')))) FROM system.detached_parts WHERE database = {db:String}",
-		func(scan func(...any) error) error {
-			var n uint64
-			var some []string
-			if err := scan(&n, &some); err != nil {
-				return err
-			}
-			if n == 0 {
-				add(false, "detached parts", "0")
-				return nil
-			}
-			add(true, "detached parts", "%d: %s: their rows are in no answer. Where muster accounting verify finds rows missing, ALTER TABLE … ATTACH PART '…' brings them back; else DROP DETACHED PART ends this",
-				n, strings.Join(some, "; "))
+	const detached = "SELECT count(), groupArray(3)(concat(table, ' ', name, if(reason = '', '', concat(' (', reason, ')'))))" +
+		" FROM system.detached_parts" +
+		" WHERE database = {db:String}"
+	return s.look(ctx, detached, func(scan func(...any) error) error {
+		var n uint64
+		var some []string
+		if err := scan(&n, &some); err != nil {
+			return err
+		}
+		if n == 0 {
+			add(false, "detached parts", "0")
 			return nil
-		})
+		}
+		add(true, "detached parts", "%d: %s: their rows are in no answer. "+
+			"Where muster accounting verify finds rows missing, ALTER TABLE … ATTACH PART '…' brings them back; "+
+			"else DROP DETACHED PART ends this",
+			n, strings.Join(some, "; "))
+		return nil
+	})
 }
 
 // examineMutations looks for changes that the engine cannot end.
 func (s *Store) examineMutations(ctx context.Context, add func(bool, string, string, ...any)) error {
-	return s.look(ctx, "SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '') FROM system.mutations WHERE database = {db:String} AND NOT is_done",
-		func(scan func(...any) error) error {
-			var open, failed uint64
-			var why string
-			if err := scan(&open, &failed, &why); err != nil {
-				return err
-			}
-			add(failed > 0, "mutations", "%s", strings.TrimSpace(fmt.Sprintf("%d open, %d failing %s", open, failed, why)))
-			return nil
-		})
+	const unfinished = "SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '')" +
+		" FROM system.mutations" +
+		" WHERE database = {db:String} AND NOT is_done"
+	return s.look(ctx, unfinished, func(scan func(...any) error) error {
+		var open, failed uint64
+		var why string
+		if err := scan(&open, &failed, &why); err != nil {
+			return err
+		}
+		detail := fmt.Sprintf("%d open, %d failing %s", open, failed, why)
+		add(failed > 0, "mutations", "%s", strings.TrimSpace(detail))
+		return nil
+	})
 }
 
 // examineTwice looks for runs that are there more than once.
 func (s *Store) examineTwice(ctx context.Context, add func(bool, string, string, ...any)) error {
-	return s.look(ctx, "SELECT count() - uniqExact(ledger, uid, restarts) FROM "+s.table("jobs"), func(scan func(...any) error) error {
+	repeated := "SELECT count() - uniqExact(ledger, uid, restarts) FROM " + s.table("jobs")
+	return s.look(ctx, repeated, func(scan func(...any) error) error {
 		var n int64
 		if err := scan(&n); err != nil {
 			return err
@@ -304,7 +334,8 @@ func (s *Store) examineTwice(ctx context.Context, add func(bool, string, string,
 
 // examineDisks looks at how much room there is.
 func (s *Store) examineDisks(ctx context.Context, add func(bool, string, string, ...any)) error {
-	return s.look(ctx, "SELECT name, free_space, total_space FROM system.disks", func(scan func(...any) error) error {
+	const disks = "SELECT name, free_space, total_space FROM system.disks"
+	return s.look(ctx, disks, func(scan func(...any) error) error {
 		var name string
 		var free, total uint64
 		if err := scan(&name, &free, &total); err != nil {

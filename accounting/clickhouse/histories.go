@@ -20,7 +20,10 @@ import (
 func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally.History, error) {
 	h := tally.History{End: end}
 	// The segment right behind the end tells where the next event comes from.
-	rows, err := s.conn.Query(ctx, "SELECT at, epoch, event FROM "+s.table("histories")+" FINAL WHERE ledger = {ledger:UUID} AND at <= {end:UInt64} + 1 ORDER BY at",
+	rows, err := s.conn.Query(ctx, "SELECT at, epoch, event"+
+		" FROM "+s.table("histories")+" FINAL"+
+		" WHERE ledger = {ledger:UUID} AND at <= {end:UInt64} + 1"+
+		" ORDER BY at",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("end", end))
 	if err != nil {
 		return h, fmt.Errorf("read the histories of accounting: %w", err)
@@ -39,7 +42,8 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
 	err := w.s.conn.Exec(
 		ctx,
-		"INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event) SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
+		"INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event)"+
+			" SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
 		ch.Named("ledger", w.from.ledger.String()),
 		ch.Named("at", seg.At),
 		ch.Named("epoch", seg.Epoch),
@@ -107,7 +111,8 @@ func (w *Writer) eraseBehind(ctx context.Context, end uint64) error {
 		on = " ON CLUSTER " + quoteName(c)
 	}
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-	err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.table("histories")+on+" DELETE WHERE ledger = {ledger:UUID} AND at > {end:UInt64}",
+	err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.table("histories")+on+" DELETE"+
+		" WHERE ledger = {ledger:UUID} AND at > {end:UInt64}",
 		ch.Named("ledger", w.from.ledger.String()), ch.Named("end", end))
 	return wrap("delete the notes of an interrupted branch", err)
 }
@@ -158,9 +163,15 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 	for i, a := range b.Running {
 		running[i], attempts[i] = uint64(a.UID), a.Attempt
 	}
-	sql := "INSERT INTO " + w.s.table("jobs") + " (" + strings.Join(names, ", ") + ")\nSELECT " + strings.Join(values, ", ") + "\nFROM (SELECT * FROM " + w.s.table("live") + " FINAL" +
-		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})) AS open" +
-		"\nWHERE if(isNull(start), NOT has({waiting:Array(UInt64)}, uid), NOT has(arrayZip({running:Array(UInt64)}, {attempts:Array(UInt32)}), (uid, attempt)))"
+	open := "SELECT * FROM " + w.s.table("live") + " FINAL" +
+		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})"
+	const unknown = "if(isNull(start)," +
+		" NOT has({waiting:Array(UInt64)}, uid)," +
+		" NOT has(arrayZip({running:Array(UInt64)}, {attempts:Array(UInt32)}), (uid, attempt)))"
+	sql := "INSERT INTO " + w.s.table("jobs") + " (" + strings.Join(names, ", ") + ")" +
+		"\nSELECT " + strings.Join(values, ", ") +
+		"\nFROM (" + open + ") AS open" +
+		"\nWHERE " + unknown
 	set := askSettings()
 	set["insert_deduplicate"], set["distributed_foreground_insert"] = 0, 1
 	err := w.s.conn.Exec(
@@ -184,7 +195,10 @@ func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) 
 	out := map[spec.JobUID]uint32{}
 	rows, err := s.conn.Query(
 		ctx,
-		"SELECT uid, max(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64} GROUP BY uid",
+		"SELECT uid, max(restarts)"+
+			" FROM "+s.table("jobs")+
+			" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64}"+
+			" GROUP BY uid",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("from", from),
 		ch.Named("to", to),
@@ -208,7 +222,9 @@ func (s *Store) Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec
 	var uid uint64
 	var id uint32
 	of := func(table string) string {
-		return "SELECT max(uid) AS u, max(greatest(job_id, array_job_id, het_job_id)) AS n FROM " + s.table(table) + " WHERE ledger = {ledger:UUID}"
+		return "SELECT max(uid) AS u, max(greatest(job_id, array_job_id, het_job_id)) AS n" +
+			" FROM " + s.table(table) +
+			" WHERE ledger = {ledger:UUID}"
 	}
 	sql := "SELECT max(u), max(n) FROM (" + of("jobs") + " UNION ALL " + of("live") + ")"
 	err := s.conn.QueryRow(ctx, sql, ch.Named("ledger", uuid.UUID(ledger).String())).Scan(&uid, &id)

@@ -69,7 +69,9 @@ func (s *Store) keys(ctx context.Context, sql string, args ...any) (uids []uint6
 func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error) {
 	return s.keys(
 		ctx,
-		"SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("jobs")+" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
+		"SELECT groupArray(uid), groupArray(restarts)"+
+			" FROM "+s.table("jobs")+
+			" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
 			" AND end <= fromUnixTimestamp64Micro({to:Int64}, 'UTC')",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("from", from),
@@ -83,7 +85,9 @@ func (s *Store) Open(ctx context.Context, ledger [16]byte) (uids []uint64, resta
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts) FROM "+s.table("live")+" FINAL WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND NOT final",
+	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts)"+
+		" FROM "+s.table("live")+" FINAL"+
+		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND NOT final",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("gen", pos.Gen))
 }
 
@@ -126,7 +130,9 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 	}
 	newest := func(what string) string { return "argMax(" + what + ", (at, seq))" }
 	rows, err := s.conn.Query(ctx, "SELECT node, max(toUnixTimestamp64Micro(at)), "+newest("toString(state)")+", "+newest("toString(class)")+", "+newest("cpus")+", "+newest("mem_mib")+", "+
-		newest("gpus")+" FROM "+s.table("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64} GROUP BY node ORDER BY node",
+		newest("gpus")+" FROM "+s.table("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
+		" GROUP BY node"+
+		" ORDER BY node",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
 	if err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)

@@ -41,7 +41,9 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		// The first build begins where there is something.
 		var first time.Time
 		var rows uint64
-		row := w.s.conn.QueryRow(ctx, "SELECT min(end), count() FROM "+w.s.table("jobs")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
+		row := w.s.conn.QueryRow(ctx, "SELECT min(end), count()"+
+			" FROM "+w.s.table("jobs")+
+			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 			ch.Named("ledger", w.from.ledger.String()), ch.Named("seq", w.pos.Seq))
 		if err := row.Scan(&first, &rows); err != nil {
 			return false, fmt.Errorf("look for what is to be added up: %w", err)

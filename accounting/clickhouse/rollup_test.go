@@ -277,7 +277,9 @@ func zonesAddUp(t *testing.T, s *Store, sc query.Scope, runs []tally.JobRow) {
 		}
 		return out
 	}
-	quarters := ask("SELECT toString(toDate(toTimeZone(at, 'Europe/Berlin'))) AS d, toString(sum(if(waiting, 0, cpu_us))) FROM rollup_quarters GROUP BY d")
+	quarters := ask("SELECT toString(toDate(toTimeZone(at, 'Europe/Berlin'))) AS d, toString(sum(if(waiting, 0, cpu_us)))" +
+		" FROM rollup_quarters" +
+		" GROUP BY d")
 	days := ask("SELECT toString(day) AS d, toString(sum(cpu_us)) FROM rollup_days GROUP BY d")
 	lengths := map[time.Duration]int{}
 	for d := time.UnixMicro(rolledFrom).In(berlin).AddDate(0, 0, 1); d.UnixMicro() < tally.Cut(sc.Now); d = d.AddDate(0, 0, 1) {

@@ -98,7 +98,9 @@ func TestUsageSamples(t *testing.T) {
 		fmt.Sprint(len(rows), len(rows)-jobs, cpu, rss); got != want {
 		t.Errorf("stored %s, want %s", got, want)
 	}
-	each := one[float64](t, s, "SELECT sum(data_compressed_bytes) / sum(rows) FROM system.parts WHERE database = 'usg' AND table = 'usage_samples' AND active")
+	each := one[float64](t, s, "SELECT sum(data_compressed_bytes) / sum(rows)"+
+		" FROM system.parts"+
+		" WHERE database = 'usg' AND table = 'usage_samples' AND active")
 	t.Logf("%.2f bytes a sample", each)
 	if each > 8 {
 		t.Errorf("a sample takes %.2f bytes", each)
@@ -141,7 +143,8 @@ func TestSamples(t *testing.T) {
 	if err := s.Exec(ctx, "OPTIMIZE TABLE smp.gpu_samples FINAL"); err != nil {
 		t.Fatal(err)
 	}
-	got := one[string](t, s, "SELECT concat(toString(count()), ' ', toString(sum(util)), ' ', toString(count(sm)), ' ', toString(max(power_w)), ' ', toString(sum(processes)), ' ', any(user)) FROM smp.gpu_samples")
+	got := one[string](t, s, "SELECT concat(toString(count()), ' ', toString(sum(util)), ' ', toString(count(sm)), ' ', toString(max(power_w)), ' ', toString(sum(processes)), ' ', any(user))"+
+		" FROM smp.gpu_samples")
 	if got != "100 4950 0 65535 50 alice" {
 		t.Errorf("%s", got)
 	}
@@ -162,7 +165,9 @@ func TestSamples(t *testing.T) {
 		t.Errorf("%v\n%s\n%s", err, strings.Join(text, "|"), want)
 	}
 	ttl := func() string {
-		return one[string](t, s, "SELECT if(uniqExact(extract(create_table_query, 'TTL [^)]*') AS x) = 1, any(x), 'they differ') FROM system.tables WHERE database = 'smp' AND endsWith(name, '_samples')")
+		return one[string](t, s, "SELECT if(uniqExact(extract(create_table_query, 'TTL [^)]*') AS x) = 1, any(x), 'they differ')"+
+			" FROM system.tables"+
+			" WHERE database = 'smp' AND endsWith(name, '_samples')")
 	}
 	for _, tc := range []struct {
 		keep spec.Span
@@ -209,7 +214,8 @@ func TestSamplesOfMonths(t *testing.T) {
 		}
 	}
 	for _, table := range []string{"gpu_samples", "usage_samples"} {
-		recent := one[uint64](t, s, "SELECT uniqExact(at) FROM smm."+table+" WHERE at > now() - toIntervalDay(29)")
+		recent := one[uint64](t, s, "SELECT uniqExact(at)"+
+			" FROM smm."+table+" WHERE at > now() - toIntervalDay(29)")
 		if all := one[uint64](t, s, "SELECT uniqExact(at) FROM smm."+table); recent != 29 || all > days {
 			t.Errorf("%s has %d of 29 recent readings, %d in all", table, recent, all)
 		}

@@ -204,7 +204,8 @@ const (
 
 // phases reads the newest position and intent; nil where there is none.
 func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
-	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6) FROM "+s.table("ingest")+
+	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6)"+
+		" FROM "+s.table("ingest")+
 		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
@@ -280,8 +281,10 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 		return err
 	}
 	// Two stay: the newest may be beyond the position that a torn disk has.
-	err := s.conn.Exec(ctx, "ALTER TABLE "+s.table("tally_snapshots")+" DELETE WHERE ledger = {ledger:UUID} AND seq NOT IN (SELECT DISTINCT seq FROM "+
-		s.table("tally_snapshots")+" WHERE ledger = {ledger:UUID} ORDER BY seq DESC LIMIT 2)", ch.Named("ledger", uuid.UUID(ledger).String()))
+	err := s.conn.Exec(ctx, "ALTER TABLE "+s.table("tally_snapshots")+" DELETE"+
+		" WHERE ledger = {ledger:UUID} AND seq NOT IN (SELECT DISTINCT seq FROM "+
+		s.table("tally_snapshots")+" WHERE ledger = {ledger:UUID}"+
+		" ORDER BY seq DESC LIMIT 2)", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return fmt.Errorf("drop old snapshots of the tally: %w", err)
 	}
@@ -293,7 +296,10 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (snap tally.Snapshot, ok bool, err error) {
 	id := ch.Named("ledger", uuid.UUID(ledger).String())
 	rows, err := s.conn.Query(ctx, "SELECT seq FROM "+s.table("tally_snapshots")+
-		" WHERE ledger = {ledger:UUID} AND seq <= {at:UInt64} GROUP BY seq HAVING uniqExact(part) = any(parts) ORDER BY seq DESC LIMIT 1", id, ch.Named("at", at))
+		" WHERE ledger = {ledger:UUID} AND seq <= {at:UInt64}"+
+		" GROUP BY seq"+
+		" HAVING uniqExact(part) = any(parts)"+
+		" ORDER BY seq DESC LIMIT 1", id, ch.Named("at", at))
 	if err != nil {
 		return snap, false, fmt.Errorf("look for a snapshot of the tally: %w", err)
 	}
@@ -307,7 +313,8 @@ func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (s
 		return snap, false, wrap("look for a snapshot of the tally", err)
 	}
 	rows, err = s.conn.Query(ctx, "SELECT data FROM "+s.table("tally_snapshots")+
-		" WHERE ledger = {ledger:UUID} AND seq = {seq:UInt64} ORDER BY part LIMIT 1 BY part", id, ch.Named("seq", snap.Seq))
+		" WHERE ledger = {ledger:UUID} AND seq = {seq:UInt64}"+
+		" ORDER BY part LIMIT 1 BY part", id, ch.Named("seq", snap.Seq))
 	if err != nil {
 		return snap, false, fmt.Errorf("read the snapshot of the tally: %w", err)
 	}

@@ -33,7 +33,9 @@ func TestMigrate(t *testing.T) {
 		if tab.tokens {
 			want = "'1000'"
 		}
-		got := one[string](t, s, fmt.Sprintf("SELECT concat('\\'', extract(create_table_query, 'non_replicated_deduplication_window = (\\\\d+)'), '\\'') FROM system.tables WHERE database = 'mig' AND name = '%s'", tab.name))
+		got := one[string](t, s, fmt.Sprintf("SELECT concat('\\'', extract(create_table_query, 'non_replicated_deduplication_window = (\\\\d+)'), '\\'')"+
+			" FROM system.tables"+
+			" WHERE database = 'mig' AND name = '%s'", tab.name))
 		if got != want {
 			t.Errorf("%s remembers %s tokens, want %s", tab.name, got, want)
 		}

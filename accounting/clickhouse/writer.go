@@ -361,7 +361,9 @@ func (w *Writer) Generation(ctx context.Context, rows []tally.LiveRow) error {
 }
 
 func (w *Writer) dropGenerations(ctx context.Context, which string, gen uint32) error {
-	rows, err := w.s.conn.Query(ctx, "SELECT DISTINCT gen FROM "+w.s.table("live")+" WHERE ledger = {ledger:UUID} AND "+which,
+	rows, err := w.s.conn.Query(ctx, "SELECT DISTINCT gen"+
+		" FROM "+w.s.table("live")+
+		" WHERE ledger = {ledger:UUID} AND "+which,
 		ch.Named("ledger", w.from.ledger.String()), ch.Named("gen", gen))
 	if err != nil {
 		return fmt.Errorf("look for old generations of the live table: %w", err)

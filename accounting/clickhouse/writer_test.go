@@ -111,10 +111,14 @@ func digest(t testing.TB, s *Store) string {
 	fmt.Fprintf(&b, "position %d", pos.Seq)
 	for _, table := range appended {
 		fmt.Fprintf(&b, ", %s %s", table, one[string](t, s, fmt.Sprintf(
-			"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(toString(tuple(* EXCEPT (ledger))))))) FROM %s WHERE seq <= %d", s.table(table), pos.Seq)))
+			"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(toString(tuple(* EXCEPT (ledger)))))))"+
+				" FROM %s"+
+				" WHERE seq <= %d", s.table(table), pos.Seq)))
 	}
 	fmt.Fprintf(&b, ", open %s", one[string](t, s, fmt.Sprintf(
-		"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(uid, restarts, seq, state, array_tasks, held_nodes)))) FROM %s FINAL WHERE gen = %d AND NOT final",
+		"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(uid, restarts, seq, state, array_tasks, held_nodes))))"+
+			" FROM %s FINAL"+
+			" WHERE gen = %d AND NOT final",
 		s.table("live"), pos.Gen)))
 	return b.String()
 }
