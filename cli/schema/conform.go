@@ -67,7 +67,7 @@ func (t *Type) conformRecord(v any) any {
 func (t *Type) conformList(v any) any {
 	switch v := v.(type) {
 	case tree.List:
-		if t.Elem.Kind == Text && (t.Elem.Enum == nil || !slices.ContainsFunc(v, func(x any) bool { return !t.Elem.knows(x) })) {
+		if t.Elem.Kind == Text && !slices.ContainsFunc(v, func(x any) bool { return !t.Elem.fits(x) }) {
 			return v
 		}
 		out := make(tree.List, 0, len(v))
@@ -83,6 +83,12 @@ func (t *Type) conformList(v any) any {
 		})
 	}
 	return t.zero()
+}
+
+// fits tells that a value of a text is in shape already.
+func (t *Type) fits(v any) bool {
+	_, text := v.(string)
+	return text && t.knows(v)
 }
 
 // knows tells that a word may be said in this version of the API.

@@ -103,6 +103,15 @@ func TestConform(t *testing.T) {
 	})
 }
 
+// A list of texts has texts only, also where the document had something else.
+func TestConformListOfTexts(t *testing.T) {
+	hostlist := Of(Versions()[0]).Type("hostlist")
+	got := hostlist.Conform(tree.List{"n1", 7, false, nil})
+	if want := (tree.List{"n1", "7", "", ""}); !slices.Equal(got.(tree.List), want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // jsonOf writes a document into memory, where no error is possible.
 func jsonOf(v any) string {
 	var text strings.Builder
