@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -271,11 +272,17 @@ func hetComponents(st *state.State, j *state.Job) []*apiv1.HetComponent {
 	return out
 }
 
-// launchImpossible ends an attempt whose content is gone.
+// launchImpossible ends an attempt whose content is gone, or whose node has an agent
+// that is too old for it. Such a node is drained: it would fail every job.
 func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
-	h.c.deps.Logger.Error("a job cannot be launched", "job", j.ID, "error", cause)
-	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Epoch: j.Epoch,
-		LaunchFailed: &scheduler.LaunchFailed{Text: cause.Error()}}, actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
+	h.c.deps.Logger.Error("a job cannot be launched", "job", j.ID, "node", node, "error", cause)
+	failed := &scheduler.LaunchFailed{Text: cause.Error(), Drain: errors.Is(cause, errNoLeases)}
+	run := scheduler.Run{UID: j.UID, Attempt: j.Attempt}
+	r := &request{
+		cmd:   scheduler.Report{Node: node, Run: run, Epoch: j.Epoch, LaunchFailed: failed},
+		actor: event.Actor{Kind: event.ActorSystem},
+		reply: make(chan reply, 1),
+	}
 	select {
 	case h.c.writer.cmds <- r:
 	default: // the time limit will end it

@@ -3,11 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
@@ -92,7 +94,8 @@ func TestLeaseIsCountedFromTheLastAnswer(t *testing.T) {
 	}
 }
 
-// An agent that would not end the run gets no run that has a lease.
+// An agent that would not end the run gets no run that has a lease: its node is
+// drained, and the job starts elsewhere.
 func TestNoLeaseWithoutAnAgentThatKeepsIt(t *testing.T) {
 	w, _ := startFencing(t, spec.FencingPolicy{Kind: spec.FenceLease, Lease: 300 * spec.Second}, nil)
 	first, _ := w.registerAs(&apiv1.Registration{Node: "n1"})
@@ -102,6 +105,15 @@ func TestNoLeaseWithoutAnAgentThatKeepsIt(t *testing.T) {
 	w.until("its start has failed", func() bool {
 		j := w.c.View().State.JobByID(id)
 		return j.Ending != nil || j.Attempt > 0 && j.State != spec.Running
+	})
+	if n := w.c.View().State.Node("n1"); n.Admin != event.NodeDrain || !strings.Contains(n.Reason, "restart it with this release") {
+		t.Errorf("the node with the old agent is %v: %q", n.Admin, n.Reason)
+	}
+	w.registerAs(&apiv1.Registration{Node: "n2", Leases: true, Sent: 1000})
+	first.in <- done(1, runKey(w.c.View().State.JobByID(id)))
+	w.until("it runs elsewhere", func() bool {
+		j := w.c.View().State.JobByID(id)
+		return j.State == spec.Running && j.Alloc.Nodes[0].Name == "n2"
 	})
 }
 

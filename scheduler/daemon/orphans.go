@@ -64,6 +64,17 @@ type orphan struct {
 	run  *apiv1.HeldRun
 }
 
+// count is how many orphans there are.
+func (o *orphans) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for _, runs := range o.byNode {
+		n += len(runs)
+	}
+	return n
+}
+
 // list gives all orphans by node and job.
 func (o *orphans) list() []orphan {
 	o.mu.Lock()
@@ -83,8 +94,8 @@ func (o *orphans) list() []orphan {
 
 // publishOrphans shows in the view how many there are.
 func (c *Controller) publishOrphans() {
-	n := len(c.orphans.list())
-	c.publish(func(v *view.View) { v.Orphans = n })
+	// Counted where views have an order: of two counts the later one stays.
+	c.publish(func(v *view.View) { v.Orphans = c.orphans.count() })
 }
 
 // unknownRuns picks the attempts of a registration that belong to no history of

@@ -50,7 +50,8 @@ func (s *ClusterService) ListHolds(ctx context.Context, req *apiv1.ListHoldsRequ
 	}
 	st := s.C.View().State
 	out := &apiv1.ListHoldsReply{Seq: st.Seq}
-	if req.GetUnlessSeq() == st.Seq {
+	// Reservations open and close nodes by the clock, without an event.
+	if req.GetUnlessSeq() == st.Seq && len(st.Reservations) == 0 {
 		out.Unchanged = true
 		return out, nil
 	}

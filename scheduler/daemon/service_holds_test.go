@@ -53,6 +53,23 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// Reservations open and close nodes without an event, so that while there are any
+// the list is given whole.
+func TestHoldsBesideReservations(t *testing.T) {
+	w := start(t)
+	w.register("n1")
+	w.as(Caller{User: "root", Admin: true})
+	resv := &apiv1.ReservationChange{Verb: apiv1.ReservationChange_CREATE, Set: []*apiv1.ConfigEntry{
+		{Key: "StartTime", Value: "now"}, {Key: "Duration", Value: "60"}, {Key: "Nodes", Value: "n1"}, {Key: "Users", Value: "alice"}}}
+	if _, err := w.svc.ChangeReservation(t.Context(), resv); err != nil {
+		t.Fatal(err)
+	}
+	list, err := w.svc.ListHolds(t.Context(), &apiv1.ListHoldsRequest{UnlessSeq: w.c.View().State.Seq})
+	if err != nil || list.GetUnchanged() || len(list.GetNodes()) == 0 || list.GetNodes()[0].GetOpen() {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
 // waitsFor submits a job that needs a GPU of n1, has its explanation name a hold,
 // and cancels it.
 func (w *world) waitsFor(hold string) {
