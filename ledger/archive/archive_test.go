@@ -484,6 +484,15 @@ func TestInterruptedSeal(t *testing.T) {
 	if err := os.WriteFile(live, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if bad := damaged(t, dir); bad != 0 {
+		t.Fatalf("%d places are damaged", bad)
+	}
+	sealed := strings.TrimSuffix(live, ".live") + ".seg"
+	harm(t, sealed)
+	if bad := damaged(t, dir); bad == 0 {
+		t.Error("damage of the sealed file, which is the one that counts, was not seen")
+	}
+	harm(t, sealed)
 	a = open(t, dir, 1)
 	defer closed(t, a)
 	if err := same(a, append(hs, rec{hs[59].last + 1, hs[59].last + 1, []byte("x")})); err != nil {
@@ -491,6 +500,29 @@ func TestInterruptedSeal(t *testing.T) {
 	}
 	if _, err := os.Stat(live); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("the raw file is still there: %v", err)
+	}
+}
+
+// damaged is how many damaged places Examine finds.
+func damaged(t *testing.T, dir string) int {
+	t.Helper()
+	bad, err := archive.Examine(dir, func(error) {}, func(archive.Report) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bad
+}
+
+// harm inverts the middle of a file; doing it twice mends it.
+func harm(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 0xff
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,16 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 		}
 		files = append(files, file{first, strings.HasSuffix(e.Name(), ".seg")})
 	}
-	slices.SortStableFunc(files, func(p, q file) int { return int(int64(p.first) - int64(q.first)) })
+	// Of two files of one segment the sealed one counts, as for Open.
+	slices.SortFunc(files, func(p, q file) int {
+		if p.first != q.first || p.sealed == q.sealed {
+			return cmp.Compare(p.first, q.first)
+		}
+		if p.sealed {
+			return -1
+		}
+		return 1
+	})
 	for i, f := range files {
 		if i > 0 && files[i-1].first == f.first {
 			continue // sealed, and the live one was not removed yet

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -29,7 +30,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 		j.Alloc, j.Done = nil, nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
-		s.remember(j, e, env.At)
+		s.remember(j, e, cmp.Or(e.At, env.At))
 	}
 	s.store(j)
 	s.tally(j, func(a *Array) {

@@ -324,8 +324,10 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 const notResponding = "Not responding"
 
 // silentReason tells whether the node's reason is only that it was silent, or
-// could start nothing.
-func (n *Node) silentReason() bool { return strings.HasPrefix(n.Reason, notResponding) }
+// could start nothing. What an operator wrote is not, whatever it says.
+func (n *Node) silentReason() bool {
+	return n.ReasonBy == event.Actor{} && strings.HasPrefix(n.Reason, notResponding)
+}
 
 // MaxGPUFaults bounds what is remembered of the GPUs of one node.
 const MaxGPUFaults = 64

@@ -31,6 +31,36 @@ func TestNodeCommentsLeaveTheConfiguration(t *testing.T) {
 	}
 }
 
+// What an operator wrote of a node stays when it answers again, also where it
+// begins with the words of the controller.
+func TestOperatorsReasonOutlivesSilence(t *testing.T) {
+	st := state.New()
+	operator := event.Actor{Kind: event.ActorUser, Name: "root"}
+	apply := func(by event.Actor, ev event.Event) {
+		t.Helper()
+		if err := st.Apply(&event.Envelope{Seq: st.Seq + 1, At: 1, Actor: by, Event: ev}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	system := event.Actor{Kind: event.ActorSystem}
+	apply(system, &event.ClusterCreated{UUID: [16]byte{1}, Name: "test", Version: event.Version})
+	apply(system, &event.ConfigAdopted{Config: &spec.Config{ClusterName: "test", Nodes: []spec.NodeSpec{{Name: "n1", CPUs: 4}, {Name: "n2", CPUs: 4}}}})
+	const words = "Not responding over IPMI, ticket 7"
+	apply(operator, &event.NodeStateSet{Node: "n1", State: event.NodeDrain, Reason: words})
+	for _, node := range []string{"n1", "n2"} {
+		apply(system, &event.NodeLost{Node: node, LastSeen: 1, Why: "no shepherd"})
+	}
+	if reason := st.Node("n2").Reason; reason != "Not responding: no shepherd" {
+		t.Errorf("a silent node has the reason %q", reason)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		apply(system, &event.NodeReturned{Node: node})
+	}
+	if n1, n2 := st.Node("n1").Reason, st.Node("n2").Reason; n1 != words || n2 != "" {
+		t.Errorf("the reasons are %q and %q", n1, n2)
+	}
+}
+
 // Many nodes that are changed between two snapshots share one new configuration;
 // no snapshot sees what comes after it.
 func TestChangedNodesAreOneConfiguration(t *testing.T) {
