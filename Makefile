@@ -27,7 +27,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-long test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
@@ -46,8 +46,11 @@ demo: deps build engine ## start a cluster with 16 simulated GPUs, run the tour,
 	deploy/lab/demo.sh
 
 test: deps gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
-	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test $(TESTFLAGS) $(PLAIN) || rc=1; \
-	echo '$(GO) test -race (everything else)'; $(GO) test -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
+	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test -short $(TESTFLAGS) $(PLAIN) || rc=1; \
+	echo '$(GO) test -race (everything else)'; $(GO) test -short -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
+
+test-long: deps engine ## run the tests that "make test" runs in a shorter form, at full length
+	GO=$(GO) test/long.sh $(TESTFLAGS)
 
 check: gofmt vet fresh deadcode ## check formatting, vet, the house rules, dead code and that generated files are fresh
 	$(GO) test -count=1 ./internal/tidy

@@ -209,7 +209,11 @@ func TestCrashPoints(t *testing.T) {
 		t.Fatalf("only %d steps, %d of them between halves of an insert", steps, halves)
 	}
 	stopped := errors.New("stopped by the test")
-	for k := 1; k <= steps; k += 1 + k/12 { // all of the first batch, then some
+	dense := 12 // all of the first batch, then some
+	if testing.Short() {
+		dense = 4
+	}
+	for k := 1; k <= steps; k += 1 + k/dense {
 		s := openStore(t, socket, fmt.Sprintf("crash%d", k))
 		n, name := 0, ""
 		err := resume(context.Background(), s, log, cuts, func(step string) error {

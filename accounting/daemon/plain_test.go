@@ -293,7 +293,11 @@ func TestPlainLoops(t *testing.T) {
 			t.Error("in no history a run stands still at the end")
 		}
 	}()
-	for seed := range 4 {
+	seeds := 4
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		h := rapid.Custom(func(t *rapid.T) *tallytest.History { return tallytest.Random(t, 400) }).Example(seed)
 		first, now := tally.Cut(h.Log[0].At), h.Now.Add(spec.Minute)
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -32,6 +32,10 @@ func compressions() map[string]*clickhouse.Compression {
 func TestDriver(t *testing.T) {
 	engine := startEngine(t, Options{})
 	root := open(t, clientOptions(engine.Socket()))
+	streamed := uint64(3_000_000)
+	if testing.Short() {
+		streamed = 300_000
+	}
 	for name, compression := range compressions() {
 		t.Run(name, func(t *testing.T) {
 			mustExec(t, root, "CREATE DATABASE d_"+name)
@@ -40,7 +44,7 @@ func TestDriver(t *testing.T) {
 			o.Auth.Database = "d_" + name
 			c := open(t, o)
 			t.Run("types", func(t *testing.T) { testTypes(t, c) })
-			t.Run("streaming", func(t *testing.T) { testStreaming(t, c) })
+			t.Run("streaming", func(t *testing.T) { testStreaming(t, c, streamed) })
 			t.Run("errors", func(t *testing.T) { testErrors(t, c, o) })
 			t.Run("parameters", func(t *testing.T) { testParameters(t, c) })
 			t.Run("settings", func(t *testing.T) { testSettings(t, c) })
@@ -178,8 +182,7 @@ func flat(v any) any {
 }
 
 // testStreaming reads more than any buffer holds, an empty result, and stops in the middle of one.
-func testStreaming(t *testing.T, c clickhouse.Conn) {
-	const rows = 3_000_000
+func testStreaming(t *testing.T, c clickhouse.Conn, rows uint64) {
 	res, err := c.Query(context.Background(), "SELECT number, toString(number) AS s FROM numbers(?)", rows)
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,11 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	h := &history{next: 1, acked: map[log.Position]int{}}
 	rng := rand.New(rand.NewPCG(1, 7))
-	for round := range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 8
+	}
+	for round := range rounds {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
 		cmd.Env = append(os.Environ(), "MUSTER_LOG_CHILD="+dir, "MUSTER_LOG_START="+strconv.Itoa(h.next))
 		cmd.Stderr = os.Stderr

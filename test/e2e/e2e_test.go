@@ -136,12 +136,17 @@ func (c *cluster) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// until asks again until the answer is the wanted one.
+// until asks again until the answer is the wanted one. A command may fail
+// before that: on a busy machine a service may still be starting.
 func (c *cluster) until(want string, args ...string) {
 	c.t.Helper()
 	var got string
 	for range 2000 {
-		got = c.must(args...)
+		out, errs, code := c.run(args...)
+		got = strings.TrimSpace(out)
+		if code != 0 {
+			got += fmt.Sprintf(" (exit %d: %s)", code, strings.TrimSpace(errs))
+		}
 		if got == want {
 			return
 		}
