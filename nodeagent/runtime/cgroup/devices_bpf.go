@@ -143,6 +143,12 @@ func loadDeviceProgram(program []bpfInstruction) (int, error) {
 		code = binary.NativeEndian.AppendUint32(code, uint32(in.immediate))
 	}
 	license := []byte("Apache-2.0\x00")
+	// The kernel gets these addresses as numbers, which the runtime does not adjust
+	// where it moves a stack.
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	pinned.Pin(&code[0])
+	pinned.Pin(&license[0])
 	attributes := bpfLoad{
 		programType:      bpfTypeDevice,
 		instructionCount: uint32(len(program)),
@@ -150,8 +156,6 @@ func loadDeviceProgram(program []bpfInstruction) (int, error) {
 		license:          uint64(uintptr(unsafe.Pointer(&license[0]))),
 	}
 	fd, err := bpf(bpfProgramLoad, unsafe.Pointer(&attributes), unsafe.Sizeof(attributes))
-	runtime.KeepAlive(code)
-	runtime.KeepAlive(license)
 	switch {
 	case errors.Is(err, unix.EPERM):
 		// Kernels before 5.11 charge programs to RLIMIT_MEMLOCK.
