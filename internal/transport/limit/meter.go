@@ -54,8 +54,12 @@ type stream struct {
 	began   time.Time
 }
 
-// Unfinished is the size of what has come of messages that are not complete.
-func (m *Meter) Unfinished() int64 { return m.unfinished }
+// streamCost is about what this meter and the server hold for a stream whose
+// message is not complete, beside its bytes.
+const streamCost = 256
+
+// Unfinished is the size of what is held for messages that are not complete.
+func (m *Meter) Unfinished() int64 { return m.unfinished + streamCost*int64(len(m.streams)) }
 
 // Oldest is when the oldest message began that is not complete; zero = there is
 // none.
@@ -133,12 +137,13 @@ func (m *Meter) payload(b []byte) []byte {
 	return b[n:]
 }
 
-// finish ends a DATA frame whose payload is complete.
+// finish ends a DATA frame whose payload is complete. A stream between two messages
+// is forgotten: a client may send frames for as many streams as there are numbers.
 func (m *Meter) finish() {
 	if m.data.left > 0 {
 		return
 	}
-	if m.data.ends {
+	if m.data.ends || m.data.of.counted == 0 {
 		m.end(m.data.id)
 	}
 	m.data = nil

@@ -75,6 +75,9 @@ func TestMeter(t *testing.T) {
 				sent = sent[n:]
 			}
 			want += int64(len(sent))
+			if len(sent) > 0 {
+				want += streamCost
+			}
 		}
 		var m Meter
 		for len(wire) > 0 {
@@ -91,6 +94,21 @@ func TestMeter(t *testing.T) {
 	})
 }
 
+// TestMeterForgetsStreams: frames for ever new streams, empty or with whole messages,
+// leave nothing behind.
+func TestMeterForgetsStreams(t *testing.T) {
+	var m Meter
+	m.Observe(make([]byte, prefaceSize), time.Time{})
+	whole := []byte{0, 0, 0, 0, 2, 'h', 'i'}
+	for id := uint32(1); id < 2000; id += 4 {
+		m.Observe(dataFrame(id, nil, 0, false, false), time.Time{})
+		m.Observe(dataFrame(id+2, whole, 3, true, false), time.Time{})
+	}
+	if len(m.streams) != 0 || m.Unfinished() != 0 {
+		t.Errorf("%d streams are remembered, %d bytes unfinished", len(m.streams), m.Unfinished())
+	}
+}
+
 // FuzzMeter: any bytes are read without a panic and never count as less than
 // nothing or more than they are.
 func FuzzMeter(f *testing.F) {
@@ -99,7 +117,7 @@ func FuzzMeter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m Meter
 		m.Observe(b, time.Time{})
-		if n := m.Unfinished(); n < 0 || n > int64(len(b)) {
+		if n := m.unfinished; n < 0 || n > int64(len(b)) {
 			t.Errorf("%d unfinished of %d bytes", n, len(b))
 		}
 	})
