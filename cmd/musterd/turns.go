@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -58,7 +59,7 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	}
 	s.passing = passing
 	g.spawn("port of the controllers", func(context.Context) error { return p.door.Serve() })
-	g.spawn("local socket", func(context.Context) error { return s.local.serve() })
+	g.spawn("local socket", func(context.Context) error { return s.local.serve(s.log) })
 	g.spawn("pass commands on", func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) })
 	g.spawn("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
@@ -341,9 +342,9 @@ func (p *points) current() *track {
 }
 
 // serve accepts until the socket is closed.
-func (p *points) serve() error {
+func (p *points) serve(logger *slog.Logger) error {
 	for {
-		c, err := p.from.Accept()
+		c, err := listen.Accept(p.from, logger)
 		if err != nil {
 			select {
 			case <-p.done:

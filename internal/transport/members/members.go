@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
+	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 )
 
@@ -64,7 +65,7 @@ func Open(cfg Config) *Door {
 // Serve accepts until Close.
 func (d *Door) Serve() error {
 	for {
-		raw, err := d.cfg.Listener.Accept()
+		raw, err := listen.Accept(d.cfg.Listener, d.cfg.Log)
 		if err != nil {
 			select {
 			case <-d.done:

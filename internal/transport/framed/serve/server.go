@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/listen"
 )
 
 // ErrStopped is what Serve returns after Shutdown or Close.
@@ -47,13 +47,10 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	defer s.removeListener(l)
 	for {
-		raw, err := l.Accept()
+		raw, err := listen.Accept(l, s.cfg.Log)
 		if err != nil {
 			if s.stopped() {
 				return ErrStopped
-			}
-			if s.pause(err) {
-				continue
 			}
 			return fmt.Errorf("serve: accept: %w", err)
 		}
@@ -66,22 +63,6 @@ func (s *Server) Serve(l net.Listener) error {
 			s.handshake(raw)
 		}()
 	}
-}
-
-// pause waits a moment after an error of accept that passes, such as too many open files.
-func (s *Server) pause(err error) bool {
-	var temporary interface{ Temporary() bool }
-	if !errors.As(err, &temporary) || !temporary.Temporary() {
-		return false
-	}
-	s.cfg.Log.Warn("cannot accept a connection; trying again", "error", err)
-	t := time.NewTimer(50 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.ctx.Done():
-	}
-	return true
 }
 
 func (s *Server) addListener(l net.Listener) bool {
