@@ -184,6 +184,11 @@ func (s *session) open(ctx context.Context) error {
 		s.tally, s.snapped, s.wanted = t, t.Seq(), t.Seq()
 	}
 	s.parted.begin(label)
+	for _, gap := range s.parted.behind {
+		if err := s.renumber(ctx, gap); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -276,11 +281,9 @@ func (s *session) catchUp(ctx context.Context) error {
 		if err := s.foldTo(ctx, at.event); err != nil {
 			return err
 		}
-		used, err := s.d.cfg.Store.LastRuns(ctx, s.d.ledger, at.gap.From, at.gap.To)
-		if err != nil {
+		if err := s.renumber(ctx, at.gap); err != nil {
 			return err
 		}
-		s.tally.Renumber(used)
 	}
 	if err := s.foldTo(ctx, s.parted.last()); err != nil {
 		return err

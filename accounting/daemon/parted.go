@@ -18,6 +18,7 @@ type parted struct {
 	shared []tally.Stretch
 	gaps   []tally.Gap
 	ahead  []forkPoint // that the tally has not passed yet
+	behind []tally.Gap // that it has passed
 	now    bool        // the store has a newest part that the ledger has lost
 	epoch  uint64      // of the ledger's first event that the store does not have, if now
 }
@@ -52,15 +53,30 @@ func (p *parted) event(position uint64) (seq uint64, ours bool) {
 	return seq, ours
 }
 
-// begin leaves the fork points ahead of a counting state at a position.
+// begin sorts the fork points into those ahead of a counting state at a position
+// and those behind it.
 func (p *parted) begin(label uint64) {
 	p.ahead = nil
+	p.behind = nil
 	for i := 1; i < len(p.shared); i++ {
 		before, next := p.shared[i-1], p.shared[i]
+		gap := tally.Gap{From: before.To + 1, To: next.From - 1}
 		if label+1 < next.From {
-			p.ahead = append(p.ahead, forkPoint{before.To - before.Shift, tally.Gap{From: before.To + 1, To: next.From - 1}})
+			p.ahead = append(p.ahead, forkPoint{before.To - before.Shift, gap})
+		} else {
+			p.behind = append(p.behind, gap)
 		}
 	}
+}
+
+// renumber has the tally number its runs above those of a lost stretch.
+func (s *session) renumber(ctx context.Context, gap tally.Gap) error {
+	used, err := s.d.cfg.Store.LastRuns(ctx, s.d.ledger, gap.From, gap.To)
+	if err != nil {
+		return err
+	}
+	s.tally.Renumber(used)
+	return nil
 }
 
 // compare finds out where the histories of store and ledger part.
@@ -111,12 +127,7 @@ func (s *session) branch(ctx context.Context) error {
 	}
 	gap := tally.Gap{From: last + 1, To: s.writer.Position().Seq}
 	s.parted.gaps[len(s.parted.gaps)-1] = gap // it has become longer
-	used, err := s.d.cfg.Store.LastRuns(ctx, s.d.ledger, gap.From, gap.To)
-	if err != nil {
-		return err
-	}
-	s.tally.Renumber(used)
-	return nil
+	return s.renumber(ctx, gap)
 }
 
 // setGaps notes which positions of the store hold a history that was lost.

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
 )
 
 // written is an event of a ledger: its number and a mark that no other event
@@ -99,5 +102,52 @@ func TestStoresTellHistoriesApart(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRunsOfSeveralLostHistories: a job is numbered above its runs in every history
+// that was lost, also where the counting goes on from a snapshot between.
+func TestRunsOfSeveralLostHistories(t *testing.T) {
+	h := tallytest.New(t, spec.AtUnix(1_700_000_000))
+	h.Nodes(1, 8, 8000, 0)
+	h.Accounts([]string{"ml"}, map[string][]string{"alice": {"ml"}})
+	ask := tallytest.Ask{Name: "a", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 1, Mem: 10}
+	uids := []spec.JobUID{h.Submit(ask)}
+	half := len(h.Log)
+	uids = append(uids, h.Submit(ask), h.Submit(ask))
+	first := map[spec.JobUID]uint32{uids[0]: 2, uids[1]: 4}
+	second := map[spec.JobUID]uint32{uids[1]: 1, uids[2]: 0}
+	counted := tally.New()
+	apply := func(events []event.Envelope) {
+		t.Helper()
+		for i := range events {
+			if err := counted.Apply(&events[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lose := func() {
+		counted.Renumber(first)
+		counted.Renumber(second)
+	}
+	lose()
+	apply(h.Log[:half])
+	counted.Take()
+	snapshot, err := counted.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counted, err = tally.Restore(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	lose()
+	apply(h.Log[half:])
+	counted.Take()
+	var got []uint32
+	for _, row := range counted.AllLive() {
+		got = append(got, row.Restarts)
+	}
+	if want := []uint32{3, 5, 1}; !slices.Equal(got, want) {
+		t.Errorf("the runs have the numbers %v, want %v", got, want)
 	}
 }

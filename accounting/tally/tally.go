@@ -28,7 +28,7 @@ type Tally struct {
 	parts  map[string][]string
 	assocs map[uint32]spec.Association
 
-	// used is which of its runs a job had last in a history that was lost. Runs of
+	// used is which of its runs a job had last in histories that were lost. Runs of
 	// these jobs are numbered above.
 	used map[spec.JobUID]uint32
 
@@ -185,9 +185,16 @@ func (t *Tally) fold(env *event.Envelope) error {
 // Renumber numbers runs above those that a store has from a history which was
 // lost: of each job, the last one there. A job that goes on has a further run
 // then, as if it had been requeued, and no row of one history replaces one of the
-// other.
+// other. Snapshots do not hold the numbers: who goes on from one says them again,
+// which changes nothing where they are known.
 func (t *Tally) Renumber(used map[spec.JobUID]uint32) {
-	t.used = used
+	if t.used == nil {
+		t.used = map[spec.JobUID]uint32{}
+	}
+	//muster:unordered each entry stands for itself
+	for uid, last := range used {
+		t.used[uid] = max(t.used[uid], last)
+	}
 	for _, uid := range t.uids() {
 		j := t.jobs[uid]
 		last, known := used[uid]
