@@ -46,6 +46,10 @@ func Main(ctx context.Context, o Options) error {
 		}()
 	}
 	logins, err := o.passwords()
+	if err != nil && o.TCPOptional {
+		o.withoutTCP(err)
+		o.TCP, err = "", nil
+	}
 	if err != nil {
 		return err
 	}
@@ -65,6 +69,12 @@ func Main(ctx context.Context, o Options) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
 	defer cancel()
 	return errors.Join(err, pool.Close(closing))
+}
+
+// withoutTCP says that nobody can log in.
+func (o Options) withoutTCP(err error) {
+	o.Log.Error("nobody can log in to the ClickHouse engine; accounting itself goes on", "address", o.TCP, "error", err,
+		"cure", "make the password file (umask 077; openssl rand -hex 24 > FILE) or free the address, and restart the accounting")
 }
 
 // Command is what a program does for its Subcommand: it reads args, runs Main and returns the exit status, with the
@@ -139,11 +149,15 @@ func serve(ctx context.Context, o Options, pool *front.Pool, logins []front.Logi
 	listeners[unix] = true
 	if o.TCP != "" {
 		tcp, err := listenTCP(ctx, o)
-		if err != nil {
+		switch {
+		case err == nil:
+			listeners[tcp] = false
+			o.Log.Info("listening for logins", "address", tcp.Addr().String(), "tls", o.TLSCert != "")
+		case o.TCPOptional:
+			o.withoutTCP(err)
+		default:
 			return errors.Join(err, unix.Close())
 		}
-		listeners[tcp] = false
-		o.Log.Info("listening for logins", "address", tcp.Addr().String(), "tls", o.TLSCert != "")
 	}
 	failed := make(chan error, len(listeners))
 	var servers []*http.Server

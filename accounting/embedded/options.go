@@ -38,6 +38,10 @@ type Options struct {
 
 	Grace time.Duration // for running statements when told to stop, before they are killed; 0 means 10 s
 
+	// TCPOptional keeps the engine running where the TCP listener cannot be had, for want of a password, a certificate or a
+	// free address: an error in the log says so. The parent's own socket must not depend on what others read.
+	TCPOptional bool
+
 	UntilEOF bool // stop when standard input ends: it is a pipe that the parent holds
 
 	Log *slog.Logger // nil means JSON lines on standard error
@@ -194,6 +198,9 @@ func (o Options) Args() []string {
 	if o.Grace != 0 {
 		text("grace", o.Grace.String())
 	}
+	if o.TCPOptional {
+		args = append(args, "--tcp-optional")
+	}
 	if o.UntilEOF {
 		args = append(args, "--until-eof")
 	}
@@ -221,6 +228,7 @@ func ParseArgs(args []string, usage io.Writer) (Options, error) {
 	f.Func("setting", "ClickHouse setting `name=value` of every session (repeatable)", addPair(&o.Settings))
 	f.Func("reading-setting", "ClickHouse setting `name=value` of reading logins (repeatable; replaces the defaults)", addPair(&o.Reading))
 	f.DurationVar(&o.Grace, "grace", 0, "`time` that running statements may take to end when told to stop (default 10s)")
+	f.BoolVar(&o.TCPOptional, "tcp-optional", false, "run without --tcp where it cannot be listened on, and log why")
 	f.BoolVar(&o.UntilEOF, "until-eof", false, "stop when standard input ends")
 	if err := f.Parse(args); err != nil {
 		return Options{}, err

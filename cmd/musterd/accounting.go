@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 	_ "time/tzdata"
@@ -133,13 +134,28 @@ func (a *accounting) run(ctx context.Context) error {
 	return a.daemon.Run(ctx)
 }
 
+// engineOptions are those of the embedded engine as it is configured.
+func engineOptions(c *conffile.Embedded, log *slog.Logger) embedded.Options {
+	o := embedded.Options{Data: c.DataDir, Library: c.Library, Socket: c.Socket, Memory: int(c.MaxMemory / conffile.MiB), Log: log}
+	if c.Listen.Off() {
+		return o
+	}
+	o.TCP, o.TCPOptional = c.ReaderAddress(), true
+	o.TLSCert, o.TLSKey = c.ListenCert, c.ListenKey
+	o.Logins = []embedded.Login{{Name: c.ListenUser, PasswordFile: c.ListenPasswordFile, ReadOnly: true}}
+	o.Readers = int(c.ListenMaxQueries)
+	o.Reading = embedded.DefaultReading()
+	o.Reading["max_execution_time"] = strconv.FormatInt(int64(c.ListenMaxTime/spec.Second), 10)
+	o.Reading["max_memory_usage"] = strconv.FormatInt(int64(c.MaxQueryMemory), 10)
+	return o
+}
+
 // engine starts the embedded engine, again and again until it starts or the
 // context ends. From then on its supervisor restarts it.
 func (a *accounting) engine(ctx context.Context) *embedded.Supervisor {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		start, cancel := context.WithTimeout(ctx, time.Minute)
-		s, err := embedded.Start(start, embedded.Options{Data: a.cfg.DataDir, Library: a.cfg.Library, Socket: a.cfg.Socket,
-			Memory: int(a.cfg.MaxMemory / conffile.MiB), Log: a.log})
+		s, err := embedded.Start(start, engineOptions(&a.cfg, a.log))
 		cancel()
 		if err == nil {
 			return s

@@ -381,3 +381,35 @@ func TestRelativePathsStartFromTheFile(t *testing.T) {
 		}
 	}
 }
+
+// TestReaderListener: Grafana's way to the embedded store is off unless it is
+// asked for, stays on this host unless it is encrypted, and a refusal says what
+// to write instead.
+func TestReaderListener(t *testing.T) {
+	c := conffile.Defaults()
+	if got := c.ClickHouse.Embedded.ReaderAddress(); got != "" {
+		t.Errorf("without a word it listens on %s", got)
+	}
+	for _, tc := range []struct{ yaml, address, problem string }{
+		{"listen: 8123", "127.0.0.1:8123", ""},
+		{"listen: '[::1]:8123'", "[::1]:8123", ""},
+		{"listen: 0.0.0.0:8123", "", "clickhouse.embedded.listen: 0.0.0.0:8123 would send the password and every row in the clear: name listen_cert and listen_key"},
+		{"listen: db:8123, listen_cert: /c, listen_key: /k", "db:8123", ""},
+		{"listen: 8123, listen_cert: /c", "", "clickhouse.embedded.listen_cert: it goes with listen_key"},
+		{"listen: 8123, listen_user: 'a b'", "", "not a name for a login"},
+		{"listen: 8123, listen_max_queries: 0", "", "clickhouse.embedded.listen_max_queries: 0 is out of range"},
+		{"listen: 8123, listen_max_time: 2h", "", "clickhouse.embedded.listen_max_time"},
+	} {
+		c, err := conffile.Parse(conffile.Source{Name: "/x/muster.yaml", Data: []byte("clickhouse: {embedded: {" + tc.yaml + "}}\n"), Mode: 0o600})
+		switch {
+		case tc.problem != "":
+			if err == nil || !strings.Contains(err.Error(), tc.problem) {
+				t.Errorf("%s: %v, want %q", tc.yaml, err, tc.problem)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", tc.yaml, err)
+		case c.ClickHouse.Embedded.ReaderAddress() != tc.address || !strings.HasSuffix(c.ClickHouse.Embedded.ListenPasswordFile, "/clickhouse-reader.password"):
+			t.Errorf("%s listens on %s with %s", tc.yaml, c.ClickHouse.Embedded.ReaderAddress(), c.ClickHouse.Embedded.ListenPasswordFile)
+		}
+	}
+}

@@ -124,6 +124,23 @@ type Embedded struct {
 	MaxMemory Size `yaml:"max_memory"`
 	// Memory that one query may take.
 	MaxQueryMemory Size `yaml:"max_query_memory"`
+	// Address on which Grafana reads the store over HTTP, with a login that may
+	// only read; it sees the rows of all users. A bare port listens on this host
+	// only (127.0.0.1); any other address than a loopback one needs listen_cert.
+	Listen Addr `yaml:"listen"`
+	// Name of that login.
+	ListenUser string `yaml:"listen_user"`
+	// File whose first line is its password, which others must not be able to
+	// read. Empty means clickhouse-reader.password in state_dir.
+	ListenPasswordFile string `yaml:"listen_password_file" kind:"path" example:"/etc/muster/grafana.password"`
+	// Certificate (PEM) that makes listen speak TLS.
+	ListenCert string `yaml:"listen_cert" kind:"path" example:"/etc/muster/clickhouse.crt"`
+	// Key of that certificate (PEM).
+	ListenKey string `yaml:"listen_key" kind:"path" example:"/etc/muster/clickhouse.key"`
+	// Queries of that login at once; others wait for their turn.
+	ListenMaxQueries int64 `yaml:"listen_max_queries"`
+	// Time that one of its queries may take; its memory is max_query_memory.
+	ListenMaxTime spec.Span `yaml:"listen_max_time"`
 }
 
 // Tokens are the JSON Web Tokens of users.
@@ -369,7 +386,7 @@ func Defaults() *Config {
 			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819", AccountingMetrics: ":8081",
 		},
 		Controller: OneController{ElectionTimeout: 500 * spec.Millisecond},
-		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB}},
+		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB, ListenUser: "grafana", ListenMaxQueries: 8, ListenMaxTime: spec.Minute}},
 		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, JobsKeep: spec.Infinite, StepsKeep: spec.Infinite, NodesKeep: spec.Infinite, GPUsKeep: spec.Infinite,

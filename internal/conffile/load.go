@@ -87,6 +87,7 @@ func (c *Config) Fill() {
 	if c.UsesEmbedded() {
 		derive(&c.ClickHouse.Embedded.DataDir, c.StateDir, "clickhouse")
 		derive(&c.ClickHouse.Embedded.Socket, c.RunDir, "clickhouse.sock")
+		derive(&c.ClickHouse.Embedded.ListenPasswordFile, c.StateDir, "clickhouse-reader.password")
 	}
 }
 

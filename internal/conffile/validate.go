@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/musterhpc/muster/spec"
@@ -236,6 +237,7 @@ func (c *Config) checkClickHouse(v *validator) {
 		if ch.Embedded.MaxQueryMemory > ch.Embedded.MaxMemory {
 			v.add("clickhouse.embedded.max_query_memory", "%s is more than max_memory (%s)", ch.Embedded.MaxQueryMemory, ch.Embedded.MaxMemory)
 		}
+		ch.Embedded.checkListen(v)
 		return
 	}
 	for _, key := range keys(reflect.TypeFor[Embedded]()) {
@@ -243,6 +245,41 @@ func (c *Config) checkClickHouse(v *validator) {
 			v.add(path, "has no effect beside a DSN: take it out, or take the DSN out")
 		}
 	}
+}
+
+// readerName is what the login of listen may be called.
+var readerName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
+
+// checkListen looks at the listener for Grafana.
+func (e *Embedded) checkListen(v *validator) {
+	const at = "clickhouse.embedded."
+	between(v, at+"listen_max_queries", e.ListenMaxQueries, 1, 64, func(n int64) string { return strconv.FormatInt(n, 10) })
+	between(v, at+"listen_max_time", e.ListenMaxTime, spec.Second, spec.Hour, formatSpan)
+	if !readerName.MatchString(e.ListenUser) {
+		v.add(at+"listen_user", "%q is not a name for a login: letters, digits, - and _, as in grafana", e.ListenUser)
+	}
+	if e.Listen.Off() {
+		return
+	}
+	if (e.ListenCert == "") != (e.ListenKey == "") {
+		v.add(at+"listen_cert", "it goes with listen_key: name both or neither")
+	}
+	if host, _, err := net.SplitHostPort(e.ReaderAddress()); err == nil && e.ListenCert == "" && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		v.add(at+"listen", "%s would send the password and every row in the clear: name listen_cert and listen_key, or listen on 127.0.0.1 and run Grafana, or a tunnel, on this host", e.Listen)
+	}
+}
+
+// ReaderAddress is where listen listens: without a host on this one only. Empty
+// means nowhere.
+func (e *Embedded) ReaderAddress() string {
+	host, port, err := net.SplitHostPort(string(e.Listen))
+	switch {
+	case err != nil:
+		return ""
+	case host == "":
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return string(e.Listen)
 }
 
 // badDSN says what is wrong with a DSN, without repeating what may be secret.
