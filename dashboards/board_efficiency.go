@@ -7,7 +7,7 @@ func efficiency() Board {
 	by := func(title, about string, u Unit, name, dim string) Panel {
 		return bars(title, about, u, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"})`, "{{key}}").wide(8)
 	}
-	const in = ` WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) `
+	const chosen = "$__conditionalAll(partition IN (${partition:singlequote}), $partition)"
 	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},
 		Description: "How well what was given out is used, and by whom it is wasted. Every figure is defined once, in docs/kpis.md; `muster kpi` prints the same.",
 		Rows: []Row{
@@ -39,15 +39,15 @@ func efficiency() Board {
 				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key"),
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{
-				sqlTable("Use against waste, by user", "Who to help first: GPU-hours against the part of them without work, CPU-hours against the part used.",
-					`SELECT user, account, toInt64(sum(count)) AS runs, sum(alloc_gpus * elapsed_us) / 3.6e9 AS gpu_hours, sum(gpu_no_process_us + gpu_idle_us) / nullIf(sum(gpu_measured_us), 0) AS gpu_idle, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours, sumIf(user_cpu_us + system_cpu_us, measured) / nullIf(sumIf(alloc_cpus * elapsed_us, measured), 0) AS cpu_used, toInt64(sumIf(count, state IN ('FAILED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'BOOT_FAIL', 'DEADLINE'))) AS failed FROM jobs`+in+`GROUP BY user, account ORDER BY sum(gpu_no_process_us + gpu_idle_us) DESC, cpu_hours DESC LIMIT 50`).
-					units(map[string]Unit{"gpu_hours": GPUHours, "gpu_idle": Ratio, "cpu_hours": CPUHours, "cpu_used": Ratio}).linked(People, "user", "user"),
-				sqlTable("Runs that wasted most GPU time", "Runs by the GPU time they held without work.",
-					`SELECT job_id AS job, name, user, partition, state, alloc_gpus AS gpus, elapsed_us / 1e6 AS elapsed, (gpu_no_process_us + gpu_idle_us) / 3.6e9 AS idle_gpu_hours, gpu_util_us / nullIf(gpu_measured_us, 0) AS gpu_used FROM jobs`+in+`AND alloc_gpus > 0 ORDER BY idle_gpu_hours DESC LIMIT 30`).
-					units(map[string]Unit{"elapsed": Seconds, "idle_gpu_hours": GPUHours, "gpu_used": Ratio}).wide(12).linked(Job, "job", "job"),
-				sqlTable("Time limits", "How much of the time asked for was used, by partition. Far below 1: backfill cannot plan, and everybody waits longer.",
-					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS limit_used, quantileExact(0.5)(limit_us / 1e6) AS median_limit, quantileExact(0.5)(elapsed_us / 1e6) AS median_elapsed, countIf(state = 'TIMEOUT') AS timed_out, countIf(elapsed_us < 60e6) AS under_a_minute FROM jobs`+in+`AND limit_us > 0 GROUP BY partition ORDER BY runs DESC`).
-					units(map[string]Unit{"limit_used": Ratio, "median_limit": Seconds, "median_elapsed": Seconds}).wide(12),
+				sqlTable("Use against waste, by user", "Who to help first: GPU-hours against the part of them without work, CPU-hours against the part used. Runs that go on count up to now.",
+					`SELECT user, account, runs, gpu_hours AS "GPU-hours", idle_s / nullIf(held_s, 0) AS "GPU idle", cpu_hours AS "CPU-hours", cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", failed FROM `+useByUser(chosen)+` ORDER BY ifNull(idle_s, 0) DESC, cpu_hours DESC LIMIT 50`).
+					units(map[string]Unit{"GPU-hours": GPUHours, "GPU idle": Ratio, "CPU-hours": CPUHours, "CPU used": Ratio}).linked(People, "user", "user").empty("nothing ran in the dashboard's time"),
+				sqlTable("Runs that wasted most GPU time", "Runs by the GPU time they held without work in the dashboard's time, those that go on too.",
+					`SELECT job_id AS job, name, user, partition, state, gpus AS GPUs, elapsed_us / 1e6 AS "run time", idle_s / 3600 AS "idle GPU-hours", util_s / nullIf(held_s, 0) AS "GPU used" FROM (SELECT uid, restarts, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s, uniqExact(gpu_uuid) AS gpus FROM `+within("gpus_within")+` WHERE `+chosen+` GROUP BY uid, restarts HAVING idle_s > 0 ORDER BY idle_s DESC LIMIT 30) AS g INNER JOIN `+within("runs_within")+` AS r USING (uid, restarts) ORDER BY idle_s DESC`).
+					units(map[string]Unit{"run time": Seconds, "idle GPU-hours": GPUHours, "GPU used": Ratio}).wide(12).linked(Job, "job", "job").empty("no run held a GPU without work"),
+				sqlTable("Time limits", "How much of the time asked for was used, by partition, of the runs that ended in the dashboard's time. Far below 1: backfill cannot plan, and everybody waits longer.",
+					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS "limit used", quantileExact(0.5)(limit_us / 1e6) AS "median limit", quantileExact(0.5)(elapsed_us / 1e6) AS "median run time", countIf(state = 'TIMEOUT') AS "timed out", countIf(elapsed_us < 60e6) AS "under a minute" FROM `+within("runs_within")+` WHERE ended_in AND isNotNull(start) AND limit_us > 0 AND `+chosen+` GROUP BY partition ORDER BY runs DESC`).
+					units(map[string]Unit{"limit used": Ratio, "median limit": Seconds, "median run time": Seconds}).wide(12).empty("no run with a time limit ended in the dashboard's time"),
 			}},
 		}}
 }

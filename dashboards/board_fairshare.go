@@ -4,7 +4,7 @@ package dashboards
 const shares = `SELECT account, argMax(shares, seq) AS shares, argMax(removed, seq) AS removed FROM associations WHERE cluster = ${cluster:singlequote} AND user = '' AND account != 'root' GROUP BY account HAVING NOT removed`
 
 func fairshare() Board {
-	const used = `SELECT account, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours, sum(alloc_gpus * elapsed_us) / 3.6e9 AS gpu_hours FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY account`
+	used := `SELECT account, sum(cpu_held_us) / 3.6e9 AS cpu_hours, sum(gpu_held_us) / 3.6e9 AS gpu_hours FROM ` + within("runs_within") + ` GROUP BY account`
 	return Board{UID: FairShare, Title: "Muster / Fair share and drift", From: "now-7d", Vars: []Var{clusterVar(), accountVar()},
 		Description: "What accounts were promised and what they got. Drift is the difference: above 0 more than its share, below 0 less.",
 		Rows: []Row{
@@ -34,12 +34,12 @@ func fairshare() Board {
 					empty("nobody ran anything in the window"),
 			}},
 			{Title: "Shares and drift (from the accounting store)", Panels: []Panel{
-				sqlTable("Drift", "Part of the shares, part of the CPU time, and their difference, of runs that ended in the dashboard's time. The lowest drift is who should be served next; a high one that stays says that shares do not bind.",
-					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS cpu_hours, ifNull(u.gpu_hours, 0) AS gpu_hours, ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+shares+`) AS s LEFT JOIN (`+used+`) AS u ON s.account = u.account ORDER BY drift`).
-					units(map[string]Unit{"promised": Ratio, "got": Ratio, "drift": Ratio, "cpu_hours": CPUHours, "gpu_hours": GPUHours}).linked(People, "account", "account").
+				sqlTable("Drift", "Part of the shares, part of the CPU time, and their difference, of what runs held in the dashboard's time, those that go on up to now. The lowest drift is who should be served next; a high one that stays says that shares do not bind.",
+					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS "CPU-hours", ifNull(u.gpu_hours, 0) AS "GPU-hours", ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+shares+`) AS s LEFT JOIN (`+used+`) AS u ON s.account = u.account ORDER BY drift`).
+					units(map[string]Unit{"promised": Ratio, "got": Ratio, "drift": Ratio, "CPU-hours": CPUHours, "GPU-hours": GPUHours}).linked(People, "account", "account").
 					empty("the cluster has no account but root"),
-				sqlSeries("CPU-hours by account", "CPU-hours of runs, at the instant they ended.", CPUHours,
-					`SELECT $__timeInterval(end) AS time, account, sum(alloc_cpus * elapsed_us) / 3.6e9 AS cpu_hours FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} AND $__conditionalAll(account IN (${account:singlequote}), $account) GROUP BY time, account ORDER BY time`).wide(24),
+				sqlSeries("CPU-hours by account", "CPU-hours that runs held in each stretch of time, those that go on up to now.", CPUHours,
+					heldSeries("alloc_cpus * active", "account", "cpu_hours", `$__conditionalAll(account IN (${account:singlequote}), $account)`)).wide(24),
 			}},
 		}}
 }

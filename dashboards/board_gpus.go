@@ -23,12 +23,12 @@ func gpus() Board {
 				sqlSeries("GPU-hours held and not used, from the samples", "By user: time in which a job held a device alone and there was no process on it, or none that did anything. Runs that go on are in it.", GPUHours,
 					`SELECT $__timeInterval(at) AS time, user, sumIf(seconds, ifNull(util, engine) = 0 OR processes = 0) / 3600 AS idle FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) AND user != '' GROUP BY time, user HAVING idle > 0 ORDER BY time`).
 					wide(12).empty("every device that was held worked"),
-				sqlTable("Users by idle GPU time", "Who held devices longest without using them, by the runs that ended in the dashboard's time; `muster report idle` counts those that go on too.",
-					`SELECT user, sum(no_process_us + idle_us) / 1e6 AS idle, sum(no_process_us) / 1e6 AS no_process, sum(no_process_us + idle_us + busy_us) / 1e6 AS held, idle / nullIf(held, 0) AS part FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY user ORDER BY idle DESC LIMIT 20`).
-					units(map[string]Unit{"idle": Seconds, "no_process": Seconds, "held": Seconds, "part": Ratio}).linked(People, "user", "user").wide(12),
-				sqlTable("Devices by idle time", "Devices by the time they were held without work, of runs that ended in the dashboard's time. One device far ahead of its neighbours may be broken rather than unused.",
-					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, count() AS runs, sum(busy_us) / 1e6 AS busy, sum(idle_us + no_process_us) / 1e6 AS held_idle, sum(util_us) / nullIf(sum(no_process_us + idle_us + busy_us), 0) AS utilisation, sum(energy_mj) / 1000 AS energy, sum(xids) AS xids FROM job_gpus WHERE $__timeFilter(to) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY held_idle DESC LIMIT 50`).
-					units(map[string]Unit{"busy": Seconds, "held_idle": Seconds, "utilisation": Ratio, "energy": Joules}).linked(Node, "node", "node"),
+				sqlTable("Users by idle GPU time", "Who held devices longest without using them in the dashboard's time, runs that go on up to now; `muster report idle` says the same.",
+					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+within("gpus_within")+` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`).
+					units(map[string]Unit{"idle": Seconds, "no process": Seconds, "held": Seconds, "part": Ratio}).linked(People, "user", "user").wide(12).empty("every device that was held worked"),
+				sqlTable("Devices by idle time", "Devices by the time they were held without work in the dashboard's time, runs that go on up to now. One device far ahead of its neighbours may be broken rather than unused.",
+					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+within("gpus_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY "held idle" DESC LIMIT 50`).
+					units(map[string]Unit{"busy": Seconds, "held idle": Seconds, "utilisation": Ratio, "energy": Joules}).linked(Node, "node", "node").empty("no job held a GPU in the dashboard's time"),
 			}},
 		}}
 }
@@ -128,9 +128,9 @@ func energy() Board {
 					linked(People, "account", "key").empty("no carbon intensity is set (cost in muster.yaml)"),
 				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),
-				sqlTable("Energy by account and user", "Energy of the GPUs of runs that ended in the dashboard's time, and how much of it went into devices without work (shared out by time).",
-					`SELECT account, user, sum(energy_mj) / 3.6e9 AS kwh, sum(energy_mj * ((no_process_us + idle_us) / greatest(no_process_us + idle_us + busy_us, 1))) / 3.6e9 AS idle_kwh, count() AS devices FROM job_gpus WHERE $__timeFilter(to) AND measured AND cluster = ${cluster:singlequote} GROUP BY account, user ORDER BY kwh DESC LIMIT 50`).
-					units(map[string]Unit{"kwh": KWh, "idle_kwh": KWh}).wide(24).linked(People, "user", "user").empty("no run with a GPU is over"),
+				sqlTable("Energy by account and user", "Energy of the GPUs that runs held in the dashboard's time, those that go on up to now, and how much of it went into devices without work (shared out by time).",
+					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+within("gpus_within")+` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`).
+					units(map[string]Unit{"kWh": KWh, "idle kWh": KWh}).wide(24).linked(People, "user", "user").empty("no run held a GPU in the dashboard's time"),
 			}},
 		}}
 }

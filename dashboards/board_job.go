@@ -3,17 +3,17 @@ package dashboards
 func job() Board {
 	const of = `cluster="$cluster",slurm_job_id=~"$job"`
 	const gpu = `cluster=~"$cluster|",slurm_job_id=~"$job"`
-	const sql = ` WHERE cluster = ${cluster:singlequote} AND toString(job_id) = ${job:singlequote} `
-	over := "the job is over, or has not started"
+	const sql = ` WHERE cluster = ${cluster:singlequote} AND job_id = toUInt32OrZero(${job:singlequote}) `
+	over := "no reading now: the job is over, or has not started; the tables below have what it used"
 	return Board{UID: Job, Title: "Muster / Job", From: "now-24h",
 		Vars:        []Var{clusterVar(), {Name: "job", Label: "Job id", Query: `label_values(muster_job_cpus{cluster="$cluster"}, slurm_job_id)`}},
 		Description: "One job: what it asked for, what it got, what it used, and why it waited. The list holds the jobs that run; type any other id. The figures by the minute are kept as long as Prometheus keeps them, the tables for good.",
 		Rows: []Row{
 			{Title: "What it is", Panels: []Panel{
-				sqlTable("Runs", "Every run of this job that is over: a requeued job has several.",
-					`SELECT job_id AS job, name, user, account, partition, qos, state, submit, start, end, elapsed_us / 1e6 AS elapsed, limit_us / 1e6 AS time_limit, alloc_cpus AS cpus, alloc_gpus AS gpus, alloc_mem_mib * 1048576 AS memory, node_list AS nodes, exit_code, end_reason FROM jobs`+sql+`ORDER BY end`).
-					units(map[string]Unit{"submit": When, "start": When, "end": When, "elapsed": Seconds, "time_limit": Seconds, "memory": Bytes}).
-					linked(People, "user", "user").tall(6).empty("no run of the job is over"),
+				sqlTable("Runs", "Every run of this job, the newest first: one that is pending or running too. A requeued job has several.",
+					`SELECT job_id AS job, name, user, account, partition, qos AS QOS, state, if(state = 'PENDING', reason, '') AS "waits for", submit, eligible, start, if(isNull(end) AND isNotNull(start) AND limit_us > 0, start + toIntervalMicrosecond(limit_us), NULL) AS "ends at the latest", end, elapsed_us / 1e6 AS "run time", if(limit_us < 0, NULL, limit_us / 1e6) AS "time limit", if(isNull(start), req_cpus, alloc_cpus) AS CPUs, if(isNull(start), req_gpus, alloc_gpus) AS GPUs, if(isNull(start), req_mem_mib, alloc_mem_mib) * 1048576 AS memory, node_list AS nodes, if(isNull(end), NULL, exit_code) AS "exit code", comment FROM `+ofJob("runs_of_job")+` ORDER BY restarts DESC, submit DESC`).
+					units(map[string]Unit{"submit": When, "eligible": When, "start": When, "ends at the latest": When, "end": When, "run time": Seconds, "time limit": Seconds, "memory": Bytes}).
+					linked(People, "user", "user").tall(6).empty("the accounting store has no job of this number"),
 				{Title: "Where it runs", Kind: Table, Unit: Count, Column: "CPUs", Width: 12, Height: 6, Description: "The nodes on which the job runs now, with the CPUs it was given on each.", MayBeEmpty: over,
 					Queries: []Query{{Expr: `muster_job_cpus{` + of + `}`}}, Links: []Link{{Node, "node", "node"}, {People, "user", "user"}}},
 				sqlTable("Advice", "What to ask for next time, from what the last run was given and used; `muster report JOB` says more, and compares with earlier runs of the name.",
@@ -23,12 +23,12 @@ func job() Board {
 					`sum(rate(muster_job_cpu_seconds_total{`+of+`}[$__rate_interval])) / sum(muster_job_cpus{`+of+`})`).colored(Red, Step{0.3, Orange}, Step{0.7, Green}).empty(over),
 				figure("Memory at its peak", "Most memory held, by what it was given. Near 1: it will be killed for lack of memory; far below: ask for less.", Ratio,
 					`max(muster_job_memory_peak_bytes{`+of+`} / muster_job_memory_limit_bytes{`+of+`})`).colored(Blue, Step{0.2, Green}, Step{0.95, Red}).empty(over),
-				figure("GPUs busy", "Utilisation of its GPUs, on average.", Ratio, `avg(DCGM_FI_DEV_GPU_UTIL{`+gpu+`}) / 100`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
-					empty("the job has no GPU, or does not run"),
-				figure("GPU time idle so far", "Part of the GPU time so far in which there was no process on a device, or one that did nothing.", Ratio,
-					`sum(muster_job_gpu_seconds_total{`+of+`,state=~"no_process|idle"}) / (sum(muster_job_gpu_seconds_total{`+of+`}) > 0)`).colored(Green, Step{0.3, Orange}, Step{0.6, Red}).
-					empty("the job has no GPU, or does not run"),
-				figure("GPU energy so far", "Energy its GPUs have used for it.", Joules, `sum(muster_job_gpu_energy_joules_total{`+of+`})`).empty("the job has no GPU, or does not run"),
+				sqlFigure("GPUs busy", "Utilisation of its GPUs, averaged over the time that it has held them in all of its runs.", Ratio, `SELECT sum(util_s) / nullIf(sum(no_process_s + idle_s + busy_s), 0) AS busy FROM `+ofJob("gpus_of_job")+` HAVING isNotNull(busy)`).
+					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).empty("the job held no GPU that was measured"),
+				sqlFigure("GPU time idle so far", "Part of the GPU time so far in which there was no process on a device, or one that did nothing.", Ratio,
+					`SELECT sum(no_process_s + idle_s) / nullIf(sum(no_process_s + idle_s + busy_s), 0) AS idle FROM `+ofJob("gpus_of_job")+` HAVING isNotNull(idle)`).colored(Green, Step{0.3, Orange}, Step{0.6, Red}).
+					empty("the job held no GPU that was measured"),
+				sqlFigure("GPU energy so far", "Energy its GPUs have used for it.", Joules, `SELECT sum(energy_j) AS energy FROM `+ofJob("gpus_of_job")+` HAVING isNotNull(energy)`).empty("the job held no GPU that was measured"),
 				figure("Killed for lack of memory", "Processes of the job that the kernel killed for lack of memory.", Count, `sum(muster_job_oom_kills_total{`+of+`})`).colored(Green, Step{1, Red}).empty(over),
 			}},
 			{Title: "CPU and memory, node by node", Panels: []Panel{
@@ -46,22 +46,22 @@ func job() Board {
 			{Title: "GPUs", Panels: jobGPUs(of, gpu)},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Why it waited", "Each reason to wait, from when on, with its figures.",
-					`SELECT at, code AS reason, tres, limit, in_use, asked, subject, blocker, detail FROM pending_reasons`+sql+`AND code != 'None' ORDER BY at`).units(map[string]Unit{"at": When}).wide(12).empty("it never waited"),
-				sqlTable("Steps", "Steps that are over, with what they used.",
-					`SELECT step, name, state, exit_code, start, end, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, peak_rss AS peak_memory, node_list AS nodes FROM steps`+sql+`ORDER BY start, step`).
-					units(map[string]Unit{"start": When, "end": When, "cpu_time": Seconds, "peak_memory": Bytes}).wide(12).empty("no step is over"),
-				sqlTable("Nodes", "What it held and used on each node.",
-					`SELECT node, from, least(to, end) AS until, cpus, gpus, mem_mib * 1048576 AS memory, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, peak_rss AS peak_memory, lost FROM job_nodes`+sql+`ORDER BY node`).
-					units(map[string]Unit{"from": When, "until": When, "memory": Bytes, "cpu_time": Seconds, "peak_memory": Bytes}).wide(12).linked(Node, "node", "node").empty("no run of the job is over"),
-				sqlTable("Devices", "Which GPUs it held and what was seen on them.",
-					`SELECT node, gpu_index AS gpu, gpu_type AS type, util_us / greatest(no_process_us + idle_us + busy_us, 1) AS utilisation, no_process_us / 1e6 AS no_process, idle_us / 1e6 AS idle, busy_us / 1e6 AS busy, peak_mem AS peak_memory, energy_mj / 1000 AS energy, xids FROM job_gpus`+sql+`ORDER BY node, gpu`).
-					units(map[string]Unit{"utilisation": Ratio, "no_process": Seconds, "idle": Seconds, "busy": Seconds, "peak_memory": Bytes, "energy": Joules}).wide(12).empty("no run with a GPU is over"),
+					`SELECT at, code AS reason, tres AS TRES, if(limit = 0, NULL, limit) AS limit, if(limit = 0, NULL, in_use) AS "in use", if(limit = 0, NULL, asked) AS asked, subject, if(blocker = 0, '', toString(blocker)) AS blocker, detail FROM pending_reasons`+sql+`AND code != 'None' ORDER BY at`).units(map[string]Unit{"at": When}).wide(12).empty("it never waited"),
+				sqlTable("Steps", "Its steps with what they used, those that go on too.",
+					`SELECT step, name, state, if(isNull(end), NULL, exit_code) AS "exit code", start, end, cpu_s AS "CPU time", peak_rss AS "peak memory", node_list AS nodes FROM `+ofJob("steps_of_job")+` ORDER BY start, step`).
+					units(map[string]Unit{"start": When, "end": When, "CPU time": Seconds, "peak memory": Bytes}).wide(12).empty("no step has begun"),
+				sqlTable("Nodes", "What it held and used on each node; of a run that goes on, as far as it was sampled.",
+					`SELECT node, from, until, cpus AS CPUs, gpus AS GPUs, mem_mib * 1048576 AS memory, cpu_s AS "CPU time", peak_rss AS "peak memory", lost FROM `+ofJob("nodes_of_job")+` ORDER BY from, node`).
+					units(map[string]Unit{"from": When, "until": When, "memory": Bytes, "CPU time": Seconds, "peak memory": Bytes}).wide(12).linked(Node, "node", "node").empty("the job has not started"),
+				sqlTable("Devices", "Which GPUs it held and what was seen on them; of a run that goes on, as far as it was sampled.",
+					`SELECT node, gpu_index AS gpu, gpu_type AS type, util_s / nullIf(no_process_s + idle_s + busy_s, 0) AS utilisation, no_process_s AS "no process", idle_s AS idle, busy_s AS busy, peak_mem AS "peak memory", energy_j AS energy, xids AS XIDs FROM `+ofJob("gpus_of_job")+` ORDER BY from, node, gpu`).
+					units(map[string]Unit{"utilisation": Ratio, "no process": Seconds, "idle": Seconds, "busy": Seconds, "peak memory": Bytes, "energy": Joules}).wide(12).empty("the job held no GPU"),
 				sqlSeries("GPU utilisation, from the samples", "Utilisation of each device, or activity of each MIG instance, as the accounting store has it: also of jobs that are over, for as long as samples are kept.", Percent,
 					`SELECT $__timeInterval(at) AS time, concat(node, ' ', toString(gpu_index), if(profile = '', '', concat(' ', profile))) AS gpu, avg(ifNull(util, engine / 10)) AS util FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND job_id = toUInt32OrZero(${job:singlequote}) GROUP BY time, gpu ORDER BY time`).
 					unstacked().top(100).wide(24).empty("the job held no GPU alone in the dashboard's time"),
 				sqlTable("Events", "What the ledger says about the job, newest first.",
-					`SELECT at, kind, actor, host, command FROM events WHERE cluster = ${cluster:singlequote} AND uid IN (SELECT uid FROM jobs`+sql+`) AND uid != 0 ORDER BY seq DESC LIMIT 100`).
-					units(map[string]Unit{"at": When}).empty("no run of the job is over"),
+					`SELECT at, kind, actor, host, command FROM events WHERE cluster = ${cluster:singlequote} AND uid IN (SELECT uid FROM `+ofJob("runs_of_job")+`) AND uid != 0 ORDER BY seq DESC LIMIT 100`).
+					units(map[string]Unit{"at": When}).empty("the accounting store has no job of this number"),
 			}},
 		}}
 }

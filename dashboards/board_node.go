@@ -36,9 +36,9 @@ func node() Board {
 				sqlTable("What happened to the nodes", "Changes of state with their reason and author, newest first.",
 					`SELECT at, node, state, reason, by FROM node_states WHERE $__timeFilter(at) AND NOT restated AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY at DESC, seq DESC LIMIT 100`).
 					units(map[string]Unit{"at": When}).wide(12),
-				sqlTable("Runs on the nodes", "The last runs that held these nodes.",
-					`SELECT job_id AS job, node, user, account, from, least(to, end) AS until, cpus, gpus, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_time, lost FROM job_nodes WHERE $__timeFilter(to) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY until DESC LIMIT 100`).
-					units(map[string]Unit{"from": When, "until": When, "cpu_time": Seconds}).wide(12).linked(Job, "job", "job"),
+				sqlTable("Runs on the nodes", "The runs that held these nodes in the dashboard's time, the newest first; of those that go on, what was sampled so far.",
+					`SELECT job_id AS job, node, user, account, from, until, cpus AS CPUs, gpus AS GPUs, cpu_s AS "CPU time", lost FROM `+within("nodes_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY until DESC LIMIT 100`).
+					units(map[string]Unit{"from": When, "until": When, "CPU time": Seconds}).wide(12).linked(Job, "job", "job").empty("no run held these nodes"),
 			}},
 		}}
 }

@@ -29,10 +29,10 @@ func overview() Board {
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlSeries("Jobs ended", "Runs that ended, by final state.", Count,
-					`SELECT $__timeInterval(end) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY time, state ORDER BY time`),
-				sqlTable("GPU-hours by account", "What each account held over the dashboard's time, of runs that ended in it.",
-					`SELECT account, round(sum(alloc_gpus * elapsed_us) / 3.6e9, 2) AS gpu_hours, round(sum(alloc_cpus * elapsed_us) / 3.6e9, 2) AS cpu_hours, toInt64(sum(count)) AS jobs FROM jobs WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} GROUP BY account ORDER BY gpu_hours DESC, cpu_hours DESC LIMIT 20`).
-					wide(12).units(map[string]Unit{"gpu_hours": GPUHours, "cpu_hours": CPUHours}).linked(People, "account", "account"),
+					`SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM `+within("runs_within")+` WHERE ended_in GROUP BY time, state ORDER BY time`),
+				sqlTable("GPU-hours by account", "What each account held in the dashboard's time, runs that go on up to now.",
+					`SELECT account, round(sum(gpu_held_us) / 3.6e9, 2) AS "GPU-hours", round(sum(cpu_held_us) / 3.6e9, 2) AS "CPU-hours", toInt64(sum(count)) AS jobs FROM `+within("runs_within")+` WHERE isNotNull(start) GROUP BY account ORDER BY "GPU-hours" DESC, "CPU-hours" DESC LIMIT 20`).
+					wide(12).units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours}).linked(People, "account", "account"),
 			}},
 		}}
 }

@@ -4,7 +4,7 @@ func people() Board {
 	kpi := func(name, by string) string {
 		return `muster_kpi_` + name + `{cluster="$cluster",by="` + by + `",key=~"$` + by + `",window="7d"}`
 	}
-	const in = ` WHERE $__timeFilter(end) AND cluster = ${cluster:singlequote} AND $__conditionalAll(account IN (${account:singlequote}), $account) AND $__conditionalAll(user IN (${user:singlequote}), $user) `
+	const chosen = `$__conditionalAll(account IN (${account:singlequote}), $account) AND $__conditionalAll(user IN (${user:singlequote}), $user)`
 	return Board{UID: People, Title: "Muster / Users and accounts", From: "now-7d", Vars: []Var{clusterVar(), accountVar(), userVar()},
 		Description: "What people and accounts use, how well, and what they waste. Figures of the last seven days, or of the dashboard's time where it says so.",
 		Rows: []Row{
@@ -35,15 +35,14 @@ func people() Board {
 				bars("Wait P95, 7 days", "Exact, from the accounting store.", Seconds, `topk(15, `+kpi("wait_p95_seconds", "user")+`)`, "{{key}}").linked(People, "user", "key"),
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{
-				sqlTable("Users by GPU-hours", "Rank, what was held, how well it was used, and what was wasted, of runs that ended in the dashboard's time.",
-					`SELECT row_number() OVER (ORDER BY sum(alloc_gpus * elapsed_us) DESC, sum(alloc_cpus * elapsed_us) DESC, user) AS rank, user, account, toInt64(sum(count)) AS runs, round(sum(alloc_gpus * elapsed_us) / 3.6e9, 3) AS gpu_hours, round(sum(alloc_cpus * elapsed_us) / 3.6e9, 3) AS cpu_hours, sum(gpu_util_us) / nullIf(sum(gpu_measured_us), 0) AS gpu_used, sumIf(user_cpu_us + system_cpu_us, measured) / nullIf(sumIf(alloc_cpus * elapsed_us, measured), 0) AS cpu_used, round(sum(gpu_no_process_us + gpu_idle_us) / 3.6e9, 3) AS idle_gpu_hours FROM jobs`+in+`GROUP BY user, account ORDER BY rank LIMIT 50`).
-					units(map[string]Unit{"gpu_hours": GPUHours, "cpu_hours": CPUHours, "gpu_used": Ratio, "cpu_used": Ratio, "idle_gpu_hours": GPUHours}).linked(People, "user", "user"),
-				sqlTable("Jobs", "The last runs, with what they used. Click on an id.",
-					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS elapsed, alloc_cpus AS cpus, alloc_gpus AS gpus, if(measured, (user_cpu_us + system_cpu_us) / nullIf(alloc_cpus * elapsed_us, 0), NULL) AS cpu_used, gpu_util_us / nullIf(gpu_measured_us, 0) AS gpu_used, energy_mj / 1000 AS energy FROM jobs`+in+`ORDER BY end DESC LIMIT 100`).
-					units(map[string]Unit{"end": When, "elapsed": Seconds, "cpu_used": Ratio, "gpu_used": Ratio, "energy": Joules}).linked(Job, "job", "job"),
-				sqlSeries("GPU-hours held", "GPU-hours of the runs, by account, at the instant they ended.", GPUHours,
-					`SELECT $__timeInterval(end) AS time, account, sum(alloc_gpus * elapsed_us) / 3.6e9 AS gpu_hours FROM jobs`+in+`GROUP BY time, account ORDER BY time`),
-				sqlSeries("Runs ended", "Runs by final state.", Count, `SELECT $__timeInterval(end) AS time, toString(state) AS state, toInt64(sum(count)) AS runs FROM jobs`+in+`GROUP BY time, state ORDER BY time`),
+				sqlTable("Users by GPU-hours", "Rank, what was held, how well it was used, and what was wasted in the dashboard's time; runs that go on count up to now.",
+					`SELECT row_number() OVER (ORDER BY gpu_hours DESC, cpu_hours DESC, user) AS rank, user, account, runs, round(gpu_hours, 3) AS "GPU-hours", round(cpu_hours, 3) AS "CPU-hours", util_s / nullIf(held_s, 0) AS "GPU used", cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", round(idle_s / 3600, 3) AS "idle GPU-hours" FROM `+useByUser(chosen)+` ORDER BY rank LIMIT 50`).
+					units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours, "GPU used": Ratio, "CPU used": Ratio, "idle GPU-hours": GPUHours}).linked(People, "user", "user"),
+				sqlTable("Jobs", "The runs that go on, then the last that ended, with what they used. Click on an id.",
+					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS "run time", alloc_cpus AS CPUs, alloc_gpus AS GPUs, cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", util_s / nullIf(held_s, 0) AS "GPU used", energy_j AS "GPU energy" FROM (SELECT * FROM `+within("runs_within")+` WHERE isNotNull(start) AND `+chosen+` ORDER BY isNull(end) DESC, end DESC, uid DESC LIMIT 100) AS r LEFT JOIN (SELECT uid, restarts, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM `+within("nodes_within")+` GROUP BY uid, restarts) AS n USING (uid, restarts) LEFT JOIN (SELECT uid, restarts, sum(util_s) AS util_s, sum(held_s) AS held_s, sum(energy_j) AS energy_j FROM `+within("gpus_within")+` GROUP BY uid, restarts) AS g USING (uid, restarts) ORDER BY isNull(end) DESC, end DESC, uid DESC`).
+					units(map[string]Unit{"end": When, "run time": Seconds, "CPU used": Ratio, "GPU used": Ratio, "GPU energy": Joules}).linked(Job, "job", "job"),
+				sqlSeries("GPU-hours held", "GPU-hours that runs held in each stretch of time by account, those that go on up to now.", GPUHours, heldSeries("alloc_gpus", "account", "gpu_hours", chosen)),
+				sqlSeries("Runs ended", "Runs by final state.", Count, `SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS runs FROM `+within("runs_within")+` WHERE ended_in AND `+chosen+` GROUP BY time, state ORDER BY time`),
 			}},
 		}}
 }

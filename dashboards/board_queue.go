@@ -3,7 +3,7 @@ package dashboards
 const queueFilter = `cluster="$cluster",partition=~"$partition"`
 
 func queue() Board {
-	const jobsIn = `FROM jobs WHERE $__timeFilter(start) AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition)`
+	jobsIn := `FROM ` + within("runs_within") + ` WHERE started_in AND $__conditionalAll(partition IN (${partition:singlequote}), $partition)`
 	wait := func(q string) Query {
 		return Query{Expr: `histogram_quantile(` + q + `, sum by (le) (increase(muster_job_wait_seconds_bucket{` + queueFilter + `}[1h])))`, Legend: "p" + q[2:]}
 	}
@@ -57,10 +57,10 @@ func queue() Board {
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Wait by partition and size", "Exact quantiles of the runs that started in the dashboard's time, by GPUs asked for. One large job that waited long is not hidden among many small ones.",
-					`SELECT partition, multiIf(req_gpus = 0, 'no GPU', req_gpus = 1, '1 GPU', req_gpus <= 8, '2-8 GPUs', '9+ GPUs') AS size, count() AS starts, quantileExact(0.5)(dateDiff('microsecond', submit, start) / 1e6) AS p50, quantileExact(0.95)(dateDiff('microsecond', submit, start) / 1e6) AS p95, max(dateDiff('microsecond', submit, start) / 1e6) AS longest `+
+					`SELECT partition, multiIf(req_gpus = 0, 'no GPU', req_gpus = 1, '1 GPU', req_gpus <= 8, '2-8 GPUs', '9+ GPUs') AS size, count() AS starts, quantileExact(0.5)(wait_s) AS p50, quantileExact(0.95)(wait_s) AS p95, max(wait_s) AS longest `+
 						jobsIn+` GROUP BY partition, size ORDER BY partition, size`).units(map[string]Unit{"p50": Seconds, "p95": Seconds, "longest": Seconds}).wide(12),
 				sqlTable("Longest waits", "The runs that started in the dashboard's time and had waited longest. Why a run waited, minute by minute: the job dashboard.",
-					`SELECT job_id AS job, user, account, partition, req_gpus AS gpus, dateDiff('microsecond', submit, start) / 1e6 AS waited, start `+jobsIn+` ORDER BY waited DESC LIMIT 20`).
+					`SELECT job_id AS job, user, account, partition, req_gpus AS GPUs, wait_s AS waited, start `+jobsIn+` ORDER BY waited DESC LIMIT 20`).
 					units(map[string]Unit{"waited": Seconds, "start": When}).wide(12).linked(Job, "job", "job"),
 				sqlTable("What the waiting was for", "Times a job got a reason to wait, in the dashboard's time, with the most frequent subject (limit, node, licence).",
 					`SELECT code AS reason, count() AS times, uniqExact(uid) AS jobs, topK(1)(subject)[1] AS mostly FROM pending_reasons WHERE $__timeFilter(at) AND code != 'None' AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY code ORDER BY times DESC`).empty("no job got a reason to wait"),

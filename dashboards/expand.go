@@ -3,6 +3,7 @@ package dashboards
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,7 +40,7 @@ var variable = regexp.MustCompile(`\$\{([a-z_]+)(?::([a-z]+))?\}|\$([a-z_]+)`)
 // Grafana's data sources do it. Of PromQL: $name becomes a regular expression
 // in which label values mean themselves, $__rate_interval, $__interval and
 // $__range. Of SQL: ${name:singlequote} becomes quoted texts, and the macros
-// $__timeFilter(column), $__timeInterval(column), $__conditionalAll(condition,
+// $__timeFilter(column), $__timeInterval(column), $__interval_s, $__conditionalAll(condition,
 // $name), $__fromTime and $__toTime.
 func (s Scope) Expand(q Query) (string, error) {
 	if q.Lang == SQL {
@@ -80,7 +81,7 @@ func sqlText(s string) string {
 }
 
 // macro finds a call of a macro; its argument has no parentheses but one pair.
-var macro = regexp.MustCompile(`\$__([a-zA-Z]+)(?:\(((?:[^()]|\([^()]*\))*)\))?`)
+var macro = regexp.MustCompile(`\$__([a-zA-Z_]+)(?:\(((?:[^()]|\([^()]*\))*)\))?`)
 
 func (s Scope) expandSQL(text string) (string, error) {
 	var failed error
@@ -93,6 +94,8 @@ func (s Scope) expandSQL(text string) (string, error) {
 			return arg + " >= " + from + " AND " + arg + " <= " + to
 		case "timeInterval":
 			return fmt.Sprintf("toStartOfInterval(toDateTime(%s), INTERVAL %d second)", arg, max(1, int64(s.step()/time.Second)))
+		case "interval_s":
+			return strconv.FormatInt(max(1, int64(s.step()/time.Second)), 10) + arg
 		case "fromTime":
 			return from + arg
 		case "toTime":

@@ -144,7 +144,7 @@ func movesOfJobs() []Move {
 			up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
 		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),
 		on(Overview, "Who and what is wrong", up("CPUs by account", Run), up("Nodes out of service", Drain)),
-		on(Overview, "History (from the accounting store)", up("Jobs ended", Finish), up("GPU-hours by account", Finish, "gpu_hours")),
+		on(Overview, "History (from the accounting store)", up("Jobs ended", Finish), up("GPU-hours by account", Run, "GPU-hours")),
 
 		on(Queue, "The queue", up("Pending by reason; Pending by partition; Oldest pending job; Jobs held", Wait), up("GPUs wanted and idle; CPUs wanted and idle", Wait, "wanted"),
 			down("Idle GPUs: all and in one piece; Nodes of the largest job that could start", Run), up("Jobs submitted, started, ended", Run)),
@@ -152,11 +152,11 @@ func movesOfJobs() []Move {
 			up("Wait since eligible, 95th percentile", Wait), up("Share of starts by backfill; Run time of the jobs that ended, last hour", Finish)),
 		on(Queue, "History (from the accounting store)", up("Wait by partition and size", Finish, "starts"), up("Longest waits", Finish), up("What the waiting was for", Wait)),
 
-		on(Job, "What it is", up("Runs", Finish), up("Advice", Finish), up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run), up("GPU time idle so far", Hold),
+		on(Job, "What it is", up("Runs", Run), up("Advice", Finish), up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run), up("GPU time idle so far", Hold),
 			still("Killed for lack of memory", "needs nodes that hold jobs to their memory (ConstrainRAMSpace); the runbook of OOM storms says how to see it")),
 		on(Job, "CPU and memory, node by node", up("CPUs in use", Run, "used"), up("Memory", Run, "held"), up("Disk read and written", Run, "written"), up("Processes", Run)),
 		on(Job, "GPUs", up("Utilisation of each GPU over time; Multiprocessors and tensor cores; GPU memory; Power; Temperature; PCIe and NVLink", Run), up("What was seen on the GPUs", Run, "busy")),
-		on(Job, "History (from the accounting store)", up("Why it waited", Wait), up("Steps; Nodes; Devices; Events", Finish), up("GPU utilisation, from the samples", Run)),
+		on(Job, "History (from the accounting store)", up("Why it waited", Wait), up("Steps; Nodes; Devices; Events", Run), up("GPU utilisation, from the samples", Run)),
 	)
 }
 
@@ -165,12 +165,12 @@ func movesOfPeople() []Move {
 		on(People, "Accounts", up("Jobs running by account", Run), up("Jobs pending by account", Wait), up("Share of the GPUs, 7 days", Run), up("GPU occupancy, 7 days", Run), down("CPU efficiency, 7 days", Hold)),
 		on(People, "Money", up("Budget spent; Cost by account, 7 days; Cost by user, 7 days", Run)),
 		on(People, "Users", up("GPU time held but idle, 7 days", Hold), up("Memory wasted, 7 days", Hold), up("Wait P95, 7 days", Finish), up("Failed runs, 7 days; GPU time lost to failures, 7 days", Fail)),
-		on(People, "In the dashboard's time (from the accounting store)", up("Users by GPU-hours", Finish, "runs"), up("Jobs; GPU-hours held; Runs ended", Finish)),
+		on(People, "In the dashboard's time (from the accounting store)", up("Users by GPU-hours", Run, "runs"), up("Jobs; GPU-hours held", Run), up("Runs ended", Finish)),
 
 		on(FairShare, "Use", up("CPUs in use by account; Share of the CPUs, a day; Share of the GPUs, a day", Run), up("Part of all use, a day", Finish, "bio")),
 		on(FairShare, "Shares", up("Promised", Set, "ml"), up("Decayed use", Finish, "bio"), down("Drift now, by account", Set, "ml")),
 		on(FairShare, "Drift of the cluster", up("Drift, last day; Drift, last 7 days; Drift over time", Finish)),
-		on(FairShare, "Shares and drift (from the accounting store)", up("Drift", Finish, "cpu_hours"), up("CPU-hours by account", Finish)),
+		on(FairShare, "Shares and drift (from the accounting store)", up("Drift", Finish, "CPU-hours"), up("CPU-hours by account", Finish)),
 
 		on(Efficiency, "The cluster, over a day", up("Given out; Used of what was given out", Run), up("Wasted", Fail, "runs failed"), up("GPU time idle and lost", Hold, "idle"), up("Throughput; Wait", Finish)),
 		on(Efficiency, "What waiting and failing cost, over a day", up("Waiting by running", Finish), up("Failures by class; GPU time lost, by class of failure", Fail)),
@@ -184,7 +184,7 @@ func movesOfPeople() []Move {
 		on(Limits, "Budgets", up("Budget spent; Spent at its end, if it goes on", Run), up("Spent", Run, "spent"), up("Time over", Renew)),
 
 		on(Energy, "Power", up("Power by node; Power by account; Power against the limit", Run), down("Power of idle devices", Run)),
-		on(Energy, "Energy", up("Energy by node, dashboard's time", Run), up("Energy of runs by account, 7 days; Carbon by account, 7 days; Energy by account and user", Finish), up("Cost by account, 7 days", Run)),
+		on(Energy, "Energy", up("Energy by node, dashboard's time", Run), up("Energy of runs by account, 7 days; Carbon by account, 7 days", Finish), up("Energy by account and user", Run), up("Cost by account, 7 days", Run)),
 	)
 }
 
@@ -193,13 +193,13 @@ func movesOfMachines() []Move {
 		on(Node, "State", up("Out of service for", Drain), down("Agents", Kill), up("Jobs on the node", Run), still("Time since the node was started", "a lab's nodes are one machine that is not rebooted")),
 		on(Node, "CPU, memory, disk", up("Memory held by jobs", Run), down("CPU busy; Load; Memory left; Scratch disk left", Kill), down("CPU time by kind", Kill)),
 		on(Node, "GPUs", up("Utilisation; Power", Run)),
-		on(Node, "History (from the accounting store)", up("What happened to the nodes", Drain), up("Runs on the nodes", Finish)),
+		on(Node, "History (from the accounting store)", up("What happened to the nodes", Drain), up("Runs on the nodes", Run)),
 
 		on(GPUs, "Now", down("GPUs", Break), up("Lost", Break), up("Held by jobs; Utilisation of held devices; Power", Run), up("Held but idle", Hold)),
 		on(GPUs, "Use", up("Utilisation of each device over time; Multiprocessors and tensor cores; Memory in use; PCIe and NVLink", Run), up("Held but idle", Hold, rowsOf), up("By type and state", Run, "allocated"), up("What is seen on held devices", Run, "busy")),
 		on(GPUs, "Layout", down("NVLink domains; MIG layout", Kill), down("Free devices of each NVLink domain", Run), up("MIG instances held", Run)),
 		on(GPUs, "Health", up("Driver errors (XID); GPU events seen by the agents; Memory errors; NVLink and PCIe errors", Break), up("Temperature", Run), up("Clocks held down", Break, "heat")),
-		on(GPUs, "History (from the accounting store)", up("GPU-hours held and not used, from the samples", Hold), up("Users by idle GPU time", Hold, "idle"), up("Devices by idle time", Hold, "held_idle")),
+		on(GPUs, "History (from the accounting store)", up("GPU-hours held and not used, from the samples", Hold), up("Users by idle GPU time", Hold, "idle"), up("Devices by idle time", Hold, "held idle")),
 	)
 }
 

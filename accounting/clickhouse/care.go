@@ -20,9 +20,13 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 	if !backupName(name) {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
 	}
+	except := s.table("ingest")
+	for _, v := range query.StoredViews() { // they hold nothing, and Restore makes them
+		except += ", " + s.table(v.Name)
+	}
 	for _, sql := range []string{
 		"BACKUP TABLE " + s.table("ingest") + " TO File(" + quoteText(name+".position") + ")",
-		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + s.table("ingest") + " TO File(" + quoteText(name) + ")",
+		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + except + " TO File(" + quoteText(name) + ")",
 	} {
 		switch err := s.conn.Exec(ctx, sql); {
 		case failedWith(err, codeBackupExists):
@@ -72,8 +76,12 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 		}
 	}
 	// An intent of the time of the backup is about rows that are gone.
-	return run("ALTER TABLE "+f+".ingest DELETE WHERE phase = 'intent' SETTINGS mutations_sync = 1",
+	err = run("ALTER TABLE "+f+".ingest DELETE WHERE phase = 'intent' SETTINGS mutations_sync = 1",
 		"DROP DATABASE IF EXISTS "+q+" SYNC", "RENAME DATABASE "+f+" TO "+q)
+	if err != nil {
+		return err
+	}
+	return s.makeViews(ctx)
 }
 
 // The engine's codes of what is known here.

@@ -27,6 +27,7 @@ func grants(db string, l Layout) []grant {
 			own,
 			"everything",
 		},
+		{"CREATE VIEW, DROP VIEW", own, "Grafana's boards"},
 		{"SELECT", "system.one", "muster sql"},
 		{"SELECT", "system.columns", "muster accounting doctor, archive"},
 		{"SELECT", "system.tables", "muster accounting restore"},

@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"fmt"
 	"strings"
+
+	"github.com/musterhpc/muster/accounting/query"
 )
 
 // SchemaVersion is the version of the schema that this release makes and
@@ -176,6 +178,19 @@ func migrations(version int, db string, l Layout) []string {
 		for _, t := range schema() {
 			out = append(out, t.create(db, l)...)
 		}
+	}
+	return out
+}
+
+// viewsDDL gives the statements that make the stored views.
+func viewsDDL(db string, l Layout) []string {
+	on := ""
+	if l.Cluster != "" {
+		on = " ON CLUSTER " + quoteName(l.Cluster)
+	}
+	var out []string
+	for _, v := range query.StoredViews() {
+		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db))
 	}
 	return out
 }

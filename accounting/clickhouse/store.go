@@ -160,6 +160,21 @@ func (s *Store) Migrate(ctx context.Context) error {
 		}
 		s.log.Info("the accounting schema was migrated", "version", v)
 	}
+	if err := s.makeViews(ctx); err != nil {
+		// The accounting itself does not need them.
+		s.log.Warn("Grafana's boards cannot ask this store", "error", s.Explain(err), "cure", "GRANT CREATE VIEW, DROP VIEW ON "+quoteName(s.db)+".* to the login of the accounting, and restart it")
+	}
+	return ctx.Err()
+}
+
+// makeViews makes the views for who asks the store itself. They hold no rows, so
+// that each release makes its own at every start and no version is about them.
+func (s *Store) makeViews(ctx context.Context) error {
+	for _, sql := range viewsDDL(s.db, s.opts.Layout) {
+		if err := s.conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("make the views of the accounting store: %w", err)
+		}
+	}
 	return nil
 }
 

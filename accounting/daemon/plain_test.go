@@ -321,6 +321,7 @@ func TestPlainLoops(t *testing.T) {
 				checkKPIs(t, r, p, w[0], w[1])
 				checkCharge(t, r, p, w[0], w[1])
 				checkReports(t, r, p, w[0], w[1])
+				checkStored(t, r, p, w[0], min(w[1], ledger.lastEvent()))
 			}
 		})
 	}

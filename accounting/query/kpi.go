@@ -107,8 +107,8 @@ const (
 	windowTo   = "fromUnixTimestamp64Micro({to:Int64}, 'UTC')"
 )
 
-// kpiRuns are the rows of kpi.Runs.
-func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
+// kpiRuns are the rows of kpi.Runs, with more columns for who asks for them.
+func (b *builder) kpiRuns(r *Report, rates *kpi.Rates, more ...string) string {
 	within := func(column string) string {
 		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo + ", false)"
 	}
@@ -125,7 +125,7 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates) string {
 	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
 	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
 		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
-	return b.runs("partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
+	return b.runs(strings.Join(append(more, ""), ", ")+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
 		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
 		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
 		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+

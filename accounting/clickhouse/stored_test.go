@@ -1,0 +1,32 @@
+package clickhouse
+
+import (
+	"context"
+	"testing"
+
+	"github.com/musterhpc/muster/accounting/query"
+)
+
+// TestStoredViewsRun: each stored view can be made, again too, and asked; what it
+// lists as its columns it has.
+func TestStoredViewsRun(t *testing.T) {
+	s := openStore(t, startEngine(t).Socket(), "stored")
+	ctx := context.Background()
+	if err := s.makeViews(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range query.StoredViews() {
+		args := "(cluster = 'lab', from = toUnixTimestamp(toDateTime(1800000000)), until = toUnixTimestamp(toDateTime(1800003600)))"
+		if v.Params[1] == "job" {
+			args = "(cluster = 'lab', job = toUInt32OrZero('42'))"
+		}
+		for _, c := range v.Columns {
+			rows := 0
+			err := s.Query(ctx, query.Query{SQL: "SELECT toString(`" + c.Name + "`) FROM " + s.table(v.Name) + args}, func(func(...any) error) error { rows++; return nil })
+			if err != nil || rows != 0 {
+				t.Errorf("%s.%s: %d rows of an empty store, %v", v.Name, c.Name, rows, err)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Stored is a view that stands beside the tables, for who asks the store itself:
+// Grafana's boards. It takes whole batches of the ledger, counts each run once,
+// and runs that are not over up to now, by the same text as the KPIs and the
+// views of muster sql, so that all of them give the same figures.
+//
+// A view of a window is asked with the cluster's name and the window's ends in
+// Unix seconds: runs_within(cluster = 'lab', from = 1800000000, until =
+// 1800003600). One of a job is asked with the cluster and the job's number.
+type Stored struct {
+	Name    string
+	About   string
+	Params  []string // in the order in which they are written
+	Columns []ViewColumn
+
+	rows func(b *builder) string
+}
+
+// Parameters of the stored views.
+const (
+	storedCluster = "cluster"
+	storedFrom    = "from"
+	storedUntil   = "until"
+	storedJob     = "job"
+)
+
+// window and jobOf are the parameters of the two kinds of view.
+func windowParams() []string { return []string{storedCluster, storedFrom, storedUntil} }
+
+func jobParams() []string { return []string{storedCluster, storedJob} }
+
+const runColumns = `uid, restarts, attempt, job_id, array_job_id, array_task: number of the job, never used twice / which of its runs, from 0 / number of the start; 0 = never started / number that people see / number of the array; 0 = none / task of the array; -1 = none
+name, user, account, partition, qos, wckey: its name / its user / the account it is charged to / where it ran, or shall / its QOS / its wckey
+state, reason: PENDING, RUNNING, COMPLETED and so on / the last reason for which it waited
+exit_code, exit_signal: exit code; 0 = well / the signal that ended it; 0 = none
+count: how many jobs the row stands for
+submit, eligible, start, end: when it was submitted, or requeued / since when nothing but room was missing / when it started / when it was over; NULL = not yet, or never
+elapsed_us, limit_us: what it ran without suspensions, so far where it goes on, in microseconds; NULL = never started / time limit in microseconds; -1 = none
+req_cpus, req_gpus, req_nodes, req_mem_mib: what it asked for
+alloc_cpus, alloc_gpus, alloc_nodes, alloc_mem_mib, alloc_billing: what it got
+node_list, backfill: its nodes, as a list expression / started ahead of its turn
+`
+
+// StoredViews lists them.
+//
+//muster:table one entry for each view
+func StoredViews() []Stored {
+	const who = "uid, restarts, attempt, job_id, user, account, partition, qos: which start of which job / whose it is\n"
+	return []Stored{
+		{Name: "runs_within", Params: windowParams(), About: "the runs that ran, ended or waited in a window, those that go on up to now; with the same columns as the figures of source runs",
+			rows: (*builder).storedRuns, Columns: viewColumns(runColumns +
+				`held_us: time within the window, in microseconds
+held_from, held_until: the same as instants, cut to the window
+active: the part of its time that it was not suspended
+cpu_held_us, gpu_held_us: CPUs times microseconds within the window, without suspensions / GPUs times microseconds within the window
+started_in, ended_in: it started in the window / it ended in the window
+wait_s: seconds from its submission to its start
+`)},
+		{Name: "nodes_within", Params: windowParams(), About: "what each run held and used within a window on each of its nodes; of one that is not over, as far as it was sampled",
+			rows: (*builder).storedNodes, Columns: viewColumns(who +
+				`node: name of the node
+from, until: since when it was held / until when, or was last sampled
+cpus, gpus, mem_mib, lost: what was held there / the node was lost, so nothing was measured
+held_s: seconds of it within the window
+cpu_s, cpu_held_s: CPU time used, in seconds / CPUs times seconds where that was measured; NULL = not measured, as all that follows
+mem_held_byte_s, mem_wasted_byte_s: bytes times seconds held, where the peak was measured / what of that was never used
+peak_rss: largest memory in bytes
+energy_j: energy in joules
+`)},
+		{Name: "gpus_within", Params: windowParams(), About: "which run held which device within a window and what it did with it; of one that is not over, as far as it was sampled",
+			rows: (*builder).storedGPUs, Columns: viewColumns(who +
+				`node, gpu_uuid, gpu_index, gpu_type: name of the node / the device / its number on the node / its type in Gres
+from, until: since when it was held / until when, or was last sampled
+held_s: seconds of it within the window, where it was measured; NULL = not measured, as all that follows
+no_process_s, idle_s, busy_s: without a process / with one that did nothing / with one that worked
+util_s, sm_s: utilisation times seconds / activity of the multiprocessors times seconds
+energy_j, xids: energy in joules / errors of the driver
+`)},
+		{Name: "runs_of_job", Params: jobParams(), About: "every run of a job: over, running or pending",
+			rows: (*builder).storedJobRuns, Columns: viewColumns(runColumns +
+				`constraint, reservation, licenses, priority: features of nodes it asked for / the reservation it ran in / licenses it asked for / its priority at its start
+work_dir, stdout: folder it ran in / file its output went to
+comment: its comment
+`)},
+		{Name: "nodes_of_job", Params: jobParams(), About: "what each run of a job held and used on each of its nodes, up to now",
+			rows: (*builder).storedJobNodes, Columns: viewColumns(who +
+				`node, from, until: name of the node / since when it was held / until when, or was last sampled
+cpus, gpus, mem_mib, lost: what was held there / the node was lost, so nothing was measured
+cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory in bytes; NULL = not measured
+`)},
+		{Name: "gpus_of_job", Params: jobParams(), About: "which devices each run of a job held and what it did with them, up to now",
+			rows: (*builder).storedJobGPUs, Columns: viewColumns(who +
+				`node, gpu_uuid, gpu_index, gpu_type, from, until: name of the node / the device / its number on the node / its type in Gres / since when it was held / until when, or was last sampled
+no_process_s, idle_s, busy_s, util_s: without a process / with one that did nothing / with one that worked / utilisation times seconds; NULL = not measured
+peak_mem, energy_j, xids: largest memory in bytes / energy in joules / errors of the driver
+`)},
+		{Name: "steps_of_job", Params: jobParams(), About: "every step of a job, those that go on too",
+			rows: (*builder).storedJobSteps, Columns: viewColumns(`uid, restarts, attempt, job_id: which start of which job
+step: its name: batch, extern, interactive, or its number
+name, state, exit_code, exit_signal: its name / how it ended, or RUNNING / exit code; 0 = well / the signal that ended it; 0 = none
+start, end, tasks, node_list: when it began / when it was over; NULL = not yet / number of tasks / its nodes, as a list expression
+cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory in bytes; NULL = not measured
+`)},
+	}
+}
+
+// SQL is the view's text over the tables of a database.
+func (v Stored) SQL(database string) string {
+	b := begin(Scope{Database: database})
+	names := make([]string, len(v.Columns))
+	for i, c := range v.Columns {
+		names[i] = "`" + c.Name + "`"
+	}
+	with := []string{"(" + b.positionOfCluster() + ") AS _at", "greatest(toUnixTimestamp64Micro(now64(6, 'UTC')), _at.4) AS _now"}
+	if v.Params[1] == storedFrom {
+		with = append(with, "1000000 * {from:Int64} AS _from", "least(1000000 * {until:Int64}, _now) AS _to")
+	}
+	rows := strings.NewReplacer("{ledger:UUID}", "_at.1", "{seq:UInt64}", "_at.2", "{gen:UInt32}", "_at.3",
+		"{from:Int64}", "_from", "{to:Int64}", "_to", "{now_us:Int64}", "_now").Replace(v.rows(b))
+	return "WITH " + strings.Join(with, ", ") + "\nSELECT " + strings.Join(names, ", ") + "\nFROM " + rows
+}
+
+// positionOfCluster asks which ledger a cluster's is, how far the store has it,
+// the generation of its open runs and when its last event was: no instant
+// before that is now, whatever the store's clock says. Of several ledgers of one name the one
+// that was written last counts.
+func (b *builder) positionOfCluster() string {
+	var of []string
+	for _, table := range [...]string{"associations", "live", "rollup_days"} {
+		of = append(of, "SELECT DISTINCT ledger FROM "+b.table(table)+" WHERE cluster = {cluster:String}")
+	}
+	return "SELECT (argMax(ledger, written), argMax(last, written), argMax(gen, written), toUnixTimestamp64Micro(argMax(at, written))) FROM " + b.table("ingest") +
+		" FINAL WHERE phase = 'done' AND ledger IN (" + strings.Join(of, " UNION ALL ") + ")"
+}
+
+// storedRun are the columns that are the same for a run that is over and for one
+// that is open. The end has a name of its own: it is no Nullable of one that is
+// over.
+const storedRun = "uid, restarts, attempt, job_id, array_job_id, array_task, name, wckey, reason, exit_code, exit_signal, " +
+	"submit, eligible, start, toNullable(end) AS over_at, limit_us, req_cpus, req_gpus, req_nodes, req_mem_mib, alloc_mem_mib, alloc_billing, " +
+	"node_list, backfill, if(isNull(start), NULL, if(isNull(end) AND state != 'SUSPENDED', greatest(0, {now_us:Int64} - toUnixTimestamp64Micro(start) - suspended_us), elapsed_us)) AS ran_us"
+
+func (b *builder) storedRuns() string {
+	const more = "greatest(assumeNotNull(toUnixTimestamp64Micro(start)), {from:Int64}) AS held_from_us"
+	rows := b.kpiRuns(&Report{}, nil, storedRun, more)
+	return "(SELECT *, over_at AS end, ran_us AS elapsed_us, toInt64(round(assumeNotNull(overlap_s) * 1e6)) AS held_us, if(held_us > 0, " + instant("held_from_us") + ", NULL) AS held_from, " +
+		"if(held_us > 0, " + instant("held_from_us + held_us") + ", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " + rows + ")"
+}
+
+// storedOf are the columns that say whose a row of a node or a device is.
+const storedOf = "uid, restarts, attempt, job_id, user, account, partition, qos, node, from, least(to, end) AS until"
+
+// storedPart is share under a name that no table has: job_gpus has a share of its
+// own, the part of the device.
+func storedPart() string { return strings.TrimSuffix(share, "share") + "part" }
+
+// storedUse are a node's amounts, times the part of them that counts.
+func storedUse(share, seconds string) string {
+	const peak = "measured AND isNotNull(peak_rss)"
+	used := "if(measured, (user_cpu_us + system_cpu_us) / 1e6 * " + share + ", NULL) AS cpu_s"
+	if seconds == "" {
+		return used
+	}
+	return used + ", if(measured, cpus * " + seconds + ", NULL) AS cpu_held_s, " +
+		"if(" + peak + ", mem_mib * 1048576 * " + seconds + ", NULL) AS mem_held_byte_s, " +
+		"if(" + peak + ", greatest(mem_mib * 1048576 - assumeNotNull(peak_rss), 0) * " + seconds + ", NULL) AS mem_wasted_byte_s, energy_mj / 1000 * " + share + " AS energy_j"
+}
+
+func (b *builder) storedNodes() string {
+	columns := storedOf + ", cpus, gpus, mem_mib, lost, peak_rss, " + storedPart() + ", overlap_s AS held_s, " + storedUse("part", "overlap_s")
+	return "(\n    " + b.nodeRows(columns, shareWithin, true) + "\n  )"
+}
+
+// deviceUse are a device's amounts, times the part of them that counts.
+func deviceUse(share string) string {
+	var out []string
+	for _, c := range [...]string{"no_process", "idle", "busy", "util"} {
+		out = append(out, fmt.Sprintf("if(measured, %[1]s_us / 1e6 * %[2]s, NULL) AS %[1]s_s", c, share))
+	}
+	return strings.Join(out, ", ") + ", if(measured, energy_mj / 1000 * " + share + ", NULL) AS energy_j, xids, peak_mem"
+}
+
+func (b *builder) storedGPUs() string {
+	columns := storedOf + ", gpu_uuid, gpu_index, gpu_type, " + storedPart() + ", if(measured, overlap_s, NULL) AS held_s, " +
+		"if(measured AND NOT (sm_us = 0 AND util_us > 0), sm_us / 1e6 * part, NULL) AS sm_s, " + deviceUse("part")
+	return "(\n    " + b.deviceRows(columns, shareWithin, true) + "\n  )"
+}
+
+// ofJob is the condition on rows of the job that is asked about.
+const ofJob = "job_id = {job:UInt32}"
+
+func (b *builder) storedJobRuns() string {
+	return "(SELECT *, over_at AS end, ran_us AS elapsed_us FROM " + b.runs(storedRun+", user, account, partition, qos, alloc_cpus, alloc_gpus, alloc_nodes, state, toInt64(count) AS count, constraint, reservation, licenses, priority, work_dir, stdout, comment", ofJob) + ")"
+}
+
+func (b *builder) storedJobNodes() string {
+	return "(\n    " + b.nodeRows(storedOf+", cpus, gpus, mem_mib, lost, peak_rss, "+storedUse("1", ""), " AND "+ofJob, false) + "\n  )"
+}
+
+func (b *builder) storedJobGPUs() string {
+	return "(\n    " + b.deviceRows(storedOf+", gpu_uuid, gpu_index, gpu_type, "+deviceUse("1"), " AND "+ofJob, false) + "\n  )"
+}
+
+func (b *builder) storedJobSteps() string {
+	const step = "uid, restarts, attempt, job_id, name, exit_code, exit_signal, tasks, node_list"
+	over := "SELECT uid, restarts, attempt, job_id, toString(name) AS name, toString(state) AS state, exit_code, exit_signal, start, toNullable(end) AS over_at, tasks, toString(node_list) AS node_list, " + stepName("steps.step") +
+		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " + b.table("steps") + " WHERE " + stored + " AND " + ofJob
+	goesOn := "SELECT uid, restarts, attempt, job_id, step_name AS name, 'RUNNING' AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, step_start AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, step_task AS tasks, step_node AS node_list, " + stepName("step_id") +
+		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.table("live") + " FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " + open + " AND " + ofJob
+	return "(SELECT " + step + ", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over + "\n    UNION ALL\n    " + goesOn + "\n  ))"
+}
+
+// stepName is a step's number as sacct writes it.
+func stepName(column string) string {
+	return "multiIf(" + column + " = -5, 'batch', " + column + " = -4, 'extern', " + column + " = -6, 'interactive', toString(" + column + "))"
+}
