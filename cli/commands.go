@@ -46,6 +46,8 @@ func commands() []tool.Entry {
 		{Name: "up", Make: local.Up},
 		{Name: "down", Make: local.Down},
 		{Name: "ledger", Make: local.Ledger},
+		{Name: "backup", Make: local.Backup},
+		{Name: "restore", Make: local.Restore},
 		{Name: "alerts", Make: local.Alerts},
 		{Name: "dashboards", Make: local.Dashboards},
 		{Name: "bench", Make: local.Bench},

@@ -4123,6 +4123,173 @@ func (x *LedgerEpoch) GetSeq() uint64 {
 	return 0
 }
 
+// LedgerStateRequest asks for the fold of the ledger, for a backup.
+type LedgerStateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Encoded       bool                   `protobuf:"varint,1,opt,name=encoded,proto3" json:"encoded,omitempty"` // the whole state, not only what names it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerStateRequest) Reset() {
+	*x = LedgerStateRequest{}
+	mi := &file_agent_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerStateRequest) ProtoMessage() {}
+
+func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
+func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *LedgerStateRequest) GetEncoded() bool {
+	if x != nil {
+		return x.Encoded
+	}
+	return false
+}
+
+// LedgerStateReply is the state after the newest batch: the first message names
+// it, those that follow have the encoded state in pieces, if it was asked for.
+type LedgerStateReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	ClusterUuid   []byte                 `protobuf:"bytes,2,opt,name=cluster_uuid,json=clusterUuid,proto3" json:"cluster_uuid,omitempty"`
+	Position      uint64                 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`                          // of the batch
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`                                    // of its last event
+	At            int64                  `protobuf:"varint,5,opt,name=at,proto3" json:"at,omitempty"`                                      // and its instant
+	Hash          []byte                 `protobuf:"bytes,6,opt,name=hash,proto3" json:"hash,omitempty"`                                   // SHA-256 of the state's content
+	HashVersion   uint32                 `protobuf:"varint,7,opt,name=hash_version,json=hashVersion,proto3" json:"hash_version,omitempty"` // hashes of different versions cannot be compared
+	Epochs        []*LedgerEpoch         `protobuf:"bytes,8,rep,name=epochs,proto3" json:"epochs,omitempty"`
+	FirstSeq      uint64                 `protobuf:"varint,9,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // of the archive; what was before it was dropped
+	Data          []byte                 `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerStateReply) Reset() {
+	*x = LedgerStateReply{}
+	mi := &file_agent_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerStateReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerStateReply) ProtoMessage() {}
+
+func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
+func (*LedgerStateReply) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *LedgerStateReply) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *LedgerStateReply) GetClusterUuid() []byte {
+	if x != nil {
+		return x.ClusterUuid
+	}
+	return nil
+}
+
+func (x *LedgerStateReply) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *LedgerStateReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *LedgerStateReply) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *LedgerStateReply) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *LedgerStateReply) GetHashVersion() uint32 {
+	if x != nil {
+		return x.HashVersion
+	}
+	return 0
+}
+
+func (x *LedgerStateReply) GetEpochs() []*LedgerEpoch {
+	if x != nil {
+		return x.Epochs
+	}
+	return nil
+}
+
+func (x *LedgerStateReply) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+func (x *LedgerStateReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // StepUsageRequest asks for what running jobs have used so far.
 type StepUsageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4133,7 +4300,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4313,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4327,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -4180,7 +4347,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4360,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4374,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -4240,7 +4407,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4420,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4434,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -4331,7 +4498,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4511,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4358,7 +4525,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -4699,7 +4866,21 @@ const file_agent_proto_rawDesc = "" +
 	"\x06epochs\x18\x04 \x03(\v2\x16.muster.v1.LedgerEpochR\x06epochs\"5\n" +
 	"\vLedgerEpoch\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x04R\x05value\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"&\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\".\n" +
+	"\x12LedgerStateRequest\x12\x18\n" +
+	"\aencoded\x18\x01 \x01(\bR\aencoded\"\xa5\x02\n" +
+	"\x10LedgerStateReply\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12!\n" +
+	"\fcluster_uuid\x18\x02 \x01(\fR\vclusterUuid\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04hash\x18\x06 \x01(\fR\x04hash\x12!\n" +
+	"\fhash_version\x18\a \x01(\rR\vhashVersion\x12.\n" +
+	"\x06epochs\x18\b \x03(\v2\x16.muster.v1.LedgerEpochR\x06epochs\x12\x1b\n" +
+	"\tfirst_seq\x18\t \x01(\x04R\bfirstSeq\x12\x12\n" +
+	"\x04data\x18\n" +
+	" \x01(\fR\x04data\"&\n" +
 	"\x10StepUsageRequest\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\"K\n" +
 	"\x0eStepUsageReply\x12'\n" +
@@ -4730,7 +4911,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -4783,20 +4964,22 @@ var file_agent_proto_goTypes = []any{
 	(*BudgetLeft)(nil),           // 48: muster.v1.BudgetLeft
 	(*ConfirmReply)(nil),         // 49: muster.v1.ConfirmReply
 	(*LedgerEpoch)(nil),          // 50: muster.v1.LedgerEpoch
-	(*StepUsageRequest)(nil),     // 51: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 52: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 53: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 54: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 55: muster.v1.GpuInfo
-	(*Count)(nil),                // 56: muster.v1.Count
-	(*GpuFault)(nil),             // 57: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 58: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 59: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 60: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 61: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 62: muster.v1.NamedCount
-	(*Error)(nil),                // 63: muster.v1.Error
-	(*Tres)(nil),                 // 64: muster.v1.Tres
+	(*LedgerStateRequest)(nil),   // 51: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 52: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 53: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 54: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 55: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 56: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 57: muster.v1.GpuInfo
+	(*Count)(nil),                // 58: muster.v1.Count
+	(*GpuFault)(nil),             // 59: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 60: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 61: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 62: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 63: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 64: muster.v1.NamedCount
+	(*Error)(nil),                // 65: muster.v1.Error
+	(*Tres)(nil),                 // 66: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
@@ -4809,15 +4992,15 @@ var file_agent_proto_depIdxs = []int32{
 	12, // 7: muster.v1.Registration.running:type_name -> muster.v1.RunKey
 	9,  // 8: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
 	7,  // 9: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	55, // 10: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	56, // 11: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	57, // 10: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	58, // 11: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	14, // 12: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	12, // 13: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	16, // 14: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	17, // 15: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	18, // 16: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	19, // 17: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	57, // 18: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	59, // 18: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	15, // 19: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
 	20, // 20: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
 	20, // 21: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
@@ -4836,8 +5019,8 @@ var file_agent_proto_depIdxs = []int32{
 	28, // 34: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
 	26, // 35: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
 	12, // 36: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	58, // 37: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	56, // 38: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	60, // 37: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	58, // 38: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
 	30, // 39: muster.v1.Orders.orders:type_name -> muster.v1.Order
 	12, // 40: muster.v1.Order.run:type_name -> muster.v1.RunKey
 	32, // 41: muster.v1.Order.launch:type_name -> muster.v1.Launch
@@ -4845,10 +5028,10 @@ var file_agent_proto_depIdxs = []int32{
 	35, // 43: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
 	36, // 44: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
 	31, // 45: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	59, // 46: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	60, // 47: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	61, // 46: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	62, // 47: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
 	33, // 48: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	61, // 49: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	63, // 49: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
 	25, // 50: muster.v1.Launch.lease:type_name -> muster.v1.Lease
 	12, // 51: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
 	39, // 52: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
@@ -4857,18 +5040,19 @@ var file_agent_proto_depIdxs = []int32{
 	47, // 55: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
 	9,  // 56: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
 	48, // 57: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	62, // 58: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	64, // 58: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
 	50, // 59: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	53, // 60: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	63, // 61: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	64, // 62: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	54, // 63: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	39, // 64: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	50, // 60: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	55, // 61: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	65, // 62: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	66, // 63: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	56, // 64: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	39, // 65: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -4918,7 +5102,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,6 +29,22 @@ func Ledger() *tool.Command {
 			{Line: "muster ledger rebuild --config lab/muster.yaml", What: "makes a new log"}}, Program: []string{"musterd", "ledger"}}
 }
 
+func Backup() *tool.Command {
+	return &tool.Command{Name: "backup", Summary: "copy ledger, scripts, keys, certificates and configuration while the controller runs", Usage: []string{"--to FOLDER [--config FILE] [--json]"},
+		About: "The first backup makes the folder, each further one copies what is new. A backup counts only once the copy folds to the same state as the controller's ledger. The folder holds the cluster's keys and has mode 0700. Run it as the user of the controller, on its host. `muster accounting backup` copies the accounting store.",
+		Example: []tool.Example{{Line: "muster backup --to /backup/muster", What: "makes a backup"},
+			{Line: "muster backup --to /backup/muster --json", What: "reports as JSON, for a timer"}}, Program: []string{"musterd", "backup"}}
+}
+
+func Restore() *tool.Command {
+	return &tool.Command{Name: "restore", Summary: "restore a backup into an empty state folder, check one, or list them",
+		Usage: []string{"--from FOLDER [--at NAME|TIME] [--config FILE] [--json]", "--from FOLDER --check [--at NAME|TIME] [--json]", "--from FOLDER --list [--json]"},
+		About: "Everything is prepared beside its place, folded, and compared with the state that was backed up, before anything is moved. A state folder that has a ledger is refused. Files of configuration, keys and certificates that are there are kept, and named if they differ. An interrupted restore is ended by the same command, and until then no controller starts.",
+		Example: []tool.Example{{Line: "muster restore --from /backup/muster", What: "restores the newest backup"},
+			{Line: "muster restore --from /backup/muster --at 2026-11-20T04:00", What: "restores the newest backup of that time or earlier"},
+			{Line: "muster restore --from /backup/muster --check", What: "folds the newest backup and restores nothing"}}, Program: []string{"musterd", "restore"}}
+}
+
 func Bench() *tool.Command {
 	return &tool.Command{Name: "bench", Summary: "measure a cluster: submissions, jobs end to end, restarts, scheduling passes", Usage: []string{"submit|run|restart|array|scheduler|passes|accounting|gpu|command [OPTION...]"},
 		About: "Runs muster-bench, which puts load on the cluster while it measures. `muster bench --help` lists what it measures.",

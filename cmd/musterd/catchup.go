@@ -59,16 +59,7 @@ func (s *server) missingContents(st *state.State) []spec.Hash {
 		}
 		seen[h] = true
 	}
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		want(j.Spec.Script)
-		want(j.Spec.Env)
-		for i := range j.Steps {
-			if step := j.Steps[i].Spec; step != nil {
-				want(step.Env)
-			}
-		}
-		return true
-	})
+	eachJobContent(st, want)
 	return out
 }
 

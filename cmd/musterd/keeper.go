@@ -150,17 +150,8 @@ func (k *keeper) sweep(ctx context.Context) error {
 // named collects what state and archive refer to.
 func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
 	out := map[spec.Hash]bool{}
-	add := func(j *spec.JobSpec) { out[j.Script], out[j.Env] = true, true }
 	_, st := k.applied()
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		add(j.Spec)
-		for i := range j.Steps {
-			if s := j.Steps[i].Spec; s != nil {
-				out[s.Env] = true
-			}
-		}
-		return true
-	})
+	eachJobContent(st, func(h spec.Hash) { out[h] = true })
 	first, last := k.archive.Bounds()
 	for it := k.archive.ReadFrom(first); ; {
 		r, err := it.Next()
@@ -178,16 +169,36 @@ func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
 			return nil, err
 		}
 		for i := range events {
-			switch e := events[i].Event.(type) {
-			case *event.JobSubmitted:
-				if e.Spec != nil {
-					add(e.Spec)
-				}
-			case *event.StepStarted:
-				if e.Spec != nil {
-					out[e.Spec.Env] = true
-				}
+			eachContent(events[i].Event, func(h spec.Hash) { out[h] = true })
+		}
+	}
+}
+
+// eachJobContent visits the scripts and environments that jobs of the state name.
+func eachJobContent(st *state.State, visit func(spec.Hash)) {
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		visit(j.Spec.Script)
+		visit(j.Spec.Env)
+		for i := range j.Steps {
+			if step := j.Steps[i].Spec; step != nil {
+				visit(step.Env)
 			}
+		}
+		return true
+	})
+}
+
+// eachContent visits the scripts and environments that an event names.
+func eachContent(ev event.Event, visit func(spec.Hash)) {
+	switch e := ev.(type) {
+	case *event.JobSubmitted:
+		if e.Spec != nil {
+			visit(e.Spec.Script)
+			visit(e.Spec.Env)
+		}
+	case *event.StepStarted:
+		if e.Spec != nil {
+			visit(e.Spec.Env)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type ledgerService struct {
 	content func(h spec.Hash) ([]byte, error)
 	told    func(req *apiv1.ConfirmRequest) // may be nil
 	revoked func() []string                 // serial numbers; may be nil
+	applied func() (position uint64, st *state.State)
 }
 
 // ledgerHead is what the service asks of the controller.
@@ -78,6 +80,39 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 			return err
 		}
 	}
+}
+
+// stateChunk is how much of an encoded state one message carries.
+const stateChunk = 1 << 20
+
+// State names the state after the newest batch, and sends it if that is asked for.
+// The archive may get that batch a moment later.
+func (l *ledgerService) State(req *apiv1.LedgerStateRequest, stream service.Ledger_StateServer) error {
+	pos, st := l.applied()
+	if pos == 0 {
+		return spec.Refuse(spec.CodeStopping, "the controller is starting: ask again")
+	}
+	hash := st.Hash()
+	head := &apiv1.LedgerStateReply{Cluster: st.ClusterName, ClusterUuid: st.UUID[:], Position: pos, Seq: st.Seq, At: int64(st.At),
+		Hash: hash[:], HashVersion: state.SnapshotVersion, FirstSeq: l.archive.a.Stats().FirstSeq}
+	for _, e := range st.Epochs {
+		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
+	}
+	if err := stream.Send(head); err != nil || !req.GetEncoded() {
+		return err
+	}
+	out := bufio.NewWriterSize(chunkSender{stream}, stateChunk)
+	if err := st.Encode(out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// chunkSender sends what is written to it.
+type chunkSender struct{ to service.Ledger_StateServer }
+
+func (c chunkSender) Write(p []byte) (int, error) {
+	return len(p), c.to.Send(&apiv1.LedgerStateReply{Data: p})
 }
 
 // Content gives a script or an environment by its hash.

@@ -233,6 +233,22 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 // place of the old one, which stays beside it.
 func (c *ledgerCare) install(machine *daemon.Machine, pos uint64) error {
 	fresh := filepath.Join(c.state, "ledger.new")
+	if err := writeLog(fresh, machine, pos); err != nil {
+		return err
+	}
+	old := c.logDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
+	if err := os.Rename(c.logDir(), old); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, c.logDir()); err != nil {
+		return fmt.Errorf("the new log stands ready in %s, rename it to %s: %w", fresh, c.logDir(), err)
+	}
+	c.say("the old log is kept in %s; delete it once the controller runs", old)
+	return log.OS().SyncDir(c.state)
+}
+
+// writeLog makes a log that begins with the machine's state.
+func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -244,15 +260,7 @@ func (c *ledgerCare) install(machine *daemon.Machine, pos uint64) error {
 	if err := errors.Join(l.Snapshot(ctx), l.Close(ctx)); err != nil {
 		return fmt.Errorf("write the state into the new log in %s: %w", fresh, err)
 	}
-	old := c.logDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
-	if err := os.Rename(c.logDir(), old); err != nil {
-		return err
-	}
-	if err := os.Rename(fresh, c.logDir()); err != nil {
-		return fmt.Errorf("the new log stands ready in %s, rename it to %s: %w", fresh, c.logDir(), err)
-	}
-	c.say("the old log is kept in %s; delete it once the controller runs", old)
-	return log.OS().SyncDir(c.state)
+	return nil
 }
 
 // sayMissing names scripts and environments that jobs need and that are gone.

@@ -49,7 +49,7 @@ func (s *server) listen(g *group) error {
 	service.RegisterClusterServer(users, jobs)
 	service.RegisterShellServer(ep, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
-	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note, revoked: s.revokedSerials})
+	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
 	if s.acct != nil {
 		service.RegisterAccountingServer(users, s.acct.service)
 	} else {

@@ -35,6 +35,7 @@ Usage:
   musterd embedded-clickhouse --help
   musterd init|up|down --help
   musterd ledger verify|rebuild --help
+  musterd backup|restore --help
 
 Roles:
   controller   ledger, scheduler, API for tools and agents, /metrics
@@ -74,6 +75,10 @@ func main() {
 			os.Exit(whatif.Run(os.Args[2:], os.Stdout, os.Stderr))
 		case "ledger":
 			os.Exit(ledgerCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "backup":
+			os.Exit(backupCommand(os.Args[2:], os.Stdout, os.Stderr))
+		case "restore":
+			os.Exit(restoreCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "up", "down":
 			os.Exit(cluster.UpOrDown(verb, os.Args[2:], os.Stdout, os.Stderr))
 		}

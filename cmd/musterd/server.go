@@ -82,6 +82,9 @@ func (s *server) run(ctx context.Context) (err error) {
 	if !s.has("controller") {
 		return s.runApart(ctx)
 	}
+	if err := refuseRestoring(s.cfg.StateDir); err != nil {
+		return err
+	}
 	p, err := openPeers(ctx, s)
 	if err != nil {
 		return err

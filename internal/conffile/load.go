@@ -103,6 +103,16 @@ func (c *Config) absolute(dir string) {
 	}, "")
 }
 
+// EachPath visits the keys that name a file, folder or socket, with the path that they
+// name; the keys that are empty are left out.
+func (c *Config) EachPath(visit func(key, path string)) {
+	eachPath(reflect.ValueOf(c).Elem(), func(key string, v reflect.Value) {
+		if v.String() != "" {
+			visit(key, v.String())
+		}
+	}, "")
+}
+
 // eachPath visits the fields that are paths.
 func eachPath(v reflect.Value, visit func(path string, v reflect.Value), prefix string) {
 	for i := range v.NumField() {

@@ -76,6 +76,12 @@ func BatchEvents(codec *event.Codec, batch []byte) (first, last uint64, err erro
 	return envs[0].Seq, envs[len(envs)-1].Seq, nil
 }
 
+// EventsOf gives the encoded events of a batch of the ledger, as the archive has them.
+func EventsOf(batch []byte) ([]byte, error) {
+	_, _, events, err := unframe(batch)
+	return events, err
+}
+
 func unframe(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err error) {
 	if len(batch) < 9 {
 		return 0, nil, nil, fmt.Errorf("batch of %d bytes: %w", len(batch), event.ErrMalformed)

@@ -167,15 +167,17 @@ func pagesLab(t *testing.T, more ...string) (c *cluster, bins string) {
 func TestOperationsPages(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	pages, err := filepath.Glob("../../docs/operations/*.md")
-	if err != nil || len(pages) != 16 {
+	if err != nil || len(pages) != 17 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	const slow, shared, dead, rebuilt = "time-limit.md", "gpu-sharing.md", "dead-node.md", "recover-ledger.md"
-	t.Run(rebuilt, func(t *testing.T) {
-		c, bins := pagesLab(t)
-		t.Parallel()
-		c.page(t, "../../docs/operations/"+rebuilt, bins)
-	})
+	const slow, shared, dead, rebuilt, restored = "time-limit.md", "gpu-sharing.md", "dead-node.md", "recover-ledger.md", "backup.md"
+	for _, stopped := range []string{rebuilt, restored} {
+		t.Run(stopped, func(t *testing.T) {
+			c, bins := pagesLab(t)
+			t.Parallel()
+			c.page(t, "../../docs/operations/"+stopped, bins)
+		})
+	}
 	t.Run(dead, func(t *testing.T) {
 		c, bins := pagesLab(t, "--conf", "SlurmdTimeout=5")
 		t.Parallel()
@@ -195,7 +197,7 @@ func TestOperationsPages(t *testing.T) {
 		c, bins := pagesLab(t)
 		t.Parallel()
 		for _, path := range pages {
-			if name := filepath.Base(path); name != slow && name != shared && name != dead && name != rebuilt && name != "README.md" && name != machinesPage && name != controllersPage {
+			if name := filepath.Base(path); name != slow && name != shared && name != dead && name != rebuilt && name != restored && name != "README.md" && name != machinesPage && name != controllersPage {
 				t.Run(name, func(t *testing.T) { c.page(t, path, bins) })
 			}
 		}

@@ -114,7 +114,8 @@ type Ask struct {
 	Limit                               spec.Span
 	Array                               spec.TaskSet
 	Held                                bool
-	Part, Parts                         uint32 // of Parts components of a heterogeneous job, submitted one behind the other, it is this one, from 0
+	Script                              spec.Hash // zero: of one that is nowhere
+	Part, Parts                         uint32    // of Parts components of a heterogeneous job, submitted one behind the other, it is this one, from 0
 }
 
 // Submit accepts a job, eligible at once unless it is held.
@@ -126,8 +127,11 @@ func (h *History) Submit(a Ask) spec.JobUID {
 	if a.Limit == 0 {
 		a.Limit = spec.Hour
 	}
+	if a.Script == (spec.Hash{}) {
+		a.Script = spec.Hash{1}
+	}
 	s := &spec.JobSpec{Name: a.Name, User: a.User, UID: a.UID, Account: a.Account, QOS: a.QOS, Partitions: strings.Split(a.Partition, ","),
-		Script: spec.Hash{1}, Line: "sbatch " + a.Name, Time: spec.TimeAsk{Limit: a.Limit}, Size: spec.Size{MinNodes: 1}}
+		Script: a.Script, Line: "sbatch " + a.Name, Time: spec.TimeAsk{Limit: a.Limit}, Size: spec.Size{MinNodes: 1}}
 	if a.Array != nil {
 		s.Queue.Array = spec.NewArrayAsk(a.Array, 0)
 	}

@@ -2057,17 +2057,19 @@ const (
 	Ledger_Subscribe_FullMethodName = "/muster.v1.Ledger/Subscribe"
 	Ledger_Content_FullMethodName   = "/muster.v1.Ledger/Content"
 	Ledger_Confirm_FullMethodName   = "/muster.v1.Ledger/Confirm"
+	Ledger_State_FullMethodName     = "/muster.v1.Ledger/State"
 )
 
 // LedgerClient is the client API for Ledger service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Ledger serves accounting when it runs in a process of its own.
+// Ledger serves accounting when it runs in a process of its own, and backups.
 type LedgerClient interface {
 	Subscribe(ctx context.Context, in *v1.SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.LedgerBatch], error)
 	Content(ctx context.Context, in *v1.ContentRequest, opts ...grpc.CallOption) (*v1.ContentReply, error)
 	Confirm(ctx context.Context, in *v1.ConfirmRequest, opts ...grpc.CallOption) (*v1.ConfirmReply, error)
+	State(ctx context.Context, in *v1.LedgerStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.LedgerStateReply], error)
 }
 
 type ledgerClient struct {
@@ -2117,15 +2119,35 @@ func (c *ledgerClient) Confirm(ctx context.Context, in *v1.ConfirmRequest, opts 
 	return out, nil
 }
 
+func (c *ledgerClient) State(ctx context.Context, in *v1.LedgerStateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.LedgerStateReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Ledger_ServiceDesc.Streams[1], Ledger_State_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.LedgerStateRequest, v1.LedgerStateReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Ledger_StateClient = grpc.ServerStreamingClient[v1.LedgerStateReply]
+
 // LedgerServer is the server API for Ledger service.
 // All implementations must embed UnimplementedLedgerServer
 // for forward compatibility.
 //
-// Ledger serves accounting when it runs in a process of its own.
+// Ledger serves accounting when it runs in a process of its own, and backups.
 type LedgerServer interface {
 	Subscribe(*v1.SubscribeRequest, grpc.ServerStreamingServer[v1.LedgerBatch]) error
 	Content(context.Context, *v1.ContentRequest) (*v1.ContentReply, error)
 	Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmReply, error)
+	State(*v1.LedgerStateRequest, grpc.ServerStreamingServer[v1.LedgerStateReply]) error
 	mustEmbedUnimplementedLedgerServer()
 }
 
@@ -2144,6 +2166,9 @@ func (UnimplementedLedgerServer) Content(context.Context, *v1.ContentRequest) (*
 }
 func (UnimplementedLedgerServer) Confirm(context.Context, *v1.ConfirmRequest) (*v1.ConfirmReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Confirm not implemented")
+}
+func (UnimplementedLedgerServer) State(*v1.LedgerStateRequest, grpc.ServerStreamingServer[v1.LedgerStateReply]) error {
+	return status.Error(codes.Unimplemented, "method State not implemented")
 }
 func (UnimplementedLedgerServer) mustEmbedUnimplementedLedgerServer() {}
 func (UnimplementedLedgerServer) testEmbeddedByValue()                {}
@@ -2213,6 +2238,17 @@ func _Ledger_Confirm_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Ledger_State_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.LedgerStateRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LedgerServer).State(m, &grpc.GenericServerStream[v1.LedgerStateRequest, v1.LedgerStateReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Ledger_StateServer = grpc.ServerStreamingServer[v1.LedgerStateReply]
+
 // Ledger_ServiceDesc is the grpc.ServiceDesc for Ledger service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2233,6 +2269,11 @@ var Ledger_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Subscribe",
 			Handler:       _Ledger_Subscribe_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "State",
+			Handler:       _Ledger_State_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -119,6 +119,7 @@ var table = []row{
 	{"Ledger/Subscribe", grants{Root: Full, Controller: Full}, ""},
 	{"Ledger/Content", grants{Root: Full, Controller: Full}, ""},
 	{"Ledger/Confirm", grants{Root: Full, Controller: Full}, ""},
+	{"Ledger/State", grants{Root: Full, Controller: Full}, ""},
 
 	{"Accounting/Jobs", forReaders(), "PrivateData=jobs"},
 	{"Accounting/JobRows", forReaders(), "PrivateData=jobs"},

@@ -1,0 +1,387 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
+)
+
+// ledgerHeadline names the state of a ledger at its newest batch.
+type ledgerHeadline struct {
+	cluster  string
+	uuid     [16]byte
+	position uint64 // of the batch
+	seq      uint64 // of its last event
+	at       spec.Instant
+	hash     [32]byte
+	version  uint32 // of the hash
+	epochs   []state.Epoch
+	firstSeq uint64 // from here on the archive has the events; 0 = it has none
+}
+
+// holds tells whether another position is part of the ledger's history.
+func (h ledgerHeadline) holds(p event.Position) bool {
+	st := &state.State{Seq: h.seq, Epochs: h.epochs}
+	return st.HasSeen(p.Epoch, p.Seq)
+}
+
+// ledgerReader is a ledger that is backed up: of a controller that runs, or of a state
+// folder that no controller uses.
+type ledgerReader interface {
+	headline(ctx context.Context) (ledgerHeadline, error)
+	// encoded is headline with the state itself, for a history whose beginning was
+	// dropped.
+	encoded(ctx context.Context, take func(h ledgerHeadline, state io.Reader) error) (ledgerHeadline, error)
+	// batches hands on the archive from an event up to another.
+	batches(ctx context.Context, from, upTo uint64, each func(b ledgerBatch) error) error
+	// content gives a script or an environment; an error that wraps errContentGone says
+	// that the ledger no longer has it.
+	content(ctx context.Context, h spec.Hash) ([]byte, error)
+	close() error
+}
+
+// errContentGone tells a script or an environment that is not kept any more.
+var errContentGone = errors.New("the script or environment is not there")
+
+// ledgerBatch is one batch of the archive.
+type ledgerBatch struct {
+	position, first, last uint64
+	events                []byte // until each returns
+}
+
+// openLedgerReader opens the ledger of a configuration: the controller's, if one
+// answers at the socket, else the state folder's.
+func openLedgerReader(cfg *conffile.Config) (ledgerReader, error) {
+	if controllerRuns(cfg) {
+		conn, err := grpcx.DialUnix(cfg.Socket)
+		if err != nil {
+			return nil, err
+		}
+		return &runningLedger{conn: conn, client: service.NewLedgerClient(conn), socket: cfg.Socket}, nil
+	}
+	return openStoppedLedger(cfg)
+}
+
+// controllerRuns tells whether a controller listens at the socket.
+func controllerRuns(cfg *conffile.Config) bool {
+	c, err := net.DialTimeout("unix", cfg.Socket, 5*time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
+
+// runningLedger is the ledger of a controller that runs. A standby passes what is
+// asked on to the leader.
+type runningLedger struct {
+	conn   *grpc.ClientConn
+	client service.LedgerClient
+	socket string
+}
+
+func (r *runningLedger) close() error { return r.conn.Close() }
+
+// asked says whom an error is of.
+func (r *runningLedger) asked(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the controller at %s: %w", r.socket, err)
+}
+
+func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := r.client.State(ctx, &apiv1.LedgerStateRequest{})
+	if err != nil {
+		return ledgerHeadline{}, r.asked(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return ledgerHeadline{}, r.asked(err)
+	}
+	return headlineOf(first)
+}
+
+func headlineOf(m *apiv1.LedgerStateReply) (ledgerHeadline, error) {
+	h := ledgerHeadline{cluster: m.GetCluster(), position: m.GetPosition(), seq: m.GetSeq(), at: spec.Instant(m.GetAt()),
+		version: m.GetHashVersion(), firstSeq: m.GetFirstSeq()}
+	if len(m.GetClusterUuid()) != len(h.uuid) || len(m.GetHash()) != len(h.hash) {
+		return h, errors.New("the controller's answer does not name its state: run the same release of musterd")
+	}
+	copy(h.uuid[:], m.GetClusterUuid())
+	copy(h.hash[:], m.GetHash())
+	for _, e := range m.GetEpochs() {
+		h.epochs = append(h.epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
+	}
+	return h, nil
+}
+
+func (r *runningLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := r.client.State(ctx, &apiv1.LedgerStateRequest{Encoded: true})
+	if err != nil {
+		return ledgerHeadline{}, r.asked(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return ledgerHeadline{}, r.asked(err)
+	}
+	h, err := headlineOf(first)
+	if err != nil {
+		return h, err
+	}
+	return h, take(h, &chunkReceiver{from: stream})
+}
+
+// chunkReceiver reads the pieces of an encoded state.
+type chunkReceiver struct {
+	from service.Ledger_StateClient
+	rest []byte
+}
+
+func (c *chunkReceiver) Read(p []byte) (int, error) {
+	for len(c.rest) == 0 {
+		m, err := c.from.Recv()
+		if err != nil {
+			return 0, err
+		}
+		c.rest = m.GetData()
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// archivePatience is how long the archive may take to get a batch that is applied.
+const archivePatience = 10 * time.Second
+
+func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each func(ledgerBatch) error) error {
+	moved := time.Now()
+	for from <= upTo {
+		before := from
+		if err := r.some(ctx, &from, upTo, each); err != nil {
+			return err
+		}
+		if from > before {
+			moved = time.Now()
+			continue
+		}
+		if time.Since(moved) > archivePatience {
+			return fmt.Errorf("the controller's archive ends at event %d, before %d: is its disk full? (df %s)", from-1, upTo, "the folder of ledger.archive_dir")
+		}
+		if !pause(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// some hands on what the archive has now.
+func (r *runningLedger) some(ctx context.Context, from *uint64, upTo uint64, each func(ledgerBatch) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := r.client.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: *from})
+	if err != nil {
+		return r.asked(err)
+	}
+	for *from <= upTo {
+		b, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return r.asked(err)
+		}
+		if err := each(ledgerBatch{b.GetPosition(), b.GetFirstSeq(), b.GetLastSeq(), b.GetEvents()}); err != nil {
+			return err
+		}
+		*from = b.GetLastSeq() + 1
+	}
+	return nil
+}
+
+func (r *runningLedger) content(ctx context.Context, h spec.Hash) ([]byte, error) {
+	rep, err := r.client.Content(ctx, &apiv1.ContentRequest{Hash: h[:]})
+	if err == nil {
+		return rep.GetData(), nil
+	}
+	if _, alive := r.headline(ctx); alive != nil {
+		return nil, r.asked(err)
+	}
+	return nil, fmt.Errorf("%w: %w", errContentGone, err)
+}
+
+// stoppedLedger is the ledger in a state folder that no controller uses: the archive,
+// and what the log has behind its end. Nothing in it is changed but what a start cuts
+// off too, the remains of an interrupted write.
+type stoppedLedger struct {
+	lock    io.Closer
+	arch    *archiveAdapter
+	blobs   *blobStore
+	tail    *logTail
+	machine *daemon.Machine
+}
+
+func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
+	care := &ledgerCare{state: cfg.StateDir, archive: cfg.Ledger.ArchiveDir, out: io.Discard}
+	codec, err := event.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	s := &stoppedLedger{tail: &logTail{codec: codec}}
+	found, err := log.Read(care.logDir(), s.tail.add)
+	switch {
+	case absent(err):
+		return nil, fmt.Errorf("%w: there is nothing to back up in %s, and no controller answers at %s", err, cfg.StateDir, cfg.Socket)
+	case errors.Is(err, log.ErrLocked):
+		return nil, fmt.Errorf("%w, and no controller answers at %s: wait until it has started, or until its end", err, cfg.Socket)
+	case err != nil:
+		return nil, err
+	case len(found.Damage) > 0:
+		return nil, fmt.Errorf("%w: musterd ledger verify names each place, musterd ledger rebuild mends it", errors.Join(found.Damage...))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if s.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK")); err != nil {
+		return nil, inUse(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	if s.arch, err = openArchive(care.archive, quiet); err != nil {
+		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
+	}
+	if s.blobs, err = openBlobs(care.contents(), quiet); err != nil {
+		return nil, fmt.Errorf("the contents in %s: %w", care.contents(), err)
+	}
+	s.machine = daemon.NewMachine(codec, unarchived{}, s.blobs)
+	if err := care.fold(s.arch.a, codec, s.machine); err != nil {
+		return nil, err
+	}
+	if err := s.tail.replay(s.machine, care.archiveEnd(s.arch.a)); err != nil {
+		return nil, err
+	}
+	if s.machine.Applied().Seq == 0 {
+		return nil, fmt.Errorf("the ledger in %s is empty: there is nothing to back up", cfg.StateDir)
+	}
+	return s, nil
+}
+
+// unarchived is the archive of a fold that only looks.
+type unarchived struct{}
+
+func (unarchived) Append(_, _, _ uint64, _ []byte) error { return nil }
+
+func (s *stoppedLedger) close() error {
+	var errs []error
+	if s.arch != nil {
+		errs = append(errs, s.arch.Close())
+	}
+	if s.blobs != nil {
+		errs = append(errs, s.blobs.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
+	st := s.machine.Applied()
+	stats := s.arch.a.Stats()
+	position := stats.LastPos
+	for _, b := range s.tail.batches {
+		if b.first > stats.LastSeq && b.last <= st.Seq {
+			position++
+		}
+	}
+	return ledgerHeadline{cluster: st.ClusterName, uuid: st.UUID, position: position, seq: st.Seq, at: st.At,
+		hash: st.Hash(), version: state.SnapshotVersion, epochs: st.Epochs, firstSeq: stats.FirstSeq}, nil
+}
+
+func (s *stoppedLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
+	h, err := s.headline(ctx)
+	if err != nil {
+		return h, err
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(s.machine.Applied().Encode(w)) }()
+	return h, errors.Join(take(h, r), r.Close())
+}
+
+func (s *stoppedLedger) batches(ctx context.Context, from, upTo uint64, each func(ledgerBatch) error) error {
+	stats := s.arch.a.Stats()
+	if from <= stats.LastSeq {
+		it, err := s.arch.a.Reader(from)
+		if err != nil {
+			return err
+		}
+		for from <= min(upTo, stats.LastSeq) {
+			r, err := it.Next()
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(ctx.Err(), each(ledgerBatch{r.Pos, r.FirstSeq, r.LastSeq, r.Batch})); err != nil {
+				return err
+			}
+			from = r.LastSeq + 1
+		}
+	}
+	position := stats.LastPos
+	for _, b := range s.tail.batches {
+		if b.first <= stats.LastSeq {
+			continue
+		}
+		position++
+		if b.first != from || b.first > upTo {
+			continue
+		}
+		events, err := daemon.EventsOf(b.data)
+		if err != nil {
+			return err
+		}
+		if err := each(ledgerBatch{position, b.first, b.last, events}); err != nil {
+			return err
+		}
+		from = b.last + 1
+	}
+	if from <= upTo {
+		return fmt.Errorf("the ledger ends at event %d, before %d", from-1, upTo)
+	}
+	return nil
+}
+
+func (s *stoppedLedger) content(_ context.Context, h spec.Hash) ([]byte, error) {
+	data, err := s.blobs.Get(h)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errContentGone, err)
+	}
+	return data, err
+}
+
+// fileAbsent tells whether a path has no file or folder.
+func fileAbsent(path string) bool {
+	_, err := os.Lstat(path)
+	return absent(err)
+}
