@@ -33,6 +33,9 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		}
 		changed = append(changed, name)
 	}
+	if err := d.submission().checkBounds(&js); err != nil {
+		return err
+	}
 	assoc, req := j.Assoc, j.Req
 	if j.State == spec.Pending {
 		if assoc, req, err = d.submission().resolve(&js, j); err != nil {
@@ -248,17 +251,27 @@ func switchKey(field func(*spec.JobSpec) *bool) func(jobCommands, *jobChange, st
 	}
 }
 
-// momentKey reads an instant in seconds since 1970, as scontrol sends it: the
-// user's words are about the clock of the machine where he types them.
+// momentKey reads an instant.
 func momentKey(field func(*spec.JobSpec) *spec.Instant) func(jobCommands, *jobChange, string) error {
 	return func(_ jobCommands, c *jobChange, value string) error {
-		sec, err := strconv.ParseInt(value, 10, 40)
+		at, err := parseInstant(value)
 		if err != nil {
-			return spec.Refuse(spec.CodeInvalidTime, value)
+			return err
 		}
-		*field(c.spec) = spec.Instant(sec) * spec.Instant(spec.Second)
+		*field(c.spec) = at
 		return nil
 	}
+}
+
+// parseInstant reads an instant in seconds since 1970, as scontrol sends it: the
+// user's words are about the clock of the machine where he types them. 32 bits of
+// seconds end in 2106, and their nanoseconds do not overflow.
+func parseInstant(value string) (spec.Instant, error) {
+	seconds, err := strconv.ParseUint(value, 10, 32)
+	if err != nil {
+		return 0, spec.Refuse(spec.CodeInvalidTime, value)
+	}
+	return spec.AtUnix(int64(seconds)), nil
 }
 
 func gresKey(field func(*spec.JobSpec) *[]spec.Count) func(jobCommands, *jobChange, string) error {
@@ -332,7 +345,7 @@ func (d jobCommands) changeTimeMin(c *jobChange, value string) error {
 
 // changeEnd sets the time limit of a running job so that it ends at an instant.
 func (d jobCommands) changeEnd(c *jobChange, value string) error {
-	sec, err := strconv.ParseInt(value, 10, 40)
+	at, err := parseInstant(value)
 	if err != nil || !c.job.State.Active() {
 		return spec.Refuse(spec.CodeInvalidTime, "EndTime is of a job that runs")
 	}
@@ -342,7 +355,7 @@ func (d jobCommands) changeEnd(c *jobChange, value string) error {
 		end = c.job.Started.Add(365 * spec.Day)
 		old = 365 * spec.Day
 	}
-	limit := old + (spec.Instant(sec) * spec.Instant(spec.Second)).Sub(end)
+	limit := old + at.Sub(end)
 	switch {
 	case limit <= 0:
 		return spec.Refuse(spec.CodeInvalidTime, "nothing would be left")
