@@ -2,6 +2,8 @@ package decide
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -32,6 +34,8 @@ func (d jobCommands) topJob(c TopJob) error {
 		return spec.Refuse(spec.CodeJobNotPending, "")
 	case j.Hold != spec.NotHeld:
 		return spec.Refuse(spec.CodeJobHeld, "")
+	case j.Spec.Queue.Priority != 0:
+		return spec.Refuse(spec.CodeDisabled, "an administrator has set the priority of the job, and niceness does not change it")
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may do this without SchedulerParameters="+userTop)
 	}
@@ -43,14 +47,22 @@ func (d jobCommands) topJob(c TopJob) error {
 		return nil // it is the first
 	}
 	last := len(before) - 1
+	var due []event.Event
 	for i, r := range before {
 		wanted := before[0].priority + 1 // of equal priorities the older job is first
 		if i < last {
 			wanted = before[i+1].priority
 		}
+		nice := int64(r.job.Spec.Queue.Nice) + r.priority - wanted
+		if nice < math.MinInt32 || nice > math.MaxInt32 {
+			return spec.Refuse(spec.CodeDisabled, fmt.Sprintf("job %d would need a niceness of %d", r.job.ID, nice))
+		}
 		js := *r.job.Spec
-		js.Queue.Nice = int32(int64(js.Queue.Nice) + r.priority - wanted)
-		if err := d.Emit(&event.JobUpdated{UID: r.job.UID, Spec: &js, Req: r.job.Req, Assoc: r.job.Assoc, Changed: []string{"Nice"}}); err != nil {
+		js.Queue.Nice = int32(nice)
+		due = append(due, &event.JobUpdated{UID: r.job.UID, Spec: &js, Req: r.job.Req, Assoc: r.job.Assoc, Changed: []string{"Nice"}})
+	}
+	for _, ev := range due {
+		if err := d.Emit(ev); err != nil {
 			return err
 		}
 	}
@@ -58,7 +70,9 @@ func (d jobCommands) topJob(c TopJob) error {
 }
 
 // jobsBefore are the jobs that topJob reorders: those with at least the job's
-// priority, first come first, and the job itself at the end.
+// priority, first come first, and the job itself at the end. Niceness does not move
+// a job whose priority an administrator has set: what that has must not pass on to
+// others of its user.
 func (d jobCommands) jobsBefore(j *state.Job) []ranked {
 	ranks := order.NewContext(d.t.State, d.t.Now)
 	part := d.t.Parts.Find(j.Partition())
@@ -69,7 +83,7 @@ func (d jobCommands) jobsBefore(j *state.Job) []ranked {
 	var out []ranked
 	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		other := d.t.Job(spec.JobUID(uid))
-		if other.UID == j.UID || other.Hold != spec.NotHeld || !sameQueue(other, j) {
+		if other.UID == j.UID || other.Hold != spec.NotHeld || other.Spec.Queue.Priority != 0 || !sameQueue(other, j) {
 			return true
 		}
 		if priority := int64(ranks.Of(other, part.Spec).Total); priority >= own {

@@ -340,10 +340,10 @@ func setSchedulerParameters(f *File, v value) {
 	s := &f.Config.Sched
 	s.Params = v.items()
 	v.options(schedulerParams(), func(name string, v value) {
-		if name == "nohold_on_prolog_fail" {
+		switch name {
+		case "nohold_on_prolog_fail", "enable_user_top":
 			return // read from Params
-		}
-		if name == "pack_mix" {
+		case "pack_mix":
 			s.PackMix = true
 			return
 		}
