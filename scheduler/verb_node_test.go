@@ -214,7 +214,7 @@ func fenced(s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.decide(scheduler.DeclareFenced{Nodes: names})
+	_, err = s.decide(scheduler.UpdateNodes{Nodes: names, Power: scheduler.DeclareFenced{Nodes: names}})
 	return err
 }
 

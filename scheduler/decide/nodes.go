@@ -109,12 +109,14 @@ func (d nodeCommands) tickResumes() error {
 	return nil
 }
 
-// settingsDue returns the events that change what is known of nodes.
+// settingsDue returns the events that change what is known of nodes. Of a node that
+// is not configured any more only one thing can be said: that it is fenced.
 func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 	var due []event.Event
+	_, fencing := c.Power.(DeclareFenced)
 	for _, name := range c.Nodes {
 		n := d.t.Node(name)
-		if n == nil || n.Removed {
+		if n == nil || (n.Removed && !fencing) {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 		ev := event.NodeChanged{Node: name, Weight: n.Spec.Weight, Features: n.Spec.Features, Available: n.Spec.Available, Comment: n.Comment, Extra: n.Extra, Reason: n.Reason}
@@ -142,9 +144,13 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 		if c.State == 0 && c.Power == nil {
 			set(&ev.Reason, c.Reason)
 		}
-		if !reflect.DeepEqual(ev, was) {
-			due = append(due, &ev)
+		if reflect.DeepEqual(ev, was) {
+			continue
 		}
+		if n.Removed {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, name+" is not in the configuration")
+		}
+		due = append(due, &ev)
 	}
 	return due, nil
 }
