@@ -5,7 +5,11 @@ func efficiency() Board {
 		return Query{Expr: `muster_kpi_` + name + `{cluster="$cluster",by="cluster",window="1d"}`, Legend: legend}
 	}
 	by := func(title, about string, u Unit, name, dim string) Panel {
-		return bars(title, about, u, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"})`, "{{key}}").wide(8)
+		cond := "> 0" // a list of people with nothing says nothing
+		if dim != "user" {
+			cond = ""
+		}
+		return bars(title, about, u, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
 	}
 	const chosen = "$__conditionalAll(partition IN (${partition:singlequote}), $partition)"
 	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},
@@ -33,10 +37,10 @@ func efficiency() Board {
 				by("Failed runs", "By those that failed or completed.", Ratio, "failure_ratio", "partition").colored(Green, Step{0.1, Yellow}, Step{0.3, Red}).top(1),
 			}},
 			{Title: "By user, 7 days", Panels: []Panel{
-				by("GPU time held but idle", "Who holds devices that do nothing.", Seconds, "gpu_idle_seconds", "user").linked(People, "user", "key"),
+				by("GPU time held but idle", "Who holds devices that do nothing.", Seconds, "gpu_idle_seconds", "user").linked(People, "user", "key").empty("nobody held a GPU without work"),
 				bars("Memory wasted", "Memory allocated and never touched, times how long.", GiBHours,
 					`topk(10, muster_kpi_memory_waste_byte_seconds{cluster="$cluster",by="user",window="7d"} / 2^30 / 3600)`, "{{key}}").wide(8).linked(People, "user", "key"),
-				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key"),
+				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key").empty("no run with a GPU failed"),
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{
 				sqlTable("Use against waste, by user", "Who to help first: GPU-hours against the part of them without work, CPU-hours against the part used. Runs that go on count up to now.",

@@ -48,7 +48,7 @@ func gpuUse(of string) []Panel {
 		{Title: "Held but idle", Kind: Table, Unit: Percent, Column: "utilisation", Width: 12,
 			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, or since the job got them, with who holds them.",
 			Queries:     []Query{{Expr: heldIdle(of)}},
-			Links:       []Link{{Job, "job", "slurm_job_id"}, {People, "user", "user"}}, MayBeEmpty: "every device that is held works"},
+			Links:       []Link{{Board: Job, Var: "job", Label: "slurm_job_id"}, {Board: People, Var: "user", Label: "user"}}, MayBeEmpty: "every device that is held works"},
 		stack("By type and state", "Devices by type and what they are given to. One type full while another idles: jobs ask for the wrong one.", Count,
 			Query{Expr: `sum by (type, state) (muster_gpus{cluster="$cluster"})`, Legend: "{{type}} {{state}}"}),
 		lines("Multiprocessors and tensor cores", "Part of the cycles in which the multiprocessors, and the tensor cores, of held devices had work.", Ratio,
@@ -72,11 +72,11 @@ func gpuLayout(of string) []Panel {
 	return []Panel{
 		{Title: "NVLink domains", Kind: Table, Unit: Count, Column: "devices", Width: 12, MayBeEmpty: "the nodes have no GPU",
 			Description: "Devices of each NVLink domain (named by its lowest index) with the best link among them. A node whose domains are smaller than its neighbours' has lost a link or a switch.",
-			Queries:     []Query{{Expr: `count by (hostname, domain, link) (` + links + `{` + of + `})`}}, Links: []Link{{Node, "node", "hostname"}}},
+			Queries:     []Query{{Expr: `count by (hostname, domain, link) (` + links + `{` + of + `})`}}, Links: []Link{{Board: Node, Var: "node", Label: "hostname"}}},
 		bars("Free devices of each NVLink domain", "What a job that needs NVLink between all of its GPUs can get: the longest bar. Many short ones: the fleet is fragmented.", Count,
 			`sort_desc(count by (hostname, domain) (`+links+`{`+of+`} unless on (hostname, UUID) `+held+`))`, "{{hostname}} domain {{domain}}").empty("every device is held"),
 		{Title: "MIG layout", Kind: Table, Unit: Count, Column: "instances", Width: 12, Description: "How devices are cut up: instances by device and profile.",
-			Queries: []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}}, Links: []Link{{Node, "node", "hostname"}},
+			Queries: []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`}}, Links: []Link{{Board: Node, Var: "node", Label: "hostname"}},
 			MayBeEmpty: "no device is cut into MIG instances"},
 		bars("MIG instances held", "Part of the instances of each profile that jobs hold. One profile full while another idles: cut the devices anew.", Ratio,
 			`(count by (GPU_I_PROFILE) (muster_gpu_job_info{`+of+`,GPU_I_PROFILE!=""}) or 0 * count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})) / count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})`,
@@ -88,7 +88,7 @@ func gpuHealth(of string) []Panel {
 	return []Panel{
 		{Title: "Driver errors (XID)", Kind: Table, Unit: Seconds, Column: "last seen, ago", Width: 12,
 			Description: "Errors of the driver by device, newest first, with the job that they struck. Class fatal: drain the node. memory, link, driver: the device, today. application: mostly the program.",
-			Queries:     []Query{{Expr: `sort(time() - muster_gpu_xid_last_timestamp_seconds{cluster="$cluster",node=~"$node"})`}}, Links: []Link{{Job, "job", "slurm_job_id"}, {Node, "node", "node"}}, MayBeEmpty: "no driver error has been seen"},
+			Queries:     []Query{{Expr: `sort(time() - muster_gpu_xid_last_timestamp_seconds{cluster="$cluster",node=~"$node"})`}}, Links: []Link{{Board: Job, Var: "job", Label: "slurm_job_id"}, {Board: Node, Var: "node", Label: "node"}}, MayBeEmpty: "no driver error has been seen"},
 		lines("GPU events seen by the agents", "Events by kind over ten minutes: errors, lost devices, throttling.", Count,
 			Query{Expr: `sum by (node, kind) (increase(muster_agent_gpu_events_total{cluster="$cluster",node=~"$node"}[10m]))`, Legend: "{{node}} {{kind}}"}),
 		lines("Temperature", "Hottest device of each node: core and memory.", Celsius,
@@ -124,9 +124,9 @@ func energy() Board {
 				bars("Energy by node, dashboard's time", "From the devices' energy counters.", Joules, `sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{cluster=~"$cluster|",hostname=~"$node"}[$__range])) / 1000`, "{{hostname}}"),
 				bars("Energy of runs by account, 7 days", "Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.", Joules, `topk(15, muster_kpi_energy_joules{`+of+`,by="account",window="7d"})`, "{{key}}").
 					linked(People, "account", "key"),
-				bars("Carbon by account, 7 days", "Grams of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", Grams, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"})`, "{{key}}").
+				bars("Carbon by account, 7 days", "Kilograms of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.", KgCO2, `topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"} / 1000 > 0)`, "{{key}}").
 					linked(People, "account", "key").empty("no carbon intensity is set (cost in muster.yaml)"),
-				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"})`, "{{key}}").
+				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"} > 0)`, "{{key}}").
 					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),
 				sqlTable("Energy by account and user", "Energy of the GPUs that runs held in the dashboard's time, those that go on up to now, and how much of it went into devices without work (shared out by time).",
 					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+within("gpus_within")+` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`).

@@ -92,7 +92,7 @@ func pipeline() Board {
 				{Title: "Process that owns the jobs", Kind: States, Unit: Count, UpDown: true, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Description: "Whether the shepherd answers. Jobs go on without it, but nothing new starts.",
 					Queries: []Query{{Expr: `muster_agent_shepherd_up` + of, Legend: "{{node}}"}}},
 				{Title: "Agents' releases and GPU sources", Kind: Table, Unit: Count, Column: Hidden, Width: 12, Description: "What runs where, and where GPU readings come from.",
-					Queries: []Query{{Expr: `muster_agent_build_info` + of + ` * on (cluster, node) group_left (provider) muster_agent_gpu_provider_info` + of}}, Links: []Link{{Node, "node", "node"}}},
+					Queries: []Query{{Expr: `muster_agent_build_info` + of + ` * on (cluster, node) group_left (provider) muster_agent_gpu_provider_info` + of}}, Links: []Link{{Board: Node, Var: "node", Label: "node"}}},
 			}},
 			{Title: "Accounting", Panels: []Panel{
 				lines("Accounting behind", "Age of the oldest event that is not stored yet. Rises by a second a second while the store is away; falls quickly once it is back.", Seconds, Query{Expr: `muster_accounting_lag_seconds` + of, Legend: "behind"}).
@@ -115,7 +115,7 @@ func alerts() Board {
 				figure("About to fire", "Alerts whose condition holds, not yet for long enough.", Count, `count(ALERTS{alertstate="pending",cluster=~"$cluster|"})`).colored(Green, Step{1, Yellow}).wide(6).empty("none is about to fire"),
 				{Title: "Firing", Kind: Table, Unit: Seconds, Column: "for", Description: "What fires, with all its labels, and for how long its condition has held.",
 					Queries: []Query{{Expr: `time() - ALERTS_FOR_STATE{cluster=~"$cluster|"} and ignoring(alertstate) ALERTS{` + firing + `}`}},
-					Links:   []Link{{Node, "node", "node"}, {Job, "job", "slurm_job_id"}}, MayBeEmpty: "none fires"},
+					Links:   []Link{{Board: Node, Var: "node", Label: "node"}, {Board: Job, Var: "job", Label: "slurm_job_id"}}, MayBeEmpty: "none fires"},
 			}},
 			{Title: "Over time", Panels: []Panel{
 				{Title: "What fired when", Kind: States, Unit: Count, Height: 10, Good: Blue, Steps: []Step{{1, Red}}, Description: "A line for each alert that fired in the dashboard's time.",

@@ -15,7 +15,7 @@ func job() Board {
 					units(map[string]Unit{"submit": When, "eligible": When, "start": When, "ends at the latest": When, "end": When, "run time": Seconds, "time limit": Seconds, "memory": Bytes}).
 					linked(People, "user", "user").tall(6).empty("the accounting store has no job of this number"),
 				{Title: "Where it runs", Kind: Table, Unit: Count, Column: "CPUs", Width: 12, Height: 6, Description: "The nodes on which the job runs now, with the CPUs it was given on each.", MayBeEmpty: over,
-					Queries: []Query{{Expr: `muster_job_cpus{` + of + `}`}}, Links: []Link{{Node, "node", "node"}, {People, "user", "user"}}},
+					Queries: []Query{{Expr: `muster_job_cpus{` + of + `}`}}, Links: []Link{{Board: Node, Var: "node", Label: "node"}, {Board: People, Var: "user", Label: "user"}}},
 				sqlTable("Advice", "What to ask for next time, from what the last run was given and used; `muster report JOB` says more, and compares with earlier runs of the name.",
 					`SELECT a.1 AS about, a.2 AS seen, a.3 AS next_time FROM (SELECT state, limit_us, elapsed_us, alloc_cpus, measured, gpu_measured_us, gpu_busy_us, gpu_util_us, alloc_mem_mib * 1048576 / greatest(alloc_nodes, 1) AS held, ifNull(peak_rss, 0) AS peak, greatest(toInt64(1), toInt64(ceil(peak * 1.25 / 1073741824))) AS fits, toInt64(ceil(elapsed_us * 1.25 / 3e8) * 5) AS minutes, (user_cpu_us + system_cpu_us) / greatest(elapsed_us, 1) AS busy, greatest(toInt64(ceil(busy - 0.05)), toInt64(1), toInt64(alloc_nodes)) AS enough FROM jobs`+sql+`AND start IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING', 'SUSPENDED', 'COMPLETING') ORDER BY start DESC LIMIT 1) ARRAY JOIN `+advice+` AS a WHERE a.3 != ''`).
 					wide(12).tall(6).empty("no run of the job is over, or it used what it asked for"),

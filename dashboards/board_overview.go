@@ -1,10 +1,14 @@
 package dashboards
 
+import "fmt"
+
 func overview() Board {
 	return Board{UID: Overview, Title: "Muster / Cluster overview", Vars: []Var{clusterVar()},
 		Description: "Is the cluster well, is it busy, and does the work that holds it do anything? Start here; every figure leads on.",
 		Rows: []Row{
+			{Title: "What is wrong now", Panels: []Panel{wrongNow()}},
 			{Title: "Now", Panels: overviewNow()},
+			{Title: "GPUs now", Panels: []Panel{gpuGrid()}},
 			{Title: "Jobs and nodes", Panels: []Panel{
 				stack("Jobs", "Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.", Count,
 					Query{Expr: `sum by (state) (muster_jobs{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Queue, "", ""),
@@ -25,7 +29,7 @@ func overview() Board {
 					linked(People, "account", "account"),
 				{Title: "Nodes out of service", Kind: Table, Unit: Seconds, Column: "for", Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`}},
 					Description: "Nodes that are drained or down, for how long and why. The oldest is the one that was forgotten: `scontrol show node NODE`.",
-					Links:       []Link{{Node, "node", "node"}}, MayBeEmpty: "no node is out of service"},
+					Links:       []Link{{Board: Node, Var: "node", Label: "node"}}, MayBeEmpty: "no node is out of service"},
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlSeries("Jobs ended", "Runs that ended, by final state.", Count,
@@ -35,6 +39,40 @@ func overview() Board {
 					wide(12).units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours}).linked(People, "account", "account"),
 			}},
 		}}
+}
+
+// runbooks is where a runbook stands, by the name of its alert.
+const runbooks = "https://github.com/musterhpc/muster/blob/main/alerts/runbooks/%s.md"
+
+// wrongNow is the table of alerts that fire, the gravest first.
+func wrongNow() Panel {
+	expr := `(time() - ALERTS_FOR_STATE{cluster=~"$cluster|"}) and ignoring(alertstate) ALERTS{alertstate="firing",cluster=~"$cluster|"}`
+	for _, s := range [...][2]string{{"critical", "1 critical"}, {"warning", "2 warning"}, {"info", "3 info"}} {
+		expr = `label_replace(` + expr + `, "severity", "` + s[1] + `", "severity", "` + s[0] + `")`
+	}
+	return Panel{Title: "Alerts that fire", Kind: Table, Unit: Seconds, Column: "since", SortBy: "severity", Height: 9,
+		Description: "What fires, the gravest first: on which node, for which job and user, and for how long. A click on the alert opens its runbook, which says what to type.",
+		Queries:     []Query{{Expr: expr, Legend: "{{severity}} {{alertname}} {{node}}"}},
+		Links:       []Link{{Label: "alertname", URL: runbooks, Title: "Runbook"}, {Board: Node, Var: "node", Label: "node"}, {Board: Job, Var: "job", Label: "slurm_job_id"}, {Board: People, Var: "user", Label: "user"}},
+		MayBeEmpty:  "no alert fires"}
+}
+
+// gpuColumns is how many devices of a node have a column of their own.
+const gpuColumns = 8
+
+// gpuGrid is a line for each node with a cell for each device: 1,000 devices are
+// 125 lines. Nodes with something wrong come first, then those with idle holders.
+func gpuGrid() Panel {
+	columns := ""
+	for i := range gpuColumns {
+		columns += fmt.Sprintf(`, arrayStringConcat(groupArrayIf(cell, gpu_index = %d), ' + ') AS "%d"`, i, i)
+	}
+	p := sqlTable("Each GPU now", "A line for each node, a cell for each device: what it does and who holds it, by the newest reading. idle is held without work for ten minutes, or since it was taken; lost gives no readings though its node is up. Nodes with something wrong come first. One person's idle cells: `muster report idle`.",
+		`SELECT node, any(node_state) AS "node state", countIf(job_id != 0) AS held`+columns+fmt.Sprintf(`, arrayStringConcat(groupArrayIf(concat(toString(gpu_index), ': ', cell), gpu_index >= %d), ', ') AS others, any(node_reason) AS reason`, gpuColumns)+
+			` FROM (SELECT *, concat(state, if(job_id = 0, '', concat(' ', user, ' ', toString(job_id)))) AS cell FROM gpus_now(cluster = ${cluster:singlequote}) ORDER BY node, gpu_index, gpu_uuid) GROUP BY node ORDER BY countIf(state IN ('lost', 'down')) = 0, countIf(state = 'drained') = 0, countIf(state = 'idle') = 0, node`).
+		linked(Node, "node", "node").tall(14).empty("no node has sent readings of a GPU in a day")
+	p.Cells = []Word{{"busy", "#37872d"}, {"idle", "#ff780a"}, {"shared", "#8ab8ff"}, {"free", "#3d71d9"}, {"drained", "#b877d9"}, {"down", "#c4162a"}, {"lost", "#e02f44"}, {"off", "#8e8ea0"}}
+	return p
 }
 
 func overviewNow() []Panel {

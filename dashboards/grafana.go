@@ -144,6 +144,21 @@ func upDown() []dashboard.ValueMapping {
 	return []dashboard.ValueMapping{{ValueMap: m}}
 }
 
+// paint gives cells of a table the colour of the word that they begin with.
+func (p Panel) paint(b *dashboard.PanelBuilder) {
+	if len(p.Cells) == 0 {
+		return
+	}
+	var list []dashboard.ValueMapping
+	for i, w := range p.Cells {
+		m := dashboard.NewRegexMap()
+		m.Options.Pattern = "/^" + w.Name + "( .*)?$/"
+		m.Options.Result = dashboard.ValueMappingResult{Color: ptr(w.Color), Index: ptr(int32(i))}
+		list = append(list, dashboard.ValueMapping{RegexMap: m})
+	}
+	b.OverrideByRegexp("/^[0-9]+$/", []dashboard.DynamicConfigValue{{Id: "custom.cellOptions", Value: map[string]any{"type": "color-background", "mode": "basic"}}, {Id: "mappings", Value: list}})
+}
+
 // words gives the states of a panel their colours.
 func (p Panel) words(b *dashboard.PanelBuilder) {
 	for _, w := range Words() {
@@ -184,13 +199,22 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 	var ofPanel, ofData []builder
 	for _, l := range p.Links {
 		link := dashboard.NewDashboardLinkBuilder(titleOf(l.Board)).Type(dashboard.DashboardLinkTypeLink)
-		if l.Var == "" {
+		if l.Var == "" && l.URL == "" {
 			ofPanel = append(ofPanel, link.Url("/d/"+l.Board+"?${cluster:queryparam}&${__url_time_range}"))
 			continue
 		}
 		value := "${__field.labels." + l.Label + "}"
 		if byColumn {
 			value = `${__data.fields["` + l.Label + `"]}`
+		}
+		if l.URL != "" {
+			outside := dashboard.NewDashboardLinkBuilder(l.Title).Type(dashboard.DashboardLinkTypeLink).TargetBlank(true).Url(strings.ReplaceAll(l.URL, "%s", value))
+			if built, err := outside.Build(); err != nil {
+				b.RecordError("links", err)
+			} else {
+				b.OverrideByName(l.Label, []dashboard.DynamicConfigValue{{Id: "links", Value: []dashboard.DashboardLink{built}}})
+			}
+			continue
 		}
 		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value + "&${__url_time_range}").Title(titleOf(l.Board) + ": " + value)
 		if !byColumn {
@@ -237,6 +261,10 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 	case Table:
 		o := table.NewOptions()
 		o.Footer = nil
+		if p.SortBy != "" {
+			o.SortBy = []common.TableSortByFieldState{{DisplayName: p.SortBy, Desc: ptr(false)}}
+		}
+		p.paint(b)
 		b.Type("table").Options(o)
 		for i := range p.Queries {
 			if p.Queries[i].Lang != SQL {

@@ -49,7 +49,7 @@ const (
 	Celsius  Unit = "celsius"
 	Hertz    Unit = "hertz"
 	When     Unit = "dateTimeAsIso"
-	Grams    Unit = "suffix: g CO2e"
+	KgCO2    Unit = "suffix: kg CO2e"
 	GPUHours Unit = "suffix: GPU-h"
 	CPUHours Unit = "suffix: CPU-h"
 	GiBHours Unit = "suffix: GiB-h"
@@ -104,6 +104,8 @@ type Panel struct {
 	Units       map[string]Unit // of a table's columns
 	Column      string          // heading of a table's value; Hidden: only the labels tell
 	UpDown      bool            // 1 is written as up, 0 as down
+	Cells       []Word          // of a table: the colour of cells that begin with a word
+	SortBy      string          // column that a table is sorted by
 	Queries     []Query
 	Width       int // of 24 columns; 0: what suits the kind
 	Height      int // 0: what suits the kind
@@ -123,6 +125,8 @@ type Link struct {
 	Board string // UID
 	Var   string // of the target
 	Label string // label or column here
+	// URL leads outside instead: the value stands where %s is.
+	URL, Title string
 }
 
 // Var is a variable of a dashboard: a choice at its top.
@@ -284,7 +288,7 @@ func (p Panel) colored(good string, steps ...Step) Panel {
 }
 
 func (p Panel) linked(board, variable, label string) Panel {
-	p.Links = append(p.Links, Link{board, variable, label})
+	p.Links = append(p.Links, Link{Board: board, Var: variable, Label: label})
 	return p
 }
 

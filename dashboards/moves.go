@@ -140,6 +140,8 @@ func Moves() []Move {
 
 func movesOfJobs() []Move {
 	return slices.Concat(
+		on(Overview, "What is wrong now", noisy("Alerts that fire", Break)),
+		on(Overview, "GPUs now", up("Each GPU now", Run, "held")),
 		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), noisy("Alerts firing", Break),
 			up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
 		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),

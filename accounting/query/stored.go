@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -100,6 +101,14 @@ cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory
 no_process_s, idle_s, busy_s, util_s: without a process / with one that did nothing / with one that worked / utilisation times seconds; NULL = not measured
 peak_mem, energy_j, xids: largest memory in bytes / energy in joules / errors of the driver
 `)},
+		{Name: "gpus_now", Params: []string{storedCluster}, About: "every device as it is now, by the newest reading and what holds for its node",
+			rows: (*builder).storedGPUsNow, Columns: viewColumns(`node, gpu_index, gpu_uuid, profile: name of the node / number on the node / the device or MIG instance / the MIG profile; empty = a whole device
+state: busy; idle = held and without work for ten minutes, or since it was taken; shared; free; drained; down; off = powered down; lost = no reading for two minutes though its node is up
+user, account, partition, job_id: who holds it alone / the account / the partition / the job; 0 = none does
+util: utilisation in percent at the newest reading; NULL = not measured
+at: when that was
+node_state, node_reason: state of the node, as sinfo has it / why
+`)},
 		{Name: "steps_of_job", Params: jobParams(), About: "every step of a job, those that go on too",
 			rows: (*builder).storedJobSteps, Columns: viewColumns(`uid, restarts, attempt, job_id: which start of which job
 step: its name: batch, extern, interactive, or its number
@@ -118,7 +127,7 @@ func (v Stored) SQL(database string) string {
 		names[i] = "`" + c.Name + "`"
 	}
 	with := []string{"(" + b.positionOfCluster() + ") AS _at", "greatest(toUnixTimestamp64Micro(now64(6, 'UTC')), _at.4) AS _now"}
-	if v.Params[1] == storedFrom {
+	if slices.Contains(v.Params, storedFrom) {
 		with = append(with, "1000000 * {from:Int64} AS _from", "least(1000000 * {until:Int64}, _now) AS _to")
 	}
 	rows := strings.NewReplacer("{ledger:UUID}", "_at.1", "{seq:UInt64}", "_at.2", "{gen:UInt32}", "_at.3",
@@ -190,6 +199,39 @@ func (b *builder) storedGPUs() string {
 	columns := storedOf + ", gpu_uuid, gpu_index, gpu_type, " + storedPart() + ", if(measured, overlap_s, NULL) AS held_s, " +
 		"if(measured AND NOT (sm_us = 0 AND util_us > 0), sm_us / 1e6 * part, NULL) AS sm_s, " + deviceUse("part")
 	return "(\n    " + b.deviceRows(columns, shareWithin, true) + "\n  )"
+}
+
+// Spans of gpus_now, in seconds: readings that are older say nothing of now, a
+// device that did nothing for so long is idle, and one that was not read for so
+// long is not known any more.
+const (
+	freshFor = 120
+	idleFor  = 600
+	knownFor = 86_400
+)
+
+func (b *builder) storedGPUsNow() string {
+	const since = "toDateTime(intDiv({now_us:Int64}, 1000000) - %d, 'UTC')"
+	read := func(seconds int) string {
+		return b.table("gpu_samples") + " WHERE " + readings + " AND at >= " + fmt.Sprintf(since, seconds)
+	}
+	// A node's state is said again at each midnight.
+	nodes := "(SELECT node, argMax(toString(class), (at, seq)) AS class, argMax(toString(state), (at, seq)) AS node_state, argMax(toString(reason), (at, seq)) AS node_reason FROM " +
+		b.table("node_states") + " WHERE " + stored + " AND at >= " + fmt.Sprintf(since, 2*knownFor) + " GROUP BY node)"
+	const newest = "argMax(user, last) AS user, argMax(account, last) AS account, argMax(partition, last) AS partition, argMax(job_id, last) AS job_id, " +
+		"argMax(holder, last) AS holder, argMax(worked, last) AS worked, argMax(running, last) AS running, argMax(percent, last) AS util, max(last) AS read"
+	held := "(SELECT node, gpu_uuid, uid AS holder, max(at) AS last, argMax(gpu_samples.user, gpu_samples.at) AS user, argMax(gpu_samples.account, gpu_samples.at) AS account, " +
+		"argMax(gpu_samples.partition, gpu_samples.at) AS partition, argMax(gpu_samples.job_id, gpu_samples.at) AS job_id, argMax(tuple(ifNull(util, engine / 10)), gpu_samples.at).1 AS percent, " +
+		"max(ifNull(ifNull(util, engine), 1)) > 0 AS worked, argMax(ifNull(processes, 0), gpu_samples.at) > 0 AS running FROM " + read(idleFor) + " GROUP BY node, gpu_uuid, uid)"
+	return "(\n  SELECT k.node AS node, k.gpu_uuid AS gpu_uuid, k.gpu_index AS gpu_index, k.profile AS profile, s.user AS user, s.account AS account, s.partition AS partition, " +
+		"if(state IN ('lost', 'down', 'off'), 0, s.job_id) AS job_id, s.util AS util, k.seen AS at, n.node_state AS node_state, n.node_reason AS node_reason,\n" +
+		"    s.read >= " + fmt.Sprintf(since, freshFor) + " AS fresh,\n" +
+		"    multiIf(n.class = 'planned', 'off', NOT fresh AND n.class = 'up', 'lost', NOT fresh, 'down', s.holder != 0 AND NOT s.worked, 'idle', s.holder != 0, 'busy',\n" +
+		"      s.running, 'shared', n.class != 'up', 'drained', 'free') AS state\n" +
+		"  FROM (SELECT node, gpu_uuid, argMax(gpu_samples.gpu_index, gpu_samples.at) AS gpu_index, argMax(toString(gpu_samples.profile), gpu_samples.at) AS profile, max(gpu_samples.at) AS seen FROM " + read(knownFor) + " GROUP BY node, gpu_uuid) AS k\n" +
+		"  INNER JOIN " + nodes + " AS n ON k.node = n.node\n" +
+		"  LEFT JOIN (SELECT node, gpu_uuid, " + newest + " FROM " + held + " GROUP BY node, gpu_uuid) AS s ON k.node = s.node AND k.gpu_uuid = s.gpu_uuid\n" +
+		"  WHERE n.class != 'gone'\n)"
 }
 
 // ofJob is the condition on rows of the job that is asked about.

@@ -64,6 +64,21 @@ type Data struct {
 	Rows    [][]any
 }
 
+// First is the figure of a panel that shows one.
+func (d Data) First() (float64, bool) {
+	if len(d.Series) > 0 {
+		return d.Series[0].Last(), true
+	}
+	for _, row := range d.Rows {
+		for _, v := range row {
+			if f, ok := v.(float64); ok {
+				return f, true
+			}
+		}
+	}
+	return 0, false
+}
+
 // Empty tells that there is nothing to show.
 func (d Data) Empty() bool { return len(d.Series) == 0 && len(d.Rows) == 0 }
 

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ type drawn struct {
 	Color         template.CSS
 	Bars          []bar
 	Columns       []string
-	Cells         [][]string
+	Cells         [][]text
 	Strips        []strip
 	Plot          template.JS // data for uPlot
 }
@@ -157,7 +158,11 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 	}
 	switch panel.Kind {
 	case dashboards.Stat:
-		v := d.Series[0].Last()
+		v, ok := d.First()
+		if !ok {
+			out.Note = cmp.Or(panel.MayBeEmpty, "no figure")
+			return out
+		}
 		out.Big, out.Color = textOf(panel, v), colorOf(panel, v)
 	case dashboards.Bars:
 		out.Bars = barsOf(panel, d.Series)
@@ -220,10 +225,22 @@ func barsOf(p dashboards.Panel, list []Series) []bar {
 	return out
 }
 
-func cellsOf(p dashboards.Panel, d Data) [][]string {
-	var out [][]string
+// text is a cell of a table.
+type text struct {
+	Text  string
+	Color template.CSS // of its ground; empty: none
+}
+
+// maxRows is how many rows of a table are shown.
+func maxRows(p dashboards.Panel) int {
+	_, height := p.Size()
+	return max(12, 34*height/22)
+}
+
+func cellsOf(p dashboards.Panel, d Data) [][]text {
+	var out [][]text
 	for _, r := range d.Rows {
-		line := make([]string, len(r))
+		line := make([]text, len(r))
 		for i, v := range r {
 			unit, known := p.Units[d.Columns[i]]
 			if !known && d.Columns[i] == p.Column {
@@ -231,18 +248,38 @@ func cellsOf(p dashboards.Panel, d Data) [][]string {
 			}
 			switch v := v.(type) {
 			case nil:
-				line[i] = "-"
+				line[i].Text = "-"
 			case float64:
-				line[i] = Text(v, unit)
+				line[i].Text = Text(v, unit)
 			case string:
-				line[i] = strings.TrimSuffix(v, ".000000")
+				line[i].Text = cut(v, unit)
+				line[i].Color = painted(p, v)
 			default:
-				line[i] = fmt.Sprint(v)
+				line[i].Text = fmt.Sprint(v)
 			}
 		}
 		out = append(out, line)
 	}
-	return out[:min(len(out), 12)]
+	return out[:min(len(out), maxRows(p))]
+}
+
+// cut writes an instant to the second.
+func cut(v string, unit dashboards.Unit) string {
+	if unit == dashboards.When {
+		v, _, _ = strings.Cut(v, ".")
+	}
+	return strings.TrimSuffix(v, ".000000")
+}
+
+// painted is the colour of the word that a cell begins with.
+func painted(p dashboards.Panel, v string) template.CSS {
+	first, _, _ := strings.Cut(v, " ")
+	for _, w := range p.Cells {
+		if w.Name == first {
+			return template.CSS(w.Color)
+		}
+	}
+	return ""
 }
 
 // strips draw each series as cells along the time.
@@ -352,11 +389,19 @@ func Text(v float64, u dashboards.Unit) string {
 	case dashboards.When:
 		return time.Unix(int64(v), 0).UTC().Format("2006-01-02 15:04:05")
 	}
-	unit := ""
+	// Grafana writes such figures as they are: 1.02 k before g would be another unit.
 	if name, ok := strings.CutPrefix(string(u), "suffix:"); ok {
-		unit = name
+		return plain(v) + name
 	}
-	return scaled(v, 1000, []string{"", " k", " M", " G", " T", " P"}) + unit
+	return scaled(v, 1000, []string{"", " k", " M", " G", " T", " P"})
+}
+
+// plain writes a figure without a prefix, to three digits at least.
+func plain(v float64) string {
+	if math.Abs(v) >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 func scaled(v, base float64, names []string) string {
