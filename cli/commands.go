@@ -30,6 +30,7 @@ func commands() []tool.Entry {
 		{Name: "sshare", Make: query.Sshare},
 		{Name: "sdiag", Make: query.Sdiag},
 		{Name: "why", Make: query.Why},
+		{Name: "events", Make: query.Events},
 		{Name: "top", Make: local.Top},
 		{Name: "kpi", Make: acct.KPI},
 		{Name: "report", Make: acct.Report},

@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
@@ -97,7 +97,9 @@ func samples() map[string]map[string]sample {
 		"sprio": {"clusters": s("other"), "format": s("%i"), "jobs": s("8"), "long": s(""), "noheader": s(""), "norm": s(""), "partition": s("debug"), "sort": s("-i"), "user": s("bob"), "weights": s("")},
 		"sshare": {"accounts": s("vision"), "all": on("sshare", ""), "clusters": s("other"), "format": s("user"), "json": s(""), "long": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""),
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
-		"sdiag":    {"cluster": s("other"), "json": s(""), "yaml": s("")},
+		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
+		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
+			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"gpu":      {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"gpu-bind": {"gpu-bind": on("muster gpu-bind --local-id=0 true", "verbose,single:2"), "local-id": s("1")},
@@ -138,8 +140,9 @@ func samples() map[string]map[string]sample {
 }
 
 // elsewhere are options whose effect begins when a step or an allocation is
-// there: TestStepOutput, TestInterrupts and the end-to-end tests try them.
-var elsewhere = map[string][]string{"srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
+// there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
+// and the end-to-end tests try them.
+var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {
@@ -167,6 +170,9 @@ func everything(t *testing.T) *world {
 	w.scripts = &apiv1.AcctScriptReply{Scripts: []*apiv1.AcctScript{{Row: w.acct[0], Data: []byte("A=1\x00B=2\x00")}}}
 	w.behind = 3
 	w.changed = []string{"x"}
+	w.reply[tool.MethodEvents] = func(proto.Message) (proto.Message, error) {
+		return &apiv1.EventsReply{Seq: 8, Events: []*apiv1.EventInfo{labEvent(8)}}, nil
+	}
 	w.reply[tool.MethodWhy] = func(proto.Message) (proto.Message, error) {
 		job := w.jobs[1]
 		w.mu.Lock()

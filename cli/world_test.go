@@ -75,7 +75,7 @@ func requests() map[string]proto.Message {
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
-		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
+		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodEvents: &apiv1.EventsRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
 		tool.MethodAcctScripts: &apiv1.AcctScriptQuery{}, tool.MethodAcctSQL: &apiv1.SqlQuery{}, tool.MethodAcctMaintain: &apiv1.MaintainRequest{},
 		tool.MethodStepUsage: &apiv1.StepUsageRequest{}, tool.MethodRunStep: &apiv1.RunStepRequest{}, tool.MethodEndStep: &apiv1.EndStepRequest{}, tool.MethodAttachStep: &apiv1.AttachStepRequest{}, tool.MethodEndJob: &apiv1.EndJobRequest{},
 		tool.MethodReservations: &apiv1.ReservationsRequest{}, tool.MethodReserve: &apiv1.ReservationChange{},
@@ -117,7 +117,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Method == tool.MethodStreamJobs || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
+	if call.Method == tool.MethodStreamJobs || call.Method == tool.MethodEvents || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
 		b, err := proto.Marshal(resp)
 		if err != nil {
 			return err

@@ -6320,6 +6320,485 @@ func (x *GpuCount) GetCount() int64 {
 	return 0
 }
 
+// EventsRequest asks for events of the ledger, oldest first. What the caller
+// may not see by the other calls is absent.
+type EventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first event; 0 = by since, and without that the next one that happens.
+	FromSeq uint64 `protobuf:"varint,1,opt,name=from_seq,json=fromSeq,proto3" json:"from_seq,omitempty"`
+	Since   int64  `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`   // ns since 1970; only without from_seq
+	Until   int64  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`   // events before it; 0 = all. Not with follow
+	Follow  bool   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"` // go on as the ledger grows
+	// Filters; an empty one lets everything through.
+	Jobs  []string `protobuf:"bytes,5,rep,name=jobs,proto3" json:"jobs,omitempty"`   // 12, 36 with its tasks, 36_7
+	Users []string `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"` // names or numbers of the job's owner, or of who acted
+	Nodes []string `protobuf:"bytes,7,rep,name=nodes,proto3" json:"nodes,omitempty"` // host lists; events that name one of them
+	Kinds []string `protobuf:"bytes,8,rep,name=kinds,proto3" json:"kinds,omitempty"` // names of kinds, or beginnings of names: Job, Node
+	// The epoch of the position that from_seq continues; 0 = it continues none. A
+	// ledger that has lost that position refuses.
+	Epoch         uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsRequest) Reset() {
+	*x = EventsRequest{}
+	mi := &file_cluster_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsRequest) ProtoMessage() {}
+
+func (x *EventsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
+func (*EventsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *EventsRequest) GetFromSeq() uint64 {
+	if x != nil {
+		return x.FromSeq
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *EventsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *EventsRequest) GetJobs() []string {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *EventsRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// EventsReply is some events, in order, and how far the ledger has been read.
+type EventsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*EventInfo           `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`     // everything up to this event has been looked at
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // of that event
+	HeadSeq       uint64                 `protobuf:"varint,4,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`
+	CaughtUp      bool                   `protobuf:"varint,5,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // there was nothing newer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsReply) Reset() {
+	*x = EventsReply{}
+	mi := &file_cluster_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsReply) ProtoMessage() {}
+
+func (x *EventsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
+func (*EventsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *EventsReply) GetEvents() []*EventInfo {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *EventsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *EventsReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *EventsReply) GetHeadSeq() uint64 {
+	if x != nil {
+		return x.HeadSeq
+	}
+	return 0
+}
+
+func (x *EventsReply) GetCaughtUp() bool {
+	if x != nil {
+		return x.CaughtUp
+	}
+	return false
+}
+
+// EventInfo is one event, or its part about one job where it is about several.
+type EventInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	ActorKind     string                 `protobuf:"bytes,4,opt,name=actor_kind,json=actorKind,proto3" json:"actor_kind,omitempty"` // user, node or system
+	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`                          // name of the user or node
+	Command       string                 `protobuf:"bytes,6,opt,name=command,proto3" json:"command,omitempty"`                      // that caused it: submit, cancel, schedule, report, tick, configure, …
+	CauseSeq      uint64                 `protobuf:"varint,7,opt,name=cause_seq,json=causeSeq,proto3" json:"cause_seq,omitempty"`   // of the event from which it followed; 0 = none
+	Job           string                 `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`                              // as people name it: 12, 36_7; empty = not about a job
+	JobId         uint32                 `protobuf:"varint,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	User          string                 `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"`       // owner of the job
+	Account       string                 `protobuf:"bytes,11,opt,name=account,proto3" json:"account,omitempty"` // of the job
+	Nodes         []string               `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Fields        []*EventField          `protobuf:"bytes,13,rep,name=fields,proto3" json:"fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventInfo) Reset() {
+	*x = EventInfo{}
+	mi := &file_cluster_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventInfo) ProtoMessage() {}
+
+func (x *EventInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
+func (*EventInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *EventInfo) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *EventInfo) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *EventInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *EventInfo) GetActorKind() string {
+	if x != nil {
+		return x.ActorKind
+	}
+	return ""
+}
+
+func (x *EventInfo) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *EventInfo) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *EventInfo) GetCauseSeq() uint64 {
+	if x != nil {
+		return x.CauseSeq
+	}
+	return 0
+}
+
+func (x *EventInfo) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *EventInfo) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *EventInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *EventInfo) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *EventInfo) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *EventInfo) GetFields() []*EventField {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// EventField is a fact that an event carries.
+type EventField struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Types that are valid to be assigned to Value:
+	//
+	//	*EventField_Text
+	//	*EventField_Number
+	//	*EventField_Time
+	//	*EventField_Span
+	//	*EventField_Yes
+	Value         isEventField_Value `protobuf_oneof:"value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventField) Reset() {
+	*x = EventField{}
+	mi := &file_cluster_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventField) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventField) ProtoMessage() {}
+
+func (x *EventField) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventField.ProtoReflect.Descriptor instead.
+func (*EventField) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *EventField) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *EventField) GetValue() isEventField_Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *EventField) GetText() string {
+	if x != nil {
+		if x, ok := x.Value.(*EventField_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *EventField) GetNumber() int64 {
+	if x != nil {
+		if x, ok := x.Value.(*EventField_Number); ok {
+			return x.Number
+		}
+	}
+	return 0
+}
+
+func (x *EventField) GetTime() int64 {
+	if x != nil {
+		if x, ok := x.Value.(*EventField_Time); ok {
+			return x.Time
+		}
+	}
+	return 0
+}
+
+func (x *EventField) GetSpan() int64 {
+	if x != nil {
+		if x, ok := x.Value.(*EventField_Span); ok {
+			return x.Span
+		}
+	}
+	return 0
+}
+
+func (x *EventField) GetYes() bool {
+	if x != nil {
+		if x, ok := x.Value.(*EventField_Yes); ok {
+			return x.Yes
+		}
+	}
+	return false
+}
+
+type isEventField_Value interface {
+	isEventField_Value()
+}
+
+type EventField_Text struct {
+	Text string `protobuf:"bytes,2,opt,name=text,proto3,oneof"`
+}
+
+type EventField_Number struct {
+	Number int64 `protobuf:"varint,3,opt,name=number,proto3,oneof"`
+}
+
+type EventField_Time struct {
+	Time int64 `protobuf:"varint,4,opt,name=time,proto3,oneof"` // ns since 1970
+}
+
+type EventField_Span struct {
+	Span int64 `protobuf:"varint,5,opt,name=span,proto3,oneof"` // ns; -1 = without limit
+}
+
+type EventField_Yes struct {
+	Yes bool `protobuf:"varint,6,opt,name=yes,proto3,oneof"`
+}
+
+func (*EventField_Text) isEventField_Value() {}
+
+func (*EventField_Number) isEventField_Value() {}
+
+func (*EventField_Time) isEventField_Value() {}
+
+func (*EventField_Span) isEventField_Value() {}
+
+func (*EventField_Yes) isEventField_Value() {}
+
 var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
@@ -6891,7 +7370,48 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"4\n" +
 	"\bGpuCount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05countB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\xda\x01\n" +
+	"\rEventsRequest\x12\x19\n" +
+	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x16\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x12\n" +
+	"\x04jobs\x18\x05 \x03(\tR\x04jobs\x12\x14\n" +
+	"\x05users\x18\x06 \x03(\tR\x05users\x12\x14\n" +
+	"\x05nodes\x18\a \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05kinds\x18\b \x03(\tR\x05kinds\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\x04R\x05epoch\"\x9b\x01\n" +
+	"\vEventsReply\x12,\n" +
+	"\x06events\x18\x01 \x03(\v2\x14.muster.v1.EventInfoR\x06events\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x19\n" +
+	"\bhead_seq\x18\x04 \x01(\x04R\aheadSeq\x12\x1b\n" +
+	"\tcaught_up\x18\x05 \x01(\bR\bcaughtUp\"\xc9\x02\n" +
+	"\tEventInfo\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1d\n" +
+	"\n" +
+	"actor_kind\x18\x04 \x01(\tR\tactorKind\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x18\n" +
+	"\acommand\x18\x06 \x01(\tR\acommand\x12\x1b\n" +
+	"\tcause_seq\x18\a \x01(\x04R\bcauseSeq\x12\x10\n" +
+	"\x03job\x18\b \x01(\tR\x03job\x12\x15\n" +
+	"\x06job_id\x18\t \x01(\rR\x05jobId\x12\x12\n" +
+	"\x04user\x18\n" +
+	" \x01(\tR\x04user\x12\x18\n" +
+	"\aaccount\x18\v \x01(\tR\aaccount\x12\x14\n" +
+	"\x05nodes\x18\f \x03(\tR\x05nodes\x12-\n" +
+	"\x06fields\x18\r \x03(\v2\x15.muster.v1.EventFieldR\x06fields\"\x99\x01\n" +
+	"\n" +
+	"EventField\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x18\n" +
+	"\x06number\x18\x03 \x01(\x03H\x00R\x06number\x12\x14\n" +
+	"\x04time\x18\x04 \x01(\x03H\x00R\x04time\x12\x14\n" +
+	"\x04span\x18\x05 \x01(\x03H\x00R\x04span\x12\x12\n" +
+	"\x03yes\x18\x06 \x01(\bH\x00R\x03yesB\a\n" +
+	"\x05valueB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -6906,7 +7426,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
@@ -6983,20 +7503,24 @@ var file_cluster_proto_goTypes = []any{
 	(*ListHoldsReply)(nil),           // 72: muster.v1.ListHoldsReply
 	(*HeldNode)(nil),                 // 73: muster.v1.HeldNode
 	(*GpuCount)(nil),                 // 74: muster.v1.GpuCount
-	(*Tres)(nil),                     // 75: muster.v1.Tres
-	(*GpuFault)(nil),                 // 76: muster.v1.GpuFault
-	(*SharesReply)(nil),              // 77: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 78: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 79: muster.v1.NamedCount
-	(*Count)(nil),                    // 80: muster.v1.Count
+	(*EventsRequest)(nil),            // 75: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 76: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 77: muster.v1.EventInfo
+	(*EventField)(nil),               // 78: muster.v1.EventField
+	(*Tres)(nil),                     // 79: muster.v1.Tres
+	(*GpuFault)(nil),                 // 80: muster.v1.GpuFault
+	(*SharesReply)(nil),              // 81: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 82: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 83: muster.v1.NamedCount
+	(*Count)(nil),                    // 84: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	75, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	75, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	76, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	79, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	79, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	80, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
 	65, // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	75, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	79, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
 	3,  // 6: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
 	4,  // 7: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	15, // 8: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
@@ -7021,16 +7545,16 @@ var file_cluster_proto_depIdxs = []int32{
 	53, // 27: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
 	54, // 28: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
 	49, // 29: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	77, // 30: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	78, // 31: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	79, // 32: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	79, // 33: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	79, // 34: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	79, // 35: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	79, // 36: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	79, // 37: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	79, // 38: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	79, // 39: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	81, // 30: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	82, // 31: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	83, // 32: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	83, // 33: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	83, // 34: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	83, // 35: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	83, // 36: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	83, // 37: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	83, // 38: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	83, // 39: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
 	51, // 40: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
 	51, // 41: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
 	51, // 42: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
@@ -7038,31 +7562,31 @@ var file_cluster_proto_depIdxs = []int32{
 	51, // 44: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
 	51, // 45: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
 	51, // 46: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	79, // 47: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	79, // 48: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	79, // 49: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	83, // 47: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	83, // 48: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	83, // 49: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
 	51, // 50: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 51: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
 	51, // 52: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
 	51, // 53: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	79, // 54: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	79, // 55: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	79, // 56: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	83, // 54: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	83, // 55: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	83, // 56: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
 	51, // 57: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
 	51, // 58: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	79, // 59: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	79, // 60: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	79, // 61: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	83, // 59: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	83, // 60: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	83, // 61: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
 	51, // 62: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
 	51, // 63: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
 	51, // 64: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 65: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 66: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	79, // 67: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	83, // 67: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
 	51, // 68: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
 	15, // 69: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	75, // 70: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	80, // 71: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	79, // 70: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	84, // 71: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
 	60, // 72: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
 	1,  // 73: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
 	15, // 74: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
@@ -7072,11 +7596,13 @@ var file_cluster_proto_depIdxs = []int32{
 	73, // 78: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
 	74, // 79: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
 	65, // 80: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	77, // 81: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	78, // 82: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	83, // [83:83] is the sub-list for method output_type
+	83, // [83:83] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -7088,13 +7614,20 @@ func file_cluster_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
+	file_cluster_proto_msgTypes[76].OneofWrappers = []any{
+		(*EventField_Text)(nil),
+		(*EventField_Number)(nil),
+		(*EventField_Time)(nil),
+		(*EventField_Span)(nil),
+		(*EventField_Yes)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   73,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

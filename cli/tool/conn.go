@@ -80,6 +80,7 @@ const (
 	// MethodChangeControllers adds, removes or hands over.
 	MethodChangeControllers = "/muster.v1.Cluster/ChangeControllers"
 	MethodShutdown          = "/muster.v1.Cluster/Shutdown"
+	MethodEvents            = "/muster.v1.Cluster/Events"
 	MethodAcctRows          = "/muster.v1.Accounting/JobRows"
 	MethodAcctScripts       = "/muster.v1.Accounting/Scripts"
 	MethodAcctSQL           = "/muster.v1.Accounting/Sql"

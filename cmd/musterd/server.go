@@ -253,6 +253,7 @@ func (s *server) newController() error {
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, s.codec),
+		Past:     past{s.archive.a, s.codec},
 		East:     east,
 		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}

@@ -96,6 +96,19 @@ func (s *State) HasSeen(epoch, seq uint64) bool {
 	return seq <= s.Seq
 }
 
+// EpochAt is the epoch in which an event was written; 0 = before the first, or
+// longer ago than the state remembers.
+func (s *State) EpochAt(seq uint64) uint64 {
+	value := uint64(0)
+	for _, e := range s.Epochs {
+		if e.Seq > seq {
+			break
+		}
+		value = e.Value
+	}
+	return value
+}
+
 // Position is the place of this state in its history.
 func (s *State) Position() event.Position {
 	return event.Position{Epoch: s.CurrentEpoch(), Seq: s.Seq, NextUID: s.NextUID, NextID: s.NextID}

@@ -39,6 +39,7 @@ type Controller struct {
 	present *presence
 	orphans *orphans
 	steps   *stepLines
+	readers *eventReaders
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -61,7 +62,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.orphans = newOrphans()
+	c.orphans, c.readers = newOrphans(), newEventReaders()
 	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })
@@ -229,6 +230,15 @@ func (c *Controller) Epochs() (epochs []state.Epoch, head uint64) {
 
 // Stopping is closed when the shutdown begins.
 func (c *Controller) Stopping() <-chan struct{} { return c.stopping }
+
+func (c *Controller) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}
 
 // Agents is the number of nodes with a stream to this controller.
 func (c *Controller) Agents() int { return c.hub.connected() }

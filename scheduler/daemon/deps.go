@@ -154,7 +154,7 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs, History, East and Group are needed.
+// Revoked, Scripts, Committed, Programs, History, Past, East and Group are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -183,6 +183,8 @@ type Deps struct {
 	Programs Programs
 	// History, if set, reads the whole history of events.
 	History History
+	// Past, if set, reads it from any place on.
+	Past Past
 	// East, if set, is how far the clocks of the cluster's zone are ahead of UTC at
 	// an instant.
 	East func(spec.Instant) spec.Span

@@ -26,10 +26,16 @@ func (s *ClusterService) private(what string, who Caller) bool {
 
 // sees tells which jobs a caller may see at all.
 func (s *ClusterService) sees(who Caller) func(j *state.Job) bool {
+	see := s.seesOwned(who)
+	return func(j *state.Job) bool { return see(j.Spec.UID, j.Spec.Account) }
+}
+
+// seesOwned is sees for a job of which only the owner and the account are known.
+func (s *ClusterService) seesOwned(who Caller) func(owner uint32, account string) bool {
 	if !s.private(privateJobs, who) {
-		return func(*state.Job) bool { return true }
+		return func(uint32, string) bool { return true }
 	}
-	return func(j *state.Job) bool { return s.may(who, j) }
+	return func(owner uint32, account string) bool { return s.mayOwned(who, owner, account) }
 }
 
 // seesUse tells whose use a caller may see: where it is private, that of

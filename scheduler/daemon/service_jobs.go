@@ -41,10 +41,12 @@ func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error
 // may tells whether a caller may change a job: its owner, an operator, or a
 // coordinator of its account.
 func (s *ClusterService) may(who Caller, j *state.Job) bool {
-	if j.Spec.UID == who.UID || s.operator(who) {
-		return true
-	}
-	return s.coordinates(who, j.Spec.Account)
+	return s.mayOwned(who, j.Spec.UID, j.Spec.Account)
+}
+
+// mayOwned is may for a job of which only the owner and the account are known.
+func (s *ClusterService) mayOwned(who Caller, owner uint32, account string) bool {
+	return owner == who.UID || s.operator(who) || s.coordinates(who, account)
 }
 
 // coordinates tells whether a caller is a coordinator of an account or of one

@@ -65,6 +65,7 @@ const (
 	Cluster_HoldNode_FullMethodName          = "/muster.v1.Cluster/HoldNode"
 	Cluster_ReleaseHold_FullMethodName       = "/muster.v1.Cluster/ReleaseHold"
 	Cluster_ListHolds_FullMethodName         = "/muster.v1.Cluster/ListHolds"
+	Cluster_Events_FullMethodName            = "/muster.v1.Cluster/Events"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -134,6 +135,8 @@ type ClusterClient interface {
 	ReleaseHold(ctx context.Context, in *v1.ReleaseHoldRequest, opts ...grpc.CallOption) (*v1.ReleaseHoldReply, error)
 	// ListHolds tells what other schedulers hold, and what is free for them.
 	ListHolds(ctx context.Context, in *v1.ListHoldsRequest, opts ...grpc.CallOption) (*v1.ListHoldsReply, error)
+	// Events tells what has happened, from the ledger, and goes on as it grows.
+	Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error)
 }
 
 type clusterClient struct {
@@ -594,6 +597,25 @@ func (c *clusterClient) ListHolds(ctx context.Context, in *v1.ListHoldsRequest, 
 	return out, nil
 }
 
+func (c *clusterClient) Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[4], Cluster_Events_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.EventsRequest, v1.EventsReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_EventsClient = grpc.ServerStreamingClient[v1.EventsReply]
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -661,6 +683,8 @@ type ClusterServer interface {
 	ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldReply, error)
 	// ListHolds tells what other schedulers hold, and what is free for them.
 	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error)
+	// Events tells what has happened, from the ledger, and goes on as it grows.
+	Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -796,6 +820,9 @@ func (UnimplementedClusterServer) ReleaseHold(context.Context, *v1.ReleaseHoldRe
 }
 func (UnimplementedClusterServer) ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHolds not implemented")
+}
+func (UnimplementedClusterServer) Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error {
+	return status.Error(codes.Unimplemented, "method Events not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1542,6 +1569,17 @@ func _Cluster_ListHolds_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.EventsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServer).Events(m, &grpc.GenericServerStream[v1.EventsRequest, v1.EventsReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_EventsServer = grpc.ServerStreamingServer[v1.EventsReply]
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1722,6 +1760,11 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "RunStep",
 			Handler:       _Cluster_RunStep_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Events",
+			Handler:       _Cluster_Events_Handler,
 			ServerStreams: true,
 		},
 	},

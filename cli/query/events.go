@@ -1,0 +1,292 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+func Events() *tool.Command {
+	return &tool.Command{
+		Name:    "events",
+		Summary: "show what has happened, from the ledger, and follow it live",
+		Usage:   []string{"[OPTIONS]"},
+		About: `Each line is an event: its number, its time, its kind, what it is about, and who caused it. Without a time
+these are the events since midnight, with --jobs all that are known, and with --follow those to come. Events of jobs,
+nodes, partitions and reservations are shown to whoever may see these by squeue, sinfo and scontrol (PrivateData);
+changes of accounts, QOS and limits to operators; tokens and certificates of machines to administrators.
+
+--follow goes on after a restart of the controller, from the event behind the last one that was shown. An event that
+is about several jobs has a line for each.`,
+		Options: []opt.Option{
+			{Long: "follow", Short: "f", Help: "go on as events happen, until interrupted"},
+			{Long: "from", Arg: "<number>", Help: "first event, by its number: 1234 or #1234"},
+			{Long: "jobs", Also: "job", Short: "j", Arg: "<job_id_list>", Help: "only events of these jobs: 12, 36 with its tasks, 36_7"},
+			{Long: "json", Help: "print a JSON object on each line"},
+			{Long: "kinds", Also: "kind", Short: "k", Arg: "<kind_list>", Help: "only these kinds, by name or its beginning: JobStarted,Node"},
+			{Long: "list-kinds", Help: "print the names of the kinds"},
+			{Long: "nodelist", Also: "nodes", Short: "w", Arg: "<hostlist>", Help: "only events that name one of these nodes"},
+			{Long: "since", Also: "starttime", Short: "S", Arg: "<time>", Help: "only events at or after this time, as sacct -S reads it"},
+			{Long: "until", Also: "endtime", Short: "E", Arg: "<time>", Help: "only events before this time, as sacct -E reads it"},
+			{Long: "users", Also: "user", Short: "u", Arg: "<user_list>", Help: "only events of jobs of these users, or caused by them"},
+		},
+		Env: []tool.Variable{{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"}},
+		Example: []tool.Example{
+			{Line: "muster events -j 12", What: "shows the life of job 12"},
+			{Line: "muster events --follow -k JobStarted,JobEnded --json", What: "feeds a program with starts and ends, live"},
+			{Line: "muster events -w node7 -S now-1hour", What: "shows what happened to a node in the last hour"},
+		},
+		Run: runEvents,
+	}
+}
+
+func runEvents(c *tool.Call) error {
+	if len(c.Operands) > 0 {
+		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " + strconv.Quote(c.Operands[0])}
+	}
+	if c.Opts.On("list-kinds") {
+		for _, k := range event.Kinds() {
+			fmt.Fprintln(c.Out, k)
+		}
+		return nil
+	}
+	req, err := eventsRequest(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	c.Ctx = ctx
+	if !req.GetFollow() {
+		if _, err := eventsOnce(c, req); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	}
+	return followEvents(c, req)
+}
+
+// eventsRequest reads the options.
+func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
+	o := c.Opts
+	req := &apiv1.EventsRequest{Follow: o.On("follow"), Jobs: tool.SplitJobs(o.Text("jobs")), Users: o.List("users"), Kinds: o.List("kinds")}
+	if o.On("nodelist") {
+		req.Nodes = []string{o.Text("nodelist")}
+	}
+	if o.On("from") {
+		seq, err := strconv.ParseUint(strings.TrimPrefix(o.Text("from"), "#"), 10, 64)
+		if err != nil || seq == 0 {
+			return nil, c.Errorf("--from=%s: expected the number of an event, from 1", o.Text("from"))
+		}
+		if o.On("since") {
+			return nil, c.Errorf("--from and --since both say where to begin: leave one out")
+		}
+		req.FromSeq = seq
+	}
+	if o.On("until") && req.GetFollow() {
+		return nil, c.Errorf("--follow has no end: leave out --until")
+	}
+	at := func(name string) (int64, error) {
+		sec, err := format.ParseTime(o.Text(name), format.Moment{Now: c.Now().Unix(), Loc: c.Loc, Past: true})
+		if err != nil {
+			return 0, tool.Fail(1, tool.BadTimeText(o.Text(name)))
+		}
+		return max(sec*tool.Second, 1), nil
+	}
+	var err error
+	switch {
+	case o.On("since"):
+		req.Since, err = at("since")
+	case req.GetFromSeq() != 0 || req.GetFollow():
+	case len(req.GetJobs()) > 0:
+		req.Since = 1
+	default:
+		local := c.Now().In(c.Loc)
+		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.Loc).UnixNano()
+	}
+	if err == nil && o.On("until") {
+		req.Until, err = at("until")
+	}
+	return req, err
+}
+
+// eventsOnce asks and prints until the answer ends, or the way to the controller
+// does. It moves the request on to what has not been told, so that it can be made
+// again.
+func eventsOnce(c *tool.Call, req *apiv1.EventsRequest) (placed bool, err error) {
+	conn, err := c.Connect()
+	if err != nil {
+		return false, err
+	}
+	// A stream of its own: reading must end with the context.
+	ctx, cancel := context.WithCancel(c.Ctx)
+	defer cancel()
+	began := c.Now()
+	stream, err := conn.Stream(ctx, tool.MethodEvents, req)
+	if err != nil {
+		return false, err
+	}
+	defer stream.Close()
+	write := eventText
+	if c.Opts.On("json") {
+		write = eventJSON
+	}
+	for {
+		var rep apiv1.EventsReply
+		switch err := stream.Recv(&rep); {
+		case errors.Is(err, io.EOF):
+			return placed, nil
+		case err != nil:
+			return placed, err
+		}
+		if !placed {
+			c.Trace(tool.MethodEvents, began, req, &rep)
+		}
+		placed = true
+		for _, e := range rep.GetEvents() {
+			if err := write(c, e); err != nil {
+				return placed, err
+			}
+		}
+		if err := c.Out.Flush(); err != nil {
+			return placed, err
+		}
+		req.FromSeq, req.Since, req.Epoch = rep.GetSeq()+1, 0, rep.GetEpoch()
+	}
+}
+
+// reconnectEvery is how long to wait before the controller is tried again.
+const reconnectEvery = time.Second
+
+// followEvents goes on until it is interrupted, across restarts of the controller.
+func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
+	placed, warned := false, false
+	for {
+		got, err := eventsOnce(c, req)
+		if c.Ctx.Err() != nil {
+			return nil
+		}
+		if placed = placed || got; !placed || err != nil && !fetch.ControllerGone(err) && !tool.ExplainError(err).Lost {
+			return err
+		}
+		if got {
+			warned = false
+		}
+		if !warned {
+			fmt.Fprintf(c.Stderr, "muster events: the controller is away after event %d; waiting for it\n", req.GetFromSeq()-1)
+			warned = true
+		}
+		if c.Conn != nil {
+			_ = c.Conn.Close() // it is broken already
+			c.Conn = nil
+		}
+		c.Pause(c.Ctx, reconnectEvery)
+		if c.Ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// eventText prints an event on one line.
+func eventText(c *tool.Call, e *apiv1.EventInfo) error {
+	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(c, e.GetAt()), e.GetKind())
+	b = eventWord(b, "job", e.GetJob())
+	b = eventWord(b, "user", e.GetUser())
+	b = eventWord(b, "account", e.GetAccount())
+	b = eventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
+	for _, f := range e.GetFields() {
+		b = eventWord(b, f.GetName(), eventFieldText(c, f))
+	}
+	by := e.GetActorKind()
+	if e.GetActor() != "" {
+		by += ":" + e.GetActor()
+	}
+	b = eventWord(b, "by", by)
+	b = eventWord(b, "command", e.GetCommand())
+	return c.WriteOut(append(b, '\n'))
+}
+
+// eventWord appends name=value, quoted where a reader could not tell its end.
+func eventWord(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == '"' }) {
+		value = strconv.Quote(value)
+	}
+	return append(append(append(append(b, ' '), name...), '='), value...)
+}
+
+func eventFieldText(c *tool.Call, f *apiv1.EventField) string {
+	switch v := f.GetValue().(type) {
+	case *apiv1.EventField_Text:
+		return v.Text
+	case *apiv1.EventField_Number:
+		return strconv.FormatInt(v.Number, 10)
+	case *apiv1.EventField_Time:
+		return render.FormatTime(c, v.Time)
+	case *apiv1.EventField_Span:
+		switch {
+		case v.Span < 0:
+			return "UNLIMITED"
+		case v.Span%tool.Second == 0:
+			return format.Duration(v.Span / tool.Second)
+		}
+		return strconv.FormatFloat(float64(v.Span)/float64(tool.Second), 'f', 3, 64) + "s"
+	case *apiv1.EventField_Yes:
+		return "yes"
+	}
+	return ""
+}
+
+// eventJSON prints an event as a JSON object on one line. Times are RFC 3339 with
+// nanoseconds, spans are seconds, -1 is no limit.
+func eventJSON(c *tool.Call, e *apiv1.EventInfo) error {
+	fields := tree.Object{}
+	for _, f := range e.GetFields() {
+		var value any
+		switch v := f.GetValue().(type) {
+		case *apiv1.EventField_Text:
+			value = v.Text
+		case *apiv1.EventField_Number:
+			value = v.Number
+		case *apiv1.EventField_Time:
+			value = eventTime(v.Time)
+		case *apiv1.EventField_Span:
+			value = float64(v.Span) / float64(tool.Second)
+			if v.Span < 0 {
+				value = int64(-1)
+			}
+		case *apiv1.EventField_Yes:
+			value = v.Yes
+		}
+		fields = append(fields, tree.Member{Key: f.GetName(), Value: value})
+	}
+	return tree.WriteJSON(c.Out, tree.Object{
+		{Key: "seq", Value: e.GetSeq()}, {Key: "at", Value: eventTime(e.GetAt())}, {Key: "kind", Value: e.GetKind()},
+		{Key: "job", Value: e.GetJob()}, {Key: "job_id", Value: int64(e.GetJobId())}, {Key: "user", Value: e.GetUser()}, {Key: "account", Value: e.GetAccount()},
+		{Key: "nodes", Value: tree.Strings(e.GetNodes())}, {Key: "fields", Value: fields},
+		{Key: "actor", Value: tree.Object{{Key: "kind", Value: e.GetActorKind()}, {Key: "name", Value: e.GetActor()}}},
+		{Key: "command", Value: e.GetCommand()}, {Key: "cause", Value: e.GetCauseSeq()},
+	}, true)
+}
+
+func eventTime(ns int64) string {
+	return time.Unix(0, ns).UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,669 @@
+package wire
+
+import (
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// EventTopic is what an event is about. It decides who may see the event: whoever
+// may see the same by the commands that show the present.
+type EventTopic uint8
+
+// The topics.
+const (
+	TopicSecret      EventTopic = iota // tokens and certificates: administrators
+	TopicCluster                       // the cluster as a whole: everybody
+	TopicJob                           // a job: whoever may see the job
+	TopicNode                          // whoever may see nodes
+	TopicPartition                     // whoever may see partitions
+	TopicReservation                   // whoever may see the reservation
+	TopicUse                           // the use of all: whoever may see use
+	TopicPolicy                        // changes of accounts, QOS and limits: operators
+	NumTopics                          // how many topics there are
+)
+
+// TopicOf is the topic of a kind of event. A kind that is not named here is for
+// administrators.
+//
+//muster:table one line for each kind
+func TopicOf(k event.Kind) EventTopic {
+	switch k {
+	case event.KindClusterCreated, event.KindClusterVersionRaised, event.KindConfigAdopted, event.KindEpochBegan:
+		return TopicCluster
+	case event.KindTokenIssued, event.KindTokenSpent, event.KindCertificateIssued, event.KindCertificateRevoked,
+		event.KindCertificatesDropped, event.KindHistoryLost:
+		return TopicSecret
+	case event.KindQOSPut, event.KindQOSRemoved, event.KindAccountPut, event.KindAccountRemoved, event.KindUserPut, event.KindUserRemoved,
+		event.KindAssociationPut, event.KindAssociationRemoved, event.KindWCKeyPut, event.KindWCKeyRemoved,
+		event.KindResourcePut, event.KindResourceRemoved, event.KindUsageCleared:
+		return TopicPolicy
+	case event.KindUsageAged, event.KindSharesNoted:
+		return TopicUse
+	case event.KindReservationPut, event.KindReservationRemoved:
+		return TopicReservation
+	case event.KindPartitionPut, event.KindPartitionAdded, event.KindPartitionGone:
+		return TopicPartition
+	case event.KindNodeRegistered, event.KindNodeStateSet, event.KindNodeLost, event.KindNodeReturned, event.KindFenceTried,
+		event.KindGPUFaulted, event.KindNodePowered, event.KindNodeReboot, event.KindNodeAdded, event.KindNodeDeleted,
+		event.KindNodeChanged, event.KindForeignHoldTaken, event.KindForeignHoldReleased:
+		return TopicNode
+	case event.KindJobSubmitted, event.KindJobEligible, event.KindReasonsChanged, event.KindJobHeld, event.KindJobReleased,
+		event.KindJobUpdated, event.KindArrayTaskSplit, event.KindJobStarted, event.KindJobEndRequested, event.KindJobSignalled,
+		event.KindJobEnded, event.KindJobNodeDone, event.KindJobRequeued, event.KindJobPurged, event.KindStepStarted,
+		event.KindStepEnded, event.KindStepNodeDone, event.KindStepEndRequested, event.KindStepSignalled, event.KindJobsAccruing,
+		event.KindJobPrepared, event.KindJobEpilogOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
+		event.KindRunFenced:
+		return TopicJob
+	}
+	return TopicSecret
+}
+
+// EventPart is an event, or what it says of one job where it is about several.
+type EventPart struct {
+	Job         spec.JobUID // 0 unless the topic is TopicJob
+	Nodes       []string    // that it names, in order
+	Reservation string
+	Fields      []*apiv1.EventField
+}
+
+// EventParts takes an event apart. name gives the name of a job that is mentioned
+// beside the one that the event is about; it is empty for one that the reader
+// must not know of. Only what is listed here leaves the controller: hashes of
+// scripts, the numbers of requests and tickets do not.
+func EventParts(e event.Event, name func(spec.JobUID) string) []EventPart {
+	switch TopicOf(e.Kind()) {
+	case TopicJob:
+		return jobParts(e, name)
+	case TopicNode:
+		return []EventPart{nodePart(e, name)}
+	case TopicSecret, TopicCluster, TopicPartition, TopicReservation, TopicUse, TopicPolicy, NumTopics:
+	}
+	return []EventPart{clusterPart(e)}
+}
+
+// facts collects the fields of an event. What is zero is left out.
+type facts []*apiv1.EventField
+
+func (f *facts) text(name, value string) {
+	if value != "" {
+		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Text{Text: value}})
+	}
+}
+
+func (f *facts) list(name string, values []string) { f.text(name, strings.Join(values, ",")) }
+
+func (f *facts) number(name string, n int64) {
+	if n != 0 {
+		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Number{Number: n}})
+	}
+}
+
+func (f *facts) time(name string, at spec.Instant) {
+	if at != 0 {
+		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Time{Time: int64(at)}})
+	}
+}
+
+func (f *facts) span(name string, d spec.Span) {
+	if d != 0 {
+		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Span{Span: Span(d)}})
+	}
+}
+
+func (f *facts) yes(name string, on bool) {
+	if on {
+		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Yes{Yes: true}})
+	}
+}
+
+// exit is how a process ended, as Slurm prints it.
+func (f *facts) exit(name string, e spec.ExitStatus) {
+	f.text(name, strconv.Itoa(int(e.Code))+":"+strconv.Itoa(int(e.Signal)))
+}
+
+func (f *facts) reason(r spec.Reason) {
+	if r.Code == "" {
+		return
+	}
+	f.text("reason", r.String())
+	f.text("limited", r.TRES)
+	f.text("subject", r.Subject)
+	f.number("limit", r.Limit)
+	f.number("used", r.Used)
+	f.number("asked", r.Asked)
+	f.time("until", r.Until)
+}
+
+// usage is what processes have used. GPUs are left to the accounting commands.
+func (f *facts) usage(u *spec.Usage) {
+	f.span("cpu_time", u.UserCPU+u.SystemCPU)
+	f.number("peak_rss_bytes", u.PeakRSS)
+	f.yes("oom_killed", u.OOMKilled)
+}
+
+// result is how a script or step ended on a node.
+func (f *facts) result(r *event.StepResult) {
+	if r == nil {
+		return
+	}
+	if r.Unknown {
+		f.yes("exit_unknown", true)
+	} else {
+		f.exit("exit", r.Exit)
+	}
+	f.text("detail", r.Detail)
+}
+
+// part closes the collection.
+func (f *facts) part(job spec.JobUID, nodes ...string) EventPart {
+	return EventPart{Job: job, Nodes: nodes, Fields: *f}
+}
+
+// jobParts takes an event about jobs apart.
+//
+//muster:table one case for each kind
+func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
+	f := facts{}
+	switch e := e.(type) {
+	case *event.JobSubmitted:
+		f.spec(e.Spec)
+		f.text("tres", e.Req.String())
+		f.time("eligible", e.Eligible)
+		f.reason(e.Reason)
+		if e.Het.Follows() {
+			f.text("component_of", name(e.Het.Leader))
+		}
+		return []EventPart{f.part(e.UID)}
+	case *event.JobEligible:
+		return []EventPart{f.part(e.UID)}
+	case *event.JobsAccruing:
+		return onePartEach(e.UIDs)
+	case *event.ReasonsChanged:
+		parts := make([]EventPart, len(e.Jobs))
+		for i := range e.Jobs {
+			of := facts{}
+			of.reason(e.Jobs[i].Reason)
+			of.time("promised_start", e.Jobs[i].Promise)
+			if blocker := e.Jobs[i].Reason.Blocker; blocker != 0 {
+				of.text("blocker", name(blocker))
+			}
+			parts[i] = of.part(e.Jobs[i].UID)
+		}
+		return parts
+	case *event.JobHeld:
+		f.text("by", holderWord(e.By))
+		return []EventPart{f.part(e.UID)}
+	case *event.JobReleased:
+		return []EventPart{f.part(e.UID)}
+	case *event.JobUpdated:
+		f.list("changed", e.Changed)
+		f.spec(e.Spec)
+		f.text("tres", e.Req.String())
+		return []EventPart{f.part(e.UID)}
+	case *event.ArrayTaskSplit:
+		f.number("task", e.Task)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobStarted:
+		return []EventPart{startPart(e)}
+	case *event.JobEndRequested:
+		f.number("attempt", int64(e.Attempt))
+		f.text("cause", endCauseWord(e.Cause))
+		f.yes("requeue", e.Requeue)
+		f.text("hold", holderWord(e.Hold))
+		f.text("detail", e.Detail)
+		f.text("for", other(e.For, name))
+		f.span("grace", e.Grace)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobSignalled:
+		f.number("attempt", int64(e.Attempt))
+		f.number("signal", int64(e.Signal))
+		f.text("scope", [...]string{"steps", "batch", "full"}[min(e.Scope, event.SignalFull)])
+		f.yes("warning", e.Warning)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobEnded:
+		f.number("attempt", int64(e.Attempt))
+		f.text("state", e.State.String())
+		f.exit("exit", e.Exit)
+		f.exit("derived_exit", e.Derived)
+		f.reason(e.Reason)
+		f.time("ended", e.At)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobNodeDone:
+		f.number("attempt", int64(e.Attempt))
+		f.result(e.Batch)
+		f.usage(&e.Usage)
+		f.yes("lost", e.Lost)
+		f.yes("unfenced", e.Unfenced)
+		f.time("fenced_by", e.FencedBy)
+		return []EventPart{f.part(e.UID, e.Node)}
+	case *event.JobRequeued:
+		f.number("attempt", int64(e.Attempt))
+		if e.State != spec.Pending {
+			f.text("state", e.State.String())
+		}
+		f.exit("exit", e.Exit)
+		f.time("begin", e.Begin)
+		f.text("hold", holderWord(e.Hold))
+		f.reason(e.Reason)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobPurged:
+		return onePartEach(e.UIDs)
+	case *event.JobPrepared:
+		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID)}
+	case *event.JobEpilogOver:
+		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID)}
+	case *event.JobSuspended:
+		f.number("attempt", int64(e.Attempt))
+		f.yes("yields_cpus", e.Yields)
+		f.yes("resumes_by_itself", e.Auto)
+		f.text("for", other(e.For, name))
+		return []EventPart{f.part(e.UID)}
+	case *event.JobResumed:
+		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID)}
+	case *event.JobReady:
+		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID)}
+	case *event.RunFenced:
+		f.number("attempt", int64(e.Attempt))
+		f.text("by", e.By.String())
+		f.result(e.Batch)
+		f.usage(&e.Usage)
+		return []EventPart{f.part(e.UID, e.Node)}
+	}
+	return []EventPart{stepPart(e)}
+}
+
+// stepPart writes an event about a step.
+func stepPart(e event.Event) EventPart {
+	f := facts{}
+	of := func(attempt uint32, step spec.StepID) {
+		f.number("attempt", int64(attempt))
+		f.text("step", step.String())
+	}
+	switch e := e.(type) {
+	case *event.StepStarted:
+		of(e.Attempt, e.Step)
+		f.text("name", e.Name)
+		f.number("tasks", int64(e.Tasks))
+		f.text("tres", e.TRES.String())
+		return f.part(e.UID, e.Nodes...)
+	case *event.StepEnded:
+		of(e.Attempt, e.Step)
+		f.text("state", e.State.String())
+		f.result(&e.Result)
+		f.usage(&e.Usage)
+		return f.part(e.UID)
+	case *event.StepNodeDone:
+		of(e.Attempt, e.Step)
+		f.result(&e.Result)
+		f.usage(&e.Usage)
+		return f.part(e.UID, e.Node)
+	case *event.StepEndRequested:
+		of(e.Attempt, e.Step)
+		f.text("cause", endCauseWord(e.Cause))
+		return f.part(e.UID)
+	case *event.StepSignalled:
+		of(e.Attempt, e.Step)
+		f.number("signal", int64(e.Signal))
+		return f.part(e.UID)
+	}
+	return EventPart{}
+}
+
+// spec writes what a job asks for, as squeue and scontrol show it.
+func (f *facts) spec(j *spec.JobSpec) {
+	if j == nil {
+		return
+	}
+	f.text("name", j.Name)
+	f.list("partition", j.Partitions)
+	f.text("qos", j.QOSText())
+	if a := j.Queue.Array; a != nil {
+		f.text("array", a.Tasks.String())
+		f.number("array_throttle", int64(a.Throttle))
+	}
+	f.span("time_limit", j.Time.Limit)
+	f.time("begin", j.Time.Begin)
+	if j.Queue.Dependency != nil {
+		f.text("dependency", j.Queue.Dependency.String())
+	}
+	f.text("reservation", j.Place.Reservation)
+	f.text("comment", j.Comment)
+}
+
+// startPart writes the start of an attempt with what it was given.
+func startPart(e *event.JobStarted) EventPart {
+	f := facts{}
+	f.number("attempt", int64(e.Attempt))
+	var nodes []string
+	if a := e.Alloc; a != nil {
+		f.text("partition", a.Partition)
+		f.text("tres", a.TRES.String())
+		f.text("reservation", a.Reservation)
+		f.text("qos", a.QOS)
+		nodes = a.NodeNames()
+	}
+	f.span("time_limit", e.Limit)
+	f.yes("backfill", e.Backfill)
+	f.number("priority", int64(e.Priority))
+	return f.part(e.UID, nodes...)
+}
+
+// onePartEach is an event that says the same of several jobs.
+func onePartEach(jobs []spec.JobUID) []EventPart {
+	parts := make([]EventPart, len(jobs))
+	for i, uid := range jobs {
+		parts[i].Job = uid
+	}
+	return parts
+}
+
+// other is the name of another job; empty for none.
+func other(uid spec.JobUID, name func(spec.JobUID) string) string {
+	if uid == 0 {
+		return ""
+	}
+	return name(uid)
+}
+
+// nodePart writes an event about nodes.
+//
+//muster:table one case for each kind
+func nodePart(e event.Event, name func(spec.JobUID) string) EventPart {
+	f := facts{}
+	switch e := e.(type) {
+	case *event.NodeRegistered:
+		inv := &e.Inventory
+		f.text("version", inv.AgentVersion)
+		f.text("os", inv.OS)
+		f.number("cpus", inv.CPUs)
+		f.number("memory_mib", inv.Mem)
+		f.number("gpus", int64(len(inv.GPUs)))
+		f.time("booted", inv.BootedAt)
+		f.text("degraded", inv.Degraded)
+		f.text("invalid", e.Invalid)
+		return f.part(0, e.Node)
+	case *event.NodeStateSet:
+		f.text("state", adminWord(e.State))
+		f.text("reason", e.Reason)
+		f.time("resume_at", e.ResumeAt)
+		return f.part(0, e.Node)
+	case *event.NodeLost:
+		f.time("last_seen", e.LastSeen)
+		f.text("why", e.Why)
+		return f.part(0, e.Node)
+	case *event.NodeReturned:
+		return f.part(0, e.Node)
+	case *event.FenceTried:
+		f.number("try", int64(e.Try))
+		f.text("why", e.Why)
+		return f.part(0, e.Node)
+	case *event.GPUFaulted:
+		f.text("gpu", e.Fault.UUID)
+		f.text("fault", e.Fault.Kind.String())
+		f.number("xid", e.Fault.XID)
+		f.text("class", e.Fault.Class)
+		f.text("detail", e.Fault.Text)
+		f.number("count", int64(e.Fault.Count))
+		f.text("held_by", other(e.Fault.Job, name))
+		f.span("idle", e.Fault.Idle)
+		return f.part(0, e.Node)
+	case *event.NodePowered:
+		f.text("to", powerWord(e.To))
+		f.text("why", e.Why)
+		f.yes("failed", e.Failed)
+		return f.part(0, e.Nodes...)
+	case *event.NodeReboot:
+		f.text("phase", [...]string{"", "wanted", "issued", "over"}[min(e.Phase, event.RebootOver)])
+		f.yes("asap", e.ASAP)
+		f.text("next_state", adminWord(e.Next))
+		f.text("reason", e.Reason)
+		return f.part(0, e.Node)
+	case *event.NodeAdded:
+		f.number("cpus", e.Node.CPUs)
+		f.number("memory_mib", e.Node.Mem)
+		f.text("gres", GRESText(e.Node.GRES))
+		f.list("features", e.Node.Features)
+		f.list("partition", e.Partitions)
+		return f.part(0, e.Node.Name)
+	case *event.NodeDeleted:
+		return f.part(0, e.Node)
+	case *event.NodeChanged:
+		f.number("weight", int64(e.Weight))
+		f.list("features", e.Features)
+		f.list("available_features", e.Available)
+		f.text("comment", e.Comment)
+		f.text("extra", e.Extra)
+		f.text("reason", e.Reason)
+		return f.part(0, e.Node)
+	case *event.ForeignHoldTaken:
+		f.text("hold", e.Hold.Name())
+		f.number("milli_cpu", e.Hold.MilliCPU)
+		f.number("memory_mib", e.Hold.Mem)
+		f.number("gpus", int64(len(e.Hold.GPUs)))
+		f.number("priority", e.Hold.Priority)
+		return f.part(0, e.Node)
+	case *event.ForeignHoldReleased:
+		f.text("hold", e.ID)
+		f.text("why", e.Why)
+		return f.part(0, e.Node)
+	}
+	return EventPart{}
+}
+
+// clusterPart writes an event that is neither about jobs nor about nodes.
+//
+//muster:table one case for each kind
+func clusterPart(e event.Event) EventPart {
+	f := facts{}
+	part := EventPart{}
+	switch e := e.(type) {
+	case *event.ClusterCreated:
+		f.text("cluster", e.Name)
+		f.number("version", int64(e.Version))
+	case *event.ClusterVersionRaised:
+		f.number("version", int64(e.Version))
+	case *event.ConfigAdopted:
+		if c := e.Config; c != nil {
+			f.text("cluster", c.ClusterName)
+			f.number("node_count", int64(len(c.Nodes)))
+			f.number("partition_count", int64(len(c.Partitions)))
+		}
+	case *event.EpochBegan:
+		f.text("controller", e.Host)
+		f.text("version", e.Version)
+	case *event.HistoryLost:
+		f.text("witness", e.Witness)
+		f.number("seen_seq", int64(e.Seen.Seq))
+	case *event.TokenIssued:
+		f.text("machine", e.Node)
+		f.text("role", e.Role)
+		f.time("expires", e.Expires)
+	case *event.TokenSpent:
+		f.text("machine", e.Node)
+	case *event.CertificateIssued:
+		f.text("machine", e.Name)
+		f.text("role", e.Role)
+		f.text("serial", e.Serial)
+		f.time("expires", e.Expires)
+	case *event.CertificateRevoked:
+		f.text("serial", e.Serial)
+		f.text("reason", e.Reason)
+	case *event.CertificatesDropped:
+		f.number("count", int64(len(e.Serials)))
+	case *event.PartitionPut:
+		f.partition(&e.Partition)
+	case *event.PartitionAdded:
+		f.partition(&e.Partition)
+	case *event.PartitionGone:
+		f.text("partition", e.Name)
+	case *event.ReservationPut:
+		r := &e.Reservation
+		part.Reservation = r.Name
+		f.text("reservation", r.Name)
+		f.time("start", r.Start)
+		f.time("end", r.End)
+		f.text("reserved_nodes", hostlist.Fold(r.Nodes))
+		f.list("users", r.Users)
+		f.list("accounts", r.Accounts)
+		f.text("flags", r.Flags.String())
+	case *event.ReservationRemoved:
+		part.Reservation = e.Name
+		f.text("reservation", e.Name)
+		f.text("why", e.Why)
+	case *event.UsageAged:
+		f.yes("reset", e.Reset)
+	case *event.SharesNoted:
+		f.number("associations", int64(len(e.Shares)))
+	default:
+		f.policy(e)
+	}
+	part.Fields = f
+	return part
+}
+
+func (f *facts) partition(p *spec.PartitionSpec) {
+	f.text("partition", p.Name)
+	f.text("state", p.State.String())
+	f.text("partition_nodes", p.Nodes)
+	f.span("max_time", p.MaxTime)
+}
+
+// policy writes a change of the policy: what was changed. sacctmgr has the
+// limits.
+func (f *facts) policy(e event.Event) {
+	switch e := e.(type) {
+	case *event.QOSPut:
+		f.text("qos", e.QOS.Name)
+	case *event.QOSRemoved:
+		f.text("qos", e.Name)
+	case *event.AccountPut:
+		f.text("account", e.Account.Name)
+		f.text("parent", e.Account.Parent)
+		f.list("coordinators", e.Account.Coordinators)
+	case *event.AccountRemoved:
+		f.text("account", e.Name)
+	case *event.UserPut:
+		f.text("user", e.User.Name)
+		f.text("default_account", e.User.DefaultAccount)
+		f.text("admin_level", e.User.AdminLevel)
+	case *event.UserRemoved:
+		f.text("user", e.Name)
+	case *event.AssociationPut:
+		f.number("association", int64(e.Association.ID))
+		f.text("account", e.Association.Account)
+		f.text("user", e.Association.User)
+		f.text("partition", e.Association.Partition)
+	case *event.AssociationRemoved:
+		f.number("association", int64(e.ID))
+	case *event.WCKeyPut:
+		f.text("wckey", e.Key.Name)
+		f.text("user", e.Key.User)
+	case *event.WCKeyRemoved:
+		f.number("wckey_id", int64(e.ID))
+	case *event.ResourcePut:
+		f.text("resource", e.Resource.Name)
+		f.text("server", e.Resource.Server)
+	case *event.ResourceRemoved:
+		f.text("resource", e.Name)
+		f.text("server", e.Server)
+	case *event.UsageCleared:
+		f.number("association", int64(e.Assoc))
+		f.number("qos_id", int64(e.QOS))
+	}
+}
+
+func holderWord(h spec.Hold) string {
+	switch h {
+	case spec.HeldByUser:
+		return "user"
+	case spec.HeldByAdmin:
+		return "administrator"
+	case spec.HeldMaxRequeue:
+		return "max_requeue"
+	case spec.HeldSpecialExit:
+		return "special_exit"
+	case spec.NotHeld:
+	}
+	return ""
+}
+
+func endCauseWord(c event.EndCause) string {
+	switch c {
+	case event.EndCancel:
+		return "cancel"
+	case event.EndTimeLimit:
+		return "time_limit"
+	case event.EndPreempt:
+		return "preempt"
+	case event.EndRequeue:
+		return "requeue"
+	case event.EndNodeLost:
+		return "node_lost"
+	case event.EndLaunchFailed:
+		return "launch_failed"
+	case event.EndDeadline:
+		return "deadline"
+	case event.EndOutOfMemory:
+		return "out_of_memory"
+	case event.EndLeader:
+		return "leader_over"
+	case event.EndBoot:
+		return "boot_failed"
+	}
+	return "unknown"
+}
+
+func adminWord(s event.NodeAdminState) string {
+	switch s {
+	case event.NodeResume:
+		return "resume"
+	case event.NodeDrain:
+		return "drain"
+	case event.NodeDown:
+		return "down"
+	case event.NodeFail:
+		return "fail"
+	}
+	return ""
+}
+
+func powerWord(p event.PowerState) string {
+	switch p {
+	case event.PowerOn:
+		return "on"
+	case event.PowerDownWish:
+		return "power_down"
+	case event.PowerDownASAP:
+		return "power_down_asap"
+	case event.PoweringDown:
+		return "powering_down"
+	case event.PoweredDown:
+		return "powered_down"
+	case event.PowerUpWish:
+		return "power_up"
+	case event.PoweringUp:
+		return "powering_up"
+	}
+	return "unknown"
+}
+
+// ActorKindName is who acted, in a word.
+func ActorKindName(k event.ActorKind) string {
+	switch k {
+	case event.ActorUser:
+		return "user"
+	case event.ActorNode:
+		return "node"
+	case event.ActorSystem:
+	}
+	return "system"
+}

@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// eventJobs knows whose the jobs are that events name by their uid, at the place
+// in the history to which a reader has come. Events of the past name jobs that the
+// present has forgotten.
+//
+// It is a published state, and what has been read since. Without a state it holds
+// all that it knows itself.
+type eventJobs struct {
+	base         *state.State // frozen; nil = none
+	jobs         map[spec.JobUID]eventJob
+	reservations map[string][]string // users
+}
+
+// eventJob is what a reader needs to know of a job.
+type eventJob struct {
+	id      spec.JobID
+	array   spec.JobID // of the array that it is, or is a task of; 0 = none
+	task    int64      // NoTask unless it is a task
+	owner   uint32
+	user    string
+	account string
+}
+
+func newEventJobs(base *state.State) *eventJobs {
+	return &eventJobs{base: base, jobs: map[spec.JobUID]eventJob{}, reservations: map[string][]string{}}
+}
+
+// name is the job as people name it.
+func (j eventJob) name() string {
+	if j.array != 0 && j.task != spec.NoTask {
+		return fmt.Sprintf("%d_%d", j.array, j.task)
+	}
+	return strconv.FormatUint(uint64(j.id), 10)
+}
+
+func eventJobOf(st *state.State, j *state.Job) eventJob {
+	out := eventJob{id: j.ID, task: j.Task, owner: j.Spec.UID, user: j.Spec.User, account: j.Spec.Account}
+	if a := st.ArrayOf(j); a != nil {
+		out.array = a.ID
+	}
+	return out
+}
+
+// find looks a job up.
+func (d *eventJobs) find(uid spec.JobUID) (eventJob, bool) {
+	if j, ok := d.jobs[uid]; ok {
+		return j, true
+	}
+	if d.base == nil {
+		return eventJob{}, false
+	}
+	j := d.base.Job(uid)
+	if j == nil {
+		return eventJob{}, false
+	}
+	return eventJobOf(d.base, j), true
+}
+
+// usersOf are the users whom a reservation names.
+func (d *eventJobs) usersOf(reservation string) []string {
+	if users, ok := d.reservations[reservation]; ok || d.base == nil {
+		return users
+	}
+	for i := range d.base.Reservations {
+		if d.base.Reservations[i].Name == reservation {
+			return d.base.Reservations[i].Users
+		}
+	}
+	return nil
+}
+
+// note takes in what an event says of jobs, before the event is shown.
+func (d *eventJobs) note(e event.Event) {
+	switch e := e.(type) {
+	case *event.JobSubmitted:
+		j := eventJob{id: e.ID, task: spec.NoTask, owner: e.Spec.UID, user: e.Spec.User, account: e.Spec.Account}
+		if e.Spec.Queue.Array != nil {
+			j.array = e.ID
+		}
+		d.jobs[e.UID] = j
+	case *event.JobUpdated:
+		if j, ok := d.find(e.UID); ok && e.Spec != nil {
+			j.account = e.Spec.Account
+			d.jobs[e.UID] = j
+		}
+	case *event.ArrayTaskSplit:
+		if j, ok := d.find(e.Array); ok {
+			j.id, j.task = e.ID, e.Task
+			d.jobs[e.UID] = j
+		}
+	case *event.ReservationPut:
+		d.reservations[e.Reservation.Name] = e.Reservation.Users
+	}
+}
+
+// forget drops what an event ends, after the event has been shown. A job that base
+// still holds stays known: no later event names it.
+func (d *eventJobs) forget(e event.Event) {
+	switch e := e.(type) {
+	case *event.JobPurged:
+		for _, uid := range e.UIDs {
+			delete(d.jobs, uid)
+		}
+	case *event.ReservationRemoved:
+		delete(d.reservations, e.Name)
+	}
+}
+
+// rebase drops what has been read, because a published state now holds it all.
+func (d *eventJobs) rebase(st *state.State) {
+	d.base = st
+	clear(d.jobs)
+	clear(d.reservations)
+}
+
+// release lets go of the state, which would otherwise stay in memory as long as the
+// reader does not come on, and keeps the little that is needed of it.
+func (d *eventJobs) release() {
+	st := d.base
+	if st == nil {
+		return
+	}
+	d.base = nil
+	st.Jobs.Range(func(uid uint64, j *state.Job) bool {
+		if _, newer := d.jobs[spec.JobUID(uid)]; !newer {
+			d.jobs[spec.JobUID(uid)] = eventJobOf(st, j)
+		}
+		return true
+	})
+	for i := range st.Reservations {
+		r := &st.Reservations[i]
+		if _, newer := d.reservations[r.Name]; !newer {
+			d.reservations[r.Name] = r.Users
+		}
+	}
+}

@@ -1,0 +1,467 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Bounds of those who read events, and of one message to them.
+const (
+	maxEventReaders     = 64 // of a controller
+	maxEventReadersUser = 8  // of one user
+	maxEventsAtOnce     = 1000
+	eventBytesAtOnce    = 256 << 10
+	// tellProgressAfter is how many events are looked at before a reader is told how
+	// far that is, although no event was for him.
+	tellProgressAfter = 4096
+	// patientReader is how long a message may wait for its reader until the state
+	// that is kept for him is reduced to what he needs of it.
+	patientReader = spec.Second
+)
+
+// eventReaders counts those who read events. What each of them holds in the
+// controller is bounded, so their number bounds all of it.
+type eventReaders struct {
+	mu     sync.Mutex
+	all    int
+	byUser map[string]int
+	// One reader at a time decodes and writes events, so that all of them together
+	// take no more than one core from the writer and the passes.
+	turn chan struct{}
+}
+
+func newEventReaders() *eventReaders {
+	return &eventReaders{byUser: map[string]int{}, turn: make(chan struct{}, 1)}
+}
+
+// work does a piece of a reader's work when it is his turn. He must not wait for
+// his caller in it.
+func (r *eventReaders) work(ctx context.Context, do func() error) error {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-r.turn }()
+	defer runtime.Gosched() // whatever else is ready goes first
+	return do()
+}
+
+// enter counts a reader in, or refuses.
+func (r *eventReaders) enter(user string) (leave func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.byUser[user] >= maxEventReadersUser:
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%s reads events %d times at once, which is the limit: end one of them", user, maxEventReadersUser))
+	case r.all >= maxEventReaders:
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("events are read %d times at once, which is the limit of a controller: try again later", maxEventReaders))
+	}
+	r.all++
+	r.byUser[user]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all--
+		if r.byUser[user]--; r.byUser[user] == 0 {
+			delete(r.byUser, user)
+		}
+	}, nil
+}
+
+// Events tells what has happened, from the archive and never faster than the
+// caller takes it, so that nobody else waits for a slow one.
+func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster_EventsServer) error {
+	who, _, err := s.caller(stream.Context())
+	if err != nil {
+		return err
+	}
+	filter, err := newEventFilter(req)
+	if err != nil {
+		return err
+	}
+	leave, err := s.C.readers.enter(who.User)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	t := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil())}
+	if err := t.begin(req); err != nil {
+		return err
+	}
+	return t.tell(stream.Context(), req.GetFollow())
+}
+
+// eventTeller tells one caller the events from a place in the ledger on.
+type eventTeller struct {
+	s      *ClusterService
+	who    Caller
+	filter *eventFilter
+	stream service.Cluster_EventsServer
+	until  spec.Instant // 0 = no end
+
+	from   uint64 // the first event to be told
+	seq    uint64 // the last one that was read
+	told   uint64 // up to which the caller knows how far this is
+	jobs   *eventJobs
+	reader PastReader
+	ready  []*apiv1.EventsReply // full messages, to be sent
+	out    *apiv1.EventsReply   // the one that is being filled
+	size   int                  // of its events
+	over   bool                 // an event behind the end was read
+}
+
+// begin finds the place from which on events are told, and whose the jobs are
+// there.
+func (t *eventTeller) begin(req *apiv1.EventsRequest) error {
+	c := t.s.C
+	known, err := c.known()
+	if err != nil {
+		return err
+	}
+	switch from := req.GetFromSeq(); {
+	case from != 0:
+		if from < known.first || from > known.last+1 {
+			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("event %d is not known: the history has events %d to %d", from, known.first, known.last))
+		}
+		if err := t.checkEpoch(req.GetEpoch(), from-1); err != nil {
+			return err
+		}
+		t.from = from
+	case req.GetSince() != 0:
+		if t.from, err = c.firstSince(known, spec.Instant(req.GetSince())); err != nil {
+			return err
+		}
+	default:
+		t.from = known.last + 1
+	}
+	t.told = t.from - 1
+	if st := c.View().State; st.Seq == t.from-1 {
+		t.jobs, t.seq = newEventJobs(st), st.Seq
+		return nil
+	}
+	return t.beginPast()
+}
+
+// checkEpoch refuses a position of a history that this ledger has not got: it was
+// restored from an older copy since.
+func (t *eventTeller) checkEpoch(epoch, seq uint64) error {
+	if epoch == 0 || t.s.C.View().State.HasSeen(epoch, seq) {
+		return nil
+	}
+	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("this ledger was restored from an older copy and does not hold event %d that was read before; start again without a position", seq))
+}
+
+// beginPast starts from the snapshot before the place. The events between are
+// read for the jobs in them, and not told.
+func (t *eventTeller) beginPast() error {
+	return t.s.C.readers.work(t.stream.Context(), func() error {
+		st, err := t.s.C.deps.Past.Snapshot(t.from - 1)
+		if err != nil {
+			return err
+		}
+		t.jobs, t.seq = newEventJobs(st), st.Seq
+		t.jobs.release()
+		return nil
+	})
+}
+
+// tell reads on to the last published event, and with follow from there.
+func (t *eventTeller) tell(ctx context.Context, follow bool) error {
+	t.out = &apiv1.EventsReply{}
+	placed := false // the caller knows from where on he is told
+	for {
+		v, changed := t.s.C.Changed()
+		// More is not read than is published: then the state of the view is the one
+		// at the place to which this has come.
+		for t.seq < v.State.Seq && !t.over {
+			if err := t.s.C.readers.work(ctx, t.readBatch); err != nil {
+				return err
+			}
+			if err := t.sendReady(ctx); err != nil {
+				return err
+			}
+			if t.s.C.isStopping() {
+				return spec.Refuse(spec.CodeStopping, "")
+			}
+		}
+		if !t.over {
+			t.jobs.rebase(v.State)
+		}
+		if len(t.out.Events) > 0 || !follow || !placed || t.seq >= t.told+tellProgressAfter {
+			t.full(t.seq)
+			t.ready[len(t.ready)-1].CaughtUp = !t.over
+			if err := t.sendReady(ctx); err != nil {
+				return err
+			}
+			placed = true
+		}
+		if !follow {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		case <-t.s.C.stopping:
+			return spec.Refuse(spec.CodeStopping, "")
+		}
+	}
+}
+
+// readBatch takes one batch in.
+func (t *eventTeller) readBatch() error {
+	if t.reader == nil {
+		var err error
+		if t.reader, err = t.s.C.deps.Past.Read(t.seq + 1); err != nil {
+			return err
+		}
+	}
+	batch, err := t.reader.Next()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("the archive ends before event %d, which is in the ledger", t.seq+1)
+	}
+	if err != nil {
+		return err
+	}
+	see := t.s.eventSight(t.who)
+	for i := range batch {
+		env := &batch[i]
+		if env.Seq <= t.seq {
+			continue // of a batch in whose middle this began
+		}
+		if t.over = t.until != 0 && env.At >= t.until; t.over {
+			return nil
+		}
+		t.seq = env.Seq
+		t.jobs.note(env.Event)
+		if env.Seq >= t.from {
+			t.take(env, &see)
+		}
+		t.jobs.forget(env.Event)
+	}
+	if t.seq >= max(t.told, t.from)+tellProgressAfter {
+		t.full(t.seq)
+	}
+	return nil
+}
+
+// take adds what the caller may see of an event, and wants to.
+func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
+	topic := wire.TopicOf(env.Event.Kind())
+	if !see.topic[topic] || !t.filter.kind(env.Event.Kind()) {
+		return
+	}
+	name := func(uid spec.JobUID) string {
+		j, ok := t.jobs.find(uid)
+		if !ok || !see.job(j.owner, j.account) {
+			return ""
+		}
+		return j.name()
+	}
+	for _, part := range wire.EventParts(env.Event, name) {
+		var job *eventJob
+		if topic == wire.TopicJob {
+			j, ok := t.jobs.find(part.Job)
+			if !ok || !see.job(j.owner, j.account) {
+				continue
+			}
+			job = &j
+		}
+		if part.Reservation != "" && see.ownReservations && !slices.Contains(t.jobs.usersOf(part.Reservation), t.who.User) {
+			continue
+		}
+		if !t.filter.passes(env, &part, job) {
+			continue
+		}
+		info := eventInfo(env, &part, job)
+		t.out.Events = append(t.out.Events, info)
+		if t.size += proto.Size(info); t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
+			// Another part of this event may follow: it has not been told whole.
+			t.full(env.Seq - 1)
+		}
+	}
+}
+
+// full ends the message that is being filled. Up to seq everything has been told
+// with it.
+func (t *eventTeller) full(seq uint64) {
+	st := t.s.C.View().State
+	m := t.out
+	m.Seq, m.Epoch, m.HeadSeq = seq, st.EpochAt(seq), st.Seq
+	t.ready = append(t.ready, m)
+	t.out, t.size, t.told = &apiv1.EventsReply{}, 0, seq
+}
+
+// sendReady hands on what is complete.
+func (t *eventTeller) sendReady(ctx context.Context) error {
+	for len(t.ready) > 0 {
+		m := t.ready[0]
+		t.ready = t.ready[1:]
+		if err := t.send(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send waits for the caller to take a message. One who takes his time does not keep
+// an old state in memory meanwhile.
+func (t *eventTeller) send(ctx context.Context, m *apiv1.EventsReply) error {
+	sent := make(chan error, 1)
+	go func() { sent <- t.stream.Send(m) }()
+	slow, stop := t.s.C.deps.Clock.After(patientReader)
+	defer stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-slow:
+	case <-ctx.Done():
+	}
+	t.jobs.release()
+	return <-sent
+}
+
+func eventInfo(env *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.EventInfo {
+	out := &apiv1.EventInfo{Seq: env.Seq, At: int64(env.At), Kind: env.Event.Kind().String(), ActorKind: wire.ActorKindName(env.Actor.Kind), Actor: env.Actor.Name,
+		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, Nodes: part.Nodes, Fields: part.Fields}
+	if job != nil {
+		out.Job, out.JobId, out.User, out.Account = job.name(), uint32(job.id), job.user, job.account
+	}
+	return out
+}
+
+// eventSight is what a caller may see, by the rules of now.
+type eventSight struct {
+	topic           [wire.NumTopics]bool
+	job             func(owner uint32, account string) bool
+	ownReservations bool // only of reservations that name him
+}
+
+// eventSight asks the functions that guard the other calls.
+func (s *ClusterService) eventSight(who Caller) eventSight {
+	out := eventSight{job: s.seesOwned(who), ownReservations: s.private(privateReservations, who)}
+	out.topic[wire.TopicCluster] = true
+	out.topic[wire.TopicJob] = true         // by the job
+	out.topic[wire.TopicReservation] = true // by the reservation
+	out.topic[wire.TopicNode] = !s.private(privateNodes, who)
+	out.topic[wire.TopicPartition] = !s.private(privatePartitions, who)
+	out.topic[wire.TopicUse] = !s.private(privateUsage, who)
+	out.topic[wire.TopicPolicy] = s.operator(who)
+	out.topic[wire.TopicSecret] = s.administrator(who)
+	return out
+}
+
+// eventFilter is what a caller wants to see.
+type eventFilter struct {
+	jobs  []wantedJob
+	users []string
+	nodes map[string]bool
+	kinds map[event.Kind]bool
+}
+
+// wantedJob is a job, an array or a task of one.
+type wantedJob struct {
+	id   spec.JobID
+	task int64 // NoTask = all of it
+}
+
+func newEventFilter(req *apiv1.EventsRequest) (*eventFilter, error) {
+	if req.GetFollow() && req.GetUntil() != 0 {
+		return nil, spec.Refuse(spec.CodeBadRequest, "follow goes on for ever: leave out its end, or follow")
+	}
+	out := &eventFilter{users: req.GetUsers()}
+	for _, text := range req.GetJobs() {
+		number, task, isTask := strings.Cut(text, "_")
+		id, err := strconv.ParseUint(number, 10, 32)
+		want := wantedJob{spec.JobID(id), spec.NoTask}
+		if err == nil && isTask {
+			want.task, err = strconv.ParseInt(task, 10, 64)
+		}
+		if err != nil || id == 0 {
+			return nil, spec.Refuse(spec.CodeInvalidJobID, "job "+text+": expected 12, 36 or 36_7")
+		}
+		out.jobs = append(out.jobs, want)
+	}
+	for _, expr := range req.GetNodes() {
+		names, err := hostlist.Expand(expr)
+		if err != nil {
+			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
+		}
+		if out.nodes == nil {
+			out.nodes = map[string]bool{}
+		}
+		for _, name := range names {
+			out.nodes[name] = true
+		}
+	}
+	for _, word := range req.GetKinds() {
+		if err := out.addKinds(word); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// addKinds lets the kinds through whose name is a word or begins with it.
+func (f *eventFilter) addKinds(word string) error {
+	if f.kinds == nil {
+		f.kinds = map[event.Kind]bool{}
+	}
+	found := false
+	for _, k := range event.Kinds() {
+		name := k.String()
+		if word != "" && len(name) >= len(word) && strings.EqualFold(name[:len(word)], word) {
+			f.kinds[k], found = true, true
+		}
+	}
+	if !found {
+		return spec.Refuse(spec.CodeBadRequest, "no kind of event has the name or beginning "+strconv.Quote(word)+"; muster events --list-kinds lists them")
+	}
+	return nil
+}
+
+func (f *eventFilter) kind(k event.Kind) bool { return f.kinds == nil || f.kinds[k] }
+
+// passes tells whether an event is of the jobs, users and nodes that are wanted.
+func (f *eventFilter) passes(env *event.Envelope, part *wire.EventPart, job *eventJob) bool {
+	if len(f.jobs) > 0 && (job == nil || !slices.ContainsFunc(f.jobs, job.is)) {
+		return false
+	}
+	if len(f.users) > 0 && !slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
+		return false
+	}
+	return f.nodes == nil || slices.ContainsFunc(part.Nodes, func(n string) bool { return f.nodes[n] })
+}
+
+// is tells whether a job is the wanted one.
+func (j *eventJob) is(want wantedJob) bool {
+	if want.task == spec.NoTask && j.id == want.id {
+		return true
+	}
+	return j.array == want.id && (want.task == spec.NoTask || want.task == j.task)
+}
+
+// concernsUser tells whether a user, by name or number, acted or owns the job.
+func concernsUser(env *event.Envelope, job *eventJob, user string) bool {
+	if job != nil && (job.user == user || strconv.FormatUint(uint64(job.owner), 10) == user) {
+		return true
+	}
+	return env.Actor.Kind == event.ActorUser && (env.Actor.Name == user || strconv.FormatUint(uint64(env.Actor.UID), 10) == user)
+}
