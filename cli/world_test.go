@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
-	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -373,7 +372,7 @@ func (w *world) world(args []string, out, errOut io.Writer) *tool.Env {
 // shell runs a line, split at blanks outside quotes.
 func (w *world) shell(line string) result {
 	w.t.Helper()
-	words, err := submit.ShellWords(line)
+	words, err := tool.ShellWords(line)
 	if err != nil {
 		w.t.Fatal(err)
 	}

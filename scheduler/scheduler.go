@@ -58,17 +58,18 @@ type (
 
 // Commands about jobs and their steps.
 type (
-	Submit    = decide.Submit
-	Cancel    = decide.Cancel
-	Hold      = decide.Hold
-	Release   = decide.Release
-	Requeue   = decide.Requeue
-	Suspend   = decide.Suspend
-	Resume    = decide.Resume
-	UpdateJob = decide.UpdateJob
-	StartStep = decide.StartStep
-	EndStep   = decide.EndStep
-	EndJob    = decide.EndJob
+	Submit     = decide.Submit
+	Cancel     = decide.Cancel
+	Hold       = decide.Hold
+	Release    = decide.Release
+	Requeue    = decide.Requeue
+	Suspend    = decide.Suspend
+	Resume     = decide.Resume
+	UpdateJob  = decide.UpdateJob
+	StartStep  = decide.StartStep
+	EndStep    = decide.EndStep
+	UpdateStep = decide.UpdateStep
+	EndJob     = decide.EndJob
 )
 
 // Commands about nodes, partitions and reservations.

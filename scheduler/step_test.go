@@ -21,6 +21,81 @@ type stepper interface {
 	Fatalf(format string, args ...any)
 }
 
+// TestStepTimeLimitChanges: a step's time limit can be shortened by its user and
+// raised by an administrator while it runs; without a step it is that of all.
+func TestStepTimeLimitChanges(t *testing.T) {
+	tr := stepCluster(t)
+	begin := func(limit spec.Span, ticket string) spec.StepID {
+		res, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Tasks: 1, Overlap: true, Limit: limit}, Ticket: ticket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Step
+	}
+	first, second := begin(10*spec.Minute, "a"), begin(0, "b")
+	for _, x := range []struct {
+		cmd  scheduler.UpdateStep
+		want spec.Code
+	}{
+		{scheduler.UpdateStep{UID: 1, Step: first, Limit: "20"}, spec.CodeAccessDenied},
+		{scheduler.UpdateStep{UID: 1, Step: first, Limit: "20", Admin: true}, 0},
+		{scheduler.UpdateStep{UID: 1, Step: first, Limit: "-5"}, 0},
+		{scheduler.UpdateStep{UID: 1, Step: first, Limit: "soon"}, spec.CodeInvalidTimeLimit},
+		{scheduler.UpdateStep{UID: 1, Step: 7, Limit: "1"}, spec.CodeAlreadyDone},
+		{scheduler.UpdateStep{UID: 1, All: true, Limit: "3"}, 0},
+		{scheduler.UpdateStep{UID: 1, Step: second, Limit: "UNLIMITED", Admin: true}, 0},
+	} {
+		if _, err := scheduler.Decide(tr, x.cmd); spec.CodeOf(err) != x.want && (err != nil || x.want != 0) {
+			t.Errorf("%+v: %v, want %d", x.cmd, err, x.want)
+		}
+	}
+	if a, b := tr.Job(1).StepByID(first).TimeLimit(), tr.Job(1).StepByID(second).TimeLimit(); a != 3*spec.Minute || b != 0 {
+		t.Errorf("limits %d and %d", a, b)
+	}
+	tr.Now = tr.Now.Add(3 * spec.Minute)
+	if _, err := scheduler.Decide(tr, scheduler.Tick{}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := tr.Job(1).StepByID(first), tr.Job(1).StepByID(second); a.Ending == nil || a.Ending.Cause != event.EndTimeLimit || b.Ending != nil {
+		t.Errorf("endings %+v and %+v", a.Ending, b.Ending)
+	}
+	sound(t, tr)
+}
+
+// TestShrinkEndsSteps: a job that gives a node back ends the steps that have a part
+// there, starts none there, and goes on with what is left.
+func TestShrinkEndsSteps(t *testing.T) {
+	tr := stepCluster(t)
+	must := func(cmd scheduler.Command) scheduler.Result {
+		t.Helper()
+		res, err := scheduler.Decide(tr, cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, tr)
+		return res
+	}
+	both := must(scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Tasks: 2, Overlap: true}, Ticket: "a"})
+	one := must(scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Nodes: "n1", Overlap: true}, Ticket: "b"})
+	before := tr.Job(1).Alloc.TRES
+	must(scheduler.UpdateJob{Target: scheduler.Target{UID: 1, Task: spec.NoTask}, Changes: []spec.KeyValue{{Key: "numnodes", Value: "1"}}})
+	if a, b := tr.Job(1).StepByID(both.Step), tr.Job(1).StepByID(one.Step); a.Ending == nil || b.Ending != nil {
+		t.Errorf("endings %+v and %+v", a.Ending, b.Ending)
+	}
+	if _, err := scheduler.Decide(tr, scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{MinNodes: 2, MaxNodes: 2}, Ticket: "c"}); spec.CodeOf(err) != spec.CodeNodeCountInvalid {
+		t.Errorf("a step on both nodes: %v", err)
+	}
+	must(scheduler.Report{Node: "n2", Run: scheduler.Run{UID: 1, Attempt: 1}, Done: &scheduler.NodeDone{}})
+	j := tr.Job(1)
+	if j.State != spec.Running || len(j.Alloc.Nodes) != 1 || j.Alloc.TRES.CPU*2 != before.CPU || len(j.StartedWith().Nodes) != 2 || len(j.Leaving) != 0 {
+		t.Errorf("%s with %s of %s", j.State, j.Alloc.TRES, before)
+	}
+	if tr.Node("n2").Jobs != nil {
+		t.Error("the node still has the job")
+	}
+	must(scheduler.StartStep{UID: 1, Spec: &spec.StepSpec{Overlap: true}, Ticket: "d"})
+}
+
 // stepCluster is a job of two tasks a node, four CPUs and two GPUs on each of
 // two nodes, that runs.
 func stepCluster(t stepper) *trial.Trial {
@@ -79,34 +154,35 @@ func TestStepLayout(t *testing.T) {
 		want string // the layout, or a code
 		next string // of the same step again
 	}{
-		"all of the job":        {spec.StepSpec{Tasks: 4}, "n1:2/4/2 n2:2/4/2", "2016"},
-		"one task a node":       {spec.StepSpec{}, "n1:1/4/2 n2:1/4/2", "2016"},
-		"one task":              {spec.StepSpec{Tasks: 1}, "n1:1/4/2", "n2:1/4/2"},
-		"one node":              {spec.StepSpec{MinNodes: 1, MaxNodes: 1}, "n1:1/4/2", "n2:1/4/2"},
-		"three tasks":           {spec.StepSpec{Tasks: 3}, "n1:2/4/2 n2:1/4/2", "2016"},
-		"six tasks":             {spec.StepSpec{Tasks: 6}, "n1:4/4/2 n2:2/4/2", "2016"},
-		"six tasks, cyclic":     {spec.StepSpec{Tasks: 6, Distribution: "cyclic"}, "n1:3/4/2 n2:3/4/2", "2016"},
-		"five tasks in planes":  {spec.StepSpec{Tasks: 5, Distribution: "plane=2"}, "n1:3/4/2 n2:2/4/2", "2016"},
-		"too many tasks":        {spec.StepSpec{Tasks: 9}, "2005", ""},
-		"overcommitted":         {spec.StepSpec{Tasks: 9, Overcommit: true, TasksPerNode: 5}, "n1:5/4/2 n2:4/4/2", "2016"},
-		"three nodes":           {spec.StepSpec{MinNodes: 3, MaxNodes: 3}, "2006", ""},
-		"exact":                 {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true}, "n1:1/1/0", "n1:1/1/0"},
-		"exact takes the GPUs":  {spec.StepSpec{Tasks: 1, Exact: true}, "n1:1/1/2", "n2:1/1/2"},
-		"a GPU each":            {spec.StepSpec{Tasks: 1, Exact: true, PerNode: gpus(1)}, "n1:1/1/1", "n1:1/1/1"},
-		"GPUs of the step":      {spec.StepSpec{Tasks: 2, Exact: true, PerStep: gpus(3)}, "n1:1/1/2 n2:1/1/1", "2016"},
-		"GPUs of tasks":         {spec.StepSpec{Tasks: 3, Exact: true, PerTask: gpus(1)}, "n1:2/2/2 n2:1/1/1", "2016"},
-		"too many GPUs":         {spec.StepSpec{Tasks: 1, PerNode: gpus(3)}, "2005", ""},
-		"too many GPUs in all":  {spec.StepSpec{Tasks: 2, PerStep: gpus(5)}, "2014", ""},
-		"named node":            {spec.StepSpec{Nodes: "n2"}, "n2:1/4/2", "2016"},
-		"not that node":         {spec.StepSpec{Exclude: "n1"}, "n2:1/4/2", "2016"},
-		"from the second":       {spec.StepSpec{Relative: 2}, "n2:1/4/2", "2016"},
-		"a foreign node":        {spec.StepSpec{Nodes: "n7"}, "2014", ""},
-		"overlapping":           {spec.StepSpec{Tasks: 4, Overlap: true}, "n1:2/4/2 n2:2/4/2", "n1:2/4/2 n2:2/4/2"},
-		"a launcher":            {spec.StepSpec{External: true, TasksPerNode: 1}, "n1:1/4/2 n2:1/4/2", "n1:1/4/2 n2:1/4/2"},
-		"memory is counted":     {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true, MemPerNode: 500}, "n1:1/1/0", "n2:1/1/0"},
-		"too much memory":       {spec.StepSpec{Tasks: 1, MemPerNode: 900}, "2005", ""},
-		"CPUs of tasks":         {spec.StepSpec{Tasks: 1, CPUsPerTask: 3, Exact: true, NoGRES: true}, "n1:1/3/0", "n2:1/3/0"},
-		"more tasks than nodes": {spec.StepSpec{MinNodes: 2, MaxNodes: 2, Tasks: 1}, "2025", ""},
+		"all of the job":         {spec.StepSpec{Tasks: 4}, "n1:2/4/2 n2:2/4/2", "2016"},
+		"one task a node":        {spec.StepSpec{}, "n1:1/4/2 n2:1/4/2", "2016"},
+		"one task":               {spec.StepSpec{Tasks: 1}, "n1:1/4/2", "n2:1/4/2"},
+		"one node":               {spec.StepSpec{MinNodes: 1, MaxNodes: 1}, "n1:1/4/2", "n2:1/4/2"},
+		"three tasks":            {spec.StepSpec{Tasks: 3}, "n1:2/4/2 n2:1/4/2", "2016"},
+		"six tasks":              {spec.StepSpec{Tasks: 6}, "n1:4/4/2 n2:2/4/2", "2016"},
+		"six tasks, cyclic":      {spec.StepSpec{Tasks: 6, Distribution: "cyclic"}, "n1:3/4/2 n2:3/4/2", "2016"},
+		"five tasks in planes":   {spec.StepSpec{Tasks: 5, Distribution: "plane=2"}, "n1:3/4/2 n2:2/4/2", "2016"},
+		"too many tasks":         {spec.StepSpec{Tasks: 9}, "2005", ""},
+		"overcommitted":          {spec.StepSpec{Tasks: 9, Overcommit: true, TasksPerNode: 5}, "n1:5/4/2 n2:4/4/2", "2016"},
+		"three nodes":            {spec.StepSpec{MinNodes: 3, MaxNodes: 3}, "2006", ""},
+		"exact":                  {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true}, "n1:1/1/0", "n1:1/1/0"},
+		"exact takes the GPUs":   {spec.StepSpec{Tasks: 1, Exact: true}, "n1:1/1/2", "n2:1/1/2"},
+		"a GPU each":             {spec.StepSpec{Tasks: 1, Exact: true, PerNode: gpus(1)}, "n1:1/1/1", "n1:1/1/1"},
+		"GPUs of the step":       {spec.StepSpec{Tasks: 2, Exact: true, PerStep: gpus(3)}, "n1:1/1/2 n2:1/1/1", "2016"},
+		"GPUs of the step, even": {spec.StepSpec{Tasks: 2, Exact: true, PerStep: gpus(2)}, "n1:1/1/1 n2:1/1/1", "n1:1/1/1 n2:1/1/1"},
+		"GPUs of tasks":          {spec.StepSpec{Tasks: 3, Exact: true, PerTask: gpus(1)}, "n1:2/2/2 n2:1/1/1", "2016"},
+		"too many GPUs":          {spec.StepSpec{Tasks: 1, PerNode: gpus(3)}, "2005", ""},
+		"too many GPUs in all":   {spec.StepSpec{Tasks: 2, PerStep: gpus(5)}, "2014", ""},
+		"named node":             {spec.StepSpec{Nodes: "n2"}, "n2:1/4/2", "2016"},
+		"not that node":          {spec.StepSpec{Exclude: "n1"}, "n2:1/4/2", "2016"},
+		"from the second":        {spec.StepSpec{Relative: 2}, "n2:1/4/2", "2016"},
+		"a foreign node":         {spec.StepSpec{Nodes: "n7"}, "2014", ""},
+		"overlapping":            {spec.StepSpec{Tasks: 4, Overlap: true}, "n1:2/4/2 n2:2/4/2", "n1:2/4/2 n2:2/4/2"},
+		"a launcher":             {spec.StepSpec{External: true, TasksPerNode: 1}, "n1:1/4/2 n2:1/4/2", "n1:1/4/2 n2:1/4/2"},
+		"memory is counted":      {spec.StepSpec{Tasks: 1, Exact: true, NoGRES: true, MemPerNode: 500}, "n1:1/1/0", "n2:1/1/0"},
+		"too much memory":        {spec.StepSpec{Tasks: 1, MemPerNode: 900}, "2005", ""},
+		"CPUs of tasks":          {spec.StepSpec{Tasks: 1, CPUsPerTask: 3, Exact: true, NoGRES: true}, "n1:1/3/0", "n2:1/3/0"},
+		"more tasks than nodes":  {spec.StepSpec{MinNodes: 2, MaxNodes: 2, Tasks: 1}, "2025", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := stepCluster(t)

@@ -53,9 +53,9 @@ type StepSpec struct {
 	KillOnFail bool          `cbor:"55,keyasint,omitempty"` // -K
 	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds; 0 = as the site says, -1 = any
 	Host       string        `cbor:"57,keyasint,omitempty"` // where srun runs
+	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
 	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
 	Cast       *Cast         `cbor:"60,keyasint,omitempty"` // its tasks write a file that comes as input
-	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
 }
 
 // Cast is a file that a step of sbcast writes on each node.

@@ -174,7 +174,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 		*event.HistoryLost,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
 		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
-		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
+		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.StepUpdated, *event.JobShrunk, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
 		// The audit trail has them; nothing is counted.
 	default:
 		return event.ErrNewer
@@ -346,6 +346,10 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	case *event.StepEndRequested:
 		return e.UID, e.Attempt, ""
 	case *event.StepSignalled:
+		return e.UID, e.Attempt, ""
+	case *event.StepUpdated:
+		return e.UID, e.Attempt, ""
+	case *event.JobShrunk:
 		return e.UID, e.Attempt, ""
 	case *event.NodeRegistered:
 		return 0, 0, e.Node

@@ -3150,9 +3150,10 @@ func (x *Terminate) GetNote() string {
 
 type SignalRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Signal        int32                  `protobuf:"varint,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Signal        int32                  `protobuf:"varint,1,opt,name=signal,proto3" json:"signal,omitempty"` // 0 = only the message
 	Scope         uint32                 `protobuf:"varint,2,opt,name=scope,proto3" json:"scope,omitempty"`
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // a line for the run's error output
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3208,6 +3209,13 @@ func (x *SignalRun) GetSeq() uint64 {
 		return x.Seq
 	}
 	return 0
+}
+
+func (x *SignalRun) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 type ChangeLimit struct {
@@ -4805,11 +4813,12 @@ const file_agent_proto_rawDesc = "" +
 	"\tTerminate\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\rR\x05cause\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\"K\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"e\n" +
 	"\tSignalRun\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\x05R\x06signal\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\rR\x05scope\x12\x10\n" +
-	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\x1f\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x1f\n" +
 	"\vChangeLimit\x12\x10\n" +
 	"\x03end\x18\x01 \x01(\x03R\x03end\"J\n" +
 	"\aMeasure\x12\x10\n" +

@@ -93,21 +93,25 @@ const (
 	ControlJobsRequest_SUSPEND          ControlJobsRequest_Verb = 7
 	ControlJobsRequest_RESUME           ControlJobsRequest_Verb = 8
 	ControlJobsRequest_TOP              ControlJobsRequest_Verb = 9
+	ControlJobsRequest_UPDATE_STEP      ControlJobsRequest_Verb = 10
+	ControlJobsRequest_NOTIFY           ControlJobsRequest_Verb = 11
 )
 
 // Enum value maps for ControlJobsRequest_Verb.
 var (
 	ControlJobsRequest_Verb_name = map[int32]string{
-		0: "VERB_UNSPECIFIED",
-		1: "HOLD",
-		2: "USER_HOLD",
-		3: "RELEASE",
-		4: "REQUEUE",
-		5: "REQUEUE_HOLD",
-		6: "UPDATE",
-		7: "SUSPEND",
-		8: "RESUME",
-		9: "TOP",
+		0:  "VERB_UNSPECIFIED",
+		1:  "HOLD",
+		2:  "USER_HOLD",
+		3:  "RELEASE",
+		4:  "REQUEUE",
+		5:  "REQUEUE_HOLD",
+		6:  "UPDATE",
+		7:  "SUSPEND",
+		8:  "RESUME",
+		9:  "TOP",
+		10: "UPDATE_STEP",
+		11: "NOTIFY",
 	}
 	ControlJobsRequest_Verb_value = map[string]int32{
 		"VERB_UNSPECIFIED": 0,
@@ -120,6 +124,8 @@ var (
 		"SUSPEND":          7,
 		"RESUME":           8,
 		"TOP":              9,
+		"UPDATE_STEP":      10,
+		"NOTIFY":           11,
 	}
 )
 
@@ -1960,7 +1966,8 @@ type NodeAlloc struct {
 	Gpus          []*GpuRef              `protobuf:"bytes,4,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Gres          []*Count               `protobuf:"bytes,5,rep,name=gres,proto3" json:"gres,omitempty"`
 	Tasks         uint32                 `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"` // given back
+	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`       // given back
+	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"` // a job that runs gives it back
 	Shares        []*GpuShare            `protobuf:"bytes,8,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2047,6 +2054,13 @@ func (x *NodeAlloc) GetDone() bool {
 	return false
 }
 
+func (x *NodeAlloc) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
 func (x *NodeAlloc) GetShares() []*GpuShare {
 	if x != nil {
 		return x.Shares
@@ -2116,6 +2130,7 @@ type JobInfo struct {
 	Booting         string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                            // those that are not up, folded
 	BootBy          int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`               // when they are given up, if known
 	Stopped         bool                   `protobuf:"varint,150,opt,name=stopped,proto3" json:"stopped,omitempty"`                           // its processes got SIGSTOP and no SIGCONT since
+	Notice          string                 `protobuf:"bytes,152,opt,name=notice,proto3" json:"notice,omitempty"`                              // WatchJob: a line of scontrol notify, not part of the record
 	Failure         string                 `protobuf:"bytes,151,opt,name=failure,proto3" json:"failure,omitempty"`                            // why its batch script could not run, in the node's words
 	Qos             string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                    // in which it runs, or all that it may run in with commas
 	unknownFields   protoimpl.UnknownFields
@@ -2565,6 +2580,13 @@ func (x *JobInfo) GetStopped() bool {
 		return x.Stopped
 	}
 	return false
+}
+
+func (x *JobInfo) GetNotice() string {
+	if x != nil {
+		return x.Notice
+	}
+	return ""
 }
 
 func (x *JobInfo) GetFailure() string {
@@ -3172,7 +3194,9 @@ type ControlJobsRequest struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Verb          ControlJobsRequest_Verb `protobuf:"varint,1,opt,name=verb,proto3,enum=muster.v1.ControlJobsRequest_Verb" json:"verb,omitempty"`
 	Jobs          []string                `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	Changes       map[string]string       `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // UPDATE: scontrol's keys, lower case
+	Changes       map[string]string       `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // UPDATE, UPDATE_STEP: scontrol's keys, lower case
+	Step          *int32                  `protobuf:"varint,4,opt,name=step,proto3,oneof" json:"step,omitempty"`                                                                          // UPDATE_STEP: absent = all steps that run
+	Message       string                  `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`                                                                           // NOTIFY: a line for the user
 	Incomplete    bool                    `protobuf:"varint,10,opt,name=incomplete,proto3" json:"incomplete,omitempty"`                                                                   // REQUEUE: jobs that ended well are left alone
 	SpecialExit   bool                    `protobuf:"varint,11,opt,name=special_exit,json=specialExit,proto3" json:"special_exit,omitempty"`                                              // REQUEUE_HOLD: held in state SPECIAL_EXIT
 	unknownFields protoimpl.UnknownFields
@@ -3230,6 +3254,20 @@ func (x *ControlJobsRequest) GetChanges() map[string]string {
 		return x.Changes
 	}
 	return nil
+}
+
+func (x *ControlJobsRequest) GetStep() int32 {
+	if x != nil && x.Step != nil {
+		return *x.Step
+	}
+	return 0
+}
+
+func (x *ControlJobsRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 func (x *ControlJobsRequest) GetIncomplete() bool {
@@ -4269,7 +4307,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\f\n" +
 	"\x01n\x18\x05 \x01(\x03R\x01n\x12\x0e\n" +
-	"\x02of\x18\x06 \x01(\x03R\x02of\"\xe9\x01\n" +
+	"\x02of\x18\x06 \x01(\x03R\x02of\"\x83\x02\n" +
 	"\tNodeAlloc\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04cpus\x18\x02 \x03(\x04R\x04cpus\x12\x10\n" +
@@ -4277,8 +4315,9 @@ const file_job_proto_rawDesc = "" +
 	"\x04gpus\x18\x04 \x03(\v2\x11.muster.v1.GpuRefR\x04gpus\x12$\n" +
 	"\x04gres\x18\x05 \x03(\v2\x10.muster.v1.CountR\x04gres\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
-	"\x04done\x18\a \x01(\bR\x04done\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xd4\x0e\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x12\x18\n" +
+	"\aleaving\x18\t \x01(\bR\aleaving\x12+\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xed\x0e\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -4356,7 +4395,8 @@ const file_job_proto_rawDesc = "" +
 	"\vconfiguring\x18\x8c\x01 \x01(\bR\vconfiguring\x12\x19\n" +
 	"\abooting\x18\x8d\x01 \x01(\tR\abooting\x12\x18\n" +
 	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x19\n" +
-	"\astopped\x18\x96\x01 \x01(\bR\astopped\x12\x19\n" +
+	"\astopped\x18\x96\x01 \x01(\bR\astopped\x12\x17\n" +
+	"\x06notice\x18\x98\x01 \x01(\tR\x06notice\x12\x19\n" +
 	"\afailure\x18\x97\x01 \x01(\tR\afailure\x12\x11\n" +
 	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xf5\x02\n" +
 	"\bStepInfo\x12\x17\n" +
@@ -4415,11 +4455,13 @@ const file_job_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x10.muster.v1.ErrorR\x05error\"<\n" +
 	"\n" +
 	"JobResults\x12.\n" +
-	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\xb7\x03\n" +
+	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\x90\x04\n" +
 	"\x12ControlJobsRequest\x126\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\".muster.v1.ControlJobsRequest.VerbR\x04verb\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12D\n" +
-	"\achanges\x18\x03 \x03(\v2*.muster.v1.ControlJobsRequest.ChangesEntryR\achanges\x12\x1e\n" +
+	"\achanges\x18\x03 \x03(\v2*.muster.v1.ControlJobsRequest.ChangesEntryR\achanges\x12\x17\n" +
+	"\x04step\x18\x04 \x01(\x05H\x00R\x04step\x88\x01\x01\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\n" +
 	" \x01(\bR\n" +
@@ -4427,7 +4469,7 @@ const file_job_proto_rawDesc = "" +
 	"\fspecial_exit\x18\v \x01(\bR\vspecialExit\x1a:\n" +
 	"\fChangesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x01\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04HOLD\x10\x01\x12\r\n" +
@@ -4440,7 +4482,12 @@ const file_job_proto_rawDesc = "" +
 	"\aSUSPEND\x10\a\x12\n" +
 	"\n" +
 	"\x06RESUME\x10\b\x12\a\n" +
-	"\x03TOP\x10\t\"\x1e\n" +
+	"\x03TOP\x10\t\x12\x0f\n" +
+	"\vUPDATE_STEP\x10\n" +
+	"\x12\n" +
+	"\n" +
+	"\x06NOTIFY\x10\vB\a\n" +
+	"\x05_step\"\x1e\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"\xb6\x02\n" +
@@ -4635,6 +4682,7 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
+	file_job_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -21,8 +21,9 @@ func Scontrol() *tool.Command {
 	return &tool.Command{
 		Name: "scontrol", Slurm: true, Mixed: true,
 		Summary: "show details of the cluster and change jobs, nodes and partitions",
-		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]"},
-		About: `Commands and entities can be abbreviated: scontrol sho part.
+		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS]"},
+		About: `Commands and entities can be abbreviated: scontrol sho part. Without a command, scontrol reads commands
+from its standard input, one a line, until quit or the end; !! repeats the last one.
 
 Keys of update are case-insensitive: jobid=12 timelimit=2:00:00, nodename=n[1-3] state=drain reason="fan". States of nodes:
 drain, down, fail, resume, fenced (asserts that no abandoned run is left there), power_up, power_down, power_down_asap, power_down_force, cancel_reboot. States of partitions: up, down (jobs
@@ -53,7 +54,8 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "resume", Args: "JOB...", Help: "resume suspended jobs, as soon as their CPUs are free"},
 			{Name: "requeuehold", Args: "[incomplete] [State=SpecialExit] JOB...", Help: "requeue jobs and hold them, with State=SpecialExit in that state"},
 			{Name: "top", Args: "JOB...", Help: "move pending jobs before the others of the same user, partition, account and QOS (operators; users with SchedulerParameters=enable_user_top)"},
-			{Name: "update", Args: "KEY=VALUE...", Help: "change a job (jobid=), nodes (nodename=), a partition (partitionname=) or a reservation (reservationname=)"},
+			{Name: "notify", Args: "JOB MESSAGE", Help: "write a line to the error output of a job's script, or to the srun or salloc that made the job"},
+			{Name: "update", Args: "KEY=VALUE...", Help: "change a job (jobid=), the time limit of a step (stepid=), nodes (nodename=), a partition (partitionname=) or a reservation (reservationname=)"},
 			{Name: "power", Args: "up|down [asap|force] NODES", Help: "power nodes up or down: down when no job is on them, asap also starts none there, force ends them"},
 			{Name: "reboot", Args: "[ASAP] [nextstate=RESUME|DOWN] [reason=TEXT] NODES|ALL", Help: "reboot nodes when they are idle; with ASAP, start no new jobs there before"},
 			{Name: "cancel_reboot", Args: "NODES", Help: "cancel reboots that have not started"},
@@ -69,6 +71,11 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "completing", Args: "", Help: "jobs whose nodes are still being cleaned up"},
 			{Name: "getaddrs", Args: "NODES", Help: "name, address and port of nodes"},
 			{Name: "listjobs", Args: "[NODE]", Help: "the jobs that run on a node (default: this host)"},
+			{Name: "liststeps", Args: "[NODE]", Help: "the steps that run on a node (default: this host)"},
+			{Name: "listpids", Args: "[JOB[.STEP]] [NODE]", Help: "the processes of jobs on a node (default: all of one's jobs on this host)"},
+			{Name: "pidinfo", Args: "PID", Help: "the job of a process on this host, and when its time limit ends"},
+			{Name: "write", Args: "batch_script JOB [FILE|-]", Help: "write a job's script into a file (default: slurm-JOB.sh) or, with -, to the standard output"},
+			{Name: "write", Args: "config [FILE|-]", Help: "write the configuration in force into a file (default: slurm.conf.DATE)"},
 			{Name: "version", Args: "", Help: "print the version"},
 			{Name: "help", Args: "", Help: "print this help"},
 		},
@@ -104,17 +111,20 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 func laterVerbs() map[string]string {
 	return map[string]string{
 		"abort": "stop the controller with shutdown", "fsdampeningfactor": "use fair-share settings in slurm.conf",
-		"listpids": "use sstat -i", "liststeps": "use show step", "notify": "Muster does not write to users' terminals", "pidinfo": "use sstat -i",
 		"schedloglevel": "the daemons' log is set in muster.yaml",
 		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml",
-		"write": "use sacct --batch-script",
 	}
 }
 
 func runScontrol(c *tool.Call) error {
 	if len(c.Operands) == 0 {
-		return &opt.UsageError{Command: "scontrol", Text: "a command is required; there is no interactive mode"}
+		return converse(c)
 	}
+	return scontrolCommand(c)
+}
+
+// scontrolCommand runs the command that the operands of a call are.
+func scontrolCommand(c *tool.Call) error {
 	name := c.Command.FirstVerb(c.Operands[0], 3)
 	if name == "" {
 		if why, ok := laterVerbs()[strings.ToLower(c.Operands[0])]; ok {
@@ -179,8 +189,18 @@ func verb(c *tool.Call, name string, args []string) error {
 		return completing(c)
 	case "getaddrs":
 		return nodeAddresses(c, args)
+	case "notify":
+		return notify(c, args)
 	case "listjobs":
 		return listJobs(c, args)
+	case "liststeps":
+		return listSteps(c, args)
+	case "listpids":
+		return listPIDs(c, args)
+	case "pidinfo":
+		return pidInfo(c, args)
+	case "write":
+		return writeFile(c, args)
 	case "errnumstr":
 		return errorText(c, args)
 	case "version":

@@ -211,7 +211,13 @@ func updateJob(c *tool.Call, jobs string, rest []setting) error {
 		}
 		changes[key] = value
 	}
-	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false)
+	if err := controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rest, func(s setting) bool { return resizes(s.key) }) {
+		return resizeScripts(c, list)
+	}
+	return nil
 }
 
 // nodeSettings are what scontrol update sets of a node beside its state.
@@ -290,9 +296,4 @@ func sendNodes(c *tool.Call, req *apiv1.UpdateNodeRequest) error {
 		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(rep.GetUnknown(), ",")+")")
 	}
 	return nil
-}
-
-// updateStep refuses what is not there: the time limit of a step is that of its srun.
-func updateStep(c *tool.Call, step string, _ []setting) error {
-	return c.Errorf("step %s cannot be changed in this release: its time limit is what srun --time set, at most that of its job", step)
 }

@@ -132,6 +132,10 @@ func (a *allocation) follow(ctx context.Context, attended bool) error {
 			}
 			return err
 		}
+		if line := j.GetNotice(); line != "" {
+			fmt.Fprintf(a.c.Stderr, "%s: %s\n", a.c.Command.Name, render.Clean(line))
+			continue
+		}
 		select {
 		case a.news <- j:
 		case <-ctx.Done():

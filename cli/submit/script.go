@@ -46,9 +46,9 @@ func directives(script []byte) ([][]string, error) {
 	for line := range bytes.Lines(script) {
 		text := strings.TrimRight(string(line), "\r\n")
 		if rest, ok := strings.CutPrefix(text, directiveMark); ok {
-			words, err := ShellWords(rest)
+			words, err := tool.ShellWords(rest)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", directiveMark, err)
 			}
 			if len(words) > 0 {
 				out = append(out, words)
@@ -60,50 +60,6 @@ func directives(script []byte) ([][]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// ShellWords splits a line as a shell does: blanks separate, quotes hold
-// together, a backslash takes the next character as it is, and a word that
-// begins with # starts a comment.
-func ShellWords(line string) ([]string, error) {
-	var words []string
-	var word []byte
-	in, quote := false, byte(0)
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case quote != 0:
-			switch {
-			case c == quote:
-				quote = 0
-			case c == '\\' && quote == '"' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'):
-				i++
-				word = append(word, line[i])
-			default:
-				word = append(word, c)
-			}
-		case c == '"' || c == '\'':
-			quote, in = c, true
-		case c == '\\' && i+1 < len(line):
-			i++
-			word, in = append(word, line[i]), true
-		case c == ' ' || c == '\t':
-			if in {
-				words, word, in = append(words, string(word)), nil, false
-			}
-		case c == '#' && !in:
-			i = len(line)
-		default:
-			word, in = append(word, c), true
-		}
-	}
-	if quote != 0 {
-		return nil, fmt.Errorf("unmatched %c in %q", quote, directiveMark+line)
-	}
-	if in {
-		words = append(words, string(word))
-	}
-	return words, nil
 }
 
 // hetDirectives are the directives of a script, those of each component of a

@@ -234,7 +234,7 @@ func readPrograms(c *tool.Call, s *apiv1.StepSpec, _ string) error {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		words, err := ShellWords(line)
+		words, err := tool.ShellWords(line)
 		if err != nil || len(words) < 2 {
 			return c.Errorf("Configuration line %d of %s: it has no ranks or no program: %s", number, c.Operands[0], line)
 		}

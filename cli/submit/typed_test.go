@@ -177,7 +177,7 @@ type outcome struct {
 // run runs one of the programs as sbatch.
 func (s *small) run(program, line string) outcome {
 	s.t.Helper()
-	words, err := ShellWords(line)
+	words, err := tool.ShellWords(line)
 	if err != nil {
 		s.t.Fatal(err)
 	}

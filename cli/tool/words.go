@@ -152,3 +152,47 @@ func ValidTarget(id string) bool {
 	}
 	return LeadingDigits(whole) == len(whole) && ValidJob(whole) && part != "" && LeadingDigits(part) == len(part)
 }
+
+// ShellWords splits a line as a shell does: blanks separate, quotes hold
+// together, a backslash takes the next character as it is, and a word that
+// begins with # starts a comment.
+func ShellWords(line string) ([]string, error) {
+	var words []string
+	var word []byte
+	in, quote := false, byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0:
+			switch {
+			case c == quote:
+				quote = 0
+			case c == '\\' && quote == '"' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'):
+				i++
+				word = append(word, line[i])
+			default:
+				word = append(word, c)
+			}
+		case c == '"' || c == '\'':
+			quote, in = c, true
+		case c == '\\' && i+1 < len(line):
+			i++
+			word, in = append(word, line[i]), true
+		case c == ' ' || c == '\t':
+			if in {
+				words, word, in = append(words, string(word)), nil, false
+			}
+		case c == '#' && !in:
+			i = len(line)
+		default:
+			word, in = append(word, c), true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("unmatched %c in %q", quote, line)
+	}
+	if in {
+		words = append(words, string(word))
+	}
+	return words, nil
+}

@@ -57,6 +57,11 @@ func (s *kept) List(ctx context.Context) ([]plan.Observed, error) {
 	return o, translate(err)
 }
 
+// Tell implements daemon.Shepherd.
+func (s *kept) Tell(ctx context.Context, k plan.RunKey, line string) error {
+	return translate(s.keeper.Tell(ctx, k, line))
+}
+
 // Signal implements daemon.Shepherd.
 func (s *kept) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
 	return translate(s.keeper.Signal(ctx, k, sig, scope))

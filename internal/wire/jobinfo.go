@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,7 +136,7 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 	}
 	for i := range a.Nodes {
 		n := NodeAlloc(&a.Nodes[i])
-		n.Done = j.Done.Has(i)
+		n.Done, n.Leaving = j.Done.Has(i), slices.Contains(j.Leaving, n.Name)
 		out.Allocation = append(out.Allocation, n)
 	}
 }

@@ -68,7 +68,7 @@ func step(st *state.Step) *apiv1.StepInfo {
 	out := &apiv1.StepInfo{StepId: int32(st.ID), Name: st.Name, Nodes: st.Nodes, Tasks: st.Tasks, Tres: TRES(st.TRES),
 		Start: int64(st.Started), End: int64(st.Ended), State: uint32(st.State), Overlap: st.Shares(), Cpus: uint32(st.TRES.CPU)}
 	if st.Spec != nil {
-		out.Distribution, out.TimeLimit = st.Spec.Distribution, int64(st.Spec.Limit)
+		out.Distribution, out.TimeLimit = st.Spec.Distribution, int64(st.TimeLimit())
 	}
 	if st.Result != nil {
 		out.ExitCode, out.ExitSignal = st.Result.Exit.Code, st.Result.Exit.Signal

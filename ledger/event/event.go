@@ -55,6 +55,8 @@ const (
 	KindStepNodeDone     Kind = 61
 	KindStepEndRequested Kind = 62
 	KindStepSignalled    Kind = 63
+	KindStepUpdated      Kind = 65
+	KindJobShrunk        Kind = 66
 	KindJobsAccruing     Kind = 56
 	KindJobPrepared      Kind = 60
 	KindJobEpilogOver    Kind = 64

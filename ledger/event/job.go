@@ -176,6 +176,17 @@ type JobNodeDone struct {
 	// FencedBy is when the attempt's processes are gone at the latest, where a
 	// lease bounds their life; 0 = no bound is known.
 	FencedBy spec.Instant `cbor:"8,keyasint,omitempty"`
+	// Rest is what the attempt holds from now on, if it gave the node back by
+	// JobShrunk and goes on; nil otherwise.
+	Rest *spec.TRES `cbor:"9,keyasint,omitempty"`
+}
+
+// JobShrunk takes nodes from a running attempt, which goes on with the others.
+// What runs on them ends; each is given back by a JobNodeDone with Rest.
+type JobShrunk struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Nodes   []string    `cbor:"3,keyasint"`
 }
 
 // StepResult is how a step ended.
@@ -251,6 +262,14 @@ type StepSignalled struct {
 	Attempt uint32      `cbor:"2,keyasint"`
 	Step    spec.StepID `cbor:"3,keyasint"`
 	Signal  int32       `cbor:"4,keyasint"`
+}
+
+// StepUpdated changes the time limit of a step that runs.
+type StepUpdated struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Step    spec.StepID `cbor:"3,keyasint"`
+	Limit   spec.Span   `cbor:"4,keyasint"` // counted from the step's start; Infinite = that of its job
 }
 
 // StepEnded closes a numbered step.

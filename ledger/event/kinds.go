@@ -141,6 +141,12 @@ func (*StepEndRequested) Kind() Kind { return KindStepEndRequested }
 func (*StepSignalled) Kind() Kind { return KindStepSignalled }
 
 // Kind implements Event.
+func (*StepUpdated) Kind() Kind { return KindStepUpdated }
+
+// Kind implements Event.
+func (*JobShrunk) Kind() Kind { return KindJobShrunk }
+
+// Kind implements Event.
 func (*JobsAccruing) Kind() Kind { return KindJobsAccruing }
 
 // Kind implements Event.
@@ -255,6 +261,8 @@ func (*StepEnded) sealed()            {}
 func (*StepNodeDone) sealed()         {}
 func (*StepEndRequested) sealed()     {}
 func (*StepSignalled) sealed()        {}
+func (*StepUpdated) sealed()          {}
+func (*JobShrunk) sealed()            {}
 func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
 func (*JobEpilogOver) sealed()        {}
@@ -379,6 +387,10 @@ func fresh(k Kind) Event {
 		return new(StepEndRequested)
 	case KindStepSignalled:
 		return new(StepSignalled)
+	case KindStepUpdated:
+		return new(StepUpdated)
+	case KindJobShrunk:
+		return new(JobShrunk)
 	case KindJobsAccruing:
 		return new(JobsAccruing)
 	case KindJobPrepared:
@@ -480,6 +492,8 @@ func Kinds() []Kind {
 		KindStepNodeDone,
 		KindStepEndRequested,
 		KindStepSignalled,
+		KindStepUpdated,
+		KindJobShrunk,
 		KindJobsAccruing,
 		KindJobPrepared,
 		KindJobEpilogOver,
@@ -603,6 +617,10 @@ func (k Kind) String() string {
 		return "StepEndRequested"
 	case KindStepSignalled:
 		return "StepSignalled"
+	case KindStepUpdated:
+		return "StepUpdated"
+	case KindJobShrunk:
+		return "JobShrunk"
 	case KindJobsAccruing:
 		return "JobsAccruing"
 	case KindJobPrepared:

@@ -132,6 +132,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyStepEndRequested(env, e)
 	case *event.StepSignalled:
 		err = s.applyStepSignalled(env, e)
+	case *event.StepUpdated:
+		err = s.applyStepUpdated(env, e)
+	case *event.JobShrunk:
+		err = s.applyShrunk(env, e)
 	case *event.NodeRegistered:
 		err = s.applyRegistered(env, e)
 	case *event.NodeStateSet:

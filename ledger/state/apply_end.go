@@ -27,7 +27,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j.unsuspend(env.At)
 	j.Claim, j.Auto = nil, false
 	if !wasActive {
-		j.Alloc, j.Done = nil, nil
+		j.Alloc, j.Done, j.Launched = nil, nil, nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 		s.remember(j, e, cmp.Or(e.At, env.At))
@@ -61,12 +61,26 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	if i < 0 || j.Done.Has(i) {
 		return contradiction("node %s is not, or no longer, allocated to job uid %d", e.Node, e.UID)
 	}
-	j.Done = j.Done.Clone().Set(i)
+	if e.Rest != nil && (!j.State.Active() || !slices.Contains(j.Leaving, e.Node)) {
+		return contradiction("job uid %d is %s and does not give node %s back before its end", e.UID, j.State, e.Node)
+	}
 	j.Usage = j.Usage.Add(e.Usage)
 	if e.Batch != nil {
 		j.Batch = e.Batch
 	}
 	a := &j.Alloc.Nodes[i]
+	if e.Rest != nil {
+		s.spend(j, env.At) // what it used so far, it used with the node
+		j.without(i, *e.Rest)
+		j.Charged = env.At
+	} else {
+		j.Done = j.Done.Clone().Set(i)
+	}
+	if k := slices.Index(j.Leaving, e.Node); k >= 0 {
+		if j.Leaving = slices.Delete(slices.Clone(j.Leaving), k, k+1); len(j.Leaving) == 0 {
+			j.Leaving = nil
+		}
+	}
 	n := *s.NodeByID(a.ID)
 	n.give(a, j.Alloc.Share > 0, j.Yields)
 	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
@@ -86,6 +100,53 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	} else {
 		s.putNode(&n)
 	}
+	return nil
+}
+
+// without takes a node out of the allocation of an attempt that goes on.
+func (j *Job) without(i int, rest spec.TRES) {
+	whole := j.Alloc
+	if j.Launched == nil {
+		j.Launched = whole
+	}
+	less := *whole
+	less.TRES = rest
+	less.Nodes = slices.Delete(slices.Clone(whole.Nodes), i, i+1)
+	if less.Tasks > whole.Nodes[i].Tasks {
+		less.Tasks -= whole.Nodes[i].Tasks
+	}
+	var done spec.Bitset
+	for k := range whole.Nodes {
+		switch {
+		case k == i || !j.Done.Has(k):
+		case k < i:
+			done = done.Set(k)
+		default:
+			done = done.Set(k - 1)
+		}
+	}
+	j.Alloc, j.Done = &less, done
+}
+
+// applyShrunk notes which nodes a running attempt gives back.
+func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
+	j, err := s.edit(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if j.State != spec.Running || j.Attempt != e.Attempt || j.Ending != nil || len(e.Nodes) == 0 {
+		return contradiction("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, j.State)
+	}
+	leaving := slices.Clone(j.Leaving)
+	for _, name := range e.Nodes {
+		i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == name })
+		if i <= 0 || j.Done.Has(i) || slices.Contains(leaving, name) {
+			return contradiction("job uid %d cannot give node %s back: it is its first, or not one that it keeps", e.UID, name)
+		}
+		leaving = append(leaving, name)
+	}
+	j.Leaving = leaving
+	s.store(j)
 	return nil
 }
 
@@ -193,6 +254,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	}
 	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
 	j.Alloc, j.Done, j.Yields, j.Auto, j.Boots, j.Ready = nil, nil, false, false, false, 0
+	j.Leaving, j.Launched, j.Charged = nil, nil, 0
 	s.store(j)
 	s.countRequeue(partition, e.State)
 	return nil

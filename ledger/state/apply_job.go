@@ -322,6 +322,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
 	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
 	j.Stopped = false
+	j.Leaving, j.Launched, j.Charged = nil, nil, 0
 	j.NextStep, j.StepExit = 0, spec.ExitStatus{}
 	j.Epoch, j.StartSeq = s.CurrentEpoch(), 0
 	if j.Epoch != 0 {

@@ -153,6 +153,19 @@ func (s *State) applyStepSignalled(env *event.Envelope, e *event.StepSignalled) 
 	return nil
 }
 
+func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) error {
+	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+	if err != nil {
+		return err
+	}
+	if e.Limit <= 0 {
+		return contradiction("step %d of job uid %d cannot have the time limit %d", e.Step, e.UID, e.Limit)
+	}
+	st.Limit = e.Limit
+	s.store(j)
+	return nil
+}
+
 func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
 	if err != nil {

@@ -100,6 +100,22 @@ type Job struct {
 	// Stopped tells that the attempt's processes got SIGSTOP from scancel and no
 	// SIGCONT since. The job keeps all that it holds.
 	Stopped bool `cbor:"120,keyasint,omitempty"`
+	// Leaving are nodes that a running attempt gives back and that are not done.
+	Leaving []string `cbor:"121,keyasint,omitempty"`
+	// Launched is the allocation that the attempt started with, where Alloc has
+	// become smaller since: agents know the attempt by it.
+	Launched *spec.Allocation `cbor:"122,keyasint,omitempty"`
+	// Charged is until when the attempt's use was charged when it last became
+	// smaller; 0 = it did not.
+	Charged spec.Instant `cbor:"123,keyasint,omitempty"`
+}
+
+// StartedWith is the whole allocation that the current attempt started with.
+func (j *Job) StartedWith() *spec.Allocation {
+	if j.Launched != nil {
+		return j.Launched
+	}
+	return j.Alloc
 }
 
 // AgesSince is since when a pending job ages; 0 = it does not yet.
@@ -175,6 +191,20 @@ type Step struct {
 	Done    spec.Bitset       `cbor:"14,keyasint,omitempty"` // indices into Layout that are given back
 	Ending  *Ending           `cbor:"15,keyasint,omitempty"`
 	Signal  *Signal           `cbor:"16,keyasint,omitempty"`
+	// Limit is the time limit that was set while the step ran; 0 = that of Spec, by
+	// which agents know the step.
+	Limit spec.Span `cbor:"17,keyasint,omitempty"`
+}
+
+// TimeLimit is how long the step may run; 0 = as long as its job.
+func (s *Step) TimeLimit() spec.Span {
+	switch {
+	case s.Limit == spec.Infinite:
+		return 0
+	case s.Limit == 0 && s.Spec != nil:
+		return s.Spec.Limit
+	}
+	return s.Limit
 }
 
 // keptSteps is how many steps that have ended a job remembers: whoever asks for

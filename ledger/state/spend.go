@@ -77,7 +77,7 @@ func (s *State) spentKeys(keys []uint64, j *Job) []uint64 {
 // spend charges what an active job has used until an instant since it was
 // last charged. What was used earlier in that time has faded by its end.
 func (s *State) spend(j *Job, until spec.Instant) {
-	from := max(j.Started, s.Aging.At)
+	from := max(j.Started, s.Aging.At, j.Charged)
 	if j.Alloc == nil || until <= from {
 		return
 	}

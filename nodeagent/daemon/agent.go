@@ -242,6 +242,9 @@ func (a *Agent) carryOut(ctx context.Context) {
 		for _, t := range fx.Terminate {
 			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
 		}
+		for _, l := range fx.Tell {
+			a.insist(ctx, l.Key, "tell", func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) })
+		}
 		for _, s := range fx.Signal {
 			a.insist(ctx, s.Key, "signal", func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) })
 		}

@@ -134,6 +134,8 @@ func (s *fakeShepherd) List(ctx context.Context) ([]plan.Observed, error) {
 	return out, nil
 }
 
+func (s *fakeShepherd) Tell(context.Context, plan.RunKey, string) error { return nil }
+
 func (s *fakeShepherd) Signal(context.Context, plan.RunKey, int32, plan.Scope) error { return nil }
 
 func (s *fakeShepherd) Terminate(_ context.Context, t plan.Terminate) (err error) {

@@ -34,6 +34,8 @@ type Shepherd interface {
 	List(ctx context.Context) ([]plan.Observed, error)
 	Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error
 	Terminate(ctx context.Context, t plan.Terminate) error
+	// Tell writes a line into the error output of a run, as its user.
+	Tell(ctx context.Context, k plan.RunKey, line string) error
 	// Usage is of the named runs, or of all without names.
 	Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error)
 	// Ack lets exits be forgotten.

@@ -16,6 +16,7 @@ type Effects struct {
 	Withdraw  []plan.RunKey    // take back what the shepherd was not asked yet; answer with Withdrawn
 	Terminate []plan.Terminate // shepherd
 	Signal    []Signal         // shepherd
+	Tell      []Line           // shepherd
 	Forget    []plan.RunKey    // shepherd: these exits are recorded
 	Send      bool             // there are new reports
 	List      bool             // a list of the shepherd's runs is wanted, for Resync
@@ -50,4 +51,10 @@ type Signal struct {
 	Key    plan.RunKey
 	Number int32
 	Scope  plan.Scope
+}
+
+// Line is for the error output of a run.
+type Line struct {
+	Key  plan.RunKey
+	Text string
 }

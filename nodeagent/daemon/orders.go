@@ -500,6 +500,12 @@ func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
 	if r == nil || s.GetSeq() != 0 && s.GetSeq() <= r.signal {
 		return
 	}
+	if s.GetMessage() != "" && s.GetSignal() == 0 {
+		if r.phase == living {
+			c.fx.Tell = append(c.fx.Tell, Line{k, s.GetMessage()})
+		}
+		return
+	}
 	r.signal = s.GetSeq()
 	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
 	if r.isStep() {

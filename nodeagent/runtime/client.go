@@ -79,6 +79,11 @@ func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.Launch
 	return a.Results, nil
 }
 
+// Tell writes a line into the error output of a run, as its user.
+func (c *Client) Tell(ctx context.Context, k plan.RunKey, line string) error {
+	return c.ask(ctx, protocol.OpSignal, protocol.Signal{Key: k, Notice: line}, nil)
+}
+
 // Signal sends one signal to the processes that the scope names.
 func (c *Client) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
 	return c.ask(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)

@@ -270,6 +270,11 @@ func (k *Keeper) each(fn func(*Client) error) error {
 	return err
 }
 
+// Tell writes a line into the error output of a run, as its user.
+func (k *Keeper) Tell(ctx context.Context, key plan.RunKey, line string) error {
+	return k.each(func(c *Client) error { return c.Tell(ctx, key, line) })
+}
+
 // Signal sends one signal to the processes that the scope names.
 func (k *Keeper) Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error {
 	return k.each(func(c *Client) error { return c.Signal(ctx, key, sig, scope) })

@@ -1,8 +1,11 @@
 package commit
 
 import (
+	"slices"
+
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -79,7 +82,7 @@ func (d Changes) FinishNode(j *state.Job, node string, done *NodeDone, lost bool
 		return err
 	}
 	gone := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage,
-		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced}
+		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(j.UID), node)}
 	if done.Unfenced && j.Alloc.Lease > 0 {
 		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(j.Alloc.Lease))
 	}
@@ -92,6 +95,30 @@ func (d Changes) FinishNode(j *state.Job, node string, done *NodeDone, lost bool
 		return d.RequeueJob(j, closedAs, j.Ending.Hold, counts)
 	}
 	return nil
+}
+
+// restWithout is what an attempt holds that goes on without a node that it was told
+// to give back; nil for any other.
+func (d Changes) restWithout(j *state.Job, node string) *spec.TRES {
+	if !j.State.Active() || !slices.Contains(j.Leaving, node) {
+		return nil
+	}
+	var less []spec.NodeAlloc
+	for i := range j.Alloc.Nodes {
+		if j.Alloc.Nodes[i].Name != node {
+			less = append(less, j.Alloc.Nodes[i])
+		}
+	}
+	if len(less) == 0 {
+		return nil
+	}
+	var part spec.PartitionSpec
+	if p := d.t.Parts.Find(j.Alloc.Partition); p != nil {
+		part = *p.Spec
+	}
+	demand := place.Resolve(d.t.Config, &part, j.Spec)
+	sum := place.Sum(less, &demand, part.BillingWeights)
+	return &sum
 }
 
 // RequeueUnseen queues a job again whose end nobody saw: its script was killed

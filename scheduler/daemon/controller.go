@@ -40,6 +40,8 @@ type Controller struct {
 	orphans *orphans
 	steps   *stepLines
 	readers *eventReaders
+	// listeners hear what scontrol notify says of a job.
+	listeners listeners
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}

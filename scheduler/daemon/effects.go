@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -61,6 +62,10 @@ func (h *hub) effects(f *flight) {
 		case *event.JobEndRequested:
 			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			h.terminate(f.state, f.state.Job(e.UID), "")
+		case *event.JobShrunk:
+			for _, name := range e.Nodes {
+				h.terminate(f.state, f.state.Job(e.UID), name)
+			}
 		case *event.JobRequeued:
 			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 		case *event.JobEnded:
@@ -111,7 +116,7 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 			continue
 		}
 		desired = append(desired, runKey(j))
-		if j.State.Active() && j.Ending == nil {
+		if j.State.Active() && j.Ending == nil && !slices.Contains(j.Leaving, node) {
 			h.launch(v.State, uid, node)
 			if j.Paused > 0 || j.State == spec.Suspended { // it stands still there, or goes on
 				h.signal(j, node)
@@ -138,7 +143,7 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 	var orders [2]*apiv1.Launch
 	for i := range j.Alloc.Nodes {
 		a := &j.Alloc.Nodes[i]
-		if (only != "" && a.Name != only) || j.Done.Has(i) {
+		if (only != "" && a.Name != only) || j.Done.Has(i) || slices.Contains(j.Leaving, a.Name) {
 			continue
 		}
 		conn := h.conn(a.Name)
@@ -226,9 +231,10 @@ func launchHash(j *state.Job) spec.Hash {
 	number := func(n uint64) { sum.Write(binary.BigEndian.AppendUint64(nil, n)) }
 	number(uint64(j.Spec.UID))
 	number(uint64(j.Spec.GID))
-	number(uint64(len(j.Alloc.Nodes)))
-	for i := range j.Alloc.Nodes {
-		part, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.NodeAlloc(&j.Alloc.Nodes[i]))
+	nodes := j.StartedWith().Nodes // it may have given some back since
+	number(uint64(len(nodes)))
+	for i := range nodes {
+		part, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.NodeAlloc(&nodes[i]))
 		if err != nil { // a name that is not UTF-8
 			part = []byte(err.Error())
 		}

@@ -24,7 +24,7 @@ func (c *Controller) wantPass(events []event.Envelope) {
 	for i := range events {
 		switch events[i].Event.(type) {
 		case *event.ReasonsChanged, *event.JobEligible, *event.JobStarted, *event.JobPrepared, *event.JobEpilogOver, *event.JobSignalled, *event.ArrayTaskSplit,
-			*event.StepStarted, *event.StepEnded, *event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.NodeLost, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.JobPurged:
+			*event.StepStarted, *event.StepEnded, *event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.StepUpdated, *event.JobShrunk, *event.NodeLost, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.JobPurged:
 		case *event.JobSubmitted:
 			if wanted == nil {
 				wanted = c.arrived

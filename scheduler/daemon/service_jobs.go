@@ -396,6 +396,12 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 		}
 		defer leave()
 	}
+	var lines <-chan string // for those who attend; nil never has one
+	if req.GetAttend() {
+		var leave func()
+		lines, leave = s.C.listeners.listen(uid)
+		defer leave()
+	}
 	for {
 		v, changed := s.C.Changed()
 		if uid == 0 {
@@ -435,6 +441,10 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 		}
 		select {
 		case <-changed:
+		case line := <-lines:
+			if err := stream.Send(&apiv1.JobInfo{Uid: uint64(uid), Notice: line}); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return nil
 		case <-s.C.stopping:
@@ -559,6 +569,15 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 			j := v.State.Job(t.UID)
 			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
 			out.Results = append(out.Results, r)
+			if req.GetVerb() == apiv1.ControlJobsRequest_NOTIFY {
+				reqs = append(reqs, nil)
+				if !s.may(who, j) {
+					r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
+				} else if err := s.C.notify(j, req.GetMessage()); err != nil {
+					r.Error = wire.Error(err)
+				}
+				continue
+			}
 			cmd := s.control(req, t, who, j)
 			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
 			if !s.may(who, j) || (operators && !s.operator(who)) {
@@ -604,6 +623,12 @@ func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Targ
 		return scheduler.Suspend{Target: t}
 	case apiv1.ControlJobsRequest_RESUME:
 		return scheduler.Resume{Target: t}
+	case apiv1.ControlJobsRequest_UPDATE_STEP:
+		limit, ok := req.GetChanges()["timelimit"]
+		if !ok || len(req.GetChanges()) != 1 {
+			return nil
+		}
+		return scheduler.UpdateStep{UID: t.UID, Step: spec.StepID(req.GetStep()), All: req.Step == nil, Limit: limit, Admin: admin}
 	case apiv1.ControlJobsRequest_UPDATE:
 		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.sees(who)}
 		for k, v := range req.GetChanges() {

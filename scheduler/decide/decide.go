@@ -153,6 +153,8 @@ func (d *decision) dispatch(cmd Command) error {
 		return d.steps().startStep(c)
 	case EndStep:
 		return d.steps().endStep(c)
+	case UpdateStep:
+		return d.steps().updateStep(c)
 	case EndJob:
 		return d.steps().endJob(c)
 	case TakeForeignHold:

@@ -132,6 +132,9 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 // outlives tells whether a job goes on without a node that is lost: it was asked
 // for with --no-kill, the script runs elsewhere, and all of it has begun.
 func outlives(j *state.Job, node string) bool {
+	if j.State == spec.Running && slices.Contains(j.Leaving, node) {
+		return true // it was giving the node back
+	}
 	return j.Spec.Queue.NoKill && j.State == spec.Running && j.Ending == nil && !j.Configuring() && j.Alloc.Nodes[0].Name != node && !commit.IsLastNode(j, node)
 }
 

@@ -68,7 +68,7 @@ func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepN
 	var out []stepNode
 	for i := range j.Alloc.Nodes {
 		a := &j.Alloc.Nodes[i]
-		if j.Done.Has(i) || slices.Contains(without, a.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
+		if j.Done.Has(i) || slices.Contains(j.Leaving, a.Name) || slices.Contains(without, a.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
 			continue
 		}
 		n := stepNode{whole: a, cpus: a.CPUs, gpus: a.GPUs, mem: a.Mem, named: slices.Contains(names, a.Name), most: int(most)}
@@ -314,6 +314,12 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 			wanted[c.Type] += c.N
 		}
 	}
+	used := 0
+	for _, n := range counts {
+		if n > 0 {
+			used++
+		}
+	}
 	var out []spec.NodeAlloc
 	for k, i := range chosen {
 		if counts[k] == 0 {
@@ -328,10 +334,18 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 			a.Mem = min(s.MemPerCPU*int64(a.CPUs.Count()), n.mem)
 		}
 		if !s.NoGRES {
-			a.GPUs = n.stepGPUs(s, counts[k], wanted)
+			a.GPUs = n.stepGPUs(s, counts[k], wanted, used-len(out))
 			a.GRES, a.Shares = n.whole.GRES, n.whole.Shares
 		}
 		out = append(out, a)
+	}
+	for i := range out { // a node had less than its share
+		for _, typ := range slices.Sorted(maps.Keys(wanted)) {
+			n := wanted[typ]
+			if at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID }); n > 0 && !s.NoGRES {
+				wanted[typ] -= takeGPUs(&out[i].GPUs, nodes[at].gpus, typ, n)
+			}
+		}
 	}
 	for _, c := range s.PerStep {
 		if wanted[c.Type] > 0 && c.Name == "gpu" {
@@ -341,38 +355,42 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 	return out, nil
 }
 
-// stepGPUs chooses a node's devices for a step, in their order.
-func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64) []spec.GPURef {
+// stepGPUs chooses a node's devices for a step, in their order. Those of the whole
+// step are spread evenly: left is how many nodes, with this one, still get some.
+func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64, left int) []spec.GPURef {
 	if !asksGPUs(s) {
 		return n.gpus
 	}
 	var out []spec.GPURef
-	take := func(typ string, most int64) (taken int64) {
-		for _, g := range n.gpus {
-			held := slices.ContainsFunc(out, func(h spec.GPURef) bool { return h.UUID == g.UUID })
-			if taken < most && !held && (typ == "" || g.Type == typ) {
-				out = append(out, g)
-				taken++
-			}
-		}
-		return taken
-	}
 	for _, c := range s.PerNode {
 		if c.Name == "gpu" {
-			take(c.Type, c.N)
+			takeGPUs(&out, n.gpus, c.Type, c.N)
 		}
 	}
 	for _, c := range s.PerTask {
 		if c.Name == "gpu" {
-			take(c.Type, c.N*int64(tasks))
+			takeGPUs(&out, n.gpus, c.Type, c.N*int64(tasks))
 		}
 	}
 	for _, c := range s.PerStep {
 		if c.Name == "gpu" {
-			wanted[c.Type] -= take(c.Type, wanted[c.Type])
+			fair := (wanted[c.Type] + int64(left) - 1) / int64(left)
+			wanted[c.Type] -= takeGPUs(&out, n.gpus, c.Type, fair)
 		}
 	}
 	return out
+}
+
+// takeGPUs adds at most so many devices of a type, any without one, and tells how many.
+func takeGPUs(to *[]spec.GPURef, from []spec.GPURef, typ string, most int64) (taken int64) {
+	for _, g := range from {
+		held := slices.ContainsFunc(*to, func(h spec.GPURef) bool { return h.UUID == g.UUID })
+		if taken < most && !held && (typ == "" || g.Type == typ) {
+			*to = append(*to, g)
+			taken++
+		}
+	}
+	return taken
 }
 
 // firstCPUs are the lowest so many of a set.

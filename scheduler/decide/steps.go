@@ -32,15 +32,26 @@ type EndStep struct {
 	Signal int32 // 0 ends it
 }
 
+// UpdateStep changes the time limit of a step that runs: of one, or of all of the
+// job. Limit is as scontrol takes it, also with + or - before it.
+type UpdateStep struct {
+	UID   spec.JobUID
+	Step  spec.StepID
+	All   bool
+	Limit string
+	Admin bool
+}
+
 // EndJob ends a job that srun or salloc made, with the exit of what ran in it.
 type EndJob struct {
 	UID  spec.JobUID
 	Exit spec.ExitStatus
 }
 
-func (StartStep) command() string { return "start step" }
-func (EndStep) command() string   { return "end step" }
-func (EndJob) command() string    { return "end job" }
+func (StartStep) command() string  { return "start step" }
+func (EndStep) command() string    { return "end step" }
+func (UpdateStep) command() string { return "update step" }
+func (EndJob) command() string     { return "end job" }
 
 // runningJob finds a job in which steps can be.
 func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
@@ -205,6 +216,46 @@ func (d stepCommands) endStep(c EndStep) error {
 	return d.endParts([]commit.StepPart{{Job: j, Step: st}}, c)
 }
 
+// updateStep changes time limits of steps. Only an administrator raises one. A step
+// of a heterogeneous job has one limit in all components.
+func (d stepCommands) updateStep(c UpdateStep) error {
+	j := d.t.Job(c.UID)
+	if j == nil {
+		return spec.Refuse(spec.CodeInvalidJobID, "")
+	}
+	var parts []commit.StepPart
+	for i := range j.Steps {
+		st := &j.Steps[i]
+		switch {
+		case !st.Live() || !c.All && st.ID != c.Step:
+		case st.Spec != nil && st.Spec.World != nil:
+			parts = append(parts, d.StepParts(d.t.Job(commit.LeaderOf(j)), st.ID)...)
+		default:
+			parts = append(parts, commit.StepPart{Job: j, Step: st})
+		}
+	}
+	if len(parts) == 0 {
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	}
+	for _, p := range parts {
+		old := p.Step.TimeLimit()
+		if old == 0 {
+			old = p.Job.Limit
+		}
+		limit, err := d.jobs().newLimit(old, c.Limit)
+		if err != nil {
+			return err
+		}
+		if limit > old && !c.Admin {
+			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
+		}
+		if err := d.Emit(&event.StepUpdated{UID: p.Job.UID, Attempt: p.Job.Attempt, Step: p.Step.ID, Limit: limit}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
 	for _, p := range parts {
 		var err error
@@ -250,7 +301,7 @@ func (d stepCommands) tickSteps() error {
 		j := d.t.Job(spec.JobUID(uid))
 		for i := range j.Steps {
 			st := &j.Steps[i]
-			if st.Live() && st.Ending == nil && st.Spec != nil && st.Spec.Limit > 0 && j.State == spec.Running && st.Started.Add(st.Spec.Limit) <= d.t.Now {
+			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && j.State == spec.Running && st.Started.Add(st.TimeLimit()) <= d.t.Now {
 				list = append(list, due{j.UID, st.ID})
 			}
 		}

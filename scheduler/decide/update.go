@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // updateJob changes what scontrol update may change. All changes are checked
@@ -52,6 +54,9 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	if err := d.Emit(&event.JobUpdated{UID: j.UID, Spec: &js, Req: req, Assoc: assoc, Changed: changed}); err != nil {
 		return err
 	}
+	if len(wish.leave) > 0 {
+		return d.shrink(d.t.Job(j.UID), wish.leave)
+	}
 	if slices.Contains(changed, commit.ThrottleKey) {
 		if err := d.ShareThrottle(d.t.State.Job(j.UID)); err != nil {
 			return err
@@ -91,6 +96,8 @@ type jobChange struct {
 	spec  *spec.JobSpec
 	job   *state.Job
 	admin bool
+	// leave are nodes that a running job gives back.
+	leave []string
 }
 
 // jobKey is a key of scontrol update job.
@@ -131,7 +138,7 @@ func jobKeys() []jobKey {
 		{[]string{"StartTime", "EligibleTime"}, false, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Begin })},
 		{[]string{"Deadline"}, true, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Deadline })},
 		{[]string{"EndTime"}, true, jobCommands.changeEnd},
-		{[]string{"NumNodes", "ReqNodes"}, false, jobCommands.changeNodes},
+		{[]string{"NumNodes", "ReqNodes"}, true, jobCommands.changeNodes},
 		{[]string{"NumCPUs", "MinCPUs"}, false, jobCommands.changeCPUs},
 		{[]string{"NumTasks"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.Tasks })},
 		{[]string{"CPUsPerTask"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CPUsPerTask })},
@@ -153,7 +160,7 @@ func jobKeys() []jobKey {
 		{[]string{"Features"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Constraint })},
 		{[]string{"Prefer"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Prefer })},
 		{[]string{"ExcNodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Exclude })},
-		{[]string{"ReqNodeList", "NodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })},
+		{[]string{"ReqNodeList", "NodeList"}, true, jobCommands.changeNodeList},
 		{[]string{"Contiguous"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Place.Contiguous })},
 		{[]string{"Switches"}, false, jobCommands.changeSwitches},
 		{[]string{"OverSubscribe", "Shared"}, false, jobCommands.changeSharing},
@@ -582,6 +589,8 @@ func (d jobCommands) newLimit(old spec.Span, v string) (spec.Span, error) {
 	return span, nil
 }
 
+// changeNodes sets how many nodes a job is to have. A running one can only give
+// nodes back: it keeps the first ones.
 func (d jobCommands) changeNodes(c *jobChange, v string) error {
 	lo, hi, ranged := strings.Cut(v, "-")
 	n, err := strconv.ParseUint(lo, 10, 32)
@@ -592,6 +601,77 @@ func (d jobCommands) changeNodes(c *jobChange, v string) error {
 	if err != nil || n == 0 || m < n {
 		return spec.Refuse(spec.CodeNodeCountInvalid, v)
 	}
-	c.spec.Size.MinNodes, c.spec.Size.MaxNodes = uint32(n), uint32(m)
+	if !c.job.State.Active() {
+		c.spec.Size.MinNodes, c.spec.Size.MaxNodes = uint32(n), uint32(m)
+		return nil
+	}
+	kept := nodesKept(c.job)
+	if m > uint64(len(kept)) {
+		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("numnodes=%s: the job has %d nodes, and a running job can only give nodes back", v, len(kept)))
+	}
+	return c.giveBack(kept[m:])
+}
+
+// changeNodeList sets the nodes that a job must have. Of a running one it says which
+// of its nodes it keeps.
+func (d jobCommands) changeNodeList(c *jobChange, v string) error {
+	if !c.job.State.Active() {
+		return textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })(d, c, v)
+	}
+	names, err := hostlist.Expand(v)
+	if err != nil || len(names) == 0 {
+		return spec.Refuse(spec.CodeInvalidNodeName, v)
+	}
+	kept := nodesKept(c.job)
+	for _, name := range names {
+		if !slices.Contains(kept, name) {
+			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+v+": "+name+" is not one of the job's nodes, and a running job can only give nodes back")
+		}
+	}
+	return c.giveBack(slices.DeleteFunc(kept, func(name string) bool { return slices.Contains(names, name) }))
+}
+
+// nodesKept are the nodes of a running job that it has not been told to give back.
+func nodesKept(j *state.Job) []string {
+	var kept []string
+	for i := range j.Alloc.Nodes {
+		if name := j.Alloc.Nodes[i].Name; !j.Done.Has(i) && !slices.Contains(j.Leaving, name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// giveBack notes the nodes that a running job is to lose.
+func (c *jobChange) giveBack(nodes []string) error {
+	j := c.job
+	switch {
+	case len(nodes) == 0:
+		return nil
+	case slices.Contains(nodes, j.Alloc.Nodes[0].Name):
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, "the job's first node, "+j.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there")
+	case j.State != spec.Running || j.Ending != nil || j.Configuring() || j.Prepares:
+		return spec.Refuse(spec.CodeJobNotRunning, "only a job that runs gives nodes back")
+	}
+	c.leave = append(c.leave, nodes...)
+	return nil
+}
+
+// shrink takes nodes from a running job. Steps with a part on them end whole.
+func (d jobCommands) shrink(j *state.Job, nodes []string) error {
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	if err := d.Emit(&event.JobShrunk{UID: j.UID, Attempt: j.Attempt, Nodes: nodes}); err != nil {
+		return err
+	}
+	for i := range j.Steps {
+		st := &j.Steps[i]
+		if !slices.ContainsFunc(nodes, func(name string) bool { return st.Part(name) >= 0 }) {
+			continue
+		}
+		if err := d.RequestStepEnd(j, st, event.EndCancel); err != nil {
+			return err
+		}
+	}
 	return nil
 }

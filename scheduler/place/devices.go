@@ -16,10 +16,19 @@ func Allocate(parts []Part, d *Demand, weights []spec.Weight) *spec.Allocation {
 			return nil
 		}
 		a.Tasks += a.Nodes[i].Tasks
-		addNode(&a.TRES, &a.Nodes[i])
 	}
-	a.TRES.Billing = d.Billing(a.TRES, weights)
+	a.TRES = Sum(a.Nodes, d, weights)
 	return a
+}
+
+// Sum is what parts of nodes are together, with billing.
+func Sum(nodes []spec.NodeAlloc, d *Demand, weights []spec.Weight) spec.TRES {
+	var sum spec.TRES
+	for i := range nodes {
+		addNode(&sum, &nodes[i])
+	}
+	sum.Billing = d.Billing(sum, weights)
+	return sum
 }
 
 func addNode(t *spec.TRES, na *spec.NodeAlloc) {

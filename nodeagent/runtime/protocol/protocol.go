@@ -169,6 +169,8 @@ type Signal struct {
 	Key    plan.RunKey `cbor:"1,keyasint"`
 	Signal int32       `cbor:"2,keyasint"`
 	Scope  plan.Scope  `cbor:"3,keyasint"`
+	// Notice is a line for the run's error output; Signal may be 0 then.
+	Notice string `cbor:"4,keyasint,omitempty"`
 }
 
 // Keys names runs: those to acknowledge, or to read the usage of (none means all).

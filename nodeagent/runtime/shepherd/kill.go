@@ -47,6 +47,9 @@ func (s *Shepherd) targets(k plan.RunKey, scope plan.Scope) ([]*run, error) {
 
 // signal sends one signal.
 func (s *Shepherd) signal(q protocol.Signal) error {
+	if q.Notice != "" && q.Signal == 0 {
+		return s.notice(q)
+	}
 	if q.Signal < 1 || q.Signal > 64 || q.Scope < plan.ScopeRun || q.Scope > plan.ScopeJob {
 		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope)}
 	}
@@ -68,6 +71,18 @@ func (s *Shepherd) signal(q protocol.Signal) error {
 		if !starting {
 			s.deliver(r, unix.Signal(q.Signal), scope)
 		}
+	}
+	return nil
+}
+
+// notice writes a line into the error output of one run.
+func (s *Shepherd) notice(q protocol.Signal) error {
+	list, err := s.targets(q.Key, plan.ScopeRun)
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		s.tell(r, q.Notice)
 	}
 	return nil
 }

@@ -1,0 +1,191 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// runningOn lists the jobs that hold a node, or a host under its name.
+func runningOn(c *tool.Call, host string) ([]*apiv1.JobInfo, error) {
+	var rep apiv1.ListJobsReply
+	req := &apiv1.ListJobsRequest{Detail: true, Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
+	if err := fetch.Jobs(c, req, &rep); err != nil {
+		return nil, fetch.JobsError(err)
+	}
+	return rep.GetJobs(), nil
+}
+
+// listSteps prints the steps that run on a node.
+func listSteps(c *tool.Call, args []string) error {
+	host := c.Host
+	if len(args) > 0 {
+		host = args[0]
+	}
+	jobs, err := runningOn(c, host)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("JOBID    STEPID\n")
+	for _, j := range jobs {
+		if !j.GetSpec().GetShell() && j.GetBatchHost() == host {
+			fmt.Fprintf(&b, "%-8d %s\n", j.GetJobId(), spec.StepBatch)
+		}
+		for _, s := range j.GetSteps() {
+			if s.GetEnd() == 0 && (slices.Contains(s.GetNodes(), host) || host == c.Host) {
+				fmt.Fprintf(&b, "%-8d %s\n", j.GetJobId(), spec.StepID(s.GetStepId()))
+			}
+		}
+	}
+	return c.WriteOut([]byte(b.String()))
+}
+
+// process is a process of a job.
+type process struct {
+	pid  int32
+	job  uint32
+	step spec.StepID
+}
+
+// processes asks the agents for the processes of jobs on a node; all nodes of this
+// host without one.
+func processes(c *tool.Call, jobs []string, node string) ([]process, error) {
+	local := []string{node}
+	if node == "" {
+		var nodes apiv1.ListNodesReply
+		if err := c.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &nodes); err != nil {
+			return nil, err
+		}
+		local = nil
+		for _, n := range nodes.GetNodes() {
+			if n.GetName() == c.Host || n.GetHostname() == c.Host {
+				local = append(local, n.GetName())
+			}
+		}
+	}
+	var rep apiv1.StepUsageReply
+	if err := c.RPC(tool.MethodStepUsage, &apiv1.StepUsageRequest{Jobs: jobs}, &rep); err != nil {
+		return nil, err
+	}
+	var out []process
+	for _, j := range rep.GetJobs() {
+		if e := j.GetError(); e != nil && len(jobs) == 1 {
+			return nil, tool.Fail(1, "Job id "+j.GetJob()+" not found on this node: "+e.GetText())
+		}
+		for _, s := range j.GetSteps() {
+			for _, m := range s.GetNodes() {
+				if !slices.Contains(local, m.GetNode()) {
+					continue
+				}
+				for _, pid := range m.GetPids() {
+					out = append(out, process{pid, j.GetJobId(), spec.StepID(s.GetStep())})
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// hostJobs are the numbers of the jobs on this host, or on a node.
+func hostJobs(c *tool.Call, node string) ([]string, error) {
+	if node == "" {
+		node = c.Host
+	}
+	list, err := runningOn(c, node)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, j := range list {
+		out = append(out, tool.Itoa(j.GetJobId()))
+	}
+	return out, nil
+}
+
+// listPIDs prints the processes of jobs. Which task a process belongs to is not
+// known outside its step, so the columns of tasks hold a dash.
+func listPIDs(c *tool.Call, args []string) error {
+	job, step, node := "", "", ""
+	if len(args) > 0 && args[0] != "*" {
+		job, step, _ = strings.Cut(args[0], ".")
+		if !tool.ValidJob(job) {
+			return tool.Fail(1, "invalid job id specification: "+args[0])
+		}
+	}
+	if len(args) > 1 {
+		node = args[1]
+	}
+	if len(args) > 2 {
+		return tool.Fail(1, "listpids takes a job or step and a node")
+	}
+	jobs := []string{job}
+	if job == "" {
+		var err error
+		if jobs, err = hostJobs(c, node); err != nil {
+			return err
+		}
+	}
+	var list []process
+	if len(jobs) > 0 {
+		var err error
+		if list, err = processes(c, jobs, node); err != nil {
+			return err
+		}
+	}
+	b := []byte("PID      JOBID    STEPID   LOCALID GLOBALID\n")
+	for _, p := range list {
+		if step == "" || step == p.step.String() {
+			b = fmt.Appendf(b, "%-8d %-8d %-8s %-7s %s\n", p.pid, p.job, p.step, "-", "-")
+		}
+	}
+	return c.WriteOut(b)
+}
+
+// pidInfo tells of which job a process of this host is.
+func pidInfo(c *tool.Call, args []string) error {
+	if len(args) != 1 {
+		return tool.Fail(1, "pidinfo takes one process id")
+	}
+	pid, err := strconv.ParseInt(args[0], 10, 32)
+	if err != nil || pid <= 0 {
+		return tool.Fail(1, "invalid process id: "+args[0])
+	}
+	jobs, err := runningOn(c, c.Host)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, j := range jobs {
+		ids = append(ids, tool.Itoa(j.GetJobId()))
+	}
+	var list []process
+	if len(ids) > 0 {
+		if list, err = processes(c, ids, ""); err != nil {
+			return err
+		}
+	}
+	for _, p := range list {
+		if int64(p.pid) != pid {
+			continue
+		}
+		i := slices.IndexFunc(jobs, func(j *apiv1.JobInfo) bool { return j.GetJobId() == p.job })
+		clock := render.NewClock(c.Env)
+		clock.Now = c.Now().UnixNano()
+		end := render.End(jobs[i])
+		text := fmt.Sprintf("Slurm JobId=%d ends at %s\n", p.job, clock.Time(end))
+		if left := end - clock.Now; end > 0 {
+			text += "time left: " + format.Duration(max(left, 0)/tool.Second) + "\n"
+		}
+		return c.WriteOut([]byte(text))
+	}
+	return tool.Fail(1, "Process "+args[0]+" is not of a Slurm job on this host")
+}

@@ -1,0 +1,96 @@
+package query
+
+import (
+	"bufio"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// scontrolSwitches are the commands of a conversation that set an option for those
+// after them, with the option that each takes back.
+func scontrolSwitches() map[string]string {
+	return map[string]string{"all": "hide", "details": "", "future": "", "hide": "all", "oneliner": "", "quiet": "verbose", "verbose": "quiet"}
+}
+
+// converse reads commands from the standard input, one a line, until quit or the end
+// of the input. The exit code is that of the last command that failed.
+func converse(c *tool.Call) error {
+	terminal := c.Terminal(c.Stdin)
+	in := bufio.NewScanner(c.Stdin)
+	in.Buffer(nil, 1<<20)
+	last, code := "", 0
+	for {
+		if terminal {
+			if err := c.WriteOut([]byte("scontrol: ")); err != nil {
+				return err
+			}
+			if err := c.Out.Flush(); err != nil {
+				return err
+			}
+		}
+		if c.Ctx.Err() != nil || !in.Scan() {
+			break
+		}
+		line := strings.TrimSpace(in.Text())
+		if line == "!!" {
+			line = last
+		}
+		words, err := tool.ShellWords(line)
+		if err == nil && len(words) == 0 {
+			continue
+		}
+		last = line
+		if err == nil && slices.Contains([]string{"quit", "exit"}, strings.ToLower(words[0])) {
+			break
+		}
+		if err == nil {
+			err = said(c, words)
+		}
+		if ferr := c.Out.Flush(); ferr != nil {
+			return ferr
+		}
+		if n := tool.Report(c.Env, err, c.Command.Name, c.Command.BadUsage); n != 0 {
+			code = n
+		}
+	}
+	if err := in.Err(); err != nil {
+		return c.Errorf("reading the standard input: %v", err)
+	}
+	if code != 0 {
+		return tool.ExitCode(code)
+	}
+	return nil
+}
+
+// said carries one line of a conversation out. Options that stand in the line hold
+// for it alone, a command that names an option for all after it.
+func said(c *tool.Call, words []string) error {
+	if undo, ok := scontrolSwitches()[strings.ToLower(words[0])]; ok && len(words) == 1 {
+		kept := opt.New()
+		for _, o := range c.Command.AllOptions() {
+			if v, has := c.Opts.Get(o.Long); has && o.Long != undo {
+				kept.Put(o.Long, v.Text, v.Has, v.From)
+			}
+		}
+		kept.Put(strings.ToLower(words[0]), "", false, opt.FromCommand)
+		*c.Opts = *kept
+		return nil
+	}
+	one := *c
+	one.Opts = opt.New()
+	for _, o := range c.Command.AllOptions() {
+		if v, has := c.Opts.Get(o.Long); has {
+			one.Opts.Put(o.Long, v.Text, v.Has, v.From)
+		}
+	}
+	var err error
+	if one.Operands, err = c.Command.Set().Parse(words, one.Opts, opt.FromCommand); err != nil || len(one.Operands) == 0 {
+		return err
+	}
+	err = scontrolCommand(&one)
+	c.Conn = one.Conn // a connection that it made serves the next line
+	return err
+}

@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+)
+
+// maxNotice bounds the line of scontrol notify.
+const maxNotice = 1024
+
+// listeners are the streams of srun and salloc that attend a job: what scontrol
+// notify says of the job is told to them. Nothing of it is kept.
+type listeners struct {
+	mu sync.Mutex
+	of map[spec.JobUID][]chan string
+}
+
+// listen adds a stream; leave takes it away.
+func (l *listeners) listen(uid spec.JobUID) (lines <-chan string, leave func()) {
+	ch := make(chan string, 4)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil {
+		l.of = map[spec.JobUID][]chan string{}
+	}
+	l.of[uid] = append(l.of[uid], ch)
+	return ch, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.of[uid] = slices.DeleteFunc(l.of[uid], func(c chan string) bool { return c == ch })
+		if len(l.of[uid]) == 0 {
+			delete(l.of, uid)
+		}
+	}
+}
+
+// tell passes a line to the streams of a job and counts those that took it. One
+// whose client does not read misses it.
+func (l *listeners) tell(uid spec.JobUID, line string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := 0
+	for _, ch := range l.of[uid] {
+		select {
+		case ch <- line:
+			told++
+		default:
+		}
+	}
+	return told
+}
+
+// notify gives a line to who follows a job: to the error output of its script, or to
+// the srun or salloc that made it.
+func (c *Controller) notify(j *state.Job, line string) *spec.Error {
+	line = strings.TrimRightFunc(line, unicode.IsSpace)
+	switch {
+	case line == "" || len(line) > maxNotice || strings.ContainsFunc(line, unicode.IsControl):
+		return spec.Refuse(spec.CodeBadRequest, "a message is one line of at most 1024 bytes without control characters")
+	case j.State.Terminal():
+		return spec.Refuse(spec.CodeAlreadyDone, "")
+	case j.Spec.Shell && c.listeners.tell(j.UID, line) == 0:
+		return spec.Refuse(spec.CodeDisabled, "no srun or salloc attends the job")
+	case j.Spec.Shell:
+		return nil
+	case !j.State.Active() || j.Ending != nil:
+		return spec.Refuse(spec.CodeJobNotRunning, "")
+	}
+	host := j.Alloc.Nodes[0].Name
+	conn := c.hub.conn(host)
+	if conn == nil {
+		return spec.Refuse(spec.CodeNodesBusy, "the agent of "+host+", where the script runs, is not connected: try again")
+	}
+	conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
+	return nil
+}
