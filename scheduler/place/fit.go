@@ -415,24 +415,41 @@ func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
 		return true
 	}
 	for c.N > 0 {
-		best := -1
-		for i := range s.Kinds {
-			k := &s.Kinds[i]
-			left := free.More[i] - n.Use.More[i]
-			if !k.Counts.limits() && k.Name == c.Name && (c.Type == "" || k.Type == c.Type) && left > 0 && (best < 0 || left > free.More[best]-n.Use.More[best]) {
-				best = i
-			}
-		}
-		if best < 0 {
+		kind := n.kindFor(cand, c)
+		if kind < 0 {
 			return false
 		}
-		k := &s.Kinds[best]
-		got := min(c.N, free.More[best]-n.Use.More[best])
-		n.Use.More[best] += got
+		k := &s.Kinds[kind]
+		got := min(c.N, free.More[kind]-n.Use.More[kind])
+		n.Use.More[kind] += got
 		n.GRES = append(n.GRES, spec.Count{Name: k.Name, Type: k.Type, N: got})
 		c.N -= got
 	}
 	return true
+}
+
+// kindFor is the kind of which a GRES is taken next: the first that has all of it,
+// else the first that has some; -1 if none has any.
+//
+// The order is the node's own and not that of what is free. A job that was planned
+// on one kind is planned on it again after a job behind it has taken some of the
+// same kind; otherwise it would move to where it delays what was promised to others.
+func (n *Need) kindFor(cand *Candidate, c spec.Count) int {
+	some := -1
+	for i := range cand.Shape.Kinds {
+		k := &cand.Shape.Kinds[i]
+		if k.Counts.limits() || k.Name != c.Name || (c.Type != "" && k.Type != c.Type) {
+			continue
+		}
+		left := cand.Free.More[i] - n.Use.More[i]
+		if left >= c.N {
+			return i
+		}
+		if left > 0 && some < 0 {
+			some = i
+		}
+	}
+	return some
 }
 
 func shared(s *Shape, c spec.Count) bool {
