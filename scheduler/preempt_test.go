@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"os"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -63,7 +64,7 @@ func TestPreemption(t *testing.T) {
 				reached++
 			}
 		})
-		if testing.Short() && reached >= enough || worlds == before {
+		if os.Getenv("MUSTER_LONG") == "" && reached >= enough || worlds == before {
 			break
 		}
 	}

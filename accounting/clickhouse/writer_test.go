@@ -210,7 +210,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 	stopped := errors.New("stopped by the test")
 	dense := 12 // all of the first batch, then some
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		dense = 4
 	}
 	for k := 1; k <= steps; k += 1 + k/dense {

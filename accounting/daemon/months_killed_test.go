@@ -185,7 +185,7 @@ func TestMonthsKilled(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	rounds := 4
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		rounds = 2
 	}
 	for round := range rounds {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -294,7 +295,7 @@ func TestPlainLoops(t *testing.T) {
 		}
 	}()
 	seeds := 4
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		seeds = 2
 	}
 	for seed := range seeds {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -33,7 +34,7 @@ func TestDriver(t *testing.T) {
 	engine := startEngine(t, Options{})
 	root := open(t, clientOptions(engine.Socket()))
 	streamed := uint64(3_000_000)
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		streamed = 300_000
 	}
 	for name, compression := range compressions() {

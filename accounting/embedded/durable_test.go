@@ -24,7 +24,7 @@ func TestKillDuringInserts(t *testing.T) {
 	s := startEngine(t, Options{})
 	const writers, rowsPerBatch = 4, 50
 	kills := 5
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		kills = 2
 	}
 	c := open(t, clientOptions(s.Socket()))
@@ -173,7 +173,7 @@ func TestNoLeak(t *testing.T) {
 	c := open(t, clientOptions(s.Socket()))
 	mustExec(t, c, "CREATE TABLE leak (a UInt64) ENGINE = Memory SETTINGS max_rows_to_keep = 100")
 	rounds := 1000
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		rounds = 100
 	}
 	one10 := func() { // ten statements

@@ -67,7 +67,7 @@ func TestKill(t *testing.T) {
 	h := &history{next: 1, acked: map[log.Position]int{}}
 	rng := rand.New(rand.NewPCG(1, 7))
 	rounds := 20
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		rounds = 8
 	}
 	for round := range rounds {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/musterhpc/muster/ledger/log"
@@ -76,7 +77,7 @@ func simOptions(d *logtest.Disk, m log.Machine) log.Options {
 // TestPowerCut cuts the power at a random operation of the disk, again and again, also while the log opens.
 func TestPowerCut(t *testing.T) {
 	seeds := 120
-	if testing.Short() {
+	if os.Getenv("MUSTER_LONG") == "" {
 		seeds = 40
 	}
 	for seed := range seeds {
@@ -197,7 +198,7 @@ func TestBitFlips(t *testing.T) {
 		}
 		refused, intact := 0, 0
 		flips := 600
-		if testing.Short() {
+		if os.Getenv("MUSTER_LONG") == "" {
 			flips = 100
 		}
 		for range flips {
