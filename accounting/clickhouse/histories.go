@@ -38,6 +38,66 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 	return h, wrap("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
 }
 
+// KnownLedger is a ledger of which the store has rows.
+type KnownLedger struct {
+	Ledger [16]byte
+	Seq    uint64       // its last event that is stored
+	At     spec.Instant // and its instant
+}
+
+// LedgersOf tells which ledgers of a cluster the store has, by the cluster's name.
+// Imported clusters have no ledger and do not count. A store without tables has none;
+// nothing is made.
+func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, error) {
+	var tables uint64
+	row := s.conn.QueryRow(ctx, "SELECT count() FROM system.tables WHERE database = {db:String} AND name IN ('events', 'histories', 'ingest')", ch.Named("db", s.db))
+	if err := row.Scan(&tables); err != nil {
+		return nil, fmt.Errorf("look for the tables of accounting: %w", err)
+	}
+	if tables < 3 {
+		return nil, nil
+	}
+	ledgers, err := s.ledgers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []KnownLedger
+	for _, l := range ledgers {
+		var named uint64
+		row := s.conn.QueryRow(ctx, "SELECT count() FROM (SELECT cluster FROM "+s.table("events")+" WHERE ledger = {ledger:UUID} LIMIT 1) WHERE cluster = {cluster:String}",
+			ch.Named("ledger", l.String()), ch.Named("cluster", cluster))
+		if err := row.Scan(&named); err != nil {
+			return nil, fmt.Errorf("read whose ledger the store has: %w", err)
+		}
+		if named == 0 {
+			continue
+		}
+		pos, err := s.Position(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, KnownLedger{l, pos.Seq, pos.At})
+	}
+	return out, nil
+}
+
+// ledgers are those that have begun an epoch, which only a controller does.
+func (s *Store) ledgers(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := s.conn.Query(ctx, "SELECT DISTINCT ledger FROM "+s.table("histories")+" WHERE epoch != 0 ORDER BY ledger")
+	if err != nil {
+		return nil, fmt.Errorf("read which ledgers the store has: %w", err)
+	}
+	var out []uuid.UUID
+	for rows.Next() {
+		var l uuid.UUID
+		if err = rows.Scan(&l); err != nil {
+			break
+		}
+		out = append(out, l)
+	}
+	return out, wrap("read which ledgers the store has", errors.Join(err, rows.Err(), rows.Close()))
+}
+
 // putSegment notes what stands from a position on.
 func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
 	err := w.s.conn.Exec(

@@ -103,3 +103,44 @@ func TestABranchMayBeBrokenOff(t *testing.T) {
 		})
 	}
 }
+
+// TestLedgersOf: the store tells which ledgers of a cluster's name it has, also before
+// it has tables; an imported cluster of that name is none.
+func TestLedgersOf(t *testing.T) {
+	ctx := context.Background()
+	engine := startEngine(t)
+	empty, err := Open(Options{Socket: engine.Socket(), Database: "never"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	if got, err := empty.LedgersOf(ctx, "peer"); err != nil || len(got) != 0 {
+		t.Errorf("a store without tables: %v, %v", got, err)
+	}
+	s := openStore(t, engine.Socket(), "ledgersof")
+	imported, err := s.NewImportWriter(ctx, [16]byte{7}, "peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ta := tally.New()
+	h := tallytest.New(t, spec.AtUnix(1_790_000_000))
+	if err := imported.Write(ctx, fold(t, ta, h.Log)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.LedgersOf(ctx, "peer"); err != nil || len(got) != 0 {
+		t.Errorf("an imported cluster: %v, %v", got, err)
+	}
+	ta = tally.New()
+	h.Put(&event.EpochBegan{Value: 1})
+	w, _ := newWriter(t, s, ta)
+	if err := w.Write(ctx, fold(t, ta, h.Log)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.LedgersOf(ctx, "peer")
+	if err != nil || len(got) != 1 || got[0].Ledger != tallytest.LedgerID || got[0].Seq != 2 || got[0].At != h.Now {
+		t.Errorf("its own: %v, %v", got, err)
+	}
+	if got, err := s.LedgersOf(ctx, "another"); err != nil || len(got) != 0 {
+		t.Errorf("a cluster of another name: %v, %v", got, err)
+	}
+}

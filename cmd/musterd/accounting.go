@@ -70,16 +70,12 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		s.log.Warn("cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money", "cure", "AccountingStorageEnforce=associations,limits")
 	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
-	opts := clickhouse.Options{Socket: a.cfg.Socket}
 	if a.own && s.cfg.ClickHouse.Cluster != "" {
 		s.log.Warn("clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server")
 	}
-	if !a.own {
-		dsn, err := s.cfg.DataSource()
-		if err != nil {
-			return nil, fmt.Errorf("clickhouse.dsn: %w", err)
-		}
-		opts = clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: s.cfg.ClickHouse.Cluster}}
+	opts, err := s.storeOptions()
+	if err != nil {
+		return nil, err
 	}
 	if a.store, err = clickhouse.Open(opts); err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
@@ -110,6 +106,18 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		s.log.Error("no reports are mailed", "error", err) // jobs run without them
 	}
 	return a, nil
+}
+
+// storeOptions say where accounting is stored.
+func (s *server) storeOptions() (clickhouse.Options, error) {
+	if s.cfg.UsesEmbedded() {
+		return clickhouse.Options{Socket: s.cfg.ClickHouse.Embedded.Socket}, nil
+	}
+	dsn, err := s.cfg.DataSource()
+	if err != nil {
+		return clickhouse.Options{}, fmt.Errorf("clickhouse.dsn: %w", err)
+	}
+	return clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: s.cfg.ClickHouse.Cluster}}, nil
 }
 
 // run keeps the embedded engine up, if it is ours, and serves.

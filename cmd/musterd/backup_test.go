@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
 )
 
 // site is a controller's host: a state folder with a history, and configuration.
@@ -300,6 +302,37 @@ func TestARestoreEndsOrDoesNotBegin(t *testing.T) {
 	}
 	if _, err := restoreTo(t.Context(), s.to, "", siteConfig(t, dir)); err != nil {
 		t.Fatal(err)
+	}
+	if got := stateOf(t, dir); got != b.hash {
+		t.Error("it restored something else")
+	}
+}
+
+// TestARefusedStartLeavesRoomForARestore: a controller that refuses to found a cluster
+// has made neither keys nor a log, so that those of the backup come back.
+func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
+	s := newSite(t)
+	s.grow(3)
+	b := s.mustBackup()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, clusterMark), []byte("peer\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := siteConfig(t, dir)
+	cfg, err := conffile.Load(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := &server{cfg: cfg, cluster: &spec.Config{ClusterName: "peer"}, log: discard()}
+	if err := refused.openLedger(t.Context(), log.Options{}); !errors.Is(err, errLedgerGone) {
+		t.Fatal(err)
+	}
+	rep, err := restoreTo(t.Context(), s.to, "", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(rep.Restored, filepath.Join(dir, "credential.keys")) {
+		t.Errorf("restored %v, kept %v", rep.Restored, rep.Kept)
 	}
 	if got := stateOf(t, dir); got != b.hash {
 		t.Error("it restored something else")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/event"
@@ -235,6 +236,38 @@ func TestAnEmptyLedgerBesideDataIsRefused(t *testing.T) {
 	}
 	s.anew = true
 	if err := s.refuseEmpty(empty); err != nil {
+		t.Errorf("with --new-cluster: %v", err)
+	}
+}
+
+// TestAClusterThatTheStoreKnowsIsNotFounded: an empty ledger does not begin where the
+// accounting store has a cluster of this name, unless it is told to; a store that does
+// not answer keeps nobody from beginning.
+func TestAClusterThatTheStoreKnowsIsNotFounded(t *testing.T) {
+	s := &server{cfg: &conffile.Config{}, cluster: &spec.Config{ClusterName: "peer"}, log: slog.New(slog.DiscardHandler)}
+	asked := ""
+	knows := func(_ context.Context, cluster string) ([]clickhouse.KnownLedger, error) {
+		asked = cluster
+		return []clickhouse.KnownLedger{{Ledger: tallytest.LedgerID, Seq: 7, At: spec.AtUnix(1_790_000_000)}}, nil
+	}
+	err := s.refuseKnown(t.Context(), state.New(), knows)
+	if !errors.Is(err, errClusterKnown) || asked != "peer" {
+		t.Fatalf("asked for %q: %v", asked, err)
+	}
+	for _, word := range []string{"2026-09-21T14:13:20Z", "muster restore", "--new-cluster"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("it says nothing of %s: %v", word, err)
+		}
+	}
+	if err := s.refuseKnown(t.Context(), tallytest.New(t, spec.AtUnix(1_790_000_000)).State, knows); err != nil {
+		t.Errorf("with a ledger: %v", err)
+	}
+	silent := func(context.Context, string) ([]clickhouse.KnownLedger, error) { return nil, errors.New("away") }
+	if err := s.refuseKnown(t.Context(), state.New(), silent); err != nil {
+		t.Errorf("a store that is away: %v", err)
+	}
+	s.anew = true
+	if err := s.refuseKnown(t.Context(), state.New(), knows); err != nil {
 		t.Errorf("with --new-cluster: %v", err)
 	}
 }

@@ -193,24 +193,30 @@ func (s *server) serveRoles(g *group) error {
 // says which member of a group this is; empty = the only one.
 func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	now := clock.NewSystem().Now()
-	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
-	if err != nil {
-		return err
-	}
-	if err := acc.setTokens(s.cfg.Tokens); err != nil {
-		return err
-	}
 	codec, err := event.NewCodec()
 	if err != nil {
 		return err
 	}
-	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.user
 	if s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log); err != nil {
 		return err
 	}
 	if s.blobs, err = openBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log); err != nil {
-		return err
+		return errors.Join(err, s.archive.Close())
 	}
+	// A member of a group applies what it has only when a leader tells it how far
+	// that is committed. One that lost its ledger has been taken in anew by then.
+	founds := s.peers == nil || len(place.Members) > 0
+	if err := s.refuseFresh(ctx, founds); err != nil {
+		return errors.Join(err, s.archive.Close(), s.blobs.Close())
+	}
+	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
+	if err == nil {
+		err = acc.setTokens(s.cfg.Tokens)
+	}
+	if err != nil {
+		return errors.Join(err, s.archive.Close(), s.blobs.Close())
+	}
+	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.user
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
 	s.machine = machine
 	_, known := s.archive.a.Bounds()
@@ -223,9 +229,7 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	if s.durable, err = log.Open(ctx, place); err != nil {
 		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
 	}
-	// A member of a group applies what it has only when a leader tells it how far
-	// that is committed. One that lost its ledger has been taken in anew by then.
-	if s.peers == nil || len(place.Members) > 0 {
+	if founds {
 		if err := s.refuseEmpty(machine.Applied()); err != nil {
 			return errors.Join(err, s.closeLedger())
 		}
