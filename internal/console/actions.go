@@ -121,6 +121,12 @@ func (c *Console) changeNode(v *visit) (answer, error) {
 	return answer{to: "/node/" + url.PathEscape(name) + "?" + url.Values{"did": {verb}}.Encode()}, nil
 }
 
+// administers tells a visitor who administers the cluster.
+func (v *visit) administers() bool {
+	role := v.console.cfg.Door.Role(v.id)
+	return role == authz.Administrator || role == authz.Root
+}
+
 // operates tells a visitor who takes care of the whole cluster.
 func (v *visit) operates() bool {
 	role := v.console.cfg.Door.Role(v.id)

@@ -28,6 +28,7 @@ type jobData struct {
 	Faults                          []string
 	Done                            string // what has just been done
 	Past                            string // where the part about the past is
+	Script                          string // where the part with the script is; empty: not for the visitor
 	Over                            bool   // it does not change any more
 	Tasks                           string // link to the tasks of its array
 	Remembered                      bool   // only accounting knows it
@@ -93,6 +94,9 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 		data.ID = render.Clean(id)
 	}
 	data.Past = "/job/" + id + "/past"
+	if v.mayReadScript(job) {
+		data.Script = "/job/" + id + "/script"
+	}
 	data.Over = spec.JobState(job.GetState()).Terminal()
 	data.Done = doneText(v.URL.Query().Get("did"))
 	if why, err := ask[*apiv1.WhyReply](v, tool.MethodWhy, &apiv1.WhyRequest{Job: id}); err == nil {

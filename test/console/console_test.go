@@ -201,6 +201,16 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	id := submit("-J", "to-cancel", "--wrap", "sleep 1000")
+	t.Run("the owner reads his script", func(t *testing.T) {
+		l.t = t
+		l.do(root, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible("pre.script"))
+		l.shows(root, "sleep 1000")
+		l.shows(root, "scontrol write batch_script "+id)
+		l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
+		if strings.Contains(l.text(other), "Its script") {
+			t.Error("another user is offered the script")
+		}
+	})
 	t.Run("who may not change a job is offered nothing", func(t *testing.T) {
 		l.t = t
 		l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
