@@ -46,6 +46,9 @@ func kpiFamily(metric string) family {
 	if first.Class != "" {
 		labels, card = append(labels, "class"), card+fmt.Sprintf(" x %d classes", len(members))
 		help = "As " + strings.TrimSuffix(first.Name, "_"+first.Class) + ", by class of failure."
+		if first.Source == kpi.Ladder {
+			help = "GPU time that was bought, by what became of it; the classes add up to it."
+		}
 	}
 	m := gauge(metric, help, unit, "SQL over the accounting store: "+first.From, card, labels...)
 	return family{m, func(s *scrape) {

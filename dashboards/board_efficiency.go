@@ -15,6 +15,15 @@ func efficiency() Board {
 	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},
 		Description: "How well what was given out is used, and by whom it is wasted. Every figure is defined once, in docs/kpis.md; `muster kpi` prints the same.",
 		Rows: []Row{
+			{Title: "Goodput", Panels: []Panel{
+				figure("Goodput, last day", "GPU time that runs which ended well held with work, by the GPU time that was bought. The rest is in the table beside it.", Ratio,
+					`muster_kpi_goodput_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.4, Orange}, Step{0.7, Green}).top(1).tall(8).wide(4).empty("the cluster has no GPU"),
+				sqlTable("Where the GPU time went", "Every GPU-hour that was bought in the dashboard's time, by what became of it. The lines add up to it exactly.",
+					`SELECT step, what, gpu_us / 3.6e9 AS "GPU-hours", gpu_us / nullIf(bought_gpu_us, 0) AS part FROM `+within("goodput_within")+` WHERE gpu_us > 0 ORDER BY rank`).
+					units(map[string]Unit{"GPU-hours": GPUHours, "part": Ratio}).wide(10).tall(8).empty("the cluster has no GPU"),
+				stack("Where the GPU time went, over a day", "The same by the day that ended at each moment.", Seconds,
+					Query{Expr: `muster_kpi_gpu_ladder_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(10).empty("the cluster has no GPU"),
+			}},
 			{Title: "The cluster, over a day", Panels: []Panel{
 				lines("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
 				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU occupancy"), fig("gpu_efficiency_ratio", "GPU efficiency (SM)")).top(1),

@@ -89,6 +89,8 @@ func overviewNow() []Panel {
 			empty("no job holds a GPU"),
 		figure("Alerts firing", "Alerts that fire now.", Count, `count(ALERTS{alertstate="firing"})`).colored(Green, Step{1, Orange}, Step{5, Red}).linked(Alerts, "", "").
 			empty("no alert fires"),
+		figure("Goodput, last day", "GPU time that runs which ended well held with work, by the GPU time that was bought.", Ratio,
+			`muster_kpi_goodput_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.4, Orange}, Step{0.7, Green}).top(1).linked(Efficiency, "", "").empty("the cluster has no GPU"),
 		figure("Wait P95, last day", "Of the jobs that started in the last day, the wait that 5 % exceeded. From the accounting store, exact.", Seconds,
 			`muster_kpi_wait_p95_seconds{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{3600, Yellow}, Step{14400, Red}).linked(Queue, "", ""),
 		figure("Failed runs, last day", "Runs that failed, divided by those that failed or completed.", Ratio,

@@ -143,7 +143,7 @@ func movesOfJobs() []Move {
 		on(Overview, "What is wrong now", noisy("Alerts that fire", Break)),
 		on(Overview, "GPUs now", up("Each GPU now", Run, "held")),
 		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), noisy("Alerts firing", Break),
-			up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
+			up("Goodput, last day", Finish), up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
 		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),
 		on(Overview, "Who and what is wrong", up("CPUs by account", Run), up("Nodes out of service", Drain)),
 		on(Overview, "History (from the accounting store)", up("Jobs ended", Finish), up("GPU-hours by account", Run, "GPU-hours")),
@@ -174,6 +174,7 @@ func movesOfPeople() []Move {
 		on(FairShare, "Drift of the cluster", up("Drift, last day; Drift, last 7 days; Drift over time", Finish)),
 		on(FairShare, "Shares and drift (from the accounting store)", up("Drift", Finish, "CPU-hours"), up("CPU-hours by account", Finish)),
 
+		on(Efficiency, "Goodput", up("Goodput, last day", Finish), up("Where the GPU time went", Run), up("Where the GPU time went, over a day", Hold, "held_idle")),
 		on(Efficiency, "The cluster, over a day", up("Given out; Used of what was given out", Run), up("Wasted", Fail, "runs failed"), up("GPU time idle and lost", Hold, "idle"), up("Throughput; Wait", Finish)),
 		on(Efficiency, "What waiting and failing cost, over a day", up("Waiting by running", Finish), up("Failures by class; GPU time lost, by class of failure", Fail)),
 		on(Efficiency, "By partition, 7 days", up("GPU occupancy", Run), down("CPU efficiency", Hold), up("Failed runs", Fail)),

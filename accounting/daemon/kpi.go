@@ -86,6 +86,9 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 		err    error
 	}
 	sources := kpi.Sources()
+	if len(only) > 0 && !slices.Contains(only, kpi.ByCluster) {
+		sources = slices.DeleteFunc(sources, func(s kpi.Source) bool { return s == kpi.Ladder }) // of the cluster only
+	}
 	answers := make([]answer, len(sources)+1) // the last is that of the drift
 	ask := func(i int) {
 		a := &answers[i]

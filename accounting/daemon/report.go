@@ -485,8 +485,11 @@ func (r *report) figures(ctx context.Context) error {
 	}
 	r.columns([3]string{string(by), "text"})
 	at := map[string]int{}
-	for i, k := range kpi.All() {
-		at[k.Name] = i
+	for _, k := range kpi.All() {
+		if k.Source == kpi.Ladder && by != kpi.ByCluster {
+			continue // of the cluster only
+		}
+		at[k.Name] = len(at)
 		unit := string(k.Unit)
 		if k.Unit == kpi.Money {
 			unit = r.s.D.cfg.Rates.Currency

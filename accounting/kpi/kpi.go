@@ -67,13 +67,16 @@ const (
 	// run; of one that is not over, its devices only. Columns: energy_j, share, carbon_g (of the part within
 	// the window; NULL without a carbon intensity).
 	Energy Source = "energy"
+	// Ladder: one row of what became of the GPU time that was bought. Columns:
+	// bought_us, and one for each of Steps. It is of the cluster only.
+	Ladder Source = "ladder"
 	// Associations: what each association used, and its share. These figures
 	// are computed by Drift, not by SQL.
 	Associations Source = "associations"
 )
 
 // Sources lists those whose figures are SQL.
-func Sources() []Source { return []Source{Runs, Nodes, GPUs, Energy} }
+func Sources() []Source { return []Source{Ladder, Runs, Nodes, GPUs, Energy} }
 
 // Capacity names a denominator that is the cluster's, not the rows': what the
 // nodes in the cluster offered over the window, in or out of service.

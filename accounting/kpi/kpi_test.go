@@ -34,7 +34,7 @@ func TestDefinitions(t *testing.T) {
 	for _, want := range []string{"cpu_efficiency", "memory_waste", "memory_waste_share", "wait_p50", "wait_p95", "wait_p99", "gpu_occupancy",
 		"wait_eligible_p50", "wait_eligible_p95", "wait_eligible_p99", "bounded_slowdown", "expansion_factor", "gpu_efficiency", "gpu_idle", "gpu_allocation",
 		"failure_rate", "failure_rate_timeout", "lost_gpu_hours_memory", "fairshare_drift", "fairshare_drift_slope", "utilisation", "throughput",
-		"energy", "carbon", "cost"} {
+		"energy", "carbon", "cost", "goodput", "gpu_bought", "gpu_ladder_held_idle", "gpu_ladder_failed_node"} {
 		if !seen[want] {
 			t.Errorf("%s is not defined", want)
 		}

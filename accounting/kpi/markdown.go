@@ -26,9 +26,10 @@ func Markdown() string {
 	}
 	b.WriteString("\n## Rows\n\nThe SQL below is over these rows, cut to the window:\n\n" +
 		"- `runs`: every run of a job that ran in the window, over or not, and those that ended in it without having started or\n  wait at its end.\n" +
-		"- `nodes`: each node's part of each run that is over, where the node reported what was used.\n" +
-		"- `gpus`: each device of each run that is over, where it was measured.\n" +
-		"- `energy`: what each node and each device measured for a run that is over.\n- `associations`: what each association used, beside its share; computed by the service.\n\n" +
+		"- `nodes`: each node's part of each run, where the node reported what was used; of runs that are not over, as far as they were sampled.\n" +
+		"- `gpus`: each device of each run, where it was measured; of runs that are not over, as far as they were sampled.\n" +
+		"- `energy`: what each node and each device measured for a run; of one that is not over, its devices only.\n" +
+		"- `ladder`: one row of what became of the GPU time that was bought, in microseconds.\n- `associations`: what each association used, beside its share; computed by the service.\n\n" +
 		"`overlap_s` is the part of a row's time within the window, `share` that part by the whole.\n")
 	for _, k := range All() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", k.Name, k.Title, k.Unit, upper(k.Formula), k.expression(), k.Source)

@@ -28,6 +28,9 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 		rows = b.kpiGPUs()
 	case kpi.Energy:
 		rows = b.kpiEnergy(&r, rates)
+	case kpi.Ladder:
+		rows = b.ladder()
+		by = []kpi.Dimension{kpi.ByCluster}
 	}
 	inner, outer := []string{}, []string{}
 	capacity := false

@@ -101,6 +101,10 @@ cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory
 no_process_s, idle_s, busy_s, util_s: without a process / with one that did nothing / with one that worked / utilisation times seconds; NULL = not measured
 peak_mem, energy_j, xids: largest memory in bytes / energy in joules / errors of the driver
 `)},
+		{Name: "goodput_within", Params: windowParams(), About: "what became of the GPU time that was bought in a window: a row for each step, which add up to it exactly",
+			rows: (*builder).storedLadder, Columns: viewColumns(`rank, step, what: order in which they are read / its name / in words
+gpu_us, bought_gpu_us: GPUs times microseconds / what was bought in all
+`)},
 		{Name: "gpus_now", Params: []string{storedCluster}, About: "every device as it is now, by the newest reading and what holds for its node",
 			rows: (*builder).storedGPUsNow, Columns: viewColumns(`node, gpu_index, gpu_uuid, profile: name of the node / number on the node / the device or MIG instance / the MIG profile; empty = a whole device
 state: busy; idle = held and without work for ten minutes, or since it was taken; shared; free; drained; down; off = powered down; lost = no reading for two minutes though its node is up
@@ -126,7 +130,7 @@ func (v Stored) SQL(database string) string {
 	for i, c := range v.Columns {
 		names[i] = "`" + c.Name + "`"
 	}
-	with := []string{"(" + b.positionOfCluster() + ") AS _at", "greatest(toUnixTimestamp64Micro(now64(6, 'UTC')), _at.4) AS _now"}
+	with := []string{"(" + b.positionOfCluster() + ") AS _at", "assumeNotNull(greatest(toUnixTimestamp64Micro(now64(6, 'UTC')), _at.4)) AS _now"}
 	if slices.Contains(v.Params, storedFrom) {
 		with = append(with, "1000000 * {from:Int64} AS _from", "least(1000000 * {until:Int64}, _now) AS _to")
 	}

@@ -1,0 +1,92 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+)
+
+// ladder is a subquery of one row: what the cluster had of GPUs in the window,
+// in microseconds (bought_us), and a column for each of kpi.Steps. They are
+// integers and add up to bought_us.
+//
+// The time of each node is cut wherever its state changes and wherever a run
+// takes or gives back its devices. Within a piece nothing changes; what runs
+// hold there is taken from what the node has, in the order of kpi.Steps, and the
+// rest is by the node's state. So nothing is counted twice, also where a run
+// holds a device that its node has lost meanwhile. What a run held without work
+// then moves from its step to held_idle.
+func (b *builder) ladder() string {
+	held, free := kpi.HeldSteps(), kpi.FreeSteps()
+	state := ""
+	for _, s := range held {
+		if len(s.States) > 0 {
+			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
+		}
+	}
+	outcome := b.runs("uid, restarts, multiIf(isNull(end), 'open'"+state+", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
+
+	slots := append(append([]kpi.Step{}, held...), free...)
+	var deltas, levels []string
+	for _, s := range slots {
+		deltas = append(deltas, fmt.Sprintf("sumIf(amount * e.2, slot = '%[1]s') AS d_%[1]s", s.Name))
+		levels = append(levels, fmt.Sprintf("sum(d_%[1]s) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS l_%[1]s", s.Name))
+	}
+	var had, taken, sums, columns []string
+	for _, s := range free {
+		had = append(had, "l_"+s.Name)
+	}
+	for _, s := range held {
+		before := strings.Join(append([]string{"cap"}, taken...), " - l_")
+		sums = append(sums, fmt.Sprintf("sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS %s_sum", s.Name, before, s.Name))
+		taken = append(taken, s.Name)
+		switch s.Name {
+		case "good", "open":
+			columns = append(columns, fmt.Sprintf("%[1]s_sum - least(%[1]s_sum, idle_%[1]s) AS %[1]s_us", s.Name))
+		default:
+			columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", s.Name))
+		}
+	}
+	columns = append(columns, "least(good_sum, idle_good) + least(open_sum, idle_open) AS held_idle_us")
+	rest := "greatest(0, " + strings.Join(append([]string{"cap"}, taken...), " - l_") + ")"
+	not := ""
+	for i, s := range free {
+		cond := "l_" + s.Name + " > 0" + not
+		if i == len(free)-1 {
+			cond = strings.TrimPrefix(not, " AND ")
+		}
+		sums = append(sums, fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS %s_sum", rest, cond, s.Name))
+		columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", s.Name))
+		not += " AND l_" + s.Name + " = 0"
+	}
+	capacity := "SELECT node, a, b, caps[1] AS amount, multiIf(class = 'up', 'unallocated', class = 'planned', 'off', caps[2] = 1, 'drained', 'down') AS slot FROM " +
+		b.nodeIntervals("toInt64(gpus), toInt64(state = 'DRAIN')", "") + " WHERE a < b AND amount > 0"
+	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot FROM (" + b.gpuHolds() + ") AS h LEFT JOIN " + outcome +
+		" AS o USING (uid, restarts) WHERE a < b"
+	pieces := "SELECT node, e.1 AS t, " + strings.Join(deltas, ", ") + " FROM (" + capacity + " UNION ALL " + holds + ") ARRAY JOIN [(toInt64(a), toInt64(1)), (toInt64(b), toInt64(-1))] AS e GROUP BY node, t"
+	idle := "SELECT sumIf(idle, outcome = 'good') AS idle_good, sumIf(idle, outcome = 'open') AS idle_open FROM (" +
+		b.deviceRows("uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(), " AND measured"+shareWithin, true) + ") AS d INNER JOIN " + outcome + " AS o USING (uid, restarts)"
+	return "(\n  SELECT bought_us, " + strings.Join(columns, ", ") + "\n  FROM (\n    SELECT sum(toInt128(cap) * dt) AS bought_us, " + strings.Join(sums, ",\n      ") +
+		"\n    FROM (\n      SELECT leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " + strings.Join(levels, ",\n        ") +
+		", " + strings.Join(had, " + ") + " AS cap\n      FROM (" + pieces + ")\n    )\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
+}
+
+// gpuHolds is a query over the devices that runs hold on nodes, cut to the
+// window: node, uid, restarts, amount, a, b.
+func (b *builder) gpuHolds() string {
+	return "SELECT node, uid, restarts, toInt64(gpus) AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " +
+		b.table("job_nodes") + " WHERE " + stored + " AND gpus > 0 AND from < " + windowTo + " AND to > " + windowFrom +
+		" UNION ALL SELECT node, uid, restarts, toInt64(held_gpu) AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
+		"least(if(toUnixTimestamp64Micro(given) = 0, {to:Int64}, toUnixTimestamp64Micro(given)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
+		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_gpus AS held_gpu, held_to AS given WHERE " + open + " AND isNotNull(start) AND held_gpu > 0"
+}
+
+// storedLadder are the rows of goodput_within.
+func (b *builder) storedLadder() string {
+	var rows []string
+	for i, s := range kpi.Steps() {
+		rows = append(rows, fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, s.Name, s.Words, s.Name))
+	}
+	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " + b.ladder() + " ARRAY JOIN [" + strings.Join(rows, ", ") + "] AS r WHERE bought_us > 0)"
+}
