@@ -91,7 +91,7 @@ func mutants() []mutant {
 		{"a job starts again while its earlier attempt may live", "scheduler/eligible/fencing.go",
 			"if j.Unfenced == 0 || st.Config.RequeueUnfenced {", "if j.Unfenced < 99 || st.Config.RequeueUnfenced {", ""},
 		{"a run on a silent node counts as over", "scheduler/commit/end.go",
-			"Lost: lost, Unfenced: done.Unfenced}", "Lost: lost}", ""},
+			"Lost: lost, Unfenced: done.Unfenced,", "Lost: lost,", ""},
 		{"a node takes jobs beside a run that was given up there", "ledger/state/node.go",
 			"\tif len(n.Unfenced) > 0 {\n", "\tif len(n.Unfenced) > 99 {\n", ""},
 		{"a node that came back counts as fenced", "scheduler/decide/nodes.go",
