@@ -29,6 +29,7 @@ type node struct {
 	Gone    bool                 `cbor:"13,keyasint,omitempty"` // not configured any more; a job may still hold it
 	Power   event.PowerState     `cbor:"14,keyasint,omitempty"`
 	Reboots bool                 `cbor:"15,keyasint,omitempty"` // it takes no jobs for that
+	Silent  bool                 `cbor:"16,keyasint,omitempty"` // Reason only says that it does not answer
 }
 
 // config follows a new configuration: nodes that are new, changed or gone.
@@ -72,7 +73,9 @@ func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []strin
 		t.names = slices.Insert(t.names, at, ns.Name)
 	}
 	n.Gone = false
-	n.Config, n.TRES, n.Parts = ns.State, ns.NodeTRES(), parts
+	n.Config = ns.State
+	n.TRES = ns.NodeTRES()
+	n.Parts = parts
 	t.state(n, env, false)
 }
 
@@ -124,10 +127,9 @@ func (t *Tally) registered(env *event.Envelope, e *event.NodeRegistered) error {
 	if n == nil {
 		return nil
 	}
-	n.Known, n.Lost, n.Invalid = true, false, e.Invalid
-	if n.Reason == notResponding {
-		n.Reason, n.By, n.ByUID = "", "", 0
-	}
+	n.Known = true
+	n.Invalid = e.Invalid
+	n.answers()
 	n.GPUs = nil
 	for i := range e.Inventory.GPUs {
 		if int64(len(n.GPUs)) < n.TRES.Get("gres/gpu") {
@@ -143,9 +145,10 @@ func (t *Tally) nodeSet(env *event.Envelope, e *event.NodeStateSet) error {
 	if n == nil {
 		return nil
 	}
-	n.Admin, n.Reason, n.By, n.ByUID = e.State, e.Reason, env.Actor.Name, env.Actor.UID
+	n.Admin = e.State
+	n.setReason(e.Reason, env.Actor)
 	if e.State == event.NodeResume {
-		n.Reason, n.By, n.ByUID = "", "", 0
+		n.clearReason()
 	}
 	t.state(n, env, false)
 	return nil
@@ -157,15 +160,33 @@ func (t *Tally) nodeChanged(env *event.Envelope, e *event.NodeChanged) {
 	if n == nil || n.Reason == e.Reason {
 		return
 	}
-	n.Reason, n.By, n.ByUID = e.Reason, env.Actor.Name, env.Actor.UID
+	n.setReason(e.Reason, env.Actor)
 	if e.Reason == "" {
-		n.By, n.ByUID = "", 0
+		n.clearReason()
 	}
 	t.state(n, env, false)
 }
 
 // notResponding is the reason that a silent node shows when it has no other.
 const notResponding = "Not responding"
+
+// setReason notes why a node is as it is, and who said so.
+func (n *node) setReason(why string, by event.Actor) {
+	n.Reason = why
+	n.By = by.Name
+	n.ByUID = by.UID
+	n.Silent = false
+}
+
+func (n *node) clearReason() { n.setReason("", event.Actor{}) }
+
+// answers takes back what a node got by being silent.
+func (n *node) answers() {
+	n.Lost = false
+	if n.Silent {
+		n.clearReason()
+	}
+}
 
 func (t *Tally) nodeLost(env *event.Envelope, e *event.NodeLost) error {
 	n := t.node(e.Node)
@@ -174,7 +195,12 @@ func (t *Tally) nodeLost(env *event.Envelope, e *event.NodeLost) error {
 	}
 	n.Lost = true
 	if n.Reason == "" {
-		n.Reason = notResponding
+		why := notResponding
+		if e.Why != "" {
+			why += ": " + e.Why
+		}
+		n.setReason(why, event.Actor{})
+		n.Silent = true
 	}
 	t.state(n, env, false)
 	return nil
@@ -185,10 +211,7 @@ func (t *Tally) nodeReturned(env *event.Envelope, e *event.NodeReturned) error {
 	if n == nil {
 		return nil
 	}
-	n.Lost = false
-	if n.Reason == notResponding {
-		n.Reason, n.By, n.ByUID = "", "", 0
-	}
+	n.answers()
 	t.state(n, env, false)
 	return nil
 }
@@ -203,9 +226,7 @@ func (t *Tally) powered(env *event.Envelope, e *event.NodePowered) {
 		}
 		n.Power = e.To
 		if e.To == event.PoweredDown {
-			if n.Lost = false; n.Reason == notResponding {
-				n.Reason, n.By, n.ByUID = "", "", 0
-			}
+			n.answers()
 		}
 		t.state(n, env, false)
 	}
@@ -229,7 +250,10 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 	}
 	row.State, row.Class = n.show()
 	a := amounts(n.capacity())
-	row.CPUs, row.Mem, row.GPUs, row.Other = a.CPUs, a.Mem, a.GPUs, a.Other
+	row.CPUs = a.CPUs
+	row.Mem = a.Mem
+	row.GPUs = a.GPUs
+	row.Other = a.Other
 	t.out.NodeStates = append(t.out.NodeStates, row)
 }
 
