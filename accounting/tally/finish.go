@@ -27,7 +27,10 @@ func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 		}
 	}
 	j.written = false
-	j.Alloc, j.Done, j.Batch, j.Steps = nil, nil, nil, nil
+	j.Alloc = nil
+	j.Done = nil
+	j.Batch = nil
+	j.Steps = nil
 }
 
 // partition is where the run is, or what it asked for.
@@ -62,7 +65,9 @@ func (j *job) row(seq uint64) JobRow {
 		Constraint: s.Place.Constraint, Reservation: s.Place.Reservation, Licenses: counts(s.Licenses), Priority: j.Priority, Backfill: j.Backfill,
 		Batch: !s.Shell, WorkDir: s.IO.WorkDir, Line: s.Line, Stdin: s.IO.Stdin, Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}
 	if h := j.Het; h != nil {
-		r.HetJobID, r.HetOffset, r.HetSize = r.JobID-h.Offset, h.Offset, h.Size
+		r.HetJobID = r.JobID - h.Offset
+		r.HetOffset = h.Offset
+		r.HetSize = h.Size
 	}
 	if j.State == spec.Pending {
 		r.Reason, r.EndReason = r.EndReason, ""
@@ -77,8 +82,12 @@ func (j *job) row(seq uint64) JobRow {
 	if j.Start == 0 {
 		return r
 	}
-	r.Attempt, r.Limit, r.Alloc = j.Attempt, limit(j.Limit), amounts(j.Alloc.TRES)
-	r.NodeList, r.Suspended, r.Stopped = nodeList(j.Alloc), int64(j.Paused/spec.Microsecond), Cut(j.Stopped)
+	r.Attempt = j.Attempt
+	r.Limit = limit(j.Limit)
+	r.Alloc = amounts(j.Alloc.TRES)
+	r.NodeList = nodeList(j.Alloc)
+	r.Suspended = int64(j.Paused / spec.Microsecond)
+	r.Stopped = Cut(j.Stopped)
 	if j.Alloc.Reservation != "" {
 		r.Reservation = j.Alloc.Reservation
 	}
@@ -114,7 +123,9 @@ func (j *job) sum(r *JobRow) {
 	r.Used = used(u)
 	for i := range u.GPUs {
 		if g := &u.GPUs[i]; g.Has {
-			noProc, idle, busy := int64(g.NoProcess/spec.Microsecond), int64(g.Idle/spec.Microsecond), int64(g.Busy/spec.Microsecond)
+			noProc := int64(g.NoProcess / spec.Microsecond)
+			idle := int64(g.Idle / spec.Microsecond)
+			busy := int64(g.Busy / spec.Microsecond)
 			r.GPUNoProc += noProc
 			r.GPUIdle += idle
 			r.GPUBusy += busy
@@ -220,11 +231,19 @@ func (r *GPURow) measure(list []spec.GPUUsage) {
 			continue
 		}
 		r.Measured = true
-		r.NoProcess, r.Idle, r.Busy = int64(g.NoProcess/spec.Microsecond), int64(g.Idle/spec.Microsecond), int64(g.Busy/spec.Microsecond)
-		r.Util, r.SM, r.Tensor = int64(g.UtilNS/spec.Microsecond), int64(g.SMNS/spec.Microsecond), int64(g.TensorNS/spec.Microsecond)
-		r.PeakMem, r.MemMiBS, r.Energy, r.XIDs = g.PeakMem, g.MemMiBS, g.EnergyMJ, g.XIDs
+		r.NoProcess = int64(g.NoProcess / spec.Microsecond)
+		r.Idle = int64(g.Idle / spec.Microsecond)
+		r.Busy = int64(g.Busy / spec.Microsecond)
+		r.Util = int64(g.UtilNS / spec.Microsecond)
+		r.SM = int64(g.SMNS / spec.Microsecond)
+		r.Tensor = int64(g.TensorNS / spec.Microsecond)
+		r.PeakMem = g.PeakMem
+		r.MemMiBS = g.MemMiBS
+		r.Energy = g.EnergyMJ
+		r.XIDs = g.XIDs
 		r.Throttled = int64(g.Throttled / spec.Microsecond)
-		if r.Method, r.Share = g.Method.String(), wholeDevice; g.Method == spec.GPUByShare {
+		r.Method, r.Share = g.Method.String(), wholeDevice
+		if g.Method == spec.GPUByShare {
 			r.Share = g.Share
 		}
 		return
