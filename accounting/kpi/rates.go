@@ -126,7 +126,8 @@ func ParseBudget(line string) (Budget, error) {
 	}
 	out := Budget{Account: f[0], Warn: []int64{80, 95}}
 	var err error
-	if out.Start, err = day(f[1]); err == nil {
+	out.Start, err = day(f[1])
+	if err == nil {
 		out.End, err = day(f[2])
 	}
 	if err != nil {
@@ -135,7 +136,8 @@ func ParseBudget(line string) (Budget, error) {
 	if out.End <= out.Start {
 		return Budget{}, bad(line, "it ends before it begins")
 	}
-	if out.Micro, err = decimal(f[3], 1_000_000); err != nil || out.Micro == 0 {
+	out.Micro, err = decimal(f[3], 1_000_000)
+	if err != nil || out.Micro == 0 {
 		return Budget{}, bad(line, "%s is no amount", f[3])
 	}
 	for _, word := range f[4:] {
@@ -165,15 +167,18 @@ func ParseRates(currency, pue string, prices, carbon, budgets []string) (Rates, 
 	out := Rates{Currency: currency, PUE: 1000}
 	if pue != "" {
 		var err error
-		if out.PUE, err = decimal(pue, 1000); err != nil || out.PUE < 1000 {
+		out.PUE, err = decimal(pue, 1000)
+		if err != nil || out.PUE < 1000 {
 			return out, bad(pue, "a PUE is a number of at least 1, such as 1.4")
 		}
 	}
 	var err error
-	if out.Prices, err = each(prices, ParsePrices, func(p PriceList) spec.Instant { return p.From }); err != nil {
+	out.Prices, err = each(prices, ParsePrices, func(p PriceList) spec.Instant { return p.From })
+	if err != nil {
 		return out, err
 	}
-	if out.Carbon, err = each(carbon, ParseIntensity, func(i Intensity) spec.Instant { return i.From }); err != nil {
+	out.Carbon, err = each(carbon, ParseIntensity, func(i Intensity) spec.Instant { return i.From })
+	if err != nil {
 		return out, err
 	}
 	for _, line := range budgets {
@@ -224,26 +229,36 @@ func day(text string) (spec.Instant, error) {
 		}
 		n[i] = int64(u)
 	}
-	y, m, d := n[0], n[1], n[2]
-	lengths := [...]int64{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-	leap := y%4 == 0 && (y%100 != 0 || y%400 == 0)
-	if y < 1970 || y > 2200 || m < 1 || m > 12 || d < 1 || (d > lengths[m-1] && !(leap && m == 2 && d == 29)) {
+	year := n[0]
+	month := n[1]
+	mday := n[2]
+	if year < 1970 || year > 2200 || month < 1 || month > 12 {
 		return 0, fail
 	}
-	days := d - 1
-	for year := int64(1970); year < y; year++ {
+	if mday < 1 || mday > daysOf(year, month) {
+		return 0, fail
+	}
+	days := mday - 1
+	for before := int64(1970); before < year; before++ {
 		days += 365
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+		if isLeap(before) {
 			days++
 		}
 	}
-	for i := range m - 1 {
-		days += lengths[i]
-	}
-	if leap && m > 2 {
-		days++
+	for before := int64(1); before < month; before++ {
+		days += daysOf(year, before)
 	}
 	return spec.AtUnix(days * 86_400), nil
+}
+
+func isLeap(year int64) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
+
+// daysOf is how many days a month has.
+func daysOf(year, month int64) int64 {
+	if month == 2 && isLeap(year) {
+		return 29
+	}
+	return [...]int64{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}[month-1]
 }
 
 // decimal reads a number that is not negative, exactly, in parts of a unit.
