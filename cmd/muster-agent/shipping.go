@@ -47,11 +47,13 @@ func readHeaders(path string) ([]string, error) {
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
 			continue
 		}
 		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t") {
 			return nil, fmt.Errorf("telemetry.push_headers_file: %s:%d: %w", path, n, errHeader)
 		}
 		out = append(out, name+": "+strings.TrimSpace(value))
@@ -66,14 +68,16 @@ func (a *assembled) openShipping() (err error) {
 	if t.PushHeadersFile != "" && t.PushURL == "" {
 		return errors.New("telemetry.push_headers_file is of no use without telemetry.push_url")
 	}
-	if a.headers, err = readHeaders(t.PushHeadersFile); err != nil {
+	a.headers, err = readHeaders(t.PushHeadersFile)
+	if err != nil {
 		return err
 	}
 	if t.JobMappingDir == "" {
 		return nil
 	}
 	a.jobs = &jobFiles{t: a.metrics, path: t.JobMappingDir, wake: make(chan struct{}, 1), log: a.log}
-	if a.jobs.dir, err = jobmap.Open(t.JobMappingDir); err != nil {
+	a.jobs.dir, err = jobmap.Open(t.JobMappingDir)
+	if err != nil {
 		a.weak(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
 	}
 	return nil
@@ -151,7 +155,8 @@ func (f *jobFiles) run(ctx context.Context) {
 // write brings the files up to date, in a folder that is opened when it can be.
 func (f *jobFiles) write() (err error) {
 	if f.dir == nil {
-		if f.dir, err = jobmap.Open(f.path); err != nil {
+		f.dir, err = jobmap.Open(f.path)
+		if err != nil {
 			return err
 		}
 	}
