@@ -42,7 +42,9 @@ func (d reservationCommands) chooseGPUs(a *resvAsk) error {
 	if int64(want) > total {
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d GPUs", want, total))
 	}
-	r.Nodes, r.Cores, r.GPUs = nil, nil, nil
+	r.Nodes = nil
+	r.Cores = nil
+	r.GPUs = nil
 	left := total
 	for _, n := range list {
 		free, _ := d.freeGPUs(r, n)
@@ -54,7 +56,8 @@ func (d reservationCommands) chooseGPUs(a *resvAsk) error {
 			if open := int64(want - len(r.Nodes)); !a.perNode {
 				each = (left + open - 1) / open
 			}
-			if take = each; free < take {
+			take = each
+			if free < take {
 				if a.nodes != "" {
 					return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for", n.Spec.Name, free, take))
 				}
@@ -65,8 +68,11 @@ func (d reservationCommands) chooseGPUs(a *resvAsk) error {
 		if have, _ := d.freeCores(r, n); take == 0 || have < cores {
 			continue
 		}
-		r.Nodes, r.Cores, r.GPUs = append(r.Nodes, n.Spec.Name), append(r.Cores, uint32(cores)), append(r.GPUs, uint32(take))
-		if left -= take; left == 0 {
+		r.Nodes = append(r.Nodes, n.Spec.Name)
+		r.Cores = append(r.Cores, uint32(cores))
+		r.GPUs = append(r.GPUs, uint32(take))
+		left -= take
+		if left == 0 {
 			break
 		}
 	}
@@ -80,11 +86,14 @@ func (d reservationCommands) chooseGPUs(a *resvAsk) error {
 // sortCores puts the nodes of a reservation of cores, perhaps with GPUs, into their
 // order.
 func (d reservationCommands) sortCores(r *spec.Reservation) {
-	names, cores, gpus := slices.Clone(r.Nodes), slices.Clone(r.Cores), slices.Clone(r.GPUs)
+	names := slices.Clone(r.Nodes)
+	cores := slices.Clone(r.Cores)
+	gpus := slices.Clone(r.GPUs)
 	slices.SortFunc(r.Nodes, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
 	for i, name := range r.Nodes {
 		k := slices.Index(names, name)
-		if r.Cores[i] = cores[k]; gpus != nil {
+		r.Cores[i] = cores[k]
+		if gpus != nil {
 			r.GPUs[i] = gpus[k]
 		}
 	}
