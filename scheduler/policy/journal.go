@@ -51,7 +51,9 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 	case *event.ClusterCreated:
 		t.Action, t.Where = verb("Clusters", e.Name), e.Name
 	case *event.QOSPut:
-		t.Action, t.Where, t.Info = verb("QOS", e.QOS.Name), e.QOS.Name, options(qosLine(&e.QOS))
+		t.Action = verb("QOS", e.QOS.Name)
+		t.Where = e.QOS.Name
+		t.Info = options(qosLine(&e.QOS))
 	case *event.QOSRemoved:
 		t.Action, t.Where = gone("QOS", e.Name), e.Name
 	case *event.AccountPut:
@@ -74,11 +76,15 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 	case *event.UserRemoved:
 		t.Action, t.Where = gone("Users", e.Name), e.Name
 	case *event.AssociationPut:
-		t.Action, t.Where, t.Info = verb("Associations", fmt.Sprint(e.Association.ID)), fmt.Sprintf("id_assoc=%d", e.Association.ID), assocInfo(&e.Association)
+		t.Action = verb("Associations", fmt.Sprint(e.Association.ID))
+		t.Where = fmt.Sprintf("id_assoc=%d", e.Association.ID)
+		t.Info = assocInfo(&e.Association)
 		j.assocs[e.Association.ID] = e.Association
 	case *event.AssociationRemoved:
 		a := j.assocs[e.ID]
-		t.Action, t.Where, t.Info = gone("Associations", fmt.Sprint(e.ID)), fmt.Sprintf("id_assoc=%d", e.ID), fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition)
+		t.Action = gone("Associations", fmt.Sprint(e.ID))
+		t.Where = fmt.Sprintf("id_assoc=%d", e.ID)
+		t.Info = fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition)
 		delete(j.assocs, e.ID)
 	case *event.WCKeyPut:
 		t.Action, t.Where = verb("WCKeys", fmt.Sprint(e.Key.ID)), e.Key.Name
@@ -90,10 +96,13 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 		t.Action, t.Where = verb("Resources", r.Name+"@"+r.Server), r.Name
 		t.Info = fmt.Sprintf("server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d", r.Server, r.Type, r.Count, r.Allowed, r.LastConsumed)
 	case *event.ResourceRemoved:
-		t.Action, t.Where, t.Info = gone("Resources", e.Name+"@"+e.Server), e.Name, "server='"+e.Server+"'"
+		t.Action = gone("Resources", e.Name+"@"+e.Server)
+		t.Where = e.Name
+		t.Info = "server='" + e.Server + "'"
 	case *event.UsageCleared:
 		t.Action, t.Info = "Modify Associations", "raw_usage=0"
-		if t.Where = fmt.Sprintf("id_assoc=%d", e.Assoc); e.Assoc == 0 {
+		t.Where = fmt.Sprintf("id_assoc=%d", e.Assoc)
+		if e.Assoc == 0 {
 			t.Action, t.Where = "Modify QOS", fmt.Sprintf("id=%d", e.QOS)
 		}
 	default:
