@@ -29,7 +29,7 @@ func (t *Timeline) uneven(query *Query, before spec.Instant, hint *Hint) ([]plac
 	s.begin(t, query)
 	for at < before {
 		next := s.step(t, query, at)
-		if s.better && s.nodes >= query.Demand.MinNodes && s.tasks >= query.Demand.Tasks && (len(query.Demand.PerJob) == 0 || s.gres >= query.Demand.PerJob[0].N) {
+		if s.better && s.suffices(&query.Demand) {
 			if parts := t.pick(query, at, hint); parts != nil {
 				return parts, at
 			}
@@ -39,12 +39,29 @@ func (t *Timeline) uneven(query *Query, before spec.Instant, hint *Hint) ([]plac
 	return nil, before
 }
 
+// suffices tells whether the sums are enough for a demand. They need not be: the
+// nodes that give them may not go together.
+func (s *sweep) suffices(demand *place.Demand) bool {
+	if len(demand.PerJob) > 0 && s.gres < demand.PerJob[0].N {
+		return false
+	}
+	return s.nodes >= demand.MinNodes && s.tasks >= demand.Tasks
+}
+
 func (s *sweep) begin(t *Timeline, query *Query) {
-	s.ids, s.fit, s.room, s.until = s.ids[:0], s.fit[:0], s.room[:0], s.until[:0]
-	s.nodes, s.tasks, s.gres = 0, 0, 0
+	s.ids = s.ids[:0]
+	s.fit = s.fit[:0]
+	s.room = s.room[:0]
+	s.until = s.until[:0]
+	s.nodes = 0
+	s.tasks = 0
+	s.gres = 0
 	for _, id := range query.ids {
 		if query.one.need(t.lanes[id].shape).ok {
-			s.ids, s.fit, s.room, s.until = append(s.ids, id), append(s.fit, 0), append(s.room, 0), append(s.until, 0)
+			s.ids = append(s.ids, id)
+			s.fit = append(s.fit, 0)
+			s.room = append(s.room, 0)
+			s.until = append(s.until, 0)
 		}
 	}
 }
@@ -63,38 +80,52 @@ func (s *sweep) step(t *Timeline, query *Query, at spec.Instant) spec.Instant {
 	return next
 }
 
-func (s *sweep) measure(t *Timeline, query *Query, i int, l *lane, at spec.Instant) {
-	end := at.Add(query.Demand.Limit)
-	f := l.over(at, end)
-	fit, _ := query.reduced.Fits(l.shape, &f)
-	barred, until := query.view.barred(int32(l.node.ID), at, end, query.Demand.Limit)
+// measure finds what fits on the ith node at an instant, and until when.
+func (s *sweep) measure(t *Timeline, query *Query, i int, lane *lane, at spec.Instant) {
+	limit := query.Demand.Limit
+	end := at.Add(limit)
+	free := lane.over(at, end)
+	fit, _ := query.reduced.Fits(lane.shape, &free)
+	node := int32(lane.node.ID)
+	barred, until := query.view.barred(node, at, end, limit)
 	if t.apart && !barred {
-		var more spec.Instant
-		barred, more = within(t.strangers(int32(l.node.ID), &query.Demand.Tenant, nil), at, end, query.Demand.Limit)
-		until = min(until, more)
+		var apartUntil spec.Instant
+		barred, apartUntil = within(t.strangers(node, &query.Demand.Tenant, nil), at, end, limit)
+		until = min(until, apartUntil)
 	}
 	if barred {
 		fit = 0
 	}
 	room := int64(0)
 	if len(query.Demand.PerJob) > 0 && fit > 0 {
-		room = query.Demand.Room(l.shape, &f)
+		room = query.Demand.Room(lane.shape, &free)
 	}
 	s.tasks += fit - s.fit[i]
 	s.gres += room - s.room[i]
 	s.nodes += bit(fit) - bit(s.fit[i])
 	s.better = s.better || fit > s.fit[i] || room > s.room[i]
-	s.fit[i], s.room[i] = fit, room
-	k := l.at(at) + 1
-	s.until[i] = until
-	if k < len(l.segs) {
-		s.until[i] = min(until, l.segs[k].from)
-		if end != spec.FarFuture {
-			if k = l.at(end-1) + 1; k < len(l.segs) {
-				s.until[i] = min(s.until[i], l.segs[k].from.Add(-query.Demand.Limit)+1)
-			}
-		}
+	s.fit[i] = fit
+	s.room[i] = room
+	s.until[i] = min(until, lane.sameUntil(at, end, limit))
+}
+
+// sameUntil is the instant until which a stretch of this length that begins at an
+// instant has the same free on the lane wherever it begins: then another segment
+// begins at its front, or at its end.
+func (l *lane) sameUntil(at, end spec.Instant, length spec.Span) spec.Instant {
+	front := l.at(at) + 1
+	if front >= len(l.segs) {
+		return spec.FarFuture
 	}
+	until := l.segs[front].from
+	if end == spec.FarFuture {
+		return until
+	}
+	back := l.at(end-1) + 1
+	if back >= len(l.segs) {
+		return until
+	}
+	return min(until, l.segs[back].from.Add(-length)+1)
 }
 
 func bit(n int64) int64 {
