@@ -38,7 +38,8 @@ func ParseTime(s string, m Moment) (int64, error) {
 		reason = "it is empty"
 	case clock == "" && p.clock(date) == "": // a time of day alone
 	default:
-		if reason = p.date(date); reason == "" && clock != "" {
+		reason = p.date(date)
+		if reason == "" && clock != "" {
 			reason = p.clock(clock)
 		}
 	}
@@ -112,50 +113,60 @@ type timeParser struct {
 	year, month, mday int
 }
 
+func (p *timeParser) setClock(hour, minute, second int) {
+	p.hour = hour
+	p.min = minute
+	p.sec = second
+}
+
 // clock reads a time of day; the result is a reason, empty on success.
 func (p *timeParser) clock(s string) string {
 	switch s {
 	case "midnight":
-		p.hour, p.min, p.sec = 0, 0, 0
+		p.setClock(0, 0, 0)
 		return ""
 	case "noon":
-		p.hour, p.min, p.sec = 12, 0, 0
+		p.setClock(12, 0, 0)
 		return ""
 	case "fika":
-		p.hour, p.min, p.sec = 15, 0, 0
+		p.setClock(15, 0, 0)
 		return ""
 	case "teatime":
-		p.hour, p.min, p.sec = 16, 0, 0
+		p.setClock(16, 0, 0)
 		return ""
 	}
-	body, half := s, ""
+	body := s
+	half := ""
 	if strings.HasSuffix(s, "am") || strings.HasSuffix(s, "pm") {
-		body, half = strings.TrimSpace(s[:len(s)-2]), s[len(s)-2:]
+		body = strings.TrimSpace(s[:len(s)-2])
+		half = s[len(s)-2:]
 	}
 	parts := strings.Split(body, ":")
-	var f [3]int64
+	var fields [3]int64 // hour, minute, second
 	if len(parts) < 2 || len(parts) > 3 {
 		return strconv.Quote(s) + " is not a time of day"
 	}
 	for i, part := range parts {
-		limit, ok := int64(60), false
+		limit := int64(60)
 		if i == 0 {
 			limit = 24
 		}
-		if f[i], ok = digits(part, limit); !ok || len(part) > 2 {
+		field, ok := digits(part, limit)
+		if !ok || len(part) > 2 {
 			return strconv.Quote(s) + " is not a time of day"
 		}
+		fields[i] = field
 	}
 	if half != "" {
-		if f[0] < 1 || f[0] > 12 {
+		if fields[0] < 1 || fields[0] > 12 {
 			return strconv.Quote(s) + ": hours with AM or PM are 1 to 12"
 		}
-		f[0] %= 12
+		fields[0] %= 12
 		if half == "pm" {
-			f[0] += 12
+			fields[0] += 12
 		}
 	}
-	p.hour, p.min, p.sec = int(f[0]), int(f[1]), int(f[2])
+	p.setClock(int(fields[0]), int(fields[1]), int(fields[2]))
 	return ""
 }
 
@@ -171,8 +182,11 @@ func (p *timeParser) date(s string) string {
 		return ""
 	}
 	if parts := strings.Split(s, "-"); len(parts) == 3 {
-		y, ok1 := digits(parts[0], 10000)
-		return p.ymd(y, parts[1], parts[2], fail, ok1 && len(parts[0]) == 4)
+		year, ok := digits(parts[0], 10000)
+		if !ok || len(parts[0]) != 4 {
+			return fail
+		}
+		return p.dayOfMonth(year, parts[1], parts[2], fail)
 	}
 	sep := "/"
 	if strings.Contains(s, ".") {
@@ -187,36 +201,51 @@ func (p *timeParser) date(s string) string {
 	}
 	switch len(parts) {
 	case 2:
-		return p.ymd(-1, parts[0], parts[1], fail, true)
+		return p.dayOfMonth(-1, parts[0], parts[1], fail)
 	case 3:
-		y, ok := digits(parts[2], 10000)
-		if len(parts[2]) == 2 {
-			y += 2000
+		year, ok := digits(parts[2], 10000)
+		if !ok || (len(parts[2]) != 2 && len(parts[2]) != 4) {
+			return fail
 		}
-		return p.ymd(y, parts[0], parts[1], fail, ok && (len(parts[2]) == 2 || len(parts[2]) == 4))
+		if len(parts[2]) == 2 {
+			year += 2000
+		}
+		return p.dayOfMonth(year, parts[0], parts[1], fail)
 	}
 	return fail
 }
 
-func (p *timeParser) setDay(t time.Time) {
-	p.year, p.month, p.mday = t.Year(), int(t.Month()), t.Day()
+func (p *timeParser) setDay(t time.Time) { p.setDate(t.Year(), int(t.Month()), t.Day()) }
+
+func (p *timeParser) setDate(year, month, mday int) {
+	p.year = year
+	p.month = month
+	p.mday = mday
 }
 
-func (p *timeParser) ymd(y int64, month, day, fail string, ok bool) string {
-	mo, ok1 := digits(month, 13)
-	d, ok2 := digits(day, 32)
-	if !ok || !ok1 || !ok2 || mo == 0 || d == 0 || len(month) > 2 || len(day) > 2 {
+// dayOfMonth reads a month and a day of a year; -1 = of none in particular.
+func (p *timeParser) dayOfMonth(year int64, monthText, dayText, fail string) string {
+	month, monthOK := ordinal(monthText, 12)
+	mday, dayOK := ordinal(dayText, 31)
+	if !monthOK || !dayOK {
 		return fail
 	}
-	check := int(y)
-	if y < 0 {
-		check = 2024 // 29 February may be meant for the next leap year
+	yearWithIt := int(year)
+	if year < 0 {
+		yearWithIt = 2024 // 29 February may be meant for the next leap year
 	}
-	if t := time.Date(check, time.Month(mo), int(d), 12, 0, 0, 0, time.UTC); t.Day() != int(d) {
+	noon := time.Date(yearWithIt, time.Month(month), mday, 12, 0, 0, 0, time.UTC)
+	if noon.Day() != mday {
 		return fail + ": the month has fewer days"
 	}
-	p.year, p.month, p.mday = int(y), int(mo), int(d)
+	p.setDate(int(year), month, mday)
 	return ""
+}
+
+// ordinal reads one or two digits from 1 to last.
+func ordinal(text string, last int64) (n int, ok bool) {
+	number, ok := digits(text, last+1)
+	return int(number), ok && number > 0 && len(text) <= 2
 }
 
 // first gives the earlier of two moments that show the same local time, where
