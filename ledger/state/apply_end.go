@@ -22,8 +22,14 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 		j.oweEpilog(e.Epilog, e.Exit, e.Derived)
 	}
 	count := uint64(j.Count())
-	j.State, j.Reason, j.Exit, j.Derived, j.EndedBy = e.State, e.Reason, e.Exit, e.Derived, e.By
-	j.Ended, j.EndSeq, j.Prepares = env.At, env.Seq, false
+	j.State = e.State
+	j.Reason = e.Reason
+	j.Exit = e.Exit
+	j.Derived = e.Derived
+	j.EndedBy = e.By
+	j.Ended = env.At
+	j.EndSeq = env.Seq
+	j.Prepares = false
 	j.unsuspend(env.At)
 	j.Claim, j.Auto = nil, false
 	if !wasActive {
@@ -227,7 +233,9 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	if j.State == spec.Pending || j.Attempt != e.Attempt || j.HoldsNodes() {
 		return contradiction("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
 	}
-	wasActive, succeeded, count := j.State.Active(), j.succeeded(), j.Count()
+	wasActive := j.State.Active()
+	succeeded := j.succeeded()
+	count := j.Count()
 	partition := j.Partition() // where it ran; it may go elsewhere next
 	if wasActive {
 		s.spend(j, env.At)
@@ -245,16 +253,32 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		}
 	})
 	j.unsuspend(env.At)
-	j.State, j.Hold, j.Reason, j.Begin = spec.Pending, e.Hold, e.Reason, e.Begin
-	j.Submitted, j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, 0, false
+	j.State = spec.Pending
+	j.Hold = e.Hold
+	j.Reason = e.Reason
+	j.Begin = e.Begin
+	j.Submitted = env.At
+	j.Eligible = 0
+	j.Accrue = 0
+	j.NoAccrue = false
 	j.Restarts, j.Prepares = j.Restarts+1, false
 	j.Promised = 0
 	if e.Counts {
 		j.Requeues++
 	}
-	j.Exit, j.Ending, j.Ended, j.EndSeq = e.Exit, nil, env.At, 0
-	j.Alloc, j.Done, j.Yields, j.Auto, j.Boots, j.Ready = nil, nil, false, false, false, 0
-	j.Leaving, j.Launched, j.Charged = nil, nil, 0
+	j.Exit = e.Exit
+	j.Ending = nil
+	j.Ended = env.At
+	j.EndSeq = 0
+	j.Alloc = nil
+	j.Done = nil
+	j.Yields = false
+	j.Auto = false
+	j.Boots = false
+	j.Ready = 0
+	j.Leaving = nil
+	j.Launched = nil
+	j.Charged = 0
 	s.store(j)
 	s.countRequeue(partition, e.State)
 	return nil
@@ -277,7 +301,8 @@ func (s *State) applyEpilogOver(env *event.Envelope, e *event.JobEpilogOver) err
 	if i < 0 {
 		return contradiction("no EpilogSlurmctld is due for attempt %d of job uid %d", e.Attempt, e.UID)
 	}
-	if j.Epilogs = slices.Delete(slices.Clone(j.Epilogs), i, i+1); len(j.Epilogs) == 0 {
+	j.Epilogs = slices.Delete(slices.Clone(j.Epilogs), i, i+1)
+	if len(j.Epilogs) == 0 {
 		j.Epilogs = nil
 	}
 	s.store(j)
@@ -309,7 +334,8 @@ func (s *State) purgeTask(a *Array, j *Job) {
 		s.ByID.Delete(s.own, uint64(j.ID))
 	}
 	c := *a
-	if c.Records--; c.Records == 0 {
+	c.Records--
+	if c.Records == 0 {
 		s.Arrays.Delete(s.own, uint64(c.UID))
 		s.ByID.Delete(s.own, uint64(c.ID))
 		return
@@ -341,7 +367,10 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 	if j.State != spec.Running || j.Attempt != e.Attempt {
 		return contradiction("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
 	}
-	j.State, j.SuspendedAt, j.Yields, j.Auto = spec.Suspended, env.At, e.Yields && j.Alloc.Share == 0, e.Auto
+	j.State = spec.Suspended
+	j.SuspendedAt = env.At
+	j.Yields = e.Yields && j.Alloc.Share == 0
+	j.Auto = e.Auto
 	j.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
 	s.store(j)
 	if j.Yields {
@@ -416,7 +445,10 @@ func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 			n.Shrunk = n.over(s.Config) != ""
 		}
 	}
-	j.State, j.Yields, j.Auto, j.Turn = spec.Running, false, false, env.At
+	j.State = spec.Running
+	j.Yields = false
+	j.Auto = false
+	j.Turn = env.At
 	j.unsuspend(env.At)
 	j.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
 	s.store(j)
