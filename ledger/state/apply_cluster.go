@@ -129,10 +129,10 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	}
 	n.Comment, n.Extra = e.Comment, e.Extra
 	if n.Reason != e.Reason {
-		n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
+		n.setReason(e.Reason, env.Actor, env.At)
 	}
 	if e.Reason == "" {
-		n.ReasonBy, n.ReasonAt = event.Actor{}, 0
+		n.clearReason()
 	}
 	s.putNode(&n)
 	return nil

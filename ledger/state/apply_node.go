@@ -46,7 +46,12 @@ func (n *Node) capacity() {
 // measure recomputes capacity and, from the allocations of its jobs, use.
 func (s *State) measure(n *Node) *Node {
 	n.capacity()
-	n.UsedCPU, n.SharedCPU, n.UsedMem, n.UsedGPU, n.UsedGRES, n.UsedShare = nil, nil, 0, nil, nil, nil
+	n.UsedCPU = nil
+	n.SharedCPU = nil
+	n.UsedMem = 0
+	n.UsedGPU = nil
+	n.UsedGRES = nil
+	n.UsedShare = nil
 	for _, uid := range n.Jobs {
 		j := s.Job(uid)
 		for i := range j.Alloc.Nodes {
@@ -257,14 +262,13 @@ func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 	}
 	n := *old
 	inv := e.Inventory
-	n.Inv, n.Registered, n.Invalid = &inv, env.At, e.Invalid
+	n.Inv = &inv
+	n.Registered = env.At
+	n.Invalid = e.Invalid
 	if old.Asleep() {
 		s.renameGPUs(old, &n, env)
 	}
-	n.Lost, n.LostAt, n.LostWhy = false, 0, ""
-	if n.silentReason() {
-		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
-	}
+	n.answers()
 	s.putNode(s.measure(&n))
 	return nil
 }
@@ -280,9 +284,9 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 	n := *old
 	n.Admin = e.State
 	n.ResumeAt = e.ResumeAt
-	n.Reason, n.ReasonBy, n.ReasonAt = e.Reason, env.Actor, env.At
+	n.setReason(e.Reason, env.Actor, env.At)
 	if e.State == event.NodeResume {
-		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
+		n.clearReason()
 	}
 	s.putNode(&n)
 	return nil
@@ -294,12 +298,15 @@ func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 		return contradiction("node %s is not configured", e.Node)
 	}
 	n := *old
-	n.Lost, n.LostAt, n.LostWhy = true, e.LastSeen, e.Why
+	n.Lost = true
+	n.LostAt = e.LastSeen
+	n.LostWhy = e.Why
 	if n.Reason == "" {
-		n.Reason, n.ReasonBy, n.ReasonAt = notResponding, event.Actor{}, env.At
+		why := notResponding
 		if e.Why != "" {
-			n.Reason += ": " + e.Why
+			why += ": " + e.Why
 		}
+		n.setReason(why, event.Actor{}, env.At)
 	}
 	s.putNode(&n)
 	return nil
@@ -311,10 +318,7 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 		return contradiction("node %s is not configured", e.Node)
 	}
 	n := *old
-	n.Lost, n.LostAt, n.LostWhy = false, 0, ""
-	if n.silentReason() {
-		n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
-	}
+	n.answers()
 	s.putNode(&n)
 	return nil
 }
@@ -322,6 +326,25 @@ func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 // notResponding is the reason that a node gets by being silent, and loses by
 // answering.
 const notResponding = "Not responding"
+
+// setReason notes why a node is as it is, and who said so.
+func (n *Node) setReason(why string, by event.Actor, at spec.Instant) {
+	n.Reason = why
+	n.ReasonBy = by
+	n.ReasonAt = at
+}
+
+func (n *Node) clearReason() { n.setReason("", event.Actor{}, 0) }
+
+// answers takes back what a node got by being silent.
+func (n *Node) answers() {
+	n.Lost = false
+	n.LostAt = 0
+	n.LostWhy = ""
+	if n.silentReason() {
+		n.clearReason()
+	}
+}
 
 // silentReason tells whether the node's reason is only that it was silent, or
 // could start nothing. What an operator wrote is not, whatever it says.

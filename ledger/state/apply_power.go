@@ -134,10 +134,7 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 			n.UpAt = env.At
 			s.Totals.PoweredUp++
 		case event.PoweredDown:
-			n.Lost, n.LostAt, n.LostWhy = false, 0, "" // nobody expects it to answer
-			if n.silentReason() {
-				n.Reason, n.ReasonBy, n.ReasonAt = "", event.Actor{}, 0
-			}
+			n.answers() // nobody expects it to
 			if e.Failed {
 				s.Totals.BootFailed++
 			}
