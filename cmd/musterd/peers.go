@@ -269,6 +269,51 @@ func (p *peers) begin(ctx context.Context) (first bool, err error) {
 	}
 }
 
+// silentPatience is how long a controller whose ledger was that of a single one waits
+// for others that do not answer, before it begins a group.
+const silentPatience = 5 * time.Second
+
+// mayFound tells whether the ledger of a single controller may become that of a
+// group. It may not where others have a ledger already: a log that was rebuilt, or
+// that was put back from the time before the group, would be a second leader of the
+// same cluster.
+func (p *peers) mayFound(ctx context.Context) error {
+	said := ""
+	for since := time.Now(); ; {
+		starting, silent, err := foundingOn(p.askOthers(ctx))
+		if err != nil {
+			return fmt.Errorf("%w: start this controller with an empty state folder (move %s aside), and it is taken in", err, p.dir)
+		}
+		if starting == "" && (silent == "" || time.Since(since) > silentPatience) {
+			return nil
+		}
+		if why := strings.TrimSpace(starting + " " + silent); why != said {
+			said = why
+			p.log.Info("the ledger of a single controller waits to become that of a group", "others", why)
+		}
+		if !pause(ctx, tendEvery) {
+			return ctx.Err()
+		}
+	}
+}
+
+// foundingOn judges what the other controllers say. starting names one that may have
+// a ledger and does not know yet, silent one that does not answer.
+func foundingOn(list []answered) (starting, silent string, err error) {
+	for _, a := range list {
+		var cannotSay *members.AnswerError
+		switch {
+		case errors.As(a.err, &cannotSay):
+			starting = a.err.Error()
+		case a.err != nil:
+			silent = a.err.Error()
+		case !a.standing.Waits:
+			return "", "", fmt.Errorf("controller %s has the ledger of a group, and the ledger here is that of a single controller", a.of.Name)
+		}
+	}
+	return starting, silent, nil
+}
+
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

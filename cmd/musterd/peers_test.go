@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/members"
 	"github.com/musterhpc/muster/ledger/log"
 )
 
@@ -39,6 +40,31 @@ func TestHowToBegin(t *testing.T) {
 		begins, joins, why := howToBegin("a", c.first, c.list)
 		if begins != c.begins || joins != c.joins || !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
 			t.Errorf("%s: begins %v, joins %v, waits for %q", name, begins, joins, why)
+		}
+	}
+}
+
+// TestFoundingOn: the ledger of a single controller does not become that of a group
+// where another controller has a ledger, and waits for those that do not know yet.
+func TestFoundingOn(t *testing.T) {
+	waits := said("b", standing{Waits: true})
+	reads := answered{of: conffile.Controller{Name: "c"}, err: &members.AnswerError{Address: "c:6817", Text: "it is starting"}}
+	for name, c := range map[string]struct {
+		list                  []answered
+		starting, silent, bad string
+	}{
+		"the others wait":         {[]answered{waits, said("c", standing{Waits: true})}, "", "", ""},
+		"the others are not up":   {[]answered{waits, silent("c")}, "", "connection refused", ""},
+		"one reads its ledger":    {[]answered{waits, reads}, "it is starting", "", ""},
+		"the others have a group": {[]answered{silent("b"), said("c", standing{Leads: true})}, "", "", "controller c has the ledger"},
+		"one stands by":           {[]answered{reads, said("c", standing{Position: 7})}, "", "", "controller c has the ledger"},
+	} {
+		starting, silent, err := foundingOn(c.list)
+		if !strings.Contains(starting, c.starting) || (starting == "") != (c.starting == "") || silent != c.silent {
+			t.Errorf("%s: starting %q, silent %q", name, starting, silent)
+		}
+		if (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

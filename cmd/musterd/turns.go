@@ -111,6 +111,7 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 		}
 	}
 	options := log.Options{NodeID: p.self.Name, Timeout: time.Duration(s.cfg.Controller.ElectionTimeout)}
+	options.Found = func() error { return p.mayFound(ctx) }
 	options.Transport = log.NewTransport(p.door.Layer(p.self.Address), max(10*options.Timeout, 2*time.Second), s.log)
 	if first {
 		options.Members = []log.Member{{ID: p.self.Name, Address: p.self.Address}}

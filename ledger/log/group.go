@@ -51,6 +51,11 @@ func (d *Durable) claim(fresh bool, trans raft.Transport) error {
 		return nil
 	}
 	if !fresh {
+		if d.opts.Found != nil {
+			if err := d.opts.Found(); err != nil {
+				return err
+			}
+		}
 		if err := d.leaveSolitude(trans); err != nil {
 			return err
 		}

@@ -70,6 +70,21 @@ func TestGroupGrowsFromOne(t *testing.T) {
 	}
 	mustClose(t, single)
 
+	// Where another controller has the ledger of a group, this one is left as it is.
+	refused := simOptions(disk, &logtest.Machine{})
+	refused.NodeID = "ctl1"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Transport = log.NewTransport(plainLayer{l}, time.Second, slog.New(slog.DiscardHandler))
+	others := errors.New("others have a group")
+	refused.Found = func() error { return others }
+	if _, err := log.Open(bg, refused); !errors.Is(err, others) {
+		t.Fatalf("opened beside a group: %v", err)
+	}
+	mustClose(t, mustOpen(t, alone))
+
 	c := &cluster{t: t}
 	one := c.joiner(disk, "ctl1", false)
 	lead := c.leader()

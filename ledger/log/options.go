@@ -23,6 +23,9 @@ type Options struct {
 	// Members are the first members of a new group, this one included. Ignored once the folder has a log. A member
 	// that joins a group has none: it waits until the leader adds it.
 	Members []Member
+	// Found, if set, is asked before what a controller alone has written becomes the log of a group. Its error refuses that:
+	// others may have gone on without this folder.
+	Found func() error
 	// Timeout is raft's heartbeat and election timeout. Default 50 ms for a cluster of one, 1 s otherwise.
 	Timeout time.Duration
 

@@ -161,6 +161,12 @@ type envelope struct {
 	Error  string          `json:"error,omitempty"`
 }
 
+// AnswerError is what a controller says that answers and cannot say what it was asked.
+type AnswerError struct{ Address, Text string }
+
+// Error names the controller.
+func (e *AnswerError) Error() string { return "controller " + e.Address + ": " + e.Text }
+
 // Ask asks the controller at an address and decodes its answer.
 func Ask(ctx context.Context, source *mtls.Source, address, question string, answer any) error {
 	conn, err := dial(ctx, source, address, ALPNAsk)
@@ -181,7 +187,7 @@ func Ask(ctx context.Context, source *mtls.Source, address, question string, ans
 		return fmt.Errorf("answer of controller %s: %w", address, err)
 	}
 	if reply.Error != "" {
-		return fmt.Errorf("controller %s: %s", address, reply.Error)
+		return &AnswerError{Address: address, Text: reply.Error}
 	}
 	return json.Unmarshal(reply.Answer, answer)
 }
