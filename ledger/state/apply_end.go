@@ -33,7 +33,9 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j.unsuspend(env.At)
 	j.Claim, j.Auto = nil, false
 	if !wasActive {
-		j.Alloc, j.Done, j.Launched = nil, nil, nil
+		j.Alloc = nil
+		j.Done = nil
+		j.Launched = nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 		s.remember(j, e, cmp.Or(e.At, env.At))
@@ -83,7 +85,8 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 		j.Done = j.Done.Clone().Set(i)
 	}
 	if k := slices.Index(j.Leaving, e.Node); k >= 0 {
-		if j.Leaving = slices.Delete(slices.Clone(j.Leaving), k, k+1); len(j.Leaving) == 0 {
+		j.Leaving = slices.Delete(slices.Clone(j.Leaving), k, k+1)
+		if len(j.Leaving) == 0 {
 			j.Leaving = nil
 		}
 	}
