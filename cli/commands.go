@@ -31,6 +31,7 @@ func commands() []tool.Entry {
 		{Name: "sdiag", Make: query.Sdiag},
 		{Name: "why", Make: query.Why},
 		{Name: "events", Make: query.Events},
+		{Name: "at", Make: query.At},
 		{Name: "top", Make: local.Top},
 		{Name: "kpi", Make: acct.KPI},
 		{Name: "report", Make: acct.Report},

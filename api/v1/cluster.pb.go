@@ -1236,6 +1236,7 @@ type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Future        bool                   `protobuf:"varint,20,opt,name=future,proto3" json:"future,omitempty"` // also those in State=FUTURE
+	Moment        *Moment                `protobuf:"bytes,21,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1284,6 +1285,13 @@ func (x *ListNodesRequest) GetFuture() bool {
 		return x.Future
 	}
 	return false
+}
+
+func (x *ListNodesRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 type ListNodesReply struct {
@@ -1351,6 +1359,7 @@ func (x *ListNodesReply) GetUnknown() []string {
 type ListPartitionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []string               `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Moment        *Moment                `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1390,6 +1399,13 @@ func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
 func (x *ListPartitionsRequest) GetPartitions() []string {
 	if x != nil {
 		return x.Partitions
+	}
+	return nil
+}
+
+func (x *ListPartitionsRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
 	}
 	return nil
 }
@@ -5430,6 +5446,7 @@ func (x *ReservationInfo) GetLicenses() []*Count {
 
 type ReservationsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moment        *Moment                `protobuf:"bytes,1,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5464,6 +5481,13 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ReservationsRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 type ReservationsReply struct {
@@ -6952,18 +6976,20 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fsuspend_timeout\x183 \x01(\x03R\x0esuspendTimeout\x12%\n" +
 	"\x0eresume_timeout\x184 \x01(\x03R\rresumeTimeout\x12+\n" +
 	"\x12power_down_on_idle\x185 \x01(\bR\x0fpowerDownOnIdle\x12\x1a\n" +
-	"\btopology\x186 \x01(\tR\btopology\"@\n" +
+	"\btopology\x186 \x01(\tR\btopology\"k\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x16\n" +
-	"\x06future\x18\x14 \x01(\bR\x06future\"g\n" +
+	"\x06future\x18\x14 \x01(\bR\x06future\x12)\n" +
+	"\x06moment\x18\x15 \x01(\v2\x11.muster.v1.MomentR\x06moment\"g\n" +
 	"\x0eListNodesReply\x12)\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x13.muster.v1.NodeInfoR\x05nodes\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x18\n" +
-	"\aunknown\x18\x03 \x03(\tR\aunknown\"7\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\"b\n" +
 	"\x15ListPartitionsRequest\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\tR\n" +
-	"partitions\"{\n" +
+	"partitions\x12)\n" +
+	"\x06moment\x18\x02 \x01(\v2\x11.muster.v1.MomentR\x06moment\"{\n" +
 	"\x13ListPartitionsReply\x128\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x18.muster.v1.PartitionInfoR\n" +
@@ -7302,8 +7328,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04tres\x18\x10 \x01(\v2\x0f.muster.v1.TresR\x04tres\x12\x16\n" +
 	"\x06active\x18\x11 \x01(\bR\x06active\x12\x12\n" +
 	"\x04jobs\x18\x12 \x01(\rR\x04jobs\x12,\n" +
-	"\blicenses\x18( \x03(\v2\x10.muster.v1.CountR\blicenses\"\x15\n" +
-	"\x13ReservationsRequest\"e\n" +
+	"\blicenses\x18( \x03(\v2\x10.muster.v1.CountR\blicenses\"@\n" +
+	"\x13ReservationsRequest\x12)\n" +
+	"\x06moment\x18\x01 \x01(\v2\x11.muster.v1.MomentR\x06moment\"e\n" +
 	"\x11ReservationsReply\x12>\n" +
 	"\freservations\x18\x01 \x03(\v2\x1a.muster.v1.ReservationInfoR\freservations\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\"\xb4\x01\n" +
@@ -7509,10 +7536,11 @@ var file_cluster_proto_goTypes = []any{
 	(*EventField)(nil),               // 78: muster.v1.EventField
 	(*Tres)(nil),                     // 79: muster.v1.Tres
 	(*GpuFault)(nil),                 // 80: muster.v1.GpuFault
-	(*SharesReply)(nil),              // 81: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 82: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 83: muster.v1.NamedCount
-	(*Count)(nil),                    // 84: muster.v1.Count
+	(*Moment)(nil),                   // 81: muster.v1.Moment
+	(*SharesReply)(nil),              // 82: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 83: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 84: muster.v1.NamedCount
+	(*Count)(nil),                    // 85: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
@@ -7521,88 +7549,91 @@ var file_cluster_proto_depIdxs = []int32{
 	80, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
 	65, // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
 	79, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	3,  // 6: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	4,  // 7: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	15, // 8: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
-	15, // 9: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
-	15, // 10: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	20, // 11: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	18, // 12: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
-	20, // 13: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
-	19, // 14: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	24, // 15: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
-	34, // 16: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	34, // 17: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	39, // 18: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	39, // 19: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	0,  // 20: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 21: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 22: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	52, // 23: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	55, // 24: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	56, // 25: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	57, // 26: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	53, // 27: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	54, // 28: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	49, // 29: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	81, // 30: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	82, // 31: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	83, // 32: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	83, // 33: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	83, // 34: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	83, // 35: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	83, // 36: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	83, // 37: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	83, // 38: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	83, // 39: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 40: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 41: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 42: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	51, // 43: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	51, // 44: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	51, // 45: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	51, // 46: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	83, // 47: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	83, // 48: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	83, // 49: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	51, // 50: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 51: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	51, // 52: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	51, // 53: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	83, // 54: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	83, // 55: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	83, // 56: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	51, // 57: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	51, // 58: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	83, // 59: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	83, // 60: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	83, // 61: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 62: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 63: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 64: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 65: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 66: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	83, // 67: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	51, // 68: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 69: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	79, // 70: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	84, // 71: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	60, // 72: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 73: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 74: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	66, // 75: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	65, // 76: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	65, // 77: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	73, // 78: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	74, // 79: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	65, // 80: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	77, // 81: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	78, // 82: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	83, // [83:83] is the sub-list for method output_type
-	83, // [83:83] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	81, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	3,  // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	81, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	4,  // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	15, // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
+	15, // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	15, // 12: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	20, // 13: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	18, // 14: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
+	20, // 15: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
+	19, // 16: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
+	24, // 17: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
+	34, // 18: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	34, // 19: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	39, // 20: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	39, // 21: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	0,  // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	15, // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	15, // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	52, // 25: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	55, // 26: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	56, // 27: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	57, // 28: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	53, // 29: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	54, // 30: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	49, // 31: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	82, // 32: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	83, // 33: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	84, // 34: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 35: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	84, // 36: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	84, // 37: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	84, // 38: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 39: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	84, // 40: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 41: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 42: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 43: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 44: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	51, // 45: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	51, // 46: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	51, // 47: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	51, // 48: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	84, // 49: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 50: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	84, // 51: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	51, // 52: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 53: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	51, // 54: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	51, // 55: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	84, // 56: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 57: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	84, // 58: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	51, // 59: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	51, // 60: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	84, // 61: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	84, // 62: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 63: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 64: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 65: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 66: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 67: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 68: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	84, // 69: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	51, // 70: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 71: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	79, // 72: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	85, // 73: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	81, // 74: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	60, // 75: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 76: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 77: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	66, // 78: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	65, // 79: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	65, // 80: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	73, // 81: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	74, // 82: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	65, // 83: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	77, // 84: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	78, // 85: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

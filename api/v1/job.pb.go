@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23, 0}
+	return file_job_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -2880,17 +2880,74 @@ func (x *JobFilter) GetReservations() []string {
 	return nil
 }
 
+// Moment asks for the state as it was, instead of as it is: after all events up
+// to an instant, or after an event. What only the present knows is absent then.
+type Moment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`   // ns since 1970
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"` // of an event; at is not read then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Moment) Reset() {
+	*x = Moment{}
+	mi := &file_job_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Moment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Moment) ProtoMessage() {}
+
+func (x *Moment) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Moment.ProtoReflect.Descriptor instead.
+func (*Moment) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Moment) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Moment) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 type ListJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Filter        *JobFilter             `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	Detail        bool                   `protobuf:"varint,2,opt,name=detail,proto3" json:"detail,omitempty"` // spec, allocation and steps too
+	Moment        *Moment                `protobuf:"bytes,3,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +2960,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +2974,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -2934,6 +2991,13 @@ func (x *ListJobsRequest) GetDetail() bool {
 	return false
 }
 
+func (x *ListJobsRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
+}
+
 type ListJobsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*JobInfo             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -2946,7 +3010,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3023,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3037,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -3017,7 +3081,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3094,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3108,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -3093,7 +3157,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3170,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3184,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobResult) GetJob() string {
@@ -3153,7 +3217,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3230,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3244,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -3205,7 +3269,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3282,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3296,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -3287,13 +3351,14 @@ func (x *ControlJobsRequest) GetSpecialExit() bool {
 type WhyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Moment        *Moment                `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3371,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3385,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -3328,6 +3393,13 @@ func (x *WhyRequest) GetJob() string {
 		return x.Job
 	}
 	return ""
+}
+
+func (x *WhyRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 // WhyReply explains a job in data: every line the command prints comes from it.
@@ -3354,7 +3426,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3439,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3453,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -3509,7 +3581,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3594,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3608,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -3673,7 +3745,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3758,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3772,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -3753,7 +3825,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3838,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3852,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -3839,7 +3911,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3924,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +3938,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -3916,7 +3988,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3929,7 +4001,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4015,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Advice) GetChange() string {
@@ -3979,7 +4051,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4064,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4078,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -4049,7 +4121,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4134,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4148,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -4434,10 +4506,14 @@ const file_job_proto_rawDesc = "" +
 	"completing\x18\n" +
 	" \x01(\bR\n" +
 	"completing\x12\"\n" +
-	"\freservations\x18\x14 \x03(\tR\freservations\"W\n" +
+	"\freservations\x18\x14 \x03(\tR\freservations\"*\n" +
+	"\x06Moment\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x82\x01\n" +
 	"\x0fListJobsRequest\x12,\n" +
 	"\x06filter\x18\x01 \x01(\v2\x14.muster.v1.JobFilterR\x06filter\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\bR\x06detail\"u\n" +
+	"\x06detail\x18\x02 \x01(\bR\x06detail\x12)\n" +
+	"\x06moment\x18\x03 \x01(\v2\x11.muster.v1.MomentR\x06moment\"u\n" +
 	"\rListJobsReply\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.muster.v1.JobInfoR\x04jobs\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x10\n" +
@@ -4487,10 +4563,11 @@ const file_job_proto_rawDesc = "" +
 	"\x12\n" +
 	"\n" +
 	"\x06NOTIFY\x10\vB\a\n" +
-	"\x05_step\"\x1e\n" +
+	"\x05_step\"I\n" +
 	"\n" +
 	"WhyRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"\xb6\x02\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12)\n" +
+	"\x06moment\x18\x02 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\xb6\x02\n" +
 	"\bGpuFault\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x10\n" +
@@ -4582,7 +4659,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -4604,22 +4681,23 @@ var file_job_proto_goTypes = []any{
 	(*JobInfo)(nil),              // 17: muster.v1.JobInfo
 	(*StepInfo)(nil),             // 18: muster.v1.StepInfo
 	(*JobFilter)(nil),            // 19: muster.v1.JobFilter
-	(*ListJobsRequest)(nil),      // 20: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 21: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 22: muster.v1.CancelRequest
-	(*JobResult)(nil),            // 23: muster.v1.JobResult
-	(*JobResults)(nil),           // 24: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 25: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 26: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 27: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 28: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 29: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 30: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 31: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 32: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 33: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 34: muster.v1.WatchJobRequest
-	nil,                          // 35: muster.v1.ControlJobsRequest.ChangesEntry
+	(*Moment)(nil),               // 20: muster.v1.Moment
+	(*ListJobsRequest)(nil),      // 21: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 22: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 23: muster.v1.CancelRequest
+	(*JobResult)(nil),            // 24: muster.v1.JobResult
+	(*JobResults)(nil),           // 25: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 26: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 27: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 28: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 29: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 30: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 31: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 32: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 33: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 34: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 35: muster.v1.WatchJobRequest
+	nil,                          // 36: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -4652,27 +4730,29 @@ var file_job_proto_depIdxs = []int32{
 	18, // 27: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
 	3,  // 28: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
 	19, // 29: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	17, // 30: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	19, // 31: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	12, // 32: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	23, // 33: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 34: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	35, // 35: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	17, // 36: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	13, // 37: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	31, // 38: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	17, // 39: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	32, // 40: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	33, // 41: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	27, // 42: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	29, // 43: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	30, // 44: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	13, // 45: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	20, // 30: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
+	17, // 31: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	19, // 32: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	12, // 33: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	24, // 34: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 35: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	36, // 36: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	20, // 37: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	17, // 38: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	13, // 39: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	32, // 40: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	17, // 41: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	33, // 42: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	34, // 43: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	28, // 44: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	30, // 45: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	31, // 46: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	13, // 47: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -4682,14 +4762,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[23].OneofWrappers = []any{}
+	file_job_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

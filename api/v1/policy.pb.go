@@ -557,6 +557,7 @@ func (x *LimitUsage) GetRaw() float64 {
 
 type PrioritiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moment        *Moment                `protobuf:"bytes,1,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -591,6 +592,13 @@ func (x *PrioritiesRequest) ProtoReflect() protoreflect.Message {
 func (*PrioritiesRequest) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
 	return file_policy_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PrioritiesRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 type PrioritiesReply struct {
@@ -1286,8 +1294,9 @@ const file_policy_proto_rawDesc = "" +
 	"\x03QOS\x10\x01\x12\f\n" +
 	"\bQOS_USER\x10\x02\x12\x0f\n" +
 	"\vQOS_ACCOUNT\x10\x03\x12\x0f\n" +
-	"\vASSOCIATION\x10\x04\"\x13\n" +
-	"\x11PrioritiesRequest\"\x9f\x01\n" +
+	"\vASSOCIATION\x10\x04\">\n" +
+	"\x11PrioritiesRequest\x12)\n" +
+	"\x06moment\x18\x01 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\x9f\x01\n" +
 	"\x0fPrioritiesReply\x12*\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x16.muster.v1.JobPriorityR\x04jobs\x124\n" +
 	"\aweights\x18\x02 \x01(\v2\x1a.muster.v1.PriorityWeightsR\aweights\x12\x18\n" +
@@ -1376,6 +1385,7 @@ var file_policy_proto_goTypes = []any{
 	(*TransactionsReply)(nil),   // 12: muster.v1.TransactionsReply
 	(*Transaction)(nil),         // 13: muster.v1.Transaction
 	(*NamedCount)(nil),          // 14: muster.v1.NamedCount
+	(*Moment)(nil),              // 15: muster.v1.Moment
 }
 var file_policy_proto_depIdxs = []int32{
 	3,  // 0: muster.v1.SharesReply.shares:type_name -> muster.v1.Share
@@ -1386,16 +1396,17 @@ var file_policy_proto_depIdxs = []int32{
 	14, // 5: muster.v1.LimitUsage.tres:type_name -> muster.v1.NamedCount
 	14, // 6: muster.v1.LimitUsage.tres_run_mins:type_name -> muster.v1.NamedCount
 	14, // 7: muster.v1.LimitUsage.tres_mins:type_name -> muster.v1.NamedCount
-	8,  // 8: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
-	10, // 9: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
-	9,  // 10: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
-	9,  // 11: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
-	13, // 12: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 8: muster.v1.PrioritiesRequest.moment:type_name -> muster.v1.Moment
+	8,  // 9: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
+	10, // 10: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
+	9,  // 11: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
+	9,  // 12: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
+	13, // 13: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 // file_policy_proto_init_once builds the descriptors at their first use.

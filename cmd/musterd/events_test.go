@@ -246,3 +246,37 @@ func TestEventsFollow(t *testing.T) {
 		t.Errorf("a ninth reader of one user: %v", err)
 	}
 }
+
+// TestSlowReaderDelaysNobody: while a follower takes nothing, others submit; when he
+// goes on he is told all of it, in order and once.
+func TestSlowReaderDelaysNobody(t *testing.T) {
+	_, svc := eventsWorld(t)
+	ctx, cancel := context.WithCancel(as(t, "alice", 4001))
+	defer cancel()
+	r := &eventsReader{ctx: ctx, got: make(chan *apiv1.EventsReply)}
+	done := make(chan error, 1)
+	go func() { done <- svc.Events(&apiv1.EventsRequest{Follow: true, Kinds: []string{"JobSubmitted"}}, r) }()
+	<-r.got
+	var want []string
+	for i := range 60 {
+		name := fmt.Sprint("n", i)
+		rep, err := svc.Submit(as(t, "bob", 4002), &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Name: name, Hold: true}, Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprint(rep.GetJobId()))
+	}
+	var got []string
+	for len(got) < len(want) {
+		for _, e := range (<-r.got).GetEvents() {
+			got = append(got, e.GetJob())
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -127,7 +127,7 @@ func (f *facts) exit(name string, e spec.ExitStatus) {
 }
 
 func (f *facts) reason(r spec.Reason) {
-	if r.Code == "" {
+	if r.Code == "" || r.Code == spec.ReasonNone {
 		return
 	}
 	f.text("reason", r.String())

@@ -42,6 +42,7 @@ type Controller struct {
 	readers *eventReaders
 	// listeners hear what scontrol notify says of a job.
 	listeners listeners
+	moments   *moments
 
 	mu      sync.Mutex // guards changed and the order of published views
 	changed chan struct{}
@@ -64,7 +65,7 @@ type figures struct {
 func New(deps Deps, machine *Machine) *Controller {
 	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.orphans, c.readers = newOrphans(), newEventReaders()
+	c.orphans, c.readers, c.moments = newOrphans(), newEventReaders(), newMoments(c)
 	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
 	c.writer = newWriter(c)
 	c.publish(func(v *view.View) { v.State = machine.Applied() })

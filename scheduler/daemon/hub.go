@@ -249,10 +249,18 @@ func (h *hub) nodeLive(node string) wire.NodeLive {
 		l = wire.NodeLive{LoadMilli: -1, MemFree: -1}
 	}
 	l.Trouble = h.rivalText(node)
-	if n := h.c.View().State.Node(node); l.Trouble == "" && n != nil && n.FenceTry != nil {
-		l.Trouble = fmt.Sprintf("fence program %s failed %d times: %s", n.FenceTry.Program, n.FenceTry.Try, n.FenceTry.Why)
+	if n := h.c.View().State.Node(node); l.Trouble == "" && n != nil {
+		l.Trouble = fenceTrouble(n)
 	}
 	return l
+}
+
+// fenceTrouble tells that the site's program has failed to fence a node.
+func fenceTrouble(n *state.Node) string {
+	if n.FenceTry == nil {
+		return ""
+	}
+	return fmt.Sprintf("fence program %s failed %d times: %s", n.FenceTry.Program, n.FenceTry.Try, n.FenceTry.Why)
 }
 
 func (h *hub) closeAll(why string) {

@@ -21,8 +21,10 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
-	now := s.C.deps.Clock.Now()
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
 	out := &apiv1.ListNodesReply{Now: int64(now)}
 	if s.private(privateNodes, who) {
 		return out, nil
@@ -36,7 +38,7 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 		}
 	}
 	add := func(n *state.Node) {
-		out.Nodes = append(out.Nodes, wire.Node(v.State, n, s.C.hub.nodeLive(n.Spec.Name), planned[n.ID]))
+		out.Nodes = append(out.Nodes, wire.Node(v.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]))
 	}
 	if len(req.GetNodes()) == 0 {
 		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
@@ -165,8 +167,12 @@ func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPart
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
-	out := &apiv1.ListPartitionsReply{Now: int64(s.C.deps.Clock.Now())}
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
+	st := v.State
+	out := &apiv1.ListPartitionsReply{Now: int64(now)}
 	if s.private(privatePartitions, who) {
 		return out, nil
 	}
@@ -296,8 +302,10 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
-	now := s.C.deps.Clock.Now()
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
 	sees := s.sees(who)
 	list, err := visibleTargets(v.State, req.GetJob(), sees)
 	if err != nil {

@@ -339,8 +339,10 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 	if err != nil {
 		return err
 	}
-	v := s.C.View()
-	now := s.C.deps.Clock.Now()
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return err
+	}
 	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.sees(who))
 	if err != nil {
 		return err

@@ -14,12 +14,16 @@ import (
 )
 
 // ListReservations shows reservations.
-func (s *ClusterService) ListReservations(ctx context.Context, _ *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
+func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
 	who, _, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st, now := s.C.View().State, s.C.deps.Clock.Now()
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
+	st := v.State
 	out := &apiv1.ReservationsReply{Now: int64(now)}
 	for i := range st.Reservations {
 		if s.private(privateReservations, who) && !slices.Contains(st.Reservations[i].Users, who.User) {

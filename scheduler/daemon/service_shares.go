@@ -81,12 +81,16 @@ func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
 }
 
 // Priorities is sprio: what the priorities of pending jobs are made of.
-func (s *ClusterService) Priorities(ctx context.Context, _ *apiv1.PrioritiesRequest) (*apiv1.PrioritiesReply, error) {
+func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRequest) (*apiv1.PrioritiesReply, error) {
 	who, _, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st, now := s.C.View().State, s.C.deps.Clock.Now()
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
+	st := v.State
 	p := &st.Config.Priority
 	out := &apiv1.PrioritiesReply{Cluster: st.ClusterName, Now: int64(now), Weights: &apiv1.PriorityWeights{Age: p.Age, Assoc: p.Assoc, FairShare: p.FairShare,
 		JobSize: p.JobSize, Partition: p.Partition, Qos: p.QOS, Basic: p.Basic}}

@@ -1,0 +1,184 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// pastCommands are the commands that can be asked about a moment of the past.
+func pastCommands() []func() *tool.Command {
+	return []func() *tool.Command{Squeue, Sinfo, Sprio, Scontrol, Why}
+}
+
+func At() *tool.Command {
+	return &tool.Command{
+		Name:    "at",
+		Summary: "show what a command would have printed at a moment of the past",
+		Usage:   []string{"TIME squeue|sinfo|sprio|why [ARGUMENTS]", "TIME scontrol show job|node|partition|reservation|step [ARGUMENTS]", "#EVENT COMMAND [ARGUMENTS]"},
+		About: `The controller folds the events of the ledger up to that moment and answers from the state which that gives, so the
+output is what the command printed then. TIME is read as sacct reads it and means the beginning of that second; #EVENT is
+the state right after an event, by its number in muster events. Who may see what is decided by the rules of now.
+
+Load, free memory and heartbeats of nodes and the time of the last scheduling pass are not in the ledger and are
+shown as unknown. Planned starts are calculated again from the state of that moment.`,
+		Example: []tool.Example{
+			{Line: "muster at 09:30 squeue -u alice", What: "shows alice's jobs as they were at half past nine"},
+			{Line: "muster at now-1hour sinfo -N -l", What: "shows the nodes as they were an hour ago"},
+			{Line: "muster at '#1234' scontrol show job 12", What: "shows job 12 as it was right after event 1234"},
+		},
+		Run: runAt,
+	}
+}
+
+func runAt(c *tool.Call) error {
+	if len(c.Operands) < 2 {
+		return &opt.UsageError{Command: "muster at", Text: "name a time or #event, and a command"}
+	}
+	m, err := parseMoment(c, c.Operands[0])
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, make := range pastCommands() {
+		cmd := make()
+		if names = append(names, cmd.Name); cmd.Name != c.Operands[1] {
+			continue
+		}
+		e := pastEnv(c.Env, m)
+		e.Args = append(e.Args[:1:1], c.Operands[1:]...) // documents say how they were asked for
+		if code := tool.Report(e, tool.Execute(c.Ctx, e, cmd, c.Operands[2:]), cmd.Called(), 1); code != 0 {
+			return tool.ExitCode(code)
+		}
+		return nil
+	}
+	return &opt.UsageError{Command: "muster at", Text: fmt.Sprintf("%s cannot be asked about the past: expected one of %s", c.Operands[1], strings.Join(names, ", "))}
+}
+
+// parseMoment reads #1234, or a time as sacct reads it.
+func parseMoment(c *tool.Call, text string) (*apiv1.Moment, error) {
+	if number, ok := strings.CutPrefix(text, "#"); ok {
+		seq, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || seq == 0 {
+			return nil, c.Errorf("%s: expected #N, the number of an event", text)
+		}
+		return &apiv1.Moment{Seq: seq}, nil
+	}
+	sec, err := format.ParseTime(text, format.Moment{Now: c.Now().Unix(), Loc: c.Loc, Past: true})
+	if err != nil {
+		return nil, tool.Fail(1, tool.BadTimeText(text))
+	}
+	return &apiv1.Moment{At: max(sec*tool.Second, 1)}, nil
+}
+
+// pastEnv is the world as a command sees it at a moment: its requests are about that
+// moment, and its clock runs from there.
+func pastEnv(e *tool.Env, m *apiv1.Moment) *tool.Env {
+	out, now := *e, int64(0)
+	out.Dial = func(ctx context.Context) (tool.Conn, error) {
+		conn, err := e.Dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &pastConn{Conn: conn, moment: m, now: &now}, nil
+	}
+	if e.DialPast != nil {
+		out.DialPast = func(ctx context.Context) (tool.Conn, error) {
+			conn, err := e.DialPast(ctx)
+			if err != nil || conn == nil {
+				return nil, err
+			}
+			return &pastConn{Conn: conn, moment: m, now: &now}, nil
+		}
+	}
+	if m.GetSeq() == 0 {
+		began := e.Now()
+		out.Now = func() time.Time { return time.Unix(0, m.GetAt()).Add(e.Now().Sub(began)) }
+	}
+	return &out
+}
+
+// pastConn makes every request about a moment, and refuses one that cannot be.
+type pastConn struct {
+	tool.Conn
+	moment *apiv1.Moment
+	// now is the instant for which an explanation was given; 0 = none was.
+	now *int64
+}
+
+// place puts the moment into a request.
+func (p *pastConn) place(method string, req proto.Message) error {
+	if method == tool.MethodPing {
+		return nil
+	}
+	m := req.ProtoReflect()
+	field := m.Descriptor().Fields().ByName("moment")
+	if field == nil {
+		name := method[strings.LastIndexByte(method, '/')+1:]
+		return fmt.Errorf("muster at: %s is not known for a moment of the past", name)
+	}
+	m.Set(field, protoreflect.ValueOfMessage(p.moment.ProtoReflect()))
+	return nil
+}
+
+// Call implements tool.Conn.
+func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Message) error {
+	if past, ok := resp.(*apiv1.ReasonsReply); ok {
+		return p.reasons(ctx, method, req, past)
+	}
+	if err := p.place(method, req); err != nil {
+		return err
+	}
+	err := p.Conn.Call(ctx, method, req, resp)
+	if rep, ok := resp.(*apiv1.WhyReply); ok && err == nil {
+		*p.now = rep.GetNow()
+	}
+	return err
+}
+
+// reasons asks accounting why a job waited, and leaves out what came later. A job
+// that was not there at the moment has no reasons.
+func (p *pastConn) reasons(ctx context.Context, method string, req proto.Message, rep *apiv1.ReasonsReply) error {
+	if *p.now == 0 {
+		return errors.New("the job was not there at that moment")
+	}
+	if err := p.Conn.Call(ctx, method, req, rep); err != nil {
+		return err
+	}
+	rep.Run = nil
+	rep.Periods = slices.DeleteFunc(rep.GetPeriods(), func(r *apiv1.ReasonPeriod) bool { return r.GetFrom() > *p.now })
+	for _, r := range rep.GetPeriods() {
+		if r.GetTo() > *p.now {
+			r.To = 0 // it went on
+		}
+	}
+	return nil
+}
+
+// Start implements tool.Conn.
+func (p *pastConn) Start(ctx context.Context, method string, req proto.Message) (tool.Pending, error) {
+	if err := p.place(method, req); err != nil {
+		return nil, err
+	}
+	return p.Conn.Start(ctx, method, req)
+}
+
+// Stream implements tool.Conn.
+func (p *pastConn) Stream(ctx context.Context, method string, req proto.Message) (tool.Receiver, error) {
+	if err := p.place(method, req); err != nil {
+		return nil, err
+	}
+	return p.Conn.Stream(ctx, method, req)
+}

@@ -1,0 +1,222 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/spec"
+)
+
+// keepMoment is how long the state of a moment stays in memory after its last use:
+// a command asks several times, and whoever looks at a moment looks again.
+const keepMoment = 30 * spec.Second
+
+// moments makes the states of past moments. One is made at a time and one is kept,
+// so that whoever asks for many takes one core and the memory of one state.
+type moments struct {
+	c    *Controller
+	turn chan struct{}
+
+	mu   sync.Mutex
+	kept *pastView // the last one that was made; nil = none
+	uses uint64
+}
+
+// pastView is a state of the past, and its plan for an instant.
+type pastView struct {
+	view *view.View
+	at   spec.Instant
+}
+
+func newMoments(c *Controller) *moments {
+	return &moments{c: c, turn: make(chan struct{}, 1)}
+}
+
+// moment is the view that a request asks for, with the instant for which it is
+// shown: the present, unless the request names another.
+func (s *ClusterService) moment(ctx context.Context, m *apiv1.Moment) (*view.View, spec.Instant, error) {
+	if m == nil {
+		return s.C.View(), s.C.deps.Clock.Now(), nil
+	}
+	seq, at, err := s.C.findMoment(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err := s.C.moments.show(ctx, seq, at)
+	if err != nil {
+		return nil, 0, err
+	}
+	return v.view, v.at, nil
+}
+
+// planAt is the plan that a pass makes for a state.
+func planAt(st *state.State, at spec.Instant) (*view.Plan, error) {
+	run := planner{}
+	out, err := onePass(&view.View{State: st}, max(at, st.At), &run, false)
+	if err != nil {
+		return nil, fmt.Errorf("plan for event %d: %w", st.Seq, err)
+	}
+	return out.Plan, nil
+}
+
+// findMoment finds the last event of a moment, and refuses one that is not known.
+func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, err error) {
+	known, err := c.known()
+	if err != nil {
+		return 0, 0, err
+	}
+	if known.last < known.first {
+		return 0, 0, spec.Refuse(spec.CodeInvalidTime, "no moment of the past is known yet")
+	}
+	if seq = m.GetSeq(); seq != 0 {
+		if seq < known.first || seq > known.last {
+			return 0, 0, c.unknownMoment(known)
+		}
+		return seq, 0, nil
+	}
+	at = spec.Instant(m.GetAt())
+	if at > c.deps.Clock.Now() {
+		return 0, 0, c.unknownMoment(known)
+	}
+	after, err := c.firstSince(known, at+1)
+	if err != nil {
+		return 0, 0, err
+	}
+	if after == known.first {
+		return 0, 0, c.unknownMoment(known)
+	}
+	return after - 1, at, nil
+}
+
+// unknownMoment refuses a moment with the range that is known.
+func (c *Controller) unknownMoment(known pastRange) error {
+	first, err := c.eventAt(known.first)
+	if err != nil {
+		return err
+	}
+	return spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("the past is known from %s (#%d) to now (#%d)",
+		time.Unix(0, int64(first.At)).UTC().Format("2006-01-02T15:04:05.000Z"), known.first, known.last))
+}
+
+// show is the state after an event, as a view without anything that only the
+// present knows. at is the instant for which it is shown; 0 = that of the event.
+func (m *moments) show(ctx context.Context, seq uint64, at spec.Instant) (*pastView, error) {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-m.turn }()
+	m.mu.Lock()
+	kept := m.kept
+	m.mu.Unlock()
+	var st *state.State
+	var err error
+	if kept != nil && kept.view.State.Seq == seq {
+		st = kept.view.State
+	} else if st, err = m.fold(ctx, kept, seq); err != nil {
+		return nil, err
+	}
+	if at == 0 {
+		at = st.At
+	}
+	if kept == nil || kept.view.State != st || kept.at != at {
+		kept = &pastView{view: &view.View{State: st, Published: at, Durable: st.Seq}, at: at}
+		// The plan was never stored. The pass that made it is a function of state and
+		// time, and makes it again.
+		if st.Waiting.Len()+st.Sleeping.Len() > 0 {
+			if kept.view.Plan, err = planAt(st, at); err != nil {
+				return nil, err
+			}
+		}
+	}
+	m.keep(kept)
+	return kept, nil
+}
+
+// keep holds a state until it has not been used for a while.
+func (m *moments) keep(v *pastView) {
+	m.mu.Lock()
+	m.kept = v
+	m.uses++
+	uses := m.uses
+	m.mu.Unlock()
+	go func() {
+		over, stop := m.c.deps.Clock.After(keepMoment)
+		defer stop()
+		select {
+		case <-over:
+		case <-m.c.stopping:
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.uses == uses {
+			m.kept = nil
+		}
+	}()
+}
+
+// fold makes the state after an event: from the snapshot before it, or from the one
+// that is kept if that is nearer.
+func (m *moments) fold(ctx context.Context, kept *pastView, seq uint64) (*state.State, error) {
+	st, err := m.c.deps.Past.Snapshot(seq)
+	if err != nil {
+		return nil, err
+	}
+	if kept != nil && kept.view.State.Seq <= seq && kept.view.State.Seq > st.Seq {
+		st = kept.view.State
+	}
+	if st.Frozen() {
+		st = st.Fork()
+	}
+	if st.Seq == seq {
+		return st.Freeze(), nil
+	}
+	reader, err := m.c.deps.Past.Read(st.Seq + 1)
+	if err != nil {
+		return nil, err
+	}
+	for st.Seq < seq {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if m.c.isStopping() {
+			return nil, spec.Refuse(spec.CodeStopping, "")
+		}
+		batch, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("the archive ends before event %d, which is in the ledger", seq)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range batch {
+			if batch[i].Seq <= st.Seq || batch[i].Seq > seq {
+				continue
+			}
+			if err := st.Apply(&batch[i]); err != nil {
+				return nil, fmt.Errorf("fold event %d: %w", batch[i].Seq, err)
+			}
+		}
+		runtime.Gosched() // the writer and the passes go first
+	}
+	return st.Freeze(), nil
+}
+
+// nodeLive is what is known of a node beside the ledger. Of a moment of the past
+// that is nothing.
+func (s *ClusterService) nodeLive(m *apiv1.Moment, node *state.Node) wire.NodeLive {
+	if m == nil {
+		return s.C.hub.nodeLive(node.Spec.Name)
+	}
+	return wire.NodeLive{LoadMilli: -1, MemFree: -1, Trouble: fenceTrouble(node)}
+}
