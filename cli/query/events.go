@@ -72,6 +72,8 @@ func runEvents(c *tool.Call) error {
 	}
 	ctx, stop := signal.NotifyContext(c.Ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	ctx, unread := tool.WhileRead(ctx, c.Stdout)
+	defer unread()
 	c.Ctx = ctx
 	if !req.GetFollow() {
 		if _, err := eventsOnce(c, req); err != nil && ctx.Err() == nil {
