@@ -57,7 +57,7 @@ func TopicOf(k event.Kind) EventTopic {
 		event.KindJobEnded, event.KindJobNodeDone, event.KindJobRequeued, event.KindJobPurged, event.KindStepStarted,
 		event.KindStepEnded, event.KindStepNodeDone, event.KindStepEndRequested, event.KindStepSignalled, event.KindJobsAccruing,
 		event.KindJobPrepared, event.KindJobEpilogOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
-		event.KindRunFenced:
+		event.KindRunFenced, event.KindJobShrunk, event.KindStepUpdated:
 		return TopicJob
 	}
 	return TopicSecret
@@ -271,6 +271,9 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 	case *event.JobReady:
 		f.number("attempt", int64(e.Attempt))
 		return []EventPart{f.part(e.UID)}
+	case *event.JobShrunk:
+		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID, e.Nodes...)}
 	case *event.RunFenced:
 		f.number("attempt", int64(e.Attempt))
 		f.text("by", e.By.String())
@@ -306,6 +309,10 @@ func stepPart(e event.Event) EventPart {
 		f.result(&e.Result)
 		f.usage(&e.Usage)
 		return f.part(e.UID, e.Node)
+	case *event.StepUpdated:
+		of(e.Attempt, e.Step)
+		f.span("time_limit", e.Limit)
+		return f.part(e.UID)
 	case *event.StepEndRequested:
 		of(e.Attempt, e.Step)
 		f.text("cause", endCauseWord(e.Cause))
