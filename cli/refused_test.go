@@ -27,7 +27,6 @@ func claims() []claim {
 		{denies(`(?i)without regard to switches$`), implements("TopologyPlugin"), "nodes are chosen without regard to switches"},
 		{denies(`(?i)burst buffers?\b`), implements("BurstBufferType"), "Muster has no burst buffers"},
 		{denies(`(?i)\bno federation`), implements("FederationParameters"), "Muster has no federation"},
-		{denies(`(?i)sends? no mail|no mail is sent`), implements("MailProg"), "this release sends no mail about jobs"},
 		{denies(`(?i)\bno sbcast\b`), hasCommand("sbcast"), "there is no sbcast"},
 		{denies(`(?i)\bno cron\b`), hasCommand("scrontab"), "Muster has no cron jobs"},
 		{denies(`(?i)\bno triggers?\b`), hasCommand("strigger"), "there are no triggers"},

@@ -119,3 +119,21 @@ func TestTheQueueKnowsOfUpdatedHetJobs(t *testing.T) {
 		t.Errorf("%s\nnot the updated job starts: %+v", s.out, out.Starts)
 	}
 }
+
+// TestHetNames: each component has the name that was given to it, else that of the
+// first.
+func TestHetNames(t *testing.T) {
+	tr := stepCluster(t)
+	part := func(name string) *spec.JobSpec {
+		return &spec.JobSpec{User: "a", UID: 1, Name: name, Shell: true, Size: spec.Size{MinNodes: 1, Tasks: 1}}
+	}
+	res, err := scheduler.Decide(tr, scheduler.Submit{Spec: part("first"), Rest: []*spec.JobSpec{part("second"), part("")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"first", "second", "first"} {
+		if got := tr.Job(res.UID + spec.JobUID(i)).Spec.Name; got != want {
+			t.Errorf("component %d is %q, want %q", i, got, want)
+		}
+	}
+}

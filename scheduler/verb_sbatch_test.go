@@ -28,6 +28,9 @@ func sbatch(s *session, args []string) error {
 			if err != nil {
 				return err
 			}
+			if js.Name == "wrap" { // none was given
+				js.Name = ""
+			}
 			rest, args = append([]*spec.JobSpec{js}, rest...), args[:i]
 		}
 	}

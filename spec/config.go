@@ -72,6 +72,10 @@ type Config struct {
 	// Fencing is what proves that nothing lives on a node that was given up; nil:
 	// jobs wait for the node.
 	Fencing *FencingPolicy `cbor:"111,keyasint,omitempty"`
+	// MailProg sends mail about jobs, empty: the host's mail, none: nothing is sent.
+	// MailDomain is that of recipients without one.
+	MailProg   string `cbor:"115,keyasint,omitempty"`
+	MailDomain string `cbor:"116,keyasint,omitempty"`
 }
 
 // RateLimit gives each user a bucket of calls (rl_* of SlurmctldParameters). A

@@ -72,6 +72,9 @@ func liveJobs(c *tool.Call, list []component) (calls []*tool.Call, specs []*apiv
 			return nil, nil, err
 		}
 		js.Attended = i == 0 // the others end with the first
+		if i > 0 && !part.Opts.On("job-name") {
+			js.Name = "" // that of the first
+		}
 		calls, specs = append(calls, part), append(specs, js)
 	}
 	return calls, specs, nil

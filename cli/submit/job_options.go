@@ -529,7 +529,7 @@ func applyHint(r *jobRequest, v opt.Value) error {
 		r.spec.ThreadsPerCore = 1
 	case "multithread":
 	case "memory_bound":
-		return tool.Fail(1, r.name+": error: --hint=memory_bound is not implemented in this release: processes are not bound to sockets")
+		return tool.Fail(1, r.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
 	default:
 		return r.badOption("hint")
 	}

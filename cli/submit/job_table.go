@@ -30,7 +30,6 @@ func JobOptions() []jobOption {
 		noBB        = "Muster has no burst buffers"
 		noMemBind   = "tasks are not bound to NUMA nodes: the kernel places their memory near their CPUs"
 		noContainer = "Muster does not start OCI containers"
-		noMail      = "stored with the job; this release sends no mail about jobs"
 		noPower     = "nodes are not rebooted to change their features"
 	)
 	return []jobOption{
@@ -85,7 +84,7 @@ func JobOptions() []jobOption {
 		yes("job-name", "J", "<jobname>", "SBATCH_JOB_NAME", "name of the job (default: the name of the script)", textTo(func(s *apiv1.JobSpec) *string { return &s.Name })),
 		yes("kill-on-invalid-dep", "", "yes|no", "", "cancel the job when its dependency can never be satisfied", applyKillInvalid),
 		yes("licenses", "L", "<license>[:count],...", "", "licences to allocate; a|b means one of them", applyLicenses),
-		{opt.Option{Long: "mail-type", Arg: "<type>", Help: "events to send mail for: NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT", Warn: noMail}, applyMailType},
+		{opt.Option{Long: "mail-type", Arg: "<type>", Help: "events to send mail for: NONE, BEGIN, END, FAIL, REQUEUE, INVALID_DEPEND, ALL (these five), TIME_LIMIT, TIME_LIMIT_90, TIME_LIMIT_80, TIME_LIMIT_50, ARRAY_TASKS (for each task, not once for the array)"}, applyMailType},
 		{opt.Option{Long: "mail-user", Arg: "<user>", Help: "recipient of the mail (default: the submitting user)"}, textTo(func(s *apiv1.JobSpec) *string { return &s.MailUser })},
 		no("mcs-label", "", "<mcs>", "", "the label follows from MCSPlugin and cannot be chosen"),
 		yes("mem", "", "<size>[units]", "SBATCH_MEM_PER_NODE", "memory per node in MiB, or with suffix K, M, G, T; 0 means all of it", applyMemory),

@@ -159,6 +159,9 @@ func newSubmission(c *tool.Call) (*submission, error) {
 		if err := request(c, js, final); err != nil {
 			return nil, err
 		}
+		if i > 0 && !final.On("job-name") {
+			js.Name = "" // that of the first
+		}
 		specs = append(specs, js)
 	}
 	wrap := c.Opts.On("wrap")

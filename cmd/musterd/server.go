@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/accounting/jobcomp"
+	"github.com/musterhpc/muster/accounting/mailing"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
@@ -28,6 +29,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
@@ -59,11 +61,12 @@ type server struct {
 	passing  *gate.Gate // of a group: the way of this host's commands to the leader
 	local    *points    // of a group: the socket, whose connections go this way or that
 
-	calls   *collector.Calls // of the API, for metrics
-	limits  *limit.Table     // what each caller may hold and do
-	api     atomic.Pointer[grpcx.Endpoint]
-	apart   *remoteLedger   // of accounting that runs apart; nil otherwise
-	jobComp *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
+	calls    *collector.Calls // of the API, for metrics
+	limits   *limit.Table     // what each caller may hold and do
+	api      atomic.Pointer[grpcx.Endpoint]
+	apart    *remoteLedger // of accounting that runs apart; nil otherwise
+	jobMails *mailing.JobMails
+	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
@@ -167,6 +170,7 @@ func (s *server) serveRoles(g *group) error {
 	if s.jobComp != nil {
 		g.spawn("job completion file", s.jobComp.Run)
 	}
+	g.spawn("mail about jobs", s.jobMails.Run)
 	if err := s.listen(g); err != nil {
 		return err
 	}
@@ -267,6 +271,15 @@ func (s *server) newController() error {
 			return err
 		}
 		deps.Committed = s.jobComp.Committed
+	}
+	s.jobMails = mailing.NewJobMails(func() *state.State { return s.ctl.View().State }, deps.Clock.Now, s.mailProgram, hostMail(), s.log)
+	if written := deps.Committed; written != nil {
+		deps.Committed = func(st *state.State, events []event.Envelope) {
+			written(st, events)
+			s.jobMails.Committed(st, events)
+		}
+	} else {
+		deps.Committed = s.jobMails.Committed
 	}
 	if s.peers != nil {
 		deps.Group = s.peers

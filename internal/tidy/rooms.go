@@ -104,7 +104,7 @@ var order = []room{
 	{path: "accounting/jobcomp", layer: 5, upTo: 3, also: []string{"ledger/archive", "internal/transport"},
 		why: "follows the ledger and its archive to write lines about finished jobs"},
 	{path: "accounting/mailing", layer: 5, upTo: 3, also: []string{"internal/conffile", "internal/transport", "accounting/daemon"},
-		why: "sends reports while the accounting of this process is the one that stores"},
+		why: "sends reports while the accounting of this process is the one that stores, and mail about jobs while its controller leads"},
 
 	{path: "sim", layer: 6, upTo: 3, also: []string{"api", "internal/wire", "scheduler/daemon", "nodeagent/daemon", "accounting/daemon"},
 		why: "the simulator drives the real decisions and twins of the adapters, never an adapter"},

@@ -20,7 +20,7 @@ func (d submission) resolveDependency(js *spec.JobSpec, self *state.Job) error {
 	for i := range out.Terms {
 		t := &out.Terms[i]
 		if t.Kind == spec.AfterBurstBuffer {
-			return spec.Refuse(spec.CodeDependencyProblem, "afterburstbuffer is not implemented in this release")
+			return spec.Refuse(spec.CodeDependencyProblem, "afterburstbuffer waits for a burst buffer, and Muster has none: use afterany, or afterok to wait for success")
 		}
 		if t.Kind == spec.Singleton || t.UID != 0 {
 			continue

@@ -67,7 +67,10 @@ func follow(js, leader *spec.JobSpec) {
 	if js.Account == "" {
 		js.Account = leader.Account
 	}
-	js.Name, js.IO, js.Line, js.Host, js.Env, js.Args, js.Command = leader.Name, leader.IO, leader.Line, leader.Host, leader.Env, leader.Args, leader.Command
+	if js.Name == "" {
+		js.Name = leader.Name
+	}
+	js.IO, js.Line, js.Host, js.Env, js.Args, js.Command = leader.IO, leader.Line, leader.Host, leader.Env, leader.Args, leader.Command
 	js.Script, js.Shell = spec.Hash{}, true
 	q, of := &js.Queue, &leader.Queue
 	q.Hold, q.Requeue, q.Dependency = of.Hold, of.Requeue, nil // which the leader waits for

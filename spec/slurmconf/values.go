@@ -1,6 +1,7 @@
 package slurmconf
 
 import (
+	"path"
 	"strconv"
 	"strings"
 
@@ -279,4 +280,29 @@ items:
 			v.fail("unknown option %s", short(name))
 		}
 	}
+}
+
+// setMailProg reads the program for mail about jobs: a path, or none.
+func setMailProg(f *File, v value) {
+	if v.isOff("none|(null)") {
+		f.Config.MailProg = "none"
+		return
+	}
+	if !path.IsAbs(v.Value) {
+		v.fail("%s is not an absolute path, and not none", short(v.Value))
+		return
+	}
+	f.Config.MailProg = v.Value
+}
+
+// setMailDomain reads what completes a recipient without an @.
+func setMailDomain(f *File, v value) {
+	valid := func(r rune) bool {
+		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return !valid(r) }) {
+		v.fail("%s is not a domain", short(v.Value))
+		return
+	}
+	f.Config.MailDomain = v.Value
 }

@@ -1,0 +1,256 @@
+package mailing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// JobMails sends what --mail-type asks for: it runs MailProg, as Slurm does, with
+// -s, a subject and the recipient, once for each mail. Mail is a courtesy: what is
+// due while no controller leads, or while the program fails, is not sent later.
+type JobMails struct {
+	view func() *state.State
+	now  func() spec.Instant
+	run  func(ctx context.Context, program string, args, environ []string) error
+	log  *slog.Logger
+	// fallback is used where MailProg is not set; empty: this host has no mail.
+	fallback string
+
+	queue        chan jobMail
+	Sent, Failed atomic.Uint64
+	looked       spec.Instant // until when time limits were looked at
+}
+
+// jobMail is one mail about a job.
+type jobMail struct {
+	program, to, subject string
+	environ              []string
+}
+
+// Bounds of mail about jobs.
+const (
+	maxQueuedMails = 16384
+	jobMailTime    = time.Minute // for one run of MailProg
+	limitLook      = 10 * time.Second
+)
+
+// NewJobMails makes the sender. view is the published state, run starts MailProg.
+func NewJobMails(view func() *state.State, now func() spec.Instant, run func(ctx context.Context, program string, args, environ []string) error, fallback string, l *slog.Logger) *JobMails {
+	return &JobMails{view: view, now: now, run: run, log: l, fallback: fallback, queue: make(chan jobMail, maxQueuedMails), looked: now()}
+}
+
+// Committed queues the mails that a durable batch asks for. It does not wait.
+func (m *JobMails) Committed(st *state.State, events []event.Envelope) {
+	for i := range events {
+		switch e := events[i].Event.(type) {
+		case *event.JobStarted:
+			m.began(st, st.Job(e.UID))
+		case *event.JobEnded:
+			m.ended(st, st.Job(e.UID))
+		case *event.JobRequeued:
+			m.requeued(st, st.Job(e.UID))
+		case *event.ReasonsChanged:
+			for k := range e.Jobs {
+				if j := st.Job(e.Jobs[k].UID); j != nil && e.Jobs[k].Reason.Code == spec.ReasonDependencyNever && wants(j, "INVALID_DEPEND") {
+					m.put(st, j, "INVALID_DEPEND", "Invalid dependency", "")
+				}
+			}
+		}
+	}
+}
+
+// wants tells whether a job asked for mail of a type; ALL names most of them.
+func wants(j *state.Job, kind string) bool {
+	if j == nil || len(j.Spec.Queue.MailTypes) == 0 {
+		return false
+	}
+	inAll := slices.Contains([]string{"BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE"}, kind)
+	return slices.Contains(j.Spec.Queue.MailTypes, kind) || inAll && slices.Contains(j.Spec.Queue.MailTypes, "ALL")
+}
+
+// whole gives the array that a task is of, if mail is about the array as a whole.
+func whole(st *state.State, j *state.Job) *state.Array {
+	if slices.Contains(j.Spec.Queue.MailTypes, "ARRAY_TASKS") {
+		return nil
+	}
+	return st.ArrayOf(j)
+}
+
+func (m *JobMails) began(st *state.State, j *state.Job) {
+	if !wants(j, "BEGIN") || j.Het.Follows() {
+		return
+	}
+	if a := whole(st, j); a != nil && (a.Started != 1 || j.Attempt != 1) {
+		return // not the first of its tasks
+	}
+	m.put(st, j, "BEGIN", "Began", "Queued time "+format.Duration(max(j.Started.Sub(j.Submitted), 0).Seconds()))
+}
+
+func (m *JobMails) ended(st *state.State, j *state.Job) {
+	if j == nil || j.Het.Follows() {
+		return
+	}
+	a := whole(st, j)
+	if a != nil && a.Ended < a.Total {
+		return // its other tasks are not over
+	}
+	failed := j.State != spec.Completed
+	if a != nil {
+		failed = a.OK < a.Total
+	}
+	timedOut := j.State == spec.TimedOut && wants(j, "TIME_LIMIT")
+	verb, kind := "Ended", "END"
+	if failed && a == nil {
+		verb, kind = "Failed", "FAIL"
+	}
+	if !wants(j, "END") && !(failed && wants(j, "FAIL")) && !timedOut {
+		return
+	}
+	ran := "Run time " + format.Duration(max(j.Ended.Sub(j.Started), 0).Seconds())
+	switch {
+	case j.Started == 0:
+		ran = "Run time 00:00:00"
+	case timedOut && !wants(j, "END") && !wants(j, "FAIL"):
+		verb, kind = "Reached time limit", "TIME_LIMIT"
+	}
+	verdict := j.State.String()
+	if a != nil && failed && a.OK > 0 {
+		verdict = "Mixed"
+	}
+	m.put(st, j, kind, verb, fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, j.Exit.Code))
+}
+
+func (m *JobMails) requeued(st *state.State, j *state.Job) {
+	if !wants(j, "REQUEUE") || j.Het.Follows() {
+		return
+	}
+	m.put(st, j, "REQUEUE", "Requeued", "")
+}
+
+// put queues one mail, unless the site has no program for it.
+func (m *JobMails) put(st *state.State, j *state.Job, kind, verb, tail string) {
+	program := st.Config.MailProg
+	switch {
+	case strings.EqualFold(program, "none") || program == "(null)":
+		return
+	case program == "":
+		program = m.fallback
+	}
+	if program == "" {
+		m.Failed.Add(1)
+		m.log.Warn("mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf", "job", j.ID)
+		return
+	}
+	id, about := strconv.FormatUint(uint64(j.ID), 10), "Job"
+	if a := st.ArrayOf(j); a != nil {
+		id, about = fmt.Sprintf("%d_%d (%d)", a.ID, j.Task, j.ID), "Array Task"
+		if whole(st, j) != nil {
+			id, about = fmt.Sprintf("%d_* (%d)", a.ID, j.ID), "Array Summary"
+		}
+	}
+	subject := fmt.Sprintf("Slurm %s Job_id=%s Name=%s %s", about, id, j.Spec.Name, verb)
+	if about == "Job" {
+		subject = fmt.Sprintf("Slurm Job_id=%s Name=%s %s", id, j.Spec.Name, verb)
+	}
+	if tail != "" {
+		subject += ", " + tail
+	}
+	to := j.Spec.Queue.MailUser
+	if to == "" {
+		to = j.Spec.User
+	}
+	if st.Config.MailDomain != "" && !strings.Contains(to, "@") {
+		to += "@" + st.Config.MailDomain
+	}
+	if to == "" || strings.HasPrefix(to, "-") || strings.ContainsAny(to, " \t\r\n\x00") {
+		m.log.Warn("mail about a job has no valid recipient", "job", j.ID, "recipient", to)
+		return
+	}
+	mail := jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
+		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(j.ID), 10), "SLURM_JOB_NAME=" + oneLine(j.Spec.Name), "SLURM_JOB_USER=" + j.Spec.User,
+		"SLURM_JOB_PARTITION=" + j.Partition(), "SLURM_JOB_STATE=" + j.State.String(), "SLURM_JOB_MAIL_TYPE=" + kind,
+		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" + oneLine(j.Spec.IO.WorkDir)}}
+	select {
+	case m.queue <- mail:
+	default:
+		m.Failed.Add(1)
+		m.log.Warn("mail about a job is dropped: too many wait for MailProg", "job", j.ID, "program", program)
+	}
+}
+
+// oneLine keeps what a user wrote from adding lines or options to a mail.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// Run sends what is queued, one after the other, and looks at time limits, until the
+// context ends.
+func (m *JobMails) Run(ctx context.Context) error {
+	look := time.NewTicker(limitLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			m.limits(m.view(), m.now())
+		case mail := <-m.queue:
+			m.send(ctx, mail)
+		}
+	}
+}
+
+func (m *JobMails) send(ctx context.Context, mail jobMail) {
+	ctx, cancel := context.WithTimeout(ctx, jobMailTime)
+	defer cancel()
+	if err := m.run(ctx, mail.program, []string{"-s", mail.subject, mail.to}, mail.environ); err != nil {
+		m.Failed.Add(1)
+		m.log.Warn("mail about a job could not be sent", "program", mail.program, "recipient", mail.to, "subject", mail.subject, "error", err)
+		return
+	}
+	m.Sent.Add(1)
+}
+
+// limitShares are the types of mail about a part of the time limit, in per cent.
+func limitShares() map[string]int64 {
+	return map[string]int64{"TIME_LIMIT_50": 50, "TIME_LIMIT_80": 80, "TIME_LIMIT_90": 90}
+}
+
+// limits mails about running jobs that have reached a share of their time limit since
+// the last look.
+func (m *JobMails) limits(st *state.State, now spec.Instant) {
+	since := m.looked
+	m.looked = now
+	if st == nil {
+		return
+	}
+	st.Active.Range(func(uid uint64, _ struct{}) bool {
+		j := st.Job(spec.JobUID(uid))
+		if j == nil || len(j.Spec.Queue.MailTypes) == 0 || j.State != spec.Running || j.Limit <= 0 || j.Limit == spec.Infinite || j.Configuring() {
+			return true
+		}
+		for kind, share := range limitShares() {
+			at := max(j.Started, j.Ready).Add(j.Limit/100*spec.Span(share) + j.Paused)
+			if wants(j, kind) && at > since && at <= now {
+				m.put(st, j, kind, fmt.Sprintf("Reached %d%% of time limit", share), "")
+			}
+		}
+		return true
+	})
+}
