@@ -140,7 +140,7 @@ func makeBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, folder.close()) }()
-	ledger, err := openLedgerReader(cfg)
+	ledger, err := openLedgerReader(ctx, cfg)
 	if err != nil {
 		return err
 	}

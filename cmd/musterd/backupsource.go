@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,11 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
@@ -67,17 +72,44 @@ type ledgerBatch struct {
 	events                []byte // until each returns
 }
 
-// openLedgerReader opens the ledger of a configuration: the controller's, if one
-// answers at the socket, else the state folder's.
-func openLedgerReader(cfg *conffile.Config) (ledgerReader, error) {
-	if controllerRuns(cfg) {
-		conn, err := grpcx.DialUnix(cfg.Socket)
-		if err != nil {
-			return nil, err
-		}
-		return &runningLedger{conn: conn, client: service.NewLedgerClient(conn), socket: cfg.Socket}, nil
+// openLedgerReader opens the ledger of a configuration: that of the controller which
+// answers at the socket, or of the one that leads its group, else the state folder's.
+func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, error) {
+	if !controllerRuns(cfg) {
+		return openStoppedLedger(cfg)
 	}
-	return openStoppedLedger(cfg)
+	conn, at, err := dialLedger(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &runningLedger{conn: conn, client: service.NewLedgerClient(conn), at: at}, nil
+}
+
+// dialLedger makes a client of the controller of this host, or of another one of the
+// group that leads: the socket of a standby takes the calls of tools only.
+func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientConn, at string, err error) {
+	all, self, err := conffile.ReadControllers(cfg)
+	if err != nil || self == nil {
+		conn, err := grpcx.DialUnix(cfg.Socket)
+		return conn, cfg.Socket, err
+	}
+	source, err := mtls.Load(pki.Dir(cfg.TLS.Dir))
+	if err != nil {
+		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
+	}
+	p := &peers{self: *self, all: all, source: source, log: slog.New(slog.DiscardHandler)}
+	lead := leader(p.askOthers(ctx))
+	if lead == nil {
+		conn, err := grpcx.DialUnix(cfg.Socket)
+		return conn, cfg.Socket + " (no other controller leads: muster controllers)", err
+	}
+	at = lead.of.Address
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err = grpcx.DialTLS(at, func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) })
+	return conn, at, err
 }
 
 // controllerRuns tells whether a controller listens at the socket.
@@ -89,12 +121,11 @@ func controllerRuns(cfg *conffile.Config) bool {
 	return c.Close() == nil
 }
 
-// runningLedger is the ledger of a controller that runs. A standby passes what is
-// asked on to the leader.
+// runningLedger is the ledger of a controller that runs, and leads.
 type runningLedger struct {
 	conn   *grpc.ClientConn
 	client service.LedgerClient
-	socket string
+	at     string // socket or address
 }
 
 func (r *runningLedger) close() error { return r.conn.Close() }
@@ -104,7 +135,7 @@ func (r *runningLedger) asked(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the controller at %s: %w", r.socket, err)
+	return fmt.Errorf("the controller at %s: %w", r.at, err)
 }
 
 func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {

@@ -300,6 +300,18 @@ func (a *acknowledged) gap(from, until time.Time) time.Duration {
 	return longest
 }
 
+// backups makes a backup on each controller: standbys copy what the leader has.
+func (c *trio) backups() {
+	c.t.Helper()
+	to := filepath.Join(c.dir, "backups")
+	for _, name := range trioNames {
+		out, err := exec.Command(bin("musterd"), "backup", "--to", to, "--config", filepath.Join(c.home(name), "muster.yaml")).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "the copy folds to the ledger's state") {
+			c.t.Errorf("backup on %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
 // TestControllers kills the leader of three controllers again and again while jobs
 // are submitted and run: nothing acknowledged is lost, no job runs twice, a job that
 // runs notices nothing, and a stopped leader that comes back gives way. KILLS says
@@ -312,6 +324,7 @@ func TestControllers(t *testing.T) {
 	}
 	long, _ := c.must("ctl2", "sbatch", "--parsable", "-o", "/dev/null", "-t", "60", "--wrap", "echo $$ >> long; exec sleep 3000")
 	c.until("R", "ctl3", "squeue", "-h", "-j", long, "-o", "%t")
+	c.backups()
 	var a acknowledged
 	done := make(chan struct{})
 	var wg sync.WaitGroup
