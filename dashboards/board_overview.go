@@ -97,7 +97,7 @@ func overviewNow() []Panel {
 			`muster_kpi_failure_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.05, Yellow}, Step{0.2, Red}).linked(Efficiency, "", ""),
 		figure("GPU occupancy, last day", "Utilisation averaged over the time that jobs held the devices.", Ratio,
 			`muster_kpi_gpu_occupancy_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
-		figure("CPU efficiency, last day", "CPU time used by CPU time allocated, of runs that are over.", Ratio,
+		figure("CPU efficiency, last day", "CPU time used by CPU time allocated; runs that go on count up to now, as far as they were sampled.", Ratio,
 			`muster_kpi_cpu_efficiency_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).linked(Efficiency, "", ""),
 		figure("GPU power", "What the GPUs draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|"})`).linked(Energy, "", ""),
 		figure("Accounting behind", "Age of the oldest event that is not in the accounting store yet; what sacct shows is that old.", Seconds,

@@ -61,4 +61,15 @@ func TestGPUsNow(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
+	steps := ""
+	err = r.store.Query(t.Context(), query.Query{SQL: fmt.Sprintf("SELECT step, state, isNull(end) FROM muster.steps_of_job(cluster = 'peer', job = %d)", uid)}, func(scan func(...any) error) error {
+		var step, state string
+		var goesOn uint8
+		err := scan(&step, &state, &goesOn)
+		steps += fmt.Sprintln(step, state, goesOn)
+		return err
+	})
+	if err != nil || steps != "batch RUNNING 1\n" {
+		t.Errorf("the steps of a job that runs: %q, %v", steps, err)
+	}
 }

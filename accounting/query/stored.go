@@ -259,7 +259,10 @@ func (b *builder) storedJobSteps() string {
 		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " + b.table("steps") + " WHERE " + stored + " AND " + ofJob
 	goesOn := "SELECT uid, restarts, attempt, job_id, step_name AS name, 'RUNNING' AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, step_start AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, step_task AS tasks, step_node AS node_list, " + stepName("step_id") +
 		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.table("live") + " FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " + open + " AND " + ofJob
-	return "(SELECT " + step + ", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over + "\n    UNION ALL\n    " + goesOn + "\n  ))"
+	// The script of a run is a step, too; while it runs only the run tells of it.
+	script := "SELECT uid, restarts, attempt, job_id, 'batch' AS name, toString(live.state) AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, assumeNotNull(live.start) AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, toUInt32(1) AS tasks, toString(live.node_list) AS node_list, 'batch' AS step, " +
+		"CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.table("live") + " AS live FINAL WHERE " + open + " AND batch AND isNotNull(live.start) AND isNull(live.end) AND " + ofJob
+	return "(SELECT " + step + ", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over + "\n    UNION ALL\n    " + goesOn + "\n    UNION ALL\n    " + script + "\n  ))"
 }
 
 // stepName is a step's number as sacct writes it.
