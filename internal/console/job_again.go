@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -35,13 +36,18 @@ func (c *Console) scriptPart(v *visit) (answer, error) {
 	}
 	data := scriptData{ID: id}
 	out := answer{page: "job-script", title: "Script of job " + id, bare: v.Header.Get("X-Console") != ""}
-	reply, err := ask[*apiv1.AcctScriptReply](v, tool.MethodAcctScripts, &apiv1.AcctScriptQuery{Jobs: []string{id}})
+	// The job may be younger than what the accounting has read of the ledger.
+	seq, _ := c.cfg.Changed()
+	reply, err := ask[*apiv1.AcctScriptReply](v, tool.MethodAcctScripts, &apiv1.AcctScriptQuery{Jobs: []string{id}, MinSeq: seq})
 	scripts := reply.GetScripts()
 	switch {
 	case err != nil:
 		data.Missing = render.Clean(tool.ExplainError(err).Text)
+	case len(scripts) == 0 && reply.GetBehind() > 0:
+		data.Missing = "the accounting has not read of the job yet"
+		out.status = http.StatusServiceUnavailable // the script of the page tries again
 	case len(scripts) == 0:
-		data.Missing = "the accounting does not know the job yet"
+		data.Missing = "the accounting does not know the job"
 	case scripts[len(scripts)-1].GetMissing():
 		data.Missing = "the script is no longer kept, or the job has none"
 	default:

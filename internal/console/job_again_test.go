@@ -88,6 +88,37 @@ func TestScriptIsText(t *testing.T) {
 	}
 }
 
+// lateAccounting knows a script from an event of the ledger on.
+type lateAccounting struct {
+	answers
+	since uint64
+}
+
+// Call implements API.
+func (a lateAccounting) Call(ctx context.Context, id identity.Identity, method string, req proto.Message) (proto.Message, error) {
+	if q, ok := req.(*apiv1.AcctScriptQuery); ok && q.GetMinSeq() < a.since {
+		return &apiv1.AcctScriptReply{Behind: a.since - q.GetMinSeq()}, nil
+	}
+	return a.answers.Call(ctx, id, method, req)
+}
+
+// TestScriptOfNewJob: the accounting is asked to have read what the controller
+// has, and while it has not, the part is unavailable, so that the page asks again.
+func TestScriptOfNewJob(t *testing.T) {
+	c := smallConsole(t, lateAccounting{scriptedJob(), 1}, 1000, authz.User)
+	if page := pageText(t, c, "/job/42/script"); !strings.Contains(page, "#!/bin/sh") {
+		t.Errorf("the script of a new job is not shown:\n%s", page)
+	}
+	c = smallConsole(t, lateAccounting{scriptedJob(), 2}, 1000, authz.User)
+	r := httptest.NewRequest(http.MethodGet, "/job/42/script", nil)
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: "token"})
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, r)
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("accounting is behind, and the part answers %d:\n%s", w.Code, w.Body)
+	}
+}
+
 // TestScriptOfAnotherUser: others are not offered a script, and an
 // administrator gets no lines that would run another user's script as himself.
 func TestScriptOfAnotherUser(t *testing.T) {
