@@ -44,7 +44,7 @@ func TestAccessible(t *testing.T) {
 	waiting := submit("-J", "waits", "-N2", "--gres=gpu:4", "--wrap", "sleep 1000")
 	ctx := l.browser("root")
 	for _, look := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/node/node1", "/job/" + waiting, "/job/" + running, "/sign-in"} {
+		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/node/node1", "/people", "/people?all=1", "/cluster", "/job/" + waiting, "/job/" + running, "/sign-in"} {
 			var found string
 			var ignored any
 			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),

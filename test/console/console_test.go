@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,9 +94,19 @@ func freePorts(t *testing.T) int {
 // must runs a command of the cluster.
 func (l *lab) must(args ...string) string {
 	l.t.Helper()
+	return l.run(nil, args...)
+}
+
+// nobody is the user who is not root in the tests.
+const nobody = 65534
+
+// run runs a command as another user; nil = as the test's own.
+func (l *lab) run(as *syscall.SysProcAttr, args ...string) string {
+	l.t.Helper()
 	cmd := exec.Command(filepath.Join(l.bin, "muster"), args...)
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(l.dir, "run", "muster.sock"), "PATH="+l.bin+":"+os.Getenv("PATH"))
 	cmd.Dir = l.dir
+	cmd.SysProcAttr = as
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		l.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -203,13 +214,20 @@ func TestConsole(t *testing.T) {
 	id := submit("-J", "to-cancel", "--wrap", "sleep 1000")
 	t.Run("the owner reads his script", func(t *testing.T) {
 		l.t = t
-		l.do(root, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible("pre.script"))
-		l.shows(root, "sleep 1000")
-		l.shows(root, "scontrol write batch_script "+id)
+		own := l.run(&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}, "sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "-J", "own", "--wrap", "sleep 2000")
+		l.do(other, chromedp.Navigate(l.at+"/job/"+own), chromedp.WaitVisible("pre.script"))
+		l.shows(other, "sleep 2000")
+		l.shows(other, "scontrol write batch_script "+own)
+		l.do(root, chromedp.Navigate(l.at+"/job/"+own), chromedp.WaitVisible("pre.script"))
+		if text := l.text(root); strings.Contains(text, "scontrol write") {
+			t.Error("an administrator is offered to run the script of another user")
+		}
 		l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
-		if strings.Contains(l.text(other), "Its script") {
+		if text := l.text(other); strings.Contains(text, "Its script") {
 			t.Error("another user is offered the script")
 		}
+		l.do(other, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
+		l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
 	})
 	t.Run("who may not change a job is offered nothing", func(t *testing.T) {
 		l.t = t
@@ -254,6 +272,17 @@ func TestConsole(t *testing.T) {
 			t.Errorf("the address does not hold the filter: %s", at)
 		}
 	})
+	t.Run("people see their limits, and names are text", func(t *testing.T) {
+		l.t = t
+		l.must("sacctmgr", "-i", "add", "account", "lab", "grptres=gres/gpu=8", "organization="+hostile)
+		l.must("sacctmgr", "-i", "add", "user", "nobody", "account=lab", "maxjobs=3")
+		l.do(other, chromedp.Navigate(l.at+"/people"), chromedp.WaitVisible("table.jobs"))
+		l.shows(other, "What you may still use in account lab")
+		l.shows(other, "MaxJobs")
+		l.shows(other, "user nobody")
+		l.do(other, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"), chromedp.KeyEvent("g"), chromedp.KeyEvent("p"))
+		l.shows(other, "What you may still use in account lab")
+	})
 	t.Run("all links lead somewhere", func(t *testing.T) {
 		l.t = t
 		crawl(l, root)
@@ -296,7 +325,7 @@ func TestScreenshots(t *testing.T) {
 	job := os.Getenv("MUSTER_SCREENSHOT_JOBS") // of a job that waits, and one that runs, with a comma
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
-		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
+		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
 	} {
 		if strings.HasSuffix(one.path, "/job/") {
 			continue

@@ -1,0 +1,312 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// clusterData is what the page of the cluster shows. Each list has its own
+// refusal, because different rules decide who sees which.
+type clusterData struct {
+	Partitions   []partitionRow
+	QOS          []qosRow
+	Calendar     *calendar
+	Reservations []reservationRow
+	Controllers  []controllerRow
+	Survives     string
+	Agents       []agentGroup
+	Hosts        []hostRow
+	MoreHosts    int
+	Config       []fact
+	Refused      map[string]string // by list: why it is not shown
+}
+
+type partitionRow struct {
+	Name, State, Class, Nodes, CPUs, MaxTime, DefaultTime, Tier, QOS, Access string
+	Default                                                                  bool
+}
+
+type qosRow struct {
+	Name, Priority, Factor, Preempt, Flags, Wall, PerJob, PerUser, Group string
+}
+
+type reservationRow struct {
+	Name, Who, What, Flags, Jobs string
+	Start, End                   moment
+	Active                       bool
+}
+
+// calendar is a picture of the reservations of the next days.
+type calendar struct {
+	Bars   []resvBar
+	Ticks  []tick
+	Height int
+	More   int // reservations that begin later
+}
+
+type resvBar struct {
+	X, Y, Width, TextY int
+	Label, Title       string
+	Active             bool
+}
+
+type controllerRow struct {
+	Name, Address, Role, Class, Version, Lag, Clock string
+}
+
+// agentGroup are nodes whose agents have the same version.
+type agentGroup struct {
+	Version, Count, Nodes string
+	Other                 bool // not the controller's version
+}
+
+type hostRow struct {
+	Name, Role, State, Class, Serial string
+	Expires                          moment
+}
+
+const (
+	calendarDays = 7
+	maxResvBars  = 24
+	maxHosts     = 500
+	maxNames     = 12            // nodes of a group of agents that are named
+	soon         = 7 * 24 * 3600 // seconds before a certificate expires
+	day          = int64(24*3600) * tool.Second
+)
+
+// clusterPage is how the cluster is made. Every list is an answer of the API to
+// the visitor.
+func (c *Console) clusterPage(v *visit) (answer, error) {
+	data := clusterData{Refused: map[string]string{}}
+	refuse := func(list string, err error) { data.Refused[list] = render.Clean(tool.ExplainError(err).Text) }
+
+	if reply, err := ask[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}); err != nil {
+		refuse("partitions", err)
+	} else {
+		data.Partitions = partitionRows(reply.GetPartitions())
+	}
+	if reply, err := ask[*apiv1.PolicyReply](v, tool.MethodGetPolicy, &apiv1.PolicyRequest{}); err != nil {
+		refuse("qos", err)
+	} else {
+		data.QOS = qosRows(reply.GetQos())
+	}
+	if reply, err := ask[*apiv1.ReservationsReply](v, tool.MethodReservations, &apiv1.ReservationsRequest{}); err != nil {
+		refuse("reservations", err)
+	} else {
+		data.Reservations = reservationRows(reply.GetReservations())
+		data.Calendar = calendarOf(reply.GetReservations(), reply.GetNow())
+	}
+	if reply, err := ask[*apiv1.ControllersReply](v, tool.MethodListControllers, &apiv1.ControllersRequest{}); err != nil {
+		refuse("controllers", err)
+	} else {
+		data.Controllers = controllerRows(reply.GetControllers())
+		data.Survives = number(reply.GetSurvives())
+	}
+	if reply, err := v.nodes(); err != nil {
+		refuse("agents", err)
+	} else {
+		data.Agents = agentGroups(reply.GetNodes(), c.cfg.Version)
+	}
+	if reply, err := ask[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{}); err != nil {
+		refuse("config", err)
+	} else {
+		data.Config = configRows(reply)
+	}
+	if v.operates() {
+		if reply, err := ask[*apiv1.ListHostsReply](v, tool.MethodListHosts, &apiv1.ListHostsRequest{}); err != nil {
+			refuse("hosts", err)
+		} else {
+			data.Hosts, data.MoreHosts = hostRows(reply)
+		}
+	}
+	return answer{page: "cluster", title: "Cluster", data: data}, nil
+}
+
+func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
+	var out []partitionRow
+	for _, p := range list {
+		state := spec.PartitionState(p.GetState()).String()
+		row := partitionRow{Name: render.Clean(p.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: number(p.GetTotalNodes()), CPUs: number(p.GetTotalCpus()),
+			MaxTime: limitText(p.GetMaxTime()), DefaultTime: "", Tier: number(p.GetPriorityTier()), QOS: render.Clean(p.GetQos()), Default: p.GetIsDefault()}
+		if state == "UP" {
+			row.Class = "ok"
+		}
+		if p.GetDefaultTime() != 0 {
+			row.DefaultTime = limitText(p.GetDefaultTime())
+		}
+		row.Access = accessOf(p)
+		out = append(out, row)
+	}
+	return out
+}
+
+// accessOf says who may use a partition.
+func accessOf(p *apiv1.PartitionInfo) string {
+	var parts []string
+	for _, rule := range []struct {
+		words string
+		names []string
+	}{{"accounts", p.GetAllowAccounts()}, {"not accounts", p.GetDenyAccounts()}, {"QOS", p.GetAllowQos()}, {"not QOS", p.GetDenyQos()}, {"groups", p.GetAllowGroups()}} {
+		if len(rule.names) > 0 {
+			parts = append(parts, rule.words+" "+strings.Join(rule.names, ", "))
+		}
+	}
+	if p.GetRootOnly() {
+		parts = append(parts, "root only")
+	}
+	if p.GetReqResv() {
+		parts = append(parts, "reservations only")
+	}
+	return render.Clean(strings.Join(parts, "; "))
+}
+
+func qosRows(list []*apiv1.Qos) []qosRow {
+	var out []qosRow
+	for _, q := range list {
+		row := qosRow{Name: render.Clean(q.GetName()), Priority: number(q.GetPriority()), Preempt: render.Clean(strings.Join(q.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(q.GetFlags(), ", ")),
+			PerJob: spaced(render.LimitsText(q.GetMaxTresPerJob())), PerUser: spaced(render.LimitsText(q.GetMaxTresPerUser())), Group: spaced(render.LimitsText(q.GetGrpTres()))}
+		if q.GetMaxWall() > 0 {
+			row.Wall = render.ShortSpan(q.GetMaxWall())
+		}
+		row.Factor = strconv.FormatFloat(float64((&spec.QOS{UsageFactor: q.GetUsageFactor()}).Factor())/1e6, 'f', -1, 64)
+		out = append(out, row)
+	}
+	slices.SortFunc(out, func(a, b qosRow) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// byStart orders reservations.
+func byStart(a, b *apiv1.ReservationInfo) int {
+	return cmp.Or(cmp.Compare(a.GetStart(), b.GetStart()), strings.Compare(a.GetName(), b.GetName()))
+}
+
+func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
+	var out []reservationRow
+	for _, r := range slices.SortedFunc(slices.Values(list), byStart) {
+		who := slices.Concat(r.GetUsers(), r.GetAccounts(), r.GetGroups(), r.GetQos())
+		what := number(len(r.GetNodes())) + " nodes"
+		if t := render.TRESText(r.GetTres()); t != "" {
+			what += ", " + spaced(t)
+		}
+		out = append(out, reservationRow{Name: render.Clean(r.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaced(render.Clean(r.GetFlags())),
+			Jobs: number(r.GetJobs()), Start: when(r.GetStart()), End: when(r.GetEnd()), Active: r.GetActive()})
+	}
+	return out
+}
+
+// calendarOf draws the reservations of the next days, a line for each; nil
+// without one.
+func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
+	whole := calendarDays * day
+	out := &calendar{}
+	for _, r := range slices.SortedFunc(slices.Values(list), byStart) {
+		if r.GetEnd() != 0 && r.GetEnd() <= now {
+			continue
+		}
+		if r.GetStart() >= now+whole || len(out.Bars) >= maxResvBars {
+			out.More++
+			continue
+		}
+		from, to := max(r.GetStart()-now, 0), whole
+		if r.GetEnd() != 0 {
+			to = min(r.GetEnd()-now, whole)
+		}
+		x := int(from * planWidth / whole)
+		row := len(out.Bars)
+		name := render.Clean(r.GetName())
+		out.Bars = append(out.Bars, resvBar{X: min(x, planWidth-3), Width: max(int(to*planWidth/whole)-x, 3), Y: row*2*barHeight + barHeight - 4, TextY: row*2*barHeight + 13,
+			Label: cut(name, 60), Title: name + ", " + number(len(r.GetNodes())) + " nodes", Active: r.GetActive()})
+	}
+	if len(out.Bars) == 0 && out.More == 0 {
+		return nil
+	}
+	for n := range calendarDays {
+		out.Ticks = append(out.Ticks, tick{X: n * planWidth / calendarDays, At: when(now + int64(n)*day)})
+	}
+	out.Height = len(out.Bars)*2*barHeight + planEdge
+	return out
+}
+
+func controllerRows(list []*apiv1.ControllerInfo) []controllerRow {
+	var out []controllerRow
+	for _, ctl := range list {
+		row := controllerRow{Name: render.Clean(ctl.GetName()), Address: render.Clean(ctl.GetAddress()), Role: render.Clean(ctl.GetRole()), Class: "ok", Version: render.Clean(ctl.GetVersion()),
+			Lag: number(ctl.GetLag())}
+		switch {
+		case ctl.GetRole() == "":
+			row.Role = render.Clean(cmp.Or(ctl.GetError(), "no answer"))
+			row.Class = "bad"
+			row.Lag = ""
+		case ctl.GetRole() != "leader":
+			row.Class = "busy"
+			row.Clock = strconv.FormatInt(ctl.GetClockAhead()/1e6, 10) + " ms"
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// agentGroups are the nodes by the version of their agent. Those that have
+// never registered have none.
+func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
+	byVersion := map[string][]string{}
+	for _, n := range nodes {
+		byVersion[n.GetVersion()] = append(byVersion[n.GetVersion()], n.GetName())
+	}
+	versions := make([]string, 0, len(byVersion))
+	for version := range byVersion {
+		versions = append(versions, version)
+	}
+	slices.Sort(versions)
+	var out []agentGroup
+	for _, version := range versions {
+		names := byVersion[version]
+		text := strings.Join(names[:min(len(names), maxNames)], ", ")
+		if len(names) > maxNames {
+			text += " and " + number(len(names)-maxNames) + " more"
+		}
+		out = append(out, agentGroup{Version: cmp.Or(render.Clean(version), "never registered"), Count: number(len(names)), Nodes: render.Clean(text), Other: version != own})
+	}
+	return out
+}
+
+// hostRows are certificates, those first that need somebody.
+func hostRows(reply *apiv1.ListHostsReply) (rows []hostRow, more int) {
+	list := slices.SortedFunc(slices.Values(reply.GetHosts()), func(a, b *apiv1.HostInfo) int {
+		return cmp.Or(cmp.Compare(a.GetExpires(), b.GetExpires()), strings.Compare(a.GetName(), b.GetName()), strings.Compare(a.GetRole(), b.GetRole()))
+	})
+	more = max(len(list)-maxHosts, 0)
+	for _, h := range list[:min(len(list), maxHosts)] {
+		row := hostRow{Name: render.Clean(h.GetName()), Role: render.Clean(h.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(h.GetSerial()), Expires: when(h.GetExpires())}
+		switch left := h.GetExpires() - reply.GetNow(); {
+		case h.GetRevoked():
+			row.State, row.Class = "revoked", "bad"
+		case left <= 0:
+			row.State, row.Class = "expired", "bad"
+		case left < soon*tool.Second:
+			row.State, row.Class = "ends soon", "warn"
+		}
+		rows = append(rows, row)
+	}
+	return rows, more
+}
+
+// configRows are the keys of the configuration that are set, by name. Keys of
+// nodes and partitions are on their own pages.
+func configRows(reply *apiv1.GetConfigReply) []fact {
+	var out []fact
+	for _, e := range reply.GetEntries() {
+		if e.GetRecord() == "" {
+			out = append(out, fact{Name: render.Clean(e.GetKey()), Value: render.Clean(e.GetValue())})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b fact) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	return out
+}

@@ -1,0 +1,462 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// maxPeople bounds the rows of the tree.
+const maxPeople = 500
+
+// peopleData is what the page of accounts and users shows.
+type peopleData struct {
+	Query string
+	Tabs  []tab
+	Own   []ownPlace // what the visitor may still use, by association
+	Rows  []person
+	More  int // rows that do not fit
+	QOS   []limited
+}
+
+// ownPlace is an association of the visitor, with every limit that binds it.
+type ownPlace struct {
+	Account, Partition string
+	Limits             []limit
+	Default            bool
+	QOS                string // that its jobs may have
+}
+
+// limit is one limit with what is used of it.
+type limit struct {
+	Key, Of           string // its name, and whose limit it is
+	Used, Limit, Left string
+	Bar               int // thousandths that are used
+	Tight             bool
+	sort              int
+}
+
+// person is an account or a user in the tree.
+type person struct {
+	Key, Name, Link, Class string
+	Depth                  string
+	User                   bool
+	Shares, Norm           string
+	Usage, Effective       string
+	Factor                 string
+	Running, Submitted     string
+	Limits                 []limit
+}
+
+// limited is a QOS with its limits.
+type limited struct {
+	Name, Running, Submitted string
+	Limits                   []limit
+}
+
+// people answers with what scontrol show assoc_mgr shows the visitor: the tree
+// and the counters that he may see, by the service's rules.
+type people struct {
+	rep   *apiv1.LimitUsageReply
+	view  render.PolicyView
+	usage map[counterKey]*apiv1.LimitUsage
+	qos   map[string]*apiv1.Qos
+	uid   uint32
+}
+
+// counterKey names a counter.
+type counterKey struct {
+	kind         apiv1.LimitUsage_Kind
+	qos, subject uint32
+}
+
+// peoplePage is the tree of accounts with shares, use and limits. It is not
+// shared between open pages, because it holds what is the visitor's own.
+func (c *Console) peoplePage(v *visit) (answer, error) {
+	reply, err := ask[*apiv1.LimitUsageReply](v, tool.MethodLimitUsage, &apiv1.LimitUsageRequest{})
+	if err != nil {
+		return answer{}, err
+	}
+	p := newPeople(reply, v.id.UID)
+	query := strings.TrimSpace(v.URL.Query().Get("q"))
+	all := v.URL.Query().Has("all")
+	data := peopleData{Query: query, Tabs: []tab{
+		{Name: "Accounts", Link: peopleLink(query, false), Chosen: !all},
+		{Name: "Users too", Link: peopleLink(query, true), Chosen: all},
+	}}
+	data.Own = p.own()
+	data.Rows, data.More = p.tree(strings.ToLower(query), all)
+	data.QOS = p.allQOS()
+	return answer{page: "people", title: "People", data: data}, nil
+}
+
+func peopleLink(query string, all bool) string {
+	values := url.Values{}
+	if query != "" {
+		values.Set("q", query)
+	}
+	if all {
+		values.Set("all", "1")
+	}
+	if len(values) == 0 {
+		return "/people"
+	}
+	return "/people?" + values.Encode()
+}
+
+func newPeople(reply *apiv1.LimitUsageReply, uid uint32) *people {
+	p := &people{rep: reply, view: render.PolicyView{Policy: reply.GetPolicy()}, usage: map[counterKey]*apiv1.LimitUsage{}, qos: map[string]*apiv1.Qos{}, uid: uid}
+	for _, u := range reply.GetUsage() {
+		p.usage[counterKey{u.GetKind(), u.GetQos(), u.GetSubject()}] = u
+	}
+	for _, q := range reply.GetPolicy().GetQos() {
+		p.qos[q.GetName()] = q
+	}
+	return p
+}
+
+// own lists the visitor's associations. Whose they are is said by the service,
+// which knows the user of the token.
+func (p *people) own() []ownPlace {
+	var out []ownPlace
+	me := p.rep.GetShares().GetUser()
+	if me == "" {
+		return nil
+	}
+	account := ""
+	for _, u := range p.rep.GetPolicy().GetUsers() {
+		if u.GetName() == me {
+			account = u.GetDefaultAccount()
+		}
+	}
+	for _, s := range p.rep.GetShares().GetShares() {
+		a := p.view.ByID(s.GetAssoc())
+		if s.GetUser() != me || a == nil {
+			continue
+		}
+		place := ownPlace{Account: render.Clean(a.GetAccount()), Partition: render.Clean(a.GetPartition()), Default: a.GetAccount() == account && a.GetPartition() == ""}
+		names := p.allowedQOS(a)
+		place.QOS = render.Clean(strings.Join(names, ", "))
+		place.Limits = p.binding(a, names)
+		out = append(out, place)
+	}
+	return out
+}
+
+// allowedQOS are the QOS that jobs of an association may have: its own list, or
+// that of the nearest association above it that has one.
+func (p *people) allowedQOS(a *apiv1.Association) []string {
+	for ; a != nil; a = p.view.ByID(a.GetParent()) {
+		if len(a.GetQos()) > 0 {
+			return a.GetQos()
+		}
+	}
+	return nil
+}
+
+// binding lists every limit that binds jobs of an association in the QOS that
+// it may use, the tightest first.
+func (p *people) binding(a *apiv1.Association, names []string) []limit {
+	var out []limit
+	out = append(out, p.ofUser(a)...)
+	for up := a; up != nil; up = p.view.ByID(up.GetParent()) {
+		out = append(out, p.ofGroup(up)...)
+	}
+	for _, name := range names {
+		q := p.qos[name]
+		if q == nil {
+			continue
+		}
+		out = append(out, p.ofQOS(q)...)
+		out = append(out, p.ofQOSUser(q)...)
+		if account := p.view.ByID(a.GetParent()); account != nil {
+			out = append(out, p.ofQOSAccount(q, account)...)
+		}
+	}
+	slices.SortStableFunc(out, func(x, y limit) int { return cmp.Compare(y.sort, x.sort) })
+	return out
+}
+
+// counter is a counter of the service; nil when nothing was counted yet.
+func (p *people) counter(kind apiv1.LimitUsage_Kind, qos, subject uint32) *apiv1.LimitUsage {
+	return p.usage[counterKey{kind, qos, subject}]
+}
+
+// limitList gathers the limits of one subject.
+type limitList struct {
+	of   string
+	list []limit
+}
+
+// count adds a limit of jobs.
+func (l *limitList) count(key string, most *apiv1.OptionalInt, used int64) {
+	if most != nil {
+		l.list = append(l.list, newLimit(key, l.of, used, most.GetValue(), func(n int64) string { return number(n) }))
+	}
+}
+
+// tres adds a limit of each TRES.
+func (l *limitList) tres(key string, most, used []*apiv1.NamedCount) {
+	for _, m := range most {
+		held := int64(0)
+		for _, u := range used {
+			if u.GetName() == m.GetName() {
+				held = u.GetN()
+			}
+		}
+		l.list = append(l.list, newLimit(key+" "+render.Clean(m.GetName()), l.of, held, m.GetN(), amountOf(key, m.GetName())))
+	}
+}
+
+// wall adds a limit of the time that jobs run together.
+func (l *limitList) wall(most int64, used *apiv1.LimitUsage) {
+	if most > 0 {
+		l.list = append(l.list, newLimit("GrpWall", l.of, int64(used.GetWall()), most/tool.Second, format.Duration))
+	}
+}
+
+// fixed adds a limit of each job, of which nothing is used up.
+func (l *limitList) fixed(key, value string) {
+	if value != "" {
+		l.list = append(l.list, limit{Key: key, Of: l.of, Limit: render.Clean(value), sort: -1})
+	}
+}
+
+// amountOf is how amounts of a TRES are written: memory with its unit, unless
+// it is in minutes.
+func amountOf(key, name string) func(int64) string {
+	if name == "mem" && !strings.HasSuffix(key, "Mins") {
+		return memory
+	}
+	return func(n int64) string { return number(n) }
+}
+
+// newLimit compares what is used with a limit.
+func newLimit(key, of string, used, most int64, text func(int64) string) limit {
+	out := limit{Key: key, Of: of, Used: text(used), Limit: text(most), Left: text(max(most-used, 0))}
+	switch {
+	case used >= most:
+		out.Bar = 1000
+	case most > 0:
+		out.Bar = int(float64(max(used, 0)) / float64(most) * 1000)
+	}
+	out.Tight = out.Bar >= 1000
+	out.sort = out.Bar
+	return out
+}
+
+// ofGroup are the limits of all jobs of an association and of those below it.
+func (p *people) ofGroup(a *apiv1.Association) []limit {
+	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, a.GetId())
+	l := limitList{of: nameOf(a)}
+	l.count("GrpJobs", a.GetGrpJobs(), u.GetRunning())
+	l.count("GrpSubmitJobs", a.GetGrpSubmitJobs(), u.GetSubmitted())
+	l.count("GrpJobsAccrue", a.GetGrpJobsAccrue(), u.GetAccruing())
+	l.tres("GrpTRES", a.GetGrpTres(), u.GetTres())
+	l.tres("GrpTRESMins", a.GetGrpTresMins(), u.GetTresMins())
+	l.tres("GrpTRESRunMins", a.GetGrpTresRunMins(), u.GetTresRunMins())
+	l.wall(a.GetGrpWall(), u)
+	return l.list
+}
+
+// ofUser are the limits of one user's jobs and of each of them. An association
+// of a user has those that it inherits; an account's bind nobody by themselves.
+func (p *people) ofUser(a *apiv1.Association) []limit {
+	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, a.GetId())
+	l := limitList{of: nameOf(a)}
+	l.count("MaxJobs", a.GetMaxJobs(), u.GetRunning())
+	l.count("MaxSubmitJobs", a.GetMaxSubmitJobs(), u.GetSubmitted())
+	l.count("MaxJobsAccrue", a.GetMaxJobsAccrue(), u.GetAccruing())
+	l.fixed("MaxTRES of a job", render.LimitsText(a.GetMaxTresPerJob()))
+	l.fixed("MaxTRESPerNode", render.LimitsText(a.GetMaxTresPerNode()))
+	l.fixed("MaxTRESMins of a job", render.LimitsText(a.GetMaxTresMins()))
+	if a.GetMaxWall() > 0 {
+		l.fixed("MaxWall of a job", render.Span(a.GetMaxWall()))
+	}
+	return l.list
+}
+
+// ofQOS are the limits of all jobs in a QOS, and of each of them.
+func (p *people) ofQOS(q *apiv1.Qos) []limit {
+	u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
+	l := limitList{of: "QOS " + render.Clean(q.GetName())}
+	l.count("GrpJobs", q.GetGrpJobs(), u.GetRunning())
+	l.count("GrpSubmitJobs", q.GetGrpSubmitJobs(), u.GetSubmitted())
+	l.count("GrpJobsAccrue", q.GetGrpJobsAccrue(), u.GetAccruing())
+	l.tres("GrpTRES", q.GetGrpTres(), u.GetTres())
+	l.tres("GrpTRESMins", q.GetGrpTresMins(), u.GetTresMins())
+	l.tres("GrpTRESRunMins", q.GetGrpTresRunMins(), u.GetTresRunMins())
+	l.wall(q.GetGrpWall(), u)
+	l.fixed("MaxTRES of a job", render.LimitsText(q.GetMaxTresPerJob()))
+	l.fixed("MaxTRESPerNode", render.LimitsText(q.GetMaxTresPerNode()))
+	l.fixed("MinTRES of a job", render.LimitsText(q.GetMinTresPerJob()))
+	l.fixed("MaxTRESMins of a job", render.LimitsText(q.GetMaxTresMins()))
+	if q.GetMaxWall() > 0 {
+		l.fixed("MaxWall of a job", render.Span(q.GetMaxWall()))
+	}
+	return l.list
+}
+
+// ofQOSUser are the visitor's own limits in a QOS.
+func (p *people) ofQOSUser(q *apiv1.Qos) []limit {
+	u := p.counter(apiv1.LimitUsage_QOS_USER, q.GetId(), p.uid)
+	l := limitList{of: "QOS " + render.Clean(q.GetName())}
+	l.count("MaxJobsPerUser", q.GetMaxJobsPerUser(), u.GetRunning())
+	l.count("MaxSubmitJobsPerUser", q.GetMaxSubmitPerUser(), u.GetSubmitted())
+	l.count("MaxJobsAccruePerUser", q.GetMaxAccruePerUser(), u.GetAccruing())
+	l.tres("MaxTRESPerUser", q.GetMaxTresPerUser(), u.GetTres())
+	l.tres("MaxTRESRunMinsPerUser", q.GetMaxRunMinsUser(), u.GetTresRunMins())
+	return l.list
+}
+
+// ofQOSAccount are the limits of one account in a QOS.
+func (p *people) ofQOSAccount(q *apiv1.Qos, account *apiv1.Association) []limit {
+	u := p.counter(apiv1.LimitUsage_QOS_ACCOUNT, q.GetId(), account.GetId())
+	l := limitList{of: "QOS " + render.Clean(q.GetName()) + ", " + nameOf(account)}
+	l.count("MaxJobsPerAccount", q.GetMaxJobsPerAccount(), u.GetRunning())
+	l.count("MaxSubmitJobsPerAccount", q.GetMaxSubmitPerAccount(), u.GetSubmitted())
+	l.count("MaxJobsAccruePerAccount", q.GetMaxAccruePerAccount(), u.GetAccruing())
+	l.tres("MaxTRESPerAccount", q.GetMaxTresPerAccount(), u.GetTres())
+	l.tres("MaxTRESRunMinsPerAccount", q.GetMaxRunMinsAccount(), u.GetTresRunMins())
+	return l.list
+}
+
+// nameOf says whose limits those of an association are.
+func nameOf(a *apiv1.Association) string {
+	if a.GetUser() != "" {
+		return "user " + render.Clean(a.GetUser())
+	}
+	return "account " + render.Clean(a.GetAccount())
+}
+
+// tree lists accounts, and users where they are asked for or looked for.
+// Whoever is below an account that was found is not left out.
+func (p *people) tree(query string, all bool) (rows []person, more int) {
+	me := p.rep.GetShares().GetUser()
+	for _, s := range p.rep.GetShares().GetShares() {
+		isUser := s.GetUser() != ""
+		found := query == "" || strings.Contains(strings.ToLower(s.GetAccount()), query) || strings.Contains(strings.ToLower(s.GetUser()), query)
+		if !found || (isUser && !all && s.GetUser() != me && query == "") {
+			continue
+		}
+		if len(rows) >= maxPeople {
+			more++
+			continue
+		}
+		rows = append(rows, p.row(s))
+	}
+	return rows, more
+}
+
+// row is an association in the tree.
+func (p *people) row(s *apiv1.Share) person {
+	percent := func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
+	out := person{Key: strconv.FormatUint(uint64(s.GetAssoc()), 10), Name: render.Clean(s.GetAccount()), Depth: "d" + strconv.Itoa(int(min(s.GetDepth(), 8))),
+		Shares: number(s.GetRawShares()), Norm: percent(s.GetNormShares()), Usage: number(s.GetRawUsage() / 3600), Effective: percent(s.GetEffectiveUsage())}
+	if s.GetSharesParent() {
+		out.Shares = "parent"
+	}
+	filter := "account:" + render.QuotedTerm(strings.ToLower(s.GetAccount()))
+	if s.GetUser() != "" {
+		out.User = true
+		out.Name = render.Clean(s.GetUser())
+		if s.GetPartition() != "" {
+			out.Name += " in " + render.Clean(s.GetPartition())
+		}
+		out.Factor = strconv.FormatFloat(s.GetFactor(), 'f', 3, 64)
+		filter += " user:" + render.QuotedTerm(strings.ToLower(s.GetUser()))
+	}
+	out.Link = queueChoice{Query: filter}.link()
+	if s.GetParent() == 0 {
+		out.Shares, out.Norm, out.Link = "", "", "/queue"
+	}
+	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, s.GetAssoc())
+	out.Running, out.Submitted = number(u.GetRunning()), number(u.GetSubmitted())
+	if a := p.view.ByID(s.GetAssoc()); a != nil {
+		out.Limits = p.ofGroup(a)
+		if out.User {
+			out.Limits = append(out.Limits, p.ofUser(a)...)
+		}
+	}
+	return out
+}
+
+// allQOS lists the QOS with the limits of all of their jobs.
+func (p *people) allQOS() []limited {
+	var out []limited
+	for _, q := range p.rep.GetPolicy().GetQos() {
+		u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
+		out = append(out, limited{Name: render.Clean(q.GetName()), Running: number(u.GetRunning()), Submitted: number(u.GetSubmitted()), Limits: p.ofQOS(q)})
+	}
+	slices.SortFunc(out, func(a, b limited) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// budgetData is what the part about budgets shows.
+type budgetData struct {
+	Missing string
+	Rows    []budgetRow
+}
+
+// budgetRow is an account's money.
+type budgetRow struct {
+	Account, Money, Spent, Share string
+	From, To, RunsOut            moment
+	Bar                          int
+	Tight, Enforced              bool
+}
+
+// The columns of the report about budgets.
+const (
+	budgetAccount  = 0
+	budgetStart    = 1
+	budgetEnd      = 2
+	budgetMoney    = 3
+	budgetSpent    = 4
+	budgetShare    = 5
+	budgetRunsOut  = 8
+	budgetEnforced = 10
+)
+
+// budgetPart is muster report budget: the accounting says whose the visitor sees.
+func (c *Console) budgetPart(v *visit) (answer, error) {
+	out := answer{page: "budgets", title: "Budgets", bare: v.Header.Get("X-Console") != ""}
+	reply, err := ask[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "budget"})
+	if err != nil {
+		refused := tool.ExplainError(err)
+		out.data = budgetData{Missing: render.Clean(cmp.Or(refused.Detail, refused.Text))}
+		return out, nil
+	}
+	data := budgetData{}
+	for _, row := range reply.GetRows() {
+		if len(row.GetCells()) > budgetEnforced && len(reply.GetColumns()) > budgetSpent {
+			data.Rows = append(data.Rows, newBudgetRow(row.GetCells(), reply.GetColumns()))
+		}
+	}
+	if len(data.Rows) == 0 {
+		data.Missing = "you see no account that has one"
+	}
+	out.data = data
+	return out, nil
+}
+
+func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow {
+	money := func(i int) string {
+		return strings.TrimSpace(strconv.FormatFloat(cells[i].GetFloat(), 'f', 2, 64) + " " + render.Clean(columns[i].GetUnit()))
+	}
+	share := cells[budgetShare].GetFloat()
+	out := budgetRow{Account: render.Clean(cells[budgetAccount].GetText()), Money: money(budgetMoney), Spent: money(budgetSpent), Share: strconv.FormatFloat(100*share, 'f', 1, 64) + " %",
+		From: when(cells[budgetStart].GetInt() * tool.Second), To: when(cells[budgetEnd].GetInt() * tool.Second), Bar: int(1000 * min(max(share, 0), 1)),
+		Tight: share >= 1, Enforced: cells[budgetEnforced].GetInt() > 0}
+	if !cells[budgetRunsOut].GetNull() {
+		out.RunsOut = when(cells[budgetRunsOut].GetInt() * tool.Second)
+	}
+	return out
+}
