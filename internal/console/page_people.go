@@ -10,6 +10,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/spec/format"
 )
 
@@ -21,6 +22,7 @@ type peopleData struct {
 	Query string
 	Tabs  []tab
 	Own   []ownPlace // what the visitor may still use, by association
+	Loose bool       // the configuration does not enforce limits
 	Rows  []person
 	More  int // rows that do not fit
 	QOS   []limited
@@ -92,9 +94,23 @@ func (c *Console) peoplePage(v *visit) (answer, error) {
 		{Name: "Users too", Link: peopleLink(query, true), Chosen: all},
 	}}
 	data.Own = p.own()
+	config, err := ask[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{})
+	data.Loose = err == nil && !enforcesLimits(render.ConfigValue(config, "AccountingStorageEnforce"))
 	data.Rows, data.More = p.tree(strings.ToLower(query), all)
 	data.QOS = p.allQOS()
 	return answer{page: "people", title: "People", data: data}, nil
+}
+
+// enforcesLimits tells whether a value of AccountingStorageEnforce makes limits
+// bind jobs.
+func enforcesLimits(value string) bool {
+	for word := range strings.SplitSeq(strings.ToLower(value), ",") {
+		switch strings.TrimSpace(word) {
+		case "limits", "safe", "all":
+			return true
+		}
+	}
+	return false
 }
 
 func peopleLink(query string, all bool) string {
@@ -304,8 +320,13 @@ func (p *people) ofQOS(q *apiv1.Qos) []limit {
 	return l.list
 }
 
-// ofQOSUser are the visitor's own limits in a QOS.
+// ofQOSUser are the visitor's own limits in a QOS. A token of root, or of an
+// administrator's certificate, has no uid, so that no counter is known to be
+// the visitor's: then the limits stand alone.
 func (p *people) ofQOSUser(q *apiv1.Qos) []limit {
+	if p.uid == identity.NoID {
+		return ofAnyUser(q)
+	}
 	u := p.counter(apiv1.LimitUsage_QOS_USER, q.GetId(), p.uid)
 	l := limitList{of: "QOS " + render.Clean(q.GetName())}
 	l.count("MaxJobsPerUser", q.GetMaxJobsPerUser(), u.GetRunning())
@@ -313,6 +334,17 @@ func (p *people) ofQOSUser(q *apiv1.Qos) []limit {
 	l.count("MaxJobsAccruePerUser", q.GetMaxAccruePerUser(), u.GetAccruing())
 	l.tres("MaxTRESPerUser", q.GetMaxTresPerUser(), u.GetTres())
 	l.tres("MaxTRESRunMinsPerUser", q.GetMaxRunMinsUser(), u.GetTresRunMins())
+	return l.list
+}
+
+// ofAnyUser are the limits of each user in a QOS, without what is used of them.
+func ofAnyUser(q *apiv1.Qos) []limit {
+	l := limitList{of: "QOS " + render.Clean(q.GetName())}
+	l.fixed("MaxJobsPerUser", render.OptionalInt(q.GetMaxJobsPerUser()))
+	l.fixed("MaxSubmitJobsPerUser", render.OptionalInt(q.GetMaxSubmitPerUser()))
+	l.fixed("MaxJobsAccruePerUser", render.OptionalInt(q.GetMaxAccruePerUser()))
+	l.fixed("MaxTRESPerUser", render.LimitsText(q.GetMaxTresPerUser()))
+	l.fixed("MaxTRESRunMinsPerUser", render.LimitsText(q.GetMaxRunMinsUser()))
 	return l.list
 }
 

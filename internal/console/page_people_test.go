@@ -7,6 +7,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/authz"
+	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -58,6 +59,11 @@ func TestOwnLimits(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("limits\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	for _, l := range newPeople(fewPeople(), identity.NoID).own()[0].Limits {
+		if strings.HasPrefix(l.Key, "MaxTRESPerUser") && (l.Used != "" || l.Left != "" || l.Limit != "gres/gpu=2") {
+			t.Errorf("a visitor without a uid is told what he used: %+v", l)
+		}
+	}
 	if other := newPeople(fewPeople(), 1001).own()[0].Limits; other[0].Key == "MaxTRESPerUser gres/gpu" {
 		t.Errorf("another user's counter decides: %+v", other[0])
 	}
@@ -75,6 +81,12 @@ func TestPeopleShowOneselfFirst(t *testing.T) {
 	page = pageText(t, c, "/people?all=1")
 	if !strings.Contains(page, "&lt;script&gt;alert(1)") || strings.Contains(page, "<script>alert") {
 		t.Errorf("a name is not text:\n%s", page)
+	}
+	for value, loose := range map[string]bool{"associations": true, "": true, "associations,limits": false, "Safe": false} {
+		api[tool.MethodGetConfig] = &apiv1.GetConfigReply{Entries: []*apiv1.ConfigEntry{{Key: "AccountingStorageEnforce", Value: value}}}
+		if page = pageText(t, c, "/people"); strings.Contains(page, "does not enforce limits") != loose {
+			t.Errorf("AccountingStorageEnforce=%s is not taken into account", value)
+		}
 	}
 	if page = pageText(t, c, "/people?q=nobody"); !strings.Contains(page, "No account or user fits.") {
 		t.Error("the filter does not filter")
