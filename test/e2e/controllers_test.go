@@ -370,6 +370,7 @@ func TestControllers(t *testing.T) {
 	for _, l := range losses {
 		gaps = append(gaps, a.gap(l[0], l[1]))
 	}
+	t.Logf("take-overs, a hang of the leader after every two deaths: %v", gaps)
 	slices.Sort(gaps)
 	fmt.Printf("controllers: %d losses of the leader, %d submissions acknowledged, %d not; take-over from acknowledgement to acknowledgement: median %v, slowest %v\n",
 		kills, len(a.ids), len(a.lost), gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond))

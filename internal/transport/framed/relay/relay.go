@@ -47,9 +47,11 @@ type upstream struct {
 
 // attempt is one attempt to reach the controller, shared by everybody who waits for it.
 type attempt struct {
-	done chan struct{}
-	conn *upstream // after done; nil = err
-	err  error
+	done   chan struct{}
+	cancel context.CancelFunc
+	vain   bool      // the connection is not wanted any more; guarded by Relay.mu
+	conn   *upstream // after done; nil = err
+	err    error
 }
 
 const dialPatience = 10 * time.Second
@@ -197,9 +199,10 @@ func (r *Relay) upstream(ctx context.Context) (*upstream, error) {
 		}
 		a := r.opening
 		if a == nil {
-			a = &attempt{done: make(chan struct{})}
+			dialing, cancel := context.WithTimeout(r.ctx, dialPatience)
+			a = &attempt{done: make(chan struct{}), cancel: cancel}
 			r.opening = a
-			r.wg.Go(func() { r.open(a) })
+			r.wg.Go(func() { r.open(dialing, a) })
 		}
 		r.mu.Unlock()
 		select {
@@ -231,15 +234,19 @@ func (r *Relay) leave(c *upstream) {
 }
 
 // open dials, under the relay's own time: the caller that began it may go away.
-func (r *Relay) open(a *attempt) {
-	ctx, cancel := context.WithTimeout(r.ctx, dialPatience)
-	defer cancel()
+func (r *Relay) open(ctx context.Context, a *attempt) {
+	defer a.cancel()
 	defer close(a.done)
 	nc, err := r.opts.Dial(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.opening = nil
+	if r.opening == a {
+		r.opening = nil
+	}
 	switch {
+	case err == nil && a.vain:
+		nc.Close()
+		a.err = unavailable("another controller leads now")
 	case err != nil:
 		a.err = unavailable("the agent cannot reach the controller: %v", err)
 	case r.closed:
@@ -267,11 +274,16 @@ func unavailable(format string, args ...any) *status.Error {
 }
 
 // Reset ends the connections to the controller and opens new ones when they are needed. What became of the calls under way is
-// not known.
+// not known. A connection that is being opened is given up too: a controller that is stopped takes it and never answers.
 func (r *Relay) Reset() {
 	r.mu.Lock()
 	conns := r.conns
 	r.conns = nil
+	if a := r.opening; a != nil {
+		a.vain = true
+		a.cancel()
+		r.opening = nil
+	}
 	for _, c := range conns {
 		c.dropped = true
 	}

@@ -221,3 +221,35 @@ func is(err error, code status.Code) bool {
 	var e *status.Error
 	return errors.As(err, &e) && e.Wire == code
 }
+
+// TestResetEndsADialThatHangs: a stopped controller takes connections and never
+// answers. Once another leads, nobody waits for the stopped one any more.
+func TestResetEndsADialThatHangs(t *testing.T) {
+	echotest.NoGoroutines(t, "internal/transport/framed")
+	hanging, ended := make(chan struct{}), make(chan error, 1)
+	first := true
+	r := relay.New(relay.Options{Patience: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
+		if !first {
+			return nil, errors.New("the second dial")
+		}
+		first = false
+		close(hanging)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	}})
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Handle(ctx, &serve.Call{Method: echotest.WhoAmI, Peer: identity.Identity{Kind: identity.LocalUser}})
+	}()
+	<-hanging
+	r.Reset()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the dial that hangs ended with %v", err)
+	}
+	cancel()
+	<-done
+}
