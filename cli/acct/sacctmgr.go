@@ -91,6 +91,8 @@ func runSacctmgr(c *tool.Call) error {
 		word = "add"
 	case "remove":
 		word = "delete"
+	case "update":
+		word = "modify"
 	}
 	name := c.Command.FirstVerb(word, 3)
 	switch name {
