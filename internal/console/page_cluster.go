@@ -191,7 +191,7 @@ func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 	var out []reservationRow
 	for _, r := range slices.SortedFunc(slices.Values(list), byStart) {
 		who := slices.Concat(r.GetUsers(), r.GetAccounts(), r.GetGroups(), r.GetQos())
-		what := number(len(r.GetNodes())) + " nodes"
+		what := nodeCount(len(r.GetNodes()))
 		if t := render.TRESText(r.GetTres()); t != "" {
 			what += ", " + spaced(t)
 		}
@@ -199,6 +199,14 @@ func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 			Jobs: number(r.GetJobs()), Start: when(r.GetStart()), End: when(r.GetEnd()), Active: r.GetActive()})
 	}
 	return out
+}
+
+// nodeCount is a number of nodes in words.
+func nodeCount(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return number(n) + " nodes"
 }
 
 // calendarOf draws the reservations of the next days, a line for each; nil
@@ -222,7 +230,7 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 		row := len(out.Bars)
 		name := render.Clean(r.GetName())
 		out.Bars = append(out.Bars, resvBar{X: min(x, planWidth-3), Width: max(int(to*planWidth/whole)-x, 3), Y: row*2*barHeight + barHeight - 4, TextY: row*2*barHeight + 13,
-			Label: cut(name, 60), Title: name + ", " + number(len(r.GetNodes())) + " nodes", Active: r.GetActive()})
+			Label: cut(name, 60), Title: name + ", " + nodeCount(len(r.GetNodes())), Active: r.GetActive()})
 	}
 	if len(out.Bars) == 0 && out.More == 0 {
 		return nil

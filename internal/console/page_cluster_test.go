@@ -24,7 +24,7 @@ func smallCluster() answers {
 // so and leaves the others, and certificates are for operators.
 func TestClusterPage(t *testing.T) {
 	page := pageText(t, smallConsole(t, smallCluster(), 1000, authz.User), "/cluster")
-	for _, want := range []string{"You do not see this list", "PrivateData", "connection refused", "never registered", ">0.5</td>", "&lt;script&gt;alert(1)"} {
+	for _, want := range []string{"You do not see this list", "PrivateData", "connection refused", "never registered", ">0.5</td>", "&lt;script&gt;alert(1)", ">1 node</td>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
 		}
