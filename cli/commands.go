@@ -32,6 +32,7 @@ func commands() []tool.Entry {
 		{Name: "why", Make: query.Why},
 		{Name: "events", Make: query.Events},
 		{Name: "at", Make: query.At},
+		{Name: "audit", Make: query.Audit},
 		{Name: "top", Make: local.Top},
 		{Name: "kpi", Make: acct.KPI},
 		{Name: "report", Make: acct.Report},

@@ -100,3 +100,36 @@ func TestEventsFollowContinues(t *testing.T) {
 		t.Errorf("the first request is %v", w.seen[0].req)
 	}
 }
+
+// TestAudit: a line says who acted where; the scheduler's bookkeeping is left out
+// unless it is asked for; JSON is the record that the exporter writes.
+func TestAudit(t *testing.T) {
+	w := newWorld(t)
+	w.reply[tool.MethodEvents] = func(proto.Message) (proto.Message, error) {
+		held := &apiv1.EventInfo{Seq: 8, At: at("01:44:41"), Kind: "JobHeld", ActorKind: "user", Actor: "alice", Host: "login1", Command: "hold", Job: "36", User: "bob"}
+		booked := &apiv1.EventInfo{Seq: 9, At: at("01:44:41"), Kind: "JobEligible", ActorKind: "system", Job: "36"}
+		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{held, booked}}, nil
+	}
+	const line = "8 2026-11-21T01:44:41 alice@login1 JobHeld job=36 user=bob\n"
+	if got := w.run("muster", "audit", "-a", "alice,system", "-j", "36"); got.out != line {
+		t.Errorf("text is %s%s", got.out, got.errOut)
+	}
+	req := w.last(tool.MethodEvents).(*apiv1.EventsRequest)
+	if want := (&apiv1.EventsRequest{Since: 1, Jobs: []string{"36"}, Actors: []string{"alice", "system"}, Audit: true}); !proto.Equal(req, want) {
+		t.Errorf("asked %v, want %v", req, want)
+	}
+	if got := w.run("muster", "audit", "--all"); strings.Count(got.out, "\n") != 2 || !strings.Contains(got.out, " system JobEligible ") {
+		t.Errorf("all are %s%s", got.out, got.errOut)
+	}
+	var record struct {
+		Event  struct{ Action, Outcome string }
+		User   struct{ Name string }
+		Source struct{ Address string }
+	}
+	if got := w.run("muster", "audit", "--json"); json.Unmarshal([]byte(got.out), &record) != nil || record.Event.Action != "job-held" || record.User.Name != "alice" || record.Source.Address != "login1" {
+		t.Errorf("JSON is %s%s", got.out, got.errOut)
+	}
+	if r := w.shell("muster audit 12"); r.code == 0 || r.errOut == "" {
+		t.Errorf("an argument is accepted")
+	}
+}

@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor",
@@ -98,6 +98,7 @@ func samples() map[string]map[string]sample {
 		"sshare": {"accounts": s("vision"), "all": on("sshare", ""), "clusters": s("other"), "format": s("user"), "json": s(""), "long": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""),
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
+		"audit": {"actors": s("bob"), "all": s(""), "jobs": s("36"), "json": s(""), "nodelist": s("node1"), "since": s("now-1hour"), "until": s("now"), "what": s("JobStarted")},
 		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
 			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},

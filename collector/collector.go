@@ -38,6 +38,8 @@ type Source struct {
 	// Refused tells how often each limit of the API was exceeded, by its name; may
 	// be nil.
 	Refused func() map[string]uint64
+	// Audit is how the audit trail gets to its targets; may be nil.
+	Audit func() []AuditTarget
 	// Private leaves out what names users and their jobs.
 	Private bool
 }
@@ -46,6 +48,16 @@ type Source struct {
 type Live struct {
 	LoadMilli int64 // -1: not known
 	MemFree   int64 // MiB; -1: not known
+}
+
+// AuditTarget is how far the audit trail is at one of its targets.
+type AuditTarget struct {
+	Name     string // file, syslog or journald
+	Seq      uint64 // of the newest event that it has taken
+	Seconds  float64
+	Records  uint64
+	Failures uint64
+	LeftOut  uint64 // refusals without a record
 }
 
 // AccountingLag is how far accounting is behind.
@@ -121,7 +133,7 @@ func (p *pictures) of(v *view.View, src *Source, now spec.Instant) *picture {
 func families() []family {
 	var out []family
 	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), shareFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
-		raftFamilies(), apiFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
+		raftFamilies(), apiFamilies(), auditFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
 	return out

@@ -101,6 +101,9 @@ func source(v *view.View) Source {
 		Live: func() map[string]Live { return map[string]Live{"n1": {MemFree: 15000}} },
 		View: func() *view.View { return v }, Agents: func() int { return 2 }, Now: func() spec.Instant { return v.State.At }, Version: "test",
 		Accounting: func() AccountingLag { return AccountingLag{Up: true, Seq: v.State.Seq - 2, Seconds: 1.5} },
+		Audit: func() []AuditTarget {
+			return []AuditTarget{{Name: "syslog", Seq: v.State.Seq - 3, Seconds: 2.5, Records: 7, Failures: 2, LeftOut: 5}}
+		},
 		Budgets: func() []kpi.Spent {
 			return []kpi.Spent{{Budget: kpi.Budget{Account: "default", Start: v.State.At.Add(-spec.Day), End: v.State.At.Add(3 * spec.Day)}, Amount: 100, Spent: 25,
 				Recent: 20, Window: spec.Day, At: v.State.At}}

@@ -135,6 +135,35 @@ func oneIf(on bool) float64 {
 	return 0
 }
 
+// auditFamilies show how the audit trail gets to its targets.
+//
+//muster:table one entry for each metric
+func auditFamilies() []family {
+	const src, card = "the exporters of the audit trail, on the controller that leads", "3"
+	each := func(f func(t AuditTarget, s *scrape) float64) func(s *scrape) {
+		return func(s *scrape) {
+			if s.src.Audit == nil {
+				return
+			}
+			for _, t := range s.src.Audit() {
+				s.send(f(t, s), t.Name)
+			}
+		}
+	}
+	return []family{
+		{gauge("muster_audit_lag_events", "Events of the ledger that a target of the audit trail has not taken yet.", catalogue.None, src, card, "target"),
+			each(func(t AuditTarget, s *scrape) float64 { return float64(s.v.State.Seq - min(t.Seq, s.v.State.Seq)) })},
+		{gauge("muster_audit_lag_seconds", "Time since a target of the audit trail last had every event; 0 when none is missing.", catalogue.Seconds, src, card, "target"),
+			each(func(t AuditTarget, _ *scrape) float64 { return t.Seconds })},
+		{counter("muster_audit_records_total", "Records of the audit trail that a target has taken, repeated ones included.", catalogue.None, src, card, "target"),
+			each(func(t AuditTarget, _ *scrape) float64 { return float64(t.Records) })},
+		{counter("muster_audit_failures_total", "Tries to write the audit trail that failed: each is tried again, with pauses up to 30 s.", catalogue.None, src, card, "target"),
+			each(func(t AuditTarget, _ *scrape) float64 { return float64(t.Failures) })},
+		{counter("muster_audit_refusals_left_out_total", "Refused calls without a record in the audit trail, because they came faster than they are written.", catalogue.None, src, card, "target"),
+			each(func(t AuditTarget, _ *scrape) float64 { return float64(t.LeftOut) })},
+	}
+}
+
 //muster:table one entry for each metric
 func accountingFamilies() []family {
 	const src = "the ingest of the accounting service"

@@ -6360,7 +6360,10 @@ type EventsRequest struct {
 	Kinds []string `protobuf:"bytes,8,rep,name=kinds,proto3" json:"kinds,omitempty"` // names of kinds, or beginnings of names: Job, Node
 	// The epoch of the position that from_seq continues; 0 = it continues none. A
 	// ledger that has lost that position refuses.
-	Epoch         uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// For the audit trail: with the host on which somebody acted. For operators.
+	Audit         bool     `protobuf:"varint,10,opt,name=audit,proto3" json:"audit,omitempty"`
+	Actors        []string `protobuf:"bytes,11,rep,name=actors,proto3" json:"actors,omitempty"` // names of users and nodes, numbers of users, system; who acted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6460,6 +6463,20 @@ func (x *EventsRequest) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *EventsRequest) GetAudit() bool {
+	if x != nil {
+		return x.Audit
+	}
+	return false
+}
+
+func (x *EventsRequest) GetActors() []string {
+	if x != nil {
+		return x.Actors
+	}
+	return nil
+}
+
 // EventsReply is some events, in order, and how far the ledger has been read.
 type EventsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6555,6 +6572,7 @@ type EventInfo struct {
 	Account       string                 `protobuf:"bytes,11,opt,name=account,proto3" json:"account,omitempty"` // of the job
 	Nodes         []string               `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Fields        []*EventField          `protobuf:"bytes,13,rep,name=fields,proto3" json:"fields,omitempty"`
+	Host          string                 `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"` // where the actor was, if not on the controller's host; only for audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6680,6 +6698,13 @@ func (x *EventInfo) GetFields() []*EventField {
 		return x.Fields
 	}
 	return nil
+}
+
+func (x *EventInfo) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
 }
 
 // EventField is a fact that an event carries.
@@ -7397,7 +7422,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"4\n" +
 	"\bGpuCount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\"\xda\x01\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x88\x02\n" +
 	"\rEventsRequest\x12\x19\n" +
 	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +
@@ -7407,13 +7432,16 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05users\x18\x06 \x03(\tR\x05users\x12\x14\n" +
 	"\x05nodes\x18\a \x03(\tR\x05nodes\x12\x14\n" +
 	"\x05kinds\x18\b \x03(\tR\x05kinds\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x04R\x05epoch\"\x9b\x01\n" +
+	"\x05epoch\x18\t \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05audit\x18\n" +
+	" \x01(\bR\x05audit\x12\x16\n" +
+	"\x06actors\x18\v \x03(\tR\x06actors\"\x9b\x01\n" +
 	"\vEventsReply\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.muster.v1.EventInfoR\x06events\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bhead_seq\x18\x04 \x01(\x04R\aheadSeq\x12\x1b\n" +
-	"\tcaught_up\x18\x05 \x01(\bR\bcaughtUp\"\xc9\x02\n" +
+	"\tcaught_up\x18\x05 \x01(\bR\bcaughtUp\"\xdd\x02\n" +
 	"\tEventInfo\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x12\n" +
@@ -7429,7 +7457,8 @@ const file_cluster_proto_rawDesc = "" +
 	" \x01(\tR\x04user\x12\x18\n" +
 	"\aaccount\x18\v \x01(\tR\aaccount\x12\x14\n" +
 	"\x05nodes\x18\f \x03(\tR\x05nodes\x12-\n" +
-	"\x06fields\x18\r \x03(\v2\x15.muster.v1.EventFieldR\x06fields\"\x99\x01\n" +
+	"\x06fields\x18\r \x03(\v2\x15.muster.v1.EventFieldR\x06fields\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\tR\x04host\"\x99\x01\n" +
 	"\n" +
 	"EventField\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +

@@ -76,7 +76,7 @@ func runEvents(c *tool.Call) error {
 	defer unread()
 	c.Ctx = ctx
 	if !req.GetFollow() {
-		if _, err := eventsOnce(c, req); err != nil && ctx.Err() == nil {
+		if _, err := eventsOnce(c, req, eventWriter(c)); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -128,10 +128,18 @@ func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
 	return req, err
 }
 
+// eventWriter is how events are printed.
+func eventWriter(c *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
+	if c.Opts.On("json") {
+		return eventJSON
+	}
+	return eventText
+}
+
 // eventsOnce asks and prints until the answer ends, or the way to the controller
 // does. It moves the request on to what has not been told, so that it can be made
 // again.
-func eventsOnce(c *tool.Call, req *apiv1.EventsRequest) (placed bool, err error) {
+func eventsOnce(c *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *apiv1.EventInfo) error) (placed bool, err error) {
 	conn, err := c.Connect()
 	if err != nil {
 		return false, err
@@ -145,10 +153,6 @@ func eventsOnce(c *tool.Call, req *apiv1.EventsRequest) (placed bool, err error)
 		return false, err
 	}
 	defer stream.Close()
-	write := eventText
-	if c.Opts.On("json") {
-		write = eventJSON
-	}
 	for {
 		var rep apiv1.EventsReply
 		switch err := stream.Recv(&rep); {
@@ -180,7 +184,7 @@ const reconnectEvery = time.Second
 func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
 	placed, warned := false, false
 	for {
-		got, err := eventsOnce(c, req)
+		got, err := eventsOnce(c, req, eventWriter(c))
 		if c.Ctx.Err() != nil {
 			return nil
 		}
@@ -208,13 +212,7 @@ func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
 // eventText prints an event on one line.
 func eventText(c *tool.Call, e *apiv1.EventInfo) error {
 	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(c, e.GetAt()), e.GetKind())
-	b = eventWord(b, "job", e.GetJob())
-	b = eventWord(b, "user", e.GetUser())
-	b = eventWord(b, "account", e.GetAccount())
-	b = eventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
-	for _, f := range e.GetFields() {
-		b = eventWord(b, f.GetName(), eventFieldText(c, f))
-	}
+	b = eventFacts(c, b, e)
 	by := e.GetActorKind()
 	if e.GetActor() != "" {
 		by += ":" + e.GetActor()
@@ -222,6 +220,18 @@ func eventText(c *tool.Call, e *apiv1.EventInfo) error {
 	b = eventWord(b, "by", by)
 	b = eventWord(b, "command", e.GetCommand())
 	return c.WriteOut(append(b, '\n'))
+}
+
+// eventFacts appends what an event is about and what it says.
+func eventFacts(c *tool.Call, b []byte, e *apiv1.EventInfo) []byte {
+	b = eventWord(b, "job", e.GetJob())
+	b = eventWord(b, "user", e.GetUser())
+	b = eventWord(b, "account", e.GetAccount())
+	b = eventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
+	for _, f := range e.GetFields() {
+		b = eventWord(b, f.GetName(), eventFieldText(c, f))
+	}
+	return b
 }
 
 // eventWord appends name=value, quoted where a reader could not tell its end.

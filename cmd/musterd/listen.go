@@ -88,17 +88,17 @@ func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names,
 		Vouches: func(controller string) bool { return s.peers != nil && s.peers.belongs(controller) }}
-	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Errors: status.Numbers(), Table: s.limits, Log: s.log,
+	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Refused: s.trail.notAdmitted, Errors: status.Numbers(), Table: s.limits, Log: s.log,
 		Unary: s.aroundUnary(), Stream: s.aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
 }
 
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{timed(s.calls), s.door().Unary()}
+	return []grpc.UnaryServerInterceptor{timed(s.calls), s.trail.unary(), s.door().Unary()}
 }
 
 func (s *server) aroundStream() []grpc.StreamServerInterceptor {
-	return []grpc.StreamServerInterceptor{s.door().Stream()}
+	return []grpc.StreamServerInterceptor{s.trail.stream(), s.door().Stream()}
 }
 
 // door is what decides who may call which method.

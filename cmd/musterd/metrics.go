@@ -114,7 +114,7 @@ func (s *server) refused() map[string]uint64 {
 // exported is what the exporter reads.
 func (s *server) exported(f *sampled) collector.Source {
 	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
-		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.refused, Private: s.hidesUsers(),
+		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.refused, Private: s.hidesUsers(), Audit: s.trail.status,
 		Accounting: func() collector.AccountingLag { return f.last.Load().lag }}
 	if s.acct != nil {
 		src.Accounting, src.KPIs, src.Budgets = s.acct.lag, s.acct.kpis, s.acct.daemon.Budgets

@@ -36,6 +36,7 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 func (s *server) gateway(source *mtls.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: s.aroundStream(), Table: s.limits, Version: "v1", Log: s.log,
+		Refused:  s.trail.notIdentified,
 		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) }})
 }
 

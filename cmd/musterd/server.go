@@ -67,6 +67,7 @@ type server struct {
 	apart    *remoteLedger // of accounting that runs apart; nil otherwise
 	jobMails *mailing.JobMails
 	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
+	trail    *auditTrail     // nil unless muster.yaml says where it goes
 }
 
 func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
@@ -167,6 +168,10 @@ func (s *server) serveRoles(g *group) error {
 		g.spawn("accounting", s.acct.run)
 	}
 	g.spawn("keep the history", newKeeper(s).run)
+	if s.trail, err = openTrail(s); err != nil {
+		return err
+	}
+	s.trail.spawn(g)
 	if s.jobComp != nil {
 		g.spawn("job completion file", s.jobComp.Run)
 	}

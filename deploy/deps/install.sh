@@ -25,6 +25,8 @@ ps      procps              test   the kill tests look at processes
 ip      iproute2            test   a cluster of several machines, each in a network of its own
 nsenter util-linux          test   the same
 protoc  protobuf-compiler   test   make generate and make check
+rsyslogd rsyslog            test   a real receiver of the audit trail
+/usr/share/doc/rsyslog-gnutls rsyslog-gnutls test the same over TLS
 promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
 amtool  prometheus-alertmanager test the same for Alertmanager
 chromium chromium           test   the screenshot of the dashboards, and make test-console

@@ -49,6 +49,8 @@ type Config struct {
 	Telemetry Telemetry `yaml:"telemetry"`
 	// The way from the ledger into ClickHouse.
 	Accounting Accounting `yaml:"accounting"`
+	// The audit trail: every change and every refusal as JSON lines.
+	Audit Audit `yaml:"audit"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
 	// Reports that are mailed on a schedule.
@@ -273,6 +275,40 @@ type Accounting struct {
 	StoreScripts string `yaml:"store_scripts" enum:"auto,never"`
 }
 
+// Audit is where the controller that leads writes the audit trail
+// (docs/operations/audit.md). Each of the three places has a position of its own,
+// so that one that is away gets later what it missed.
+type Audit struct {
+	// File of JSON lines in the names of the Elastic Common Schema, mode 0640. Empty:
+	// none.
+	File string `yaml:"file" kind:"path" example:"/var/log/muster/audit.json"`
+	// Size at which the file is renamed to NAME.1, and begun anew.
+	FileMaxSize Size `yaml:"file_max_size"`
+	// How many files of the past are kept: NAME.1 is the newest of them.
+	FileKeep int64 `yaml:"file_keep"`
+	// Syslog receiver (RFC 5424): unix:/dev/log, udp://host:514, tcp://host:601 or
+	// tls://host:6514. What is sent by udp may be lost. Empty: none.
+	Syslog string `yaml:"syslog" example:"tls://siem.example.org:6514"`
+	// Facility of the messages.
+	SyslogFacility string `yaml:"syslog_facility" enum:"authpriv,auth,audit,user,daemon,local0,local1,local2,local3,local4,local5,local6,local7"`
+	// Certificates (PEM) that may have signed the receiver's. Empty: those that
+	// this host trusts.
+	SyslogCA string `yaml:"syslog_ca" kind:"path" example:"/etc/muster/siem-ca.pem"`
+	// Certificate (PEM) that is shown to the receiver. Empty: none.
+	SyslogCert string `yaml:"syslog_cert" kind:"path" example:"/etc/muster/siem-client.pem"`
+	// Key of that certificate (PEM).
+	SyslogKey string `yaml:"syslog_key" kind:"path" example:"/etc/muster/siem-client.key"`
+	// Hand the trail to systemd-journald on this host.
+	Journald bool `yaml:"journald"`
+	// What is written: changes are what people asked for, what changes machines,
+	// rights or the configuration, and starts and ends of jobs; all is every event
+	// of the ledger. Refusals are written in any case.
+	Events string `yaml:"events" enum:"changes,all"`
+}
+
+// On tells whether the trail is written anywhere.
+func (a *Audit) On() bool { return a.File != "" || a.Syslog != "" || a.Journald }
+
 // Cost turns use into money and carbon.
 type Cost struct {
 	// The currency of prices and budgets, as it is printed beside amounts.
@@ -391,6 +427,7 @@ func Defaults() *Config {
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, JobsKeep: spec.Infinite, StepsKeep: spec.Infinite, NodesKeep: spec.Infinite, GPUsKeep: spec.Infinite,
 			ReasonsKeep: spec.Infinite, EventsKeep: spec.Infinite, StoreScripts: "auto"},
+		Audit:   Audit{FileMaxSize: 100 * MiB, FileKeep: 10, SyslogFacility: "authpriv", Events: "changes"},
 		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
 		Tokens:  Tokens{MaxLifespan: spec.Infinite},

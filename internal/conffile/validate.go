@@ -135,7 +135,56 @@ func (c *Config) check(v *validator) {
 		v.add("cost", "%s", err.Error())
 	}
 	c.checkReports(v)
+	c.Audit.check(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")
+}
+
+// check looks at the places of the audit trail.
+func (a *Audit) check(v *validator) {
+	between(v, "audit.file_max_size", a.FileMaxSize, 1*MiB, 1*TiB, Size.String)
+	between(v, "audit.file_keep", a.FileKeep, 0, 10_000, func(n int64) string { return strconv.FormatInt(n, 10) })
+	if a.Syslog == "" {
+		return // what is said of certificates has no effect
+	}
+	if _, _, err := a.SyslogAddress(); err != nil {
+		v.add("audit.syslog", "%s", err.Error())
+	}
+	if (a.SyslogCert == "") != (a.SyslogKey == "") {
+		v.add("audit.syslog_cert", "it goes with syslog_key: name both or neither")
+	}
+	if encrypted := strings.HasPrefix(a.Syslog, "tls:"); !encrypted && (a.SyslogCA != "" || a.SyslogCert != "") {
+		v.add("audit.syslog", "%q is not encrypted, and syslog_ca and syslog_cert have no effect: write tls://host:6514, or take them out", a.Syslog)
+	}
+}
+
+// SyslogAddress is the network (unixgram, udp, tcp or tls) and the address of the
+// receiver.
+func (a *Audit) SyslogAddress() (network, address string, err error) {
+	bad := func(why string) (string, string, error) {
+		return "", "", fmt.Errorf("%q is not the address of a syslog receiver: %s; expected unix:/dev/log, udp://host:514, tcp://host:601 or tls://host:6514", a.Syslog, why)
+	}
+	if path, ok := strings.CutPrefix(a.Syslog, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if !filepath.IsAbs(path) {
+			return bad("the path of the socket does not begin with /")
+		}
+		return "unixgram", path, nil
+	}
+	u, err := url.Parse(a.Syslog)
+	if err != nil {
+		return bad(err.Error())
+	}
+	port := map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}[u.Scheme]
+	switch {
+	case port == "":
+		return bad("it does not begin with unix:, udp://, tcp:// or tls://")
+	case u.Hostname() == "" || u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return bad("it is not a host and a port")
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return u.Scheme, net.JoinHostPort(u.Hostname(), port), nil
 }
 
 // checkReports looks at the schedule of mail.

@@ -96,12 +96,15 @@ func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster
 	if err != nil {
 		return err
 	}
+	if req.GetAudit() && !s.operator(who) {
+		return spec.Refuse(spec.CodeAccessDenied, "the audit trail is for operators; muster events shows what you may see")
+	}
 	leave, err := s.C.readers.enter(who.User)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	t := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil())}
+	t := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil()), audit: req.GetAudit()}
 	if err := t.begin(req); err != nil {
 		return err
 	}
@@ -115,6 +118,7 @@ type eventTeller struct {
 	filter *eventFilter
 	stream service.Cluster_EventsServer
 	until  spec.Instant // 0 = no end
+	audit  bool         // hosts are told
 
 	from   uint64 // the first event to be told
 	seq    uint64 // the last one that was read
@@ -291,6 +295,9 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 			continue
 		}
 		info := eventInfo(env, &part, job)
+		if t.audit {
+			info.Host = env.Actor.Host
+		}
 		t.out.Events = append(t.out.Events, info)
 		if t.size += proto.Size(info); t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
 			// Another part of this event may follow: it has not been told whole.
@@ -370,10 +377,11 @@ func (s *ClusterService) eventSight(who Caller) eventSight {
 
 // eventFilter is what a caller wants to see.
 type eventFilter struct {
-	jobs  []wantedJob
-	users []string
-	nodes map[string]bool
-	kinds map[event.Kind]bool
+	jobs   []wantedJob
+	users  []string
+	actors []string
+	nodes  map[string]bool
+	kinds  map[event.Kind]bool
 }
 
 // wantedJob is a job, an array or a task of one.
@@ -386,7 +394,7 @@ func newEventFilter(req *apiv1.EventsRequest) (*eventFilter, error) {
 	if req.GetFollow() && req.GetUntil() != 0 {
 		return nil, spec.Refuse(spec.CodeBadRequest, "follow goes on for ever: leave out its end, or follow")
 	}
-	out := &eventFilter{users: req.GetUsers()}
+	out := &eventFilter{users: req.GetUsers(), actors: req.GetActors()}
 	for _, text := range req.GetJobs() {
 		number, task, isTask := strings.Cut(text, "_")
 		id, err := strconv.ParseUint(number, 10, 32)
@@ -447,6 +455,9 @@ func (f *eventFilter) passes(env *event.Envelope, part *wire.EventPart, job *eve
 	if len(f.users) > 0 && !slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
 		return false
 	}
+	if len(f.actors) > 0 && !slices.ContainsFunc(f.actors, func(a string) bool { return actedBy(&env.Actor, a) }) {
+		return false
+	}
 	return f.nodes == nil || slices.ContainsFunc(part.Nodes, func(n string) bool { return f.nodes[n] })
 }
 
@@ -463,5 +474,18 @@ func concernsUser(env *event.Envelope, job *eventJob, user string) bool {
 	if job != nil && (job.user == user || strconv.FormatUint(uint64(job.owner), 10) == user) {
 		return true
 	}
-	return env.Actor.Kind == event.ActorUser && (env.Actor.Name == user || strconv.FormatUint(uint64(env.Actor.UID), 10) == user)
+	return env.Actor.Kind == event.ActorUser && actedBy(&env.Actor, user)
+}
+
+// actedBy tells whether an actor is the one of a name, or a user of a number; the
+// controller itself is system.
+func actedBy(actor *event.Actor, name string) bool {
+	switch actor.Kind {
+	case event.ActorSystem:
+		return name == wire.ActorKindName(event.ActorSystem)
+	case event.ActorUser:
+		return actor.Name == name || strconv.FormatUint(uint64(actor.UID), 10) == name
+	case event.ActorNode:
+	}
+	return actor.Name == name
 }

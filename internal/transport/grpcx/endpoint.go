@@ -37,9 +37,11 @@ const (
 type EndpointConfig struct {
 	Channel *channel.Server // required: how peers are authenticated
 	Admit   Admit           // who is asking, per call
-	Errors  status.Table    // how handlers' errors are classified; see status.Numbers
-	Limits  serve.Limits    // of the framed protocol
-	Table   *limit.Table    // what each party may hold, over both protocols; nil = limit.Defaults
+	// Refused is told of calls whose caller Admit refused; nil = nobody is.
+	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
+	Errors  status.Table // how handlers' errors are classified; see status.Numbers
+	Limits  serve.Limits // of the framed protocol
+	Table   *limit.Table // what each party may hold, over both protocols; nil = limit.Defaults
 	Unary   []grpc.UnaryServerInterceptor
 	Stream  []grpc.StreamServerInterceptor // run inside identity and recovery, for both protocols
 	Options []grpc.ServerOption            // further options of the gRPC server
@@ -69,14 +71,14 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		cfg.Table = limit.New(limit.Config{UserConnections: cfg.Limits.ConnsPerPeer, MachineConnections: cfg.Limits.ConnsPerPeer}, time.Now)
 	}
 	registry := server.NewRegistry(cfg.Unary, cfg.Stream)
-	fs, err := serve.New(serve.Config{Handler: registry.Handle, Authenticate: cfg.Channel.Authenticate, Admit: cfg.Admit,
+	fs, err := serve.New(serve.Config{Handler: registry.Handle, Authenticate: cfg.Channel.Authenticate, Admit: cfg.Admit, Refused: cfg.Refused,
 		Errors: cfg.Errors, Limits: cfg.Limits, Table: cfg.Table, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
 	conns := newTable(cfg.Table)
 	creds := newServerCredentials(cfg.Channel, fs.ServeConn, handshakeTimeout, conns)
-	g := guard{admit: cfg.Admit, table: cfg.Errors, limits: cfg.Table, log: cfg.Log}
+	g := guard{admit: cfg.Admit, refused: cfg.Refused, table: cfg.Errors, limits: cfg.Table, log: cfg.Log}
 	options := append([]grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.unary}, cfg.Unary...)...),

@@ -24,21 +24,29 @@ type Admit func(ctx context.Context, channel identity.Identity, header func(key 
 // guard is what surrounds every gRPC call: it finds out who is asking, recovers from panics, and makes errors ready for the wire.
 // The framed server does the same in package serve.
 type guard struct {
-	admit  Admit
-	table  status.Table
-	limits *limit.Table
-	log    *slog.Logger
+	admit   Admit
+	refused func(ctx context.Context, channel identity.Identity, method string, err error)
+	table   status.Table
+	limits  *limit.Table
+	log     *slog.Logger
 }
 
-func (g guard) enter(ctx context.Context) (context.Context, error) {
+func (g guard) enter(ctx context.Context, method string) (context.Context, error) {
 	id := channelPeer(ctx)
-	if g.admit != nil {
-		var err error
-		if id, err = g.admit(ctx, id, headerOf(ctx)); err != nil {
-			return nil, err
-		}
+	if p, ok := peer.FromContext(ctx); ok {
+		ctx = identity.WithAddress(ctx, p.Addr)
 	}
-	return identity.With(ctx, id), nil
+	if g.admit == nil {
+		return identity.With(ctx, id), nil
+	}
+	caller, err := g.admit(ctx, id, headerOf(ctx))
+	if err != nil {
+		if g.refused != nil {
+			g.refused(ctx, id, method, err)
+		}
+		return nil, err
+	}
+	return identity.With(ctx, caller), nil
 }
 
 // tap refuses a call before its body is read, when the caller has made too many.
@@ -90,7 +98,7 @@ func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 		}
 		err = grpcerr.To(err, g.table)
 	}()
-	inner, err := g.enter(ctx)
+	inner, err := g.enter(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +112,7 @@ func (g guard) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 		}
 		err = grpcerr.To(err, g.table)
 	}()
-	ctx, err := g.enter(ss.Context())
+	ctx, err := g.enter(ss.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}

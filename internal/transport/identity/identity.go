@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 )
 
@@ -116,6 +117,22 @@ func From(ctx context.Context) Identity {
 		return id
 	}
 	return Nameless()
+}
+
+type addressKey struct{}
+
+// WithAddress returns a context that carries the network address from which a call came. A socket of this host has none.
+func WithAddress(ctx context.Context, from net.Addr) context.Context {
+	if tcp, ok := from.(*net.TCPAddr); ok {
+		return context.WithValue(ctx, addressKey{}, tcp)
+	}
+	return ctx
+}
+
+// AddressOf is the network address from which a call came; nil on this host.
+func AddressOf(ctx context.Context) *net.TCPAddr {
+	at, _ := ctx.Value(addressKey{}).(*net.TCPAddr)
+	return at
 }
 
 // Attestation is what a login host or a node says about the local user whose request it relays.

@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"mime"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -38,12 +40,14 @@ const maxBody = 16 << 20
 type Config struct {
 	// Identify finds out who is asking, or refuses with a *status.Error.
 	Identify func(r *http.Request) (identity.Identity, error)
-	Errors   status.Table // how handlers' errors are classified
-	Unary    []grpc.UnaryServerInterceptor
-	Stream   []grpc.StreamServerInterceptor
-	Table    *limit.Table // what each party may hold; nil = limit.Defaults
-	Version  string       // of the interface, for the description
-	Log      *slog.Logger
+	// Refused is told of requests whose caller Identify refused; nil = nobody is.
+	Refused func(r *http.Request, err error)
+	Errors  status.Table // how handlers' errors are classified
+	Unary   []grpc.UnaryServerInterceptor
+	Stream  []grpc.StreamServerInterceptor
+	Table   *limit.Table // what each party may hold; nil = limit.Defaults
+	Version string       // of the interface, for the description
+	Log     *slog.Logger
 }
 
 // Gateway serves registered services. Register before it serves.
@@ -138,7 +142,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.fail(err)
 		return
 	}
-	id, err := g.cfg.Identify(r)
+	id, err := g.identify(r)
 	if err != nil {
 		out.fail(err)
 		return
@@ -153,7 +157,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.cfg.Table.Give(party, size)
 	decode := func(into any) error { return g.request(m, w, r, into) }
 	full := "/" + string(m.desc.Parent().FullName()) + "/" + string(m.desc.Name())
-	ctx := identity.With(r.Context(), id)
+	ctx := identity.With(withAddress(r), id)
 	if m.stream != nil {
 		g.serveStream(ctx, m, full, decode, out)
 		return
@@ -166,13 +170,32 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.message(reply, "application/json")
 }
 
+// identify finds out who asks, and tells of those whom it refuses.
+func (g *Gateway) identify(r *http.Request) (identity.Identity, error) {
+	id, err := g.cfg.Identify(r)
+	if err != nil && g.cfg.Refused != nil {
+		g.cfg.Refused(r, err)
+	}
+	return id, err
+}
+
+// withAddress is a request's context with the address it came from; on a socket of
+// this host there is none.
+func withAddress(r *http.Request) context.Context {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.Context()
+	}
+	return identity.WithAddress(r.Context(), net.TCPAddrFromAddrPort(at))
+}
+
 // serveMounted hands a request to another API, once it is known who asks.
 func (g *Gateway) serveMounted(m *mount, w http.ResponseWriter, r *http.Request) {
 	if m.open {
 		m.api.ServeHTTP(w, r)
 		return
 	}
-	id, err := g.cfg.Identify(r)
+	id, err := g.identify(r)
 	if err != nil {
 		g.failMounted(m, w, r, err)
 		return
@@ -185,7 +208,7 @@ func (g *Gateway) serveMounted(m *mount, w http.ResponseWriter, r *http.Request)
 		return
 	}
 	defer g.cfg.Table.Give(party, size)
-	m.api.ServeHTTP(w, r.WithContext(identity.With(r.Context(), id)))
+	m.api.ServeHTTP(w, r.WithContext(identity.With(withAddress(r), id)))
 }
 
 func (m *method) verbs() []string {

@@ -74,9 +74,11 @@ type Config struct {
 	Authenticate func(ctx context.Context, raw net.Conn) (net.Conn, identity.Identity, error)
 	// Admit decides for each call who is asking, from the channel's identity and the call's headers: it checks that the
 	// certificate is still good, and turns an attestation into a user. nil = the channel's identity as it is.
-	Admit  func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
-	Errors status.Table // how handlers' errors are classified
-	Limits Limits
+	Admit func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
+	// Refused is told of calls whose caller Admit refused; nil = nobody is.
+	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
+	Errors  status.Table // how handlers' errors are classified
+	Limits  Limits
 	// Table counts what each party holds, together with the other protocols of
 	// the process. nil = a table of this server's own, made of Limits.
 	Table *limit.Table

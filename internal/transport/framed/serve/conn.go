@@ -220,8 +220,12 @@ func (c *conn) invoke(call *Call) (err error) {
 		}
 	}()
 	call.Peer = c.peer
+	ctx := identity.WithAddress(call.ctx, c.net.RemoteAddr())
 	if admit := c.server.cfg.Admit; admit != nil {
-		if call.Peer, err = admit(call.ctx, c.peer, call.Header); err != nil {
+		if call.Peer, err = admit(ctx, c.peer, call.Header); err != nil {
+			if refused := c.server.cfg.Refused; refused != nil {
+				refused(ctx, c.peer, call.Method, err)
+			}
 			return err
 		}
 	}
@@ -229,7 +233,7 @@ func (c *conn) invoke(call *Call) (err error) {
 	if table := c.server.cfg.Table; !table.Call(table.PartyOf(call.Peer, c.net.RemoteAddr())) {
 		return spec.Refuse(spec.CodeBackoff, "")
 	}
-	return c.server.cfg.Handler(identity.With(call.ctx, call.Peer), call)
+	return c.server.cfg.Handler(identity.With(ctx, call.Peer), call)
 }
 
 // refuse answers a request that is not handled.

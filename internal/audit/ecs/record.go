@@ -1,0 +1,347 @@
+// Package ecs makes the records of the audit trail, in the names of the Elastic
+// Common Schema. The command line uses it too, so it links nothing of networks.
+package ecs
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// ecsVersion is the release of the Elastic Common Schema whose names are used.
+const ecsVersion = "8.17.0"
+
+// MaxLine bounds a record, in bytes: rsyslog takes 8 KiB by default, the header
+// of a message included.
+const MaxLine = 7 << 10
+
+// maxValue bounds a value of a record that would be too long, in bytes.
+const maxValue = 200
+
+// Record is one line of the trail. docs/operations/audit.md explains the fields.
+type Record struct {
+	Time         string        `json:"@timestamp"`
+	Message      string        `json:"message"`
+	ECS          schema        `json:"ecs"`
+	Event        eventFields   `json:"event"`
+	User         *named        `json:"user,omitempty"`
+	Source       *source       `json:"source,omitempty"`
+	Host         *named        `json:"host,omitempty"`
+	Observer     *named        `json:"observer,omitempty"`
+	Orchestrator *orchestrator `json:"orchestrator,omitempty"`
+	Muster       muster        `json:"muster"`
+}
+
+type schema struct {
+	Version string `json:"version"`
+}
+
+type eventFields struct {
+	ID       string   `json:"id"`
+	Kind     string   `json:"kind"`
+	Category []string `json:"category"`
+	Type     []string `json:"type"`
+	Action   string   `json:"action"`
+	Outcome  string   `json:"outcome"`
+	Reason   string   `json:"reason,omitempty"`
+	Code     string   `json:"code,omitempty"`
+	Sequence uint64   `json:"sequence,omitempty"`
+	Module   string   `json:"module"`
+	Dataset  string   `json:"dataset"`
+	Provider string   `json:"provider"`
+}
+
+type named struct {
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+type source struct {
+	Address string `json:"address,omitempty"` // of the host or of the network, whatever is known
+	IP      string `json:"ip,omitempty"`
+	Port    int    `json:"port,omitempty"`
+}
+
+type orchestrator struct {
+	Type     string    `json:"type"`
+	Cluster  named     `json:"cluster"`
+	Resource *resource `json:"resource,omitempty"`
+}
+
+type resource struct {
+	Type string `json:"type"`
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// muster are the facts that ECS has no name for.
+type muster struct {
+	Actor     string         `json:"actor,omitempty"` // user, node or system
+	Command   string         `json:"command,omitempty"`
+	Cause     uint64         `json:"cause,omitempty"`
+	Job       string         `json:"job,omitempty"`
+	JobUser   string         `json:"job_user,omitempty"`
+	Account   string         `json:"account,omitempty"`
+	Nodes     string         `json:"nodes,omitempty"`
+	Fields    map[string]any `json:"fields,omitempty"`
+	LeftOut   uint64         `json:"left_out,omitempty"`
+	Truncated bool           `json:"truncated,omitempty"`
+}
+
+// Which tells what belongs to the trail.
+type Which uint8
+
+// What the trail consists of.
+const (
+	// Changes are what people asked for, and what changes who may do what: machines,
+	// certificates, tokens, the configuration, and every start and end of a job.
+	Changes Which = iota
+	// All are all events of the ledger.
+	All
+)
+
+// Wants tells whether an event belongs to the trail.
+func (w Which) Wants(e *apiv1.EventInfo) bool {
+	if w == All {
+		return true
+	}
+	kind, ok := kindByName[e.GetKind()]
+	switch {
+	case !ok || e.GetActorKind() == wire.ActorKindName(event.ActorUser):
+		return true
+	case kind == event.KindJobStarted, kind == event.KindJobEnded, kind == event.KindJobRequeued, kind == event.KindJobEndRequested:
+		return true
+	case kind == event.KindUsageAged, kind == event.KindSharesNoted, kind == event.KindPartitionPut:
+		return kind == event.KindPartitionPut
+	case kind == event.KindNodeRegistered, kind == event.KindNodeStateSet, kind == event.KindNodeAdded, kind == event.KindNodeDeleted,
+		kind == event.KindNodeChanged, kind == event.KindRunFenced, kind == event.KindFenceTried:
+		return true
+	}
+	switch wire.TopicOf(kind) {
+	case wire.TopicSecret, wire.TopicCluster, wire.TopicPolicy, wire.TopicReservation, wire.TopicPartition:
+		return true
+	case wire.TopicJob, wire.TopicNode, wire.TopicUse, wire.NumTopics:
+	}
+	return false
+}
+
+var kindByName = func() map[string]event.Kind {
+	out := map[string]event.Kind{}
+	for _, k := range event.Kinds() {
+		out[k.String()] = k
+	}
+	return out
+}()
+
+// Origin is what every record of a process says of it.
+type Origin struct {
+	Cluster    string
+	Controller string // host that wrote the record; empty = not said
+}
+
+// FromEvent makes the record of a change.
+func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
+	at := time.Unix(0, e.GetAt())
+	r := o.record(at)
+	kind := kindByName[e.GetKind()]
+	topic := wire.TopicOf(kind)
+	r.Event.ID = fmt.Sprintf("%d-%x", e.GetSeq(), uint64(e.GetAt()))
+	if e.GetJob() != "" { // an event may be about several jobs
+		r.Event.ID += "-" + e.GetJob()
+	}
+	r.Event.Category, r.Event.Type = classify(kind, topic)
+	r.Event.Action = actionOf(e.GetKind())
+	r.Event.Code = e.GetKind()
+	r.Event.Outcome = "success"
+	r.Event.Sequence = e.GetSeq()
+	switch e.GetActorKind() {
+	case wire.ActorKindName(event.ActorUser):
+		r.User = &named{Name: e.GetActor()}
+		if e.GetHost() != "" {
+			r.Source = &source{Address: e.GetHost()}
+		}
+	case wire.ActorKindName(event.ActorNode):
+		r.Host = &named{Name: e.GetActor()}
+	}
+	r.Muster = muster{Actor: e.GetActorKind(), Command: e.GetCommand(), Cause: e.GetCauseSeq(), Job: e.GetJob(), JobUser: e.GetUser(), Account: e.GetAccount()}
+	if nodes := e.GetNodes(); len(nodes) > 0 {
+		r.Muster.Nodes = hostlist.Fold(nodes)
+	}
+	for _, f := range e.GetFields() {
+		if r.Muster.Fields == nil {
+			r.Muster.Fields = map[string]any{}
+		}
+		r.Muster.Fields[f.GetName()] = fieldValue(f)
+	}
+	if reason, ok := r.Muster.Fields["reason"].(string); ok {
+		r.Event.Reason = reason
+	}
+	r.Orchestrator.Resource = resourceOf(topic, e, r)
+	r.Message = sentence(e, r)
+	return r
+}
+
+func (o Origin) record(at time.Time) *Record {
+	r := &Record{Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"), ECS: schema{ecsVersion},
+		Event:        eventFields{Kind: "event", Module: "muster", Dataset: "muster.audit", Provider: "musterd"},
+		Orchestrator: &orchestrator{Type: "muster", Cluster: named{Name: o.Cluster}}}
+	if o.Controller != "" {
+		r.Observer = &named{Name: o.Controller}
+	}
+	return r
+}
+
+// fieldValue is a fact as JSON has it: times in RFC 3339, spans in seconds.
+func fieldValue(f *apiv1.EventField) any {
+	switch v := f.GetValue().(type) {
+	case *apiv1.EventField_Text:
+		return v.Text
+	case *apiv1.EventField_Number:
+		return v.Number
+	case *apiv1.EventField_Time:
+		return time.Unix(0, v.Time).UTC().Format(time.RFC3339Nano)
+	case *apiv1.EventField_Span:
+		if v.Span < 0 {
+			return -1
+		}
+		return float64(v.Span) / 1e9
+	case *apiv1.EventField_Yes:
+		return v.Yes
+	}
+	return nil
+}
+
+// classify gives ECS' categories and types of a kind.
+func classify(kind event.Kind, topic wire.EventTopic) (category, types []string) {
+	change := []string{"change"}
+	switch kind {
+	case event.KindJobStarted, event.KindStepStarted, event.KindJobResumed:
+		return []string{"process"}, []string{"start"}
+	case event.KindJobEnded, event.KindStepEnded, event.KindStepNodeDone, event.KindJobNodeDone:
+		return []string{"process"}, []string{"end"}
+	case event.KindJobSubmitted:
+		return []string{"process"}, []string{"info"}
+	case event.KindTokenIssued, event.KindCertificateIssued:
+		return []string{"iam"}, []string{"creation"}
+	case event.KindTokenSpent, event.KindCertificateRevoked, event.KindCertificatesDropped:
+		return []string{"iam"}, []string{"deletion"}
+	case event.KindAccountRemoved, event.KindUserRemoved, event.KindAssociationRemoved, event.KindQOSRemoved, event.KindWCKeyRemoved:
+		return []string{"iam"}, []string{"deletion"}
+	}
+	switch topic {
+	case wire.TopicSecret, wire.TopicPolicy:
+		return []string{"iam"}, change
+	case wire.TopicJob:
+		return []string{"process"}, change
+	case wire.TopicNode:
+		return []string{"host"}, change
+	case wire.TopicCluster, wire.TopicPartition, wire.TopicReservation, wire.TopicUse, wire.NumTopics:
+	}
+	return []string{"configuration"}, change
+}
+
+// actionOf is a kind in the spelling of event.action: JobSubmitted is
+// job-submitted, QOSPut is qos-put.
+func actionOf(kind string) string {
+	upper := func(i int) bool { return i >= 0 && i < len(kind) && kind[i] >= 'A' && kind[i] <= 'Z' }
+	var b strings.Builder
+	for i := range len(kind) {
+		word := upper(i) && (!upper(i-1) || upper(i-1) && i+1 < len(kind) && !upper(i+1))
+		if word && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteByte(kind[i])
+	}
+	return strings.ToLower(b.String())
+}
+
+// resourceOf is what a change is about.
+func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, r *Record) *resource {
+	text := func(name string) string { s, _ := r.Muster.Fields[name].(string); return s }
+	switch {
+	case e.GetJob() != "":
+		return &resource{Type: "job", ID: e.GetJob(), Name: text("name")}
+	case topic == wire.TopicNode && r.Muster.Nodes != "":
+		return &resource{Type: "node", Name: r.Muster.Nodes}
+	}
+	for _, name := range [...]string{"reservation", "partition", "account", "user", "qos", "wckey", "resource", "node"} {
+		if text(name) != "" {
+			return &resource{Type: name, Name: text(name)}
+		}
+	}
+	return nil
+}
+
+// sentence tells a change to people.
+func sentence(e *apiv1.EventInfo, r *Record) string {
+	var b strings.Builder
+	b.WriteString(e.GetKind())
+	if about := r.Orchestrator.Resource; about != nil {
+		name := about.ID
+		if name == "" {
+			name = about.Name
+		}
+		b.WriteString(" " + about.Type + " " + name)
+	}
+	switch {
+	case e.GetActor() != "":
+		b.WriteString(" by " + e.GetActorKind() + " " + e.GetActor())
+	case e.GetActorKind() != "":
+		b.WriteString(" by the " + e.GetActorKind())
+	}
+	if e.GetHost() != "" {
+		b.WriteString(" on " + e.GetHost())
+	}
+	if e.GetCommand() != "" {
+		b.WriteString(" (" + e.GetCommand() + ")")
+	}
+	return b.String()
+}
+
+// Line is the record as one line of JSON, without its end. A record that would
+// be longer than every receiver takes has its long values cut, and says so.
+func (r *Record) Line() (string, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("audit record %s: %w", r.Event.ID, err)
+	}
+	if len(data) <= MaxLine {
+		return string(data), nil
+	}
+	short := *r
+	short.Muster.Truncated = true
+	short.Message, short.Event.Reason, short.Muster.Nodes = cut(r.Message), cut(r.Event.Reason), cut(r.Muster.Nodes)
+	short.Muster.Fields = map[string]any{}
+	for name, v := range r.Muster.Fields {
+		if text, ok := v.(string); ok {
+			v = cut(text)
+		}
+		short.Muster.Fields[name] = v
+	}
+	if about := r.Orchestrator.Resource; about != nil {
+		cutAbout := resource{about.Type, cut(about.ID), cut(about.Name)}
+		orchestra := *r.Orchestrator
+		orchestra.Resource = &cutAbout
+		short.Orchestrator = &orchestra
+	}
+	if data, err = json.Marshal(&short); err == nil && len(data) > MaxLine {
+		short.Muster.Fields = nil // hundreds of facts: the ledger has them
+		data, err = json.Marshal(&short)
+	}
+	return string(data), err
+}
+
+// cut shortens a text at a whole character.
+func cut(text string) string {
+	if len(text) <= maxValue {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxValue], "") + "… (" + strconv.Itoa(len(text)) + " bytes)"
+}

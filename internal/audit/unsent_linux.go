@@ -1,0 +1,25 @@
+package audit
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// unsent is how many bytes the other host has not confirmed yet. On a socket of
+// this host nothing is under way: what was written is with the receiver.
+func unsent(c net.Conn) (left int, err error) {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return 0, nil
+	}
+	var raw syscall.RawConn
+	if raw, err = tcp.SyscallConn(); err != nil {
+		return 0, err
+	}
+	if controlErr := raw.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); controlErr != nil {
+		return 0, controlErr
+	}
+	return left, err
+}
