@@ -79,7 +79,7 @@ func TestAuditTrail(t *testing.T) {
 	}
 	wait := func(action string, n int) []auditLine {
 		for len(find(action)) < n && t.Context().Err() == nil {
-			time.Sleep(time.Millisecond) //muster:sleep the exporter runs in real time
+			time.Sleep(time.Millisecond)
 		}
 		return find(action)
 	}
