@@ -672,6 +672,10 @@ func moveFolder(m plannedMove) error {
 			return err
 		}
 	}
+	// os.Rename takes no folder's place, not even an empty one's. Remove takes only that.
+	if err := os.Remove(m.To); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", errNotEmpty, err)
+	}
 	if err := os.Rename(m.From, m.To); err != nil {
 		return err
 	}
