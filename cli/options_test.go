@@ -172,7 +172,8 @@ func everything(t *testing.T) *world {
 	w.behind = 3
 	w.changed = []string{"x"}
 	w.reply[tool.MethodEvents] = func(proto.Message) (proto.Message, error) {
-		return &apiv1.EventsReply{Seq: 8, Events: []*apiv1.EventInfo{labEvent(8)}}, nil
+		// The second one is bookkeeping, which muster audit leaves out.
+		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{labEvent(8), {Seq: 9, At: at("01:44:41"), Kind: "JobEligible", ActorKind: "system", Job: "36"}}}, nil
 	}
 	w.reply[tool.MethodWhy] = func(proto.Message) (proto.Message, error) {
 		job := w.jobs[1]
