@@ -423,7 +423,7 @@ func ViewsMarkdown() string {
 	}
 	b.WriteString("\n## Stored views\n\nThese stand in the database beside the tables, for Grafana and others that ask the store itself with a login of their own, which sees the rows of\n" +
 		"all users. They count each run once, and runs that are not over up to now, as `muster kpi` and the views above do. `from` and `until` are Unix seconds.\n\n" +
-		"```sql\nSELECT user, sum(no_process_s + idle_s) / 3600 AS idle_gpu_hours\nFROM gpus_within(cluster = 'lab', from = toUnixTimestamp(now() - 86400), until = toUnixTimestamp(now())) GROUP BY user\n```\n")
+		"```\nSELECT user, sum(no_process_s + idle_s) / 3600 AS idle_gpu_hours\nFROM gpus_within(cluster = 'lab', from = toUnixTimestamp(now() - 86400), until = toUnixTimestamp(now())) GROUP BY user\n```\n")
 	for _, v := range StoredViews() {
 		fmt.Fprintf(&b, "\n### %s(%s)\n\n%s.\n\n| column | what |\n|---|---|\n", v.Name, strings.Join(v.Params, ", "), v.About)
 		for _, c := range v.Columns {
