@@ -45,8 +45,12 @@ func (d Changes) RequeueJob(j *state.Job, closedAs spec.JobState, hold spec.Hold
 }
 
 // MayRequeue tells whether a job may be run again on its own account: a batch
-// job, or a component of one.
+// job, or a component of one. A heterogeneous job of which a component has been
+// forgotten may not: it starts with all of them, and would wait for ever.
 func (d Changes) MayRequeue(j *state.Job) bool {
+	if j.Het != nil && len(d.t.Components(j)) < int(j.Het.Size) {
+		return false
+	}
 	return (!j.Spec.Shell || j.Het.Follows()) && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
 }
 
