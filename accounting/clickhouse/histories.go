@@ -50,7 +50,8 @@ type KnownLedger struct {
 // nothing is made.
 func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, error) {
 	var tables uint64
-	row := s.conn.QueryRow(ctx, "SELECT count() FROM system.tables WHERE database = {db:String} AND name IN ('events', 'histories', 'ingest')", ch.Named("db", s.db))
+	row := s.conn.QueryRow(ctx, "SELECT count() FROM system.tables"+
+		" WHERE database = {db:String} AND name IN ('events', 'histories', 'ingest')", ch.Named("db", s.db))
 	if err := row.Scan(&tables); err != nil {
 		return nil, fmt.Errorf("look for the tables of accounting: %w", err)
 	}
@@ -64,7 +65,9 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	var out []KnownLedger
 	for _, l := range ledgers {
 		var named uint64
-		row := s.conn.QueryRow(ctx, "SELECT count() FROM (SELECT cluster FROM "+s.table("events")+" WHERE ledger = {ledger:UUID} LIMIT 1) WHERE cluster = {cluster:String}",
+		row := s.conn.QueryRow(ctx, "SELECT count() FROM"+
+			" (SELECT cluster FROM "+s.table("events")+" WHERE ledger = {ledger:UUID} LIMIT 1)"+
+			" WHERE cluster = {cluster:String}",
 			ch.Named("ledger", l.String()), ch.Named("cluster", cluster))
 		if err := row.Scan(&named); err != nil {
 			return nil, fmt.Errorf("read whose ledger the store has: %w", err)

@@ -83,7 +83,9 @@ func TestABranchMayBeBrokenOff(t *testing.T) {
 			if err := w.Write(ctx, fold(t, ta, saved.Log[branch.Event:])); err != nil {
 				t.Fatal(err)
 			}
-			if got := one[string](t, s, "SELECT concat(toString(count()), ' ', any(state), ' ', any(end_reason), ' ', any(user)) FROM "+s.table("jobs")); got != "1 NODE_FAIL HistoryLost alice" {
+			got := one[string](t, s, "SELECT concat(toString(count()), ' ', any(state), ' ', any(end_reason), ' ', any(user))"+
+				" FROM "+s.table("jobs"))
+			if got != "1 NODE_FAIL HistoryLost alice" {
 				t.Errorf("the runs that are over are %q", got)
 			}
 			if got := one[uint64](t, s, "SELECT uniqExact(seq) FROM "+s.table("events")); got != uint64(len(h.Log)+2) {

@@ -34,8 +34,10 @@ func TestBlocksAreWhatTheDriverWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			seen[k] = digest(t, s) + one[string](t, s, "SELECT concat(toString(count()), ' ', toString(sum(cityHash64(toString(tuple(*))))))"+
+			live := one[string](t, s, "SELECT concat(toString(count()), ' ',"+
+				" toString(sum(cityHash64(toString(tuple(*))))))"+
 				" FROM "+s.table("live"))
+			seen[k] = digest(t, s) + live
 		}
 		if seen[0] != seen[1] {
 			t.Errorf("history %d:\n%s\n%s", i, seen[0], seen[1])
@@ -71,7 +73,9 @@ func TestBlocksKeepExtremes(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	got := one[string](t, s, "SELECT toString(groupArray((seq, toUnixTimestamp64Micro(at), hex(kind), actor_uid, cause_seq, hex(host), length(body), hex(substring(body, greatest(length(body) - 3, 1))))))"+
+	got := one[string](t, s, "SELECT toString(groupArray(("+
+		"seq, toUnixTimestamp64Micro(at), hex(kind), actor_uid, cause_seq, hex(host), length(body),"+
+		" hex(substring(body, greatest(length(body) - 3, 1))))))"+
 		" FROM (SELECT * FROM "+s.table("events")+" ORDER BY seq)")
 	want := "[(1,0,'',0,0,'',0,''),(2,-1,'CEBA',4294967295,18446744073709551615,'',393220,'0009275C'),(18446744073709551615,4000000000000000,'',0,0,'FFFE',2,'6F6B')]"
 	if got != want {

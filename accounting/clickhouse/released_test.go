@@ -25,6 +25,6 @@ func TestReleasedSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("version 1 of the schema has changed: existing stores have what %s says, so make the change a version of its own", file)
+		t.Errorf("schema version 1 differs from %s, which existing stores have: put the change into a new version", file)
 	}
 }

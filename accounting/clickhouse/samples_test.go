@@ -144,7 +144,12 @@ func TestSamples(t *testing.T) {
 	if err := s.Exec(ctx, "OPTIMIZE TABLE smp.gpu_samples FINAL"); err != nil {
 		t.Fatal(err)
 	}
-	got := one[string](t, s, "SELECT concat(toString(count()), ' ', toString(sum(util)), ' ', toString(count(sm)), ' ', toString(max(power_w)), ' ', toString(sum(processes)), ' ', any(user))"+
+	got := one[string](t, s, "SELECT concat(toString(count()),"+
+		" ' ', toString(sum(util)),"+
+		" ' ', toString(count(sm)),"+
+		" ' ', toString(max(power_w)),"+
+		" ' ', toString(sum(processes)),"+
+		" ' ', any(user))"+
 		" FROM smp.gpu_samples")
 	if got != "100 4950 0 65535 50 alice" {
 		t.Errorf("%s", got)

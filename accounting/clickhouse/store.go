@@ -162,7 +162,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	if err := s.makeViews(ctx); err != nil {
 		// The accounting itself does not need them.
-		s.log.Warn("Grafana's boards cannot ask this store", "error", s.Explain(err), "cure", "GRANT CREATE VIEW, DROP VIEW ON "+quoteName(s.db)+".* to the login of the accounting, and restart it")
+		cure := "GRANT CREATE VIEW, DROP VIEW ON " + quoteName(s.db) + ".* to the login of the accounting service, and restart it"
+		s.log.Warn("the stored views that Grafana's boards read are missing", "error", s.Explain(err), "cure", cure)
 	}
 	return ctx.Err()
 }

@@ -180,7 +180,7 @@ func TestMomentByTheRulesOfNow(t *testing.T) {
 		}
 	}
 	if _, err := svc.ListJobs(identity.With(t.Context(), identity.Nameless()), &apiv1.ListJobsRequest{Moment: m}); err == nil {
-		t.Error("nobody is told of the past")
+		t.Error("a caller without a name can read the past")
 	}
 }
 
