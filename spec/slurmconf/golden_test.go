@@ -178,8 +178,8 @@ func leaves(out map[string]string, name string, v reflect.Value) {
 }
 
 // Files that are wrong, each with the exact messages. The name says which
-// reader: WHAT.slurm.conf, WHAT.gres.conf, WHAT.cgroup.conf, WHAT.slurmdbd.conf.
-// "Include base" gives a slurm.conf what it needs besides what is wrong.
+// reader: WHAT.slurm.conf, WHAT.gres.conf, WHAT.cgroup.conf, WHAT.job_container.conf,
+// WHAT.slurmdbd.conf. "Include base" gives a slurm.conf what it needs besides what is wrong.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.conf")
 	if err != nil || len(files) == 0 {
@@ -200,6 +200,8 @@ func TestBadFiles(t *testing.T) {
 				_, ps = Read(fsys, name)
 			case "gres":
 				_, ps = ReadGres(fsys, name)
+			case "job_container":
+				_, ps = ReadJobContainer(fsys, name)
 			case "cgroup":
 				_, ps = ReadCgroup(fsys, name)
 			case "slurmdbd":

@@ -374,10 +374,12 @@ type Cluster struct {
 	*File
 	Gres   *Gres   // never nil
 	Cgroup *Cgroup // never nil; the defaults without a file
+	// Containers is job_container.conf; nil where jobs have no private folders.
+	Containers *JobContainer
 }
 
-// ReadCluster reads slurm.conf, and gres.conf, cgroup.conf and topology.conf where
-// they are beside it, refuses what a plugstack.conf there would load, and completes the nodes' resources. It must not be used if the
+// ReadCluster reads slurm.conf, and gres.conf, cgroup.conf, job_container.conf and
+// topology.conf where they are beside it, refuses what a plugstack.conf there would load, and completes the nodes' resources. It must not be used if the
 // problems hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	f, ps := Read(fsys, name)
@@ -394,6 +396,7 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 		g, more := ReadCgroup(fsys, beside)
 		c.Cgroup, ps = g, append(ps, more...)
 	}
+	ps = c.addContainers(fsys, path.Join(dir, "job_container.conf"), ps)
 	ps = f.spank(fsys, path.Join(dir, "plugstack.conf"), ps)
 	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sort()
 }

@@ -53,6 +53,7 @@ func TestTablesAreWhole(t *testing.T) {
 	checkSetters(t, downKeys())
 	checkSetters(t, gresKeys())
 	checkSetters(t, cgroupKeys())
+	checkSetters(t, containerKeys())
 	checkSetters(t, dbdKeys())
 	for _, table := range [][]option{storeFlags(), gatherParams(), launchParams(), priorityFlags(), controllerParams(), agentParams(), selectParams(), dependencyParams(), topologyParams(), schedulerParams(), gresFlags()} {
 		for i, o := range table {

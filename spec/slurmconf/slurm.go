@@ -60,6 +60,10 @@ type Agent struct {
 	Check Check
 
 	GPUFreq string // GpuFreqDef: the --gpu-freq of jobs that give none
+
+	// PrivateFolders tells that job_container.conf holds: JobContainerType, or
+	// NamespaceType.
+	PrivateFolders bool
 }
 
 // Check is HealthCheckProgram: when a node looks at its own health. Without a

@@ -145,7 +145,7 @@ func topKeys() []key[File] {
 		{"JobCompPort", meaningless, "", whyJobComp, nil},
 		{"JobCompType", implemented, "", "", setJobComp},
 		{"JobCompUser", meaningless, "", whyJobComp, nil},
-		{"JobContainerType", refused, "none|job_container/none", "jobs would share /tmp and /dev/shm", nil},
+		{"JobContainerType", implemented, "", "", setContainerType},
 		{"JobCredentialPrivateKey", meaningless, "", "the controller makes its own Ed25519 keys", nil},
 		{"JobCredentialPublicCertificate", meaningless, "", "the controller makes its own Ed25519 keys", nil},
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(f *File) (gpuCPU, gpuMem *int64) {
@@ -180,7 +180,7 @@ func topKeys() []key[File] {
 		{"MinJobAge", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
 		{"MpiDefault", implemented, "", "", setMPI},
 		{"MpiParams", unsupported, "none", "srun does not start MPI programs; use mpirun inside the allocation", nil},
-		{"NamespaceType", refused, "none|namespace/none", "jobs would share /tmp and /dev/shm", nil},
+		{"NamespaceType", implemented, "", "", setContainerType},
 		{"NodeFeaturesPlugins", unsupported, "none|node_features/k8s_resources|k8s_resources", "features are as configured; nodes are not rebooted to change them", nil},
 		{"OverTimeLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
 		{"PlugStackConfig", refused, "none|(null)", "SPANK plugins are not loaded, and they may isolate jobs", nil},

@@ -1,0 +1,232 @@
+package slurmconf
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// JobContainer is a job_container.conf: which folders are private to each job.
+type JobContainer struct {
+	Name     string
+	Settings []Setting
+	// Auto is AutoBasePath of the whole file.
+	Auto  bool
+	lines []containerLine
+}
+
+// PrivateFolders are the folders that each job has for itself on a node.
+type PrivateFolders struct {
+	Base   string   // folder in which those of the jobs are made; empty: none are private
+	Auto   bool     // make Base where it is missing
+	Dirs   []string // what a job sees its own folder at
+	Shared bool     // what is mounted on the node later is seen in jobs too
+	Init   string   // program that runs before the folders of a job are mounted
+}
+
+// containerLine is one line; a key that it does not give is nil or empty.
+type containerLine struct {
+	Setting
+	nodes  hostlist.List // empty = every node
+	base   string
+	auto   *bool
+	dirs   []string
+	shared *bool
+	init   string
+}
+
+// containerTypes are the values of JobContainerType and NamespaceType that make
+// folders private.
+var containerTypes = []string{"job_container/tmpfs", "namespace/tmpfs"}
+
+// defaultPrivate are the folders that are private unless Dirs says otherwise.
+var defaultPrivate = []string{"/tmp", "/dev/shm"}
+
+// setContainerType reads JobContainerType and its later name NamespaceType.
+func setContainerType(f *File, v value) {
+	word := strings.ToLower(v.Value)
+	switch {
+	case word == "none" || word == "job_container/none" || word == "namespace/none":
+		f.Agent.PrivateFolders = false
+	case slices.Contains(containerTypes, word):
+		f.Agent.PrivateFolders = true
+	default:
+		v.fail("%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
+			short(v.Value), strings.Join(containerTypes, " and "))
+	}
+}
+
+// containerKeys are the keys of job_container.conf.
+//
+//muster:table one row for each key
+func containerKeys() []key[containerLine] {
+	const whyClone = "no program runs inside a job's namespace before the job: InitScript runs before the folders are mounted"
+	absolute := func(to func(*containerLine) *string) func(*containerLine, value) {
+		return func(l *containerLine, v value) {
+			if !path.IsAbs(v.Value) {
+				v.fail("%s is no absolute path", short(v.Value))
+				return
+			}
+			*to(l) = path.Clean(v.Value)
+		}
+	}
+	flag := func(to func(*containerLine) **bool) func(*containerLine, value) {
+		return func(l *containerLine, v value) {
+			if yes, ok := v.yes(); ok {
+				*to(l) = &yes
+			}
+		}
+	}
+	return []key[containerLine]{
+		{"AutoBasePath", implemented, "", "", flag(func(l *containerLine) **bool { return &l.auto })},
+		{"BasePath", implemented, "", "", func(l *containerLine, v value) {
+			if strings.EqualFold(v.Value, "none") {
+				l.base = "none"
+				return
+			}
+			absolute(func(l *containerLine) *string { return &l.base })(l, v)
+		}},
+		{"CloneNSEpilog", refused, "", whyClone, nil},
+		{"CloneNSEpilog_Wait", meaningless, "", "it is about CloneNSEpilog", nil},
+		{"CloneNSScript", refused, "", whyClone, nil},
+		{"CloneNSScript_Wait", meaningless, "", "it is about CloneNSScript", nil},
+		{"Dirs", implemented, "", "", setPrivateDirs},
+		{"EntireStepInNS", meaningless, "", "what minds a step's tasks is always in the job's namespace", nil},
+		{"InitScript", implemented, "", "", absolute(func(l *containerLine) *string { return &l.init })},
+		{"NodeName", implemented, "", "", func(l *containerLine, v value) {
+			nodes, err := hostlist.Parse(v.Value)
+			if err != nil {
+				v.fail("%s", err)
+				return
+			}
+			l.nodes = nodes
+		}},
+		{"Shared", implemented, "", "", flag(func(l *containerLine) **bool { return &l.shared })},
+	}
+}
+
+// neverPrivate are folders without which no job could start.
+var neverPrivate = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+
+func setPrivateDirs(l *containerLine, v value) {
+	var dirs []string
+	for _, d := range v.items() {
+		clean := path.Clean(d)
+		switch {
+		case !path.IsAbs(d):
+			v.fail("%s is no absolute path", short(d))
+			return
+		case slices.Contains(neverPrivate, clean):
+			v.fail("%s cannot be private: no program would find what it needs there", clean)
+			return
+		case strings.HasPrefix(clean, "/dev/") && clean != "/dev/shm":
+			v.fail("%s cannot be private: of the devices' folder only /dev/shm can", clean)
+			return
+		case slices.ContainsFunc(dirs, func(o string) bool { return Within(clean, o) || Within(o, clean) }):
+			v.fail("%s is named twice, or lies in another folder of the list", clean)
+			return
+		}
+		dirs = append(dirs, clean)
+	}
+	l.dirs = dirs
+}
+
+// Within tells that a path is a folder or lies in it.
+func Within(name, dir string) bool {
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// ReadJobContainer reads job_container.conf. The result is never nil; it must not
+// be used if the problems hold an Error.
+func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
+	var ps Problems
+	c := &JobContainer{Name: name}
+	t := newTable("a line of job_container.conf", containerKeys())
+	recs, _ := lexFiles(fsys, name, &ps)
+	for _, rec := range recs {
+		c.Settings = append(c.Settings, rec...)
+		var l containerLine
+		l.Setting = rec[0]
+		applyAll(&l, t, rec, &ps)
+		if l.auto != nil && l.nodes.Len() == 0 {
+			c.Auto = *l.auto
+		}
+		c.lines = append(c.lines, l)
+	}
+	readable := len(ps.AtLeast(Error)) == 0
+	for i := range c.lines {
+		l := &c.lines[i]
+		at := l.Setting
+		at.Key = ""
+		dirs := l.dirs
+		if len(dirs) == 0 {
+			dirs = defaultPrivate
+		}
+		for _, d := range dirs {
+			if l.base != "" && Within(l.base, d) {
+				ps.add(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", l.base, d)
+			}
+		}
+	}
+	if readable && !slices.ContainsFunc(c.lines, func(l containerLine) bool { return l.base != "" }) {
+		ps.add(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
+	}
+	return c, ps.sort()
+}
+
+// Of gives the private folders of jobs on a node. Later lines count, key by key,
+// those that name the node before those for all.
+func (c *JobContainer) Of(node, host string) PrivateFolders {
+	out := PrivateFolders{Auto: c.Auto, Dirs: defaultPrivate}
+	for _, named := range []bool{false, true} {
+		for i := range c.lines {
+			l := &c.lines[i]
+			if named != (l.nodes.Len() > 0) || named && !l.nodes.Contains(node) {
+				continue
+			}
+			l.into(&out)
+		}
+	}
+	out.Base = strings.NewReplacer("%h", host, "%n", node).Replace(out.Base)
+	if out.Base == "none" || out.Base == "" {
+		return PrivateFolders{}
+	}
+	return out
+}
+
+// into writes what a line says over what lines before it have said.
+func (l *containerLine) into(p *PrivateFolders) {
+	if l.base != "" {
+		p.Base = l.base
+	}
+	if l.auto != nil {
+		p.Auto = *l.auto
+	}
+	if len(l.dirs) > 0 {
+		p.Dirs = l.dirs
+	}
+	if l.shared != nil {
+		p.Shared = *l.shared
+	}
+	if l.init != "" {
+		p.Init = l.init
+	}
+}
+
+// addContainers reads job_container.conf where slurm.conf asks for it.
+func (c *Cluster) addContainers(fsys fs.FS, name string, ps Problems) Problems {
+	there := exists(fsys, name)
+	switch {
+	case c.Agent.PrivateFolders && !there:
+		ps.add(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
+	case c.Agent.PrivateFolders:
+		jc, more := ReadJobContainer(fsys, name)
+		c.Containers, ps = jc, append(ps, more...)
+	case there:
+		ps.add(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
+	}
+	return ps
+}
