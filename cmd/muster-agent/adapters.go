@@ -25,7 +25,10 @@ import (
 )
 
 // kept is the keeper as the agent sees it.
-type kept struct{ keeper *runtime.Keeper }
+type kept struct {
+	keeper *runtime.Keeper
+	base   string // of the private folders of jobs; empty where they have none
+}
 
 func translate(err error) error {
 	switch {
@@ -88,6 +91,17 @@ func (s *kept) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, er
 // Grant implements daemon.Shepherd.
 func (s *kept) Grant(ctx context.Context, g plan.Grant) error {
 	return translate(s.keeper.Grant(ctx, g))
+}
+
+// Spaces implements daemon.Shepherd.
+func (s *kept) Spaces(ctx context.Context) ([]plan.RunKey, error) {
+	k, err := s.keeper.Spaces(ctx, s.base)
+	return k, translate(err)
+}
+
+// Vacate implements daemon.Shepherd.
+func (s *kept) Vacate(ctx context.Context, k plan.RunKey) error {
+	return translate(s.keeper.Vacate(ctx, k))
 }
 
 // Ack implements daemon.Shepherd.

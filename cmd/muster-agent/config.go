@@ -196,6 +196,7 @@ func (s *settings) planNode() plan.Node {
 		n.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
 	}
 	n.TaskProlog, n.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
+	n.Space = s.space()
 	cpus := s.host.Allowed
 	if cpus == nil {
 		cpus = s.host.Online
@@ -224,6 +225,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		MessageTimeout:  s.cluster.Config.Timing.MessageTimeout,
 		GPUFreq:         s.cluster.File.Agent.GPUFreq,
 		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
+		Unable: s.unable(),
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.gates(),
 	}
 	check := &s.cluster.File.Agent.Check

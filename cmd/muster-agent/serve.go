@@ -128,7 +128,7 @@ const maxSocket = 107
 
 // assemble makes the agent, without starting anything but the GPU library.
 func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses []string, source *mtls.Source, log *slog.Logger) (*assembled, error) {
-	a := &assembled{s: s, log: log, keeper: &kept{}}
+	a := &assembled{s: s, log: log, keeper: &kept{base: s.spaceBase()}}
 	if err := checkShepherd(s); err != nil {
 		return nil, err
 	}

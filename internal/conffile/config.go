@@ -20,8 +20,8 @@ type Config struct {
 	StateDir string `yaml:"state_dir" kind:"path"`
 	// Folder of sockets and other things that may vanish at a reboot.
 	RunDir string `yaml:"run_dir" kind:"path"`
-	// Path of slurm.conf. gres.conf, cgroup.conf and topology.conf are read from
-	// the same folder.
+	// Path of slurm.conf. gres.conf, cgroup.conf, job_container.conf and
+	// topology.conf are read from the same folder.
 	SlurmConf string `yaml:"slurm_conf" kind:"path"`
 	// Path of the local socket that the tools on this host use. Empty means
 	// muster.sock in run_dir.

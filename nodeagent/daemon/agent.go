@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ type Agent struct {
 	load    int64
 	free    int64
 	vigil   vigil // over the shepherd
+	// sweeping: private folders that no job needs are being removed.
+	sweeping bool
+	unable   string // why the shepherd can start no job as it is configured; empty where it can
 
 	launches *launches
 	tunes    *queue[func(context.Context)]
@@ -155,6 +159,7 @@ func (a *Agent) begin(ctx context.Context) error {
 		hello, err := a.deps.Shepherd.Hello(ctx)
 		if err == nil {
 			a.core.SetNode(hello.Enforces)
+			a.judge(&hello)
 			a.core.Listing()
 			var runs []plan.Observed
 			if runs, err = a.deps.Shepherd.List(ctx); err == nil {
@@ -226,8 +231,20 @@ func (a *Agent) tick(ctx context.Context) {
 // heartbeat says that this node is alive, and whether it can start jobs.
 func (a *Agent) heartbeat(now spec.Instant) {
 	a.beatAt = now.Add(a.beat)
-	beat := &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free, Unready: a.vigil.trouble, Sent: a.bootClock()}
+	beat := &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free, Unready: a.unready(), Sent: a.bootClock()}
 	a.session.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
+}
+
+// unready is why no job can start on this node; empty where one can.
+func (a *Agent) unready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unable, a.unable) }
+
+// judge finds out whether the shepherd can do what the configuration asks for.
+func (a *Agent) judge(h *plan.Hello) {
+	a.unable = ""
+	if sp := a.cfg.Node.Space; sp != nil && !h.Enforces.Spaces {
+		a.unable = fmt.Sprintf("JobContainerType: jobs cannot have their own %s here: the shepherd is not root, or may not make mount namespaces", strings.Join(sp.Dirs, " and "))
+		a.log.Error("this node takes no jobs", "because", a.unable)
+	}
 }
 
 // carryOut does what the core asks for.
@@ -310,6 +327,7 @@ func (a *Agent) list(ctx context.Context) {
 	a.core.Listing()
 	a.wg.Go(func() {
 		runs, err := a.deps.Shepherd.List(ctx)
+		spaces := a.spaces(ctx)
 		a.inbox.put(func() {
 			a.listing = false
 			a.shepherdAnswered(err)
@@ -318,12 +336,23 @@ func (a *Agent) list(ctx context.Context) {
 				return
 			}
 			a.core.Resync(runs)
+			a.sweep(ctx, spaces)
 			a.keepClocks() // again, where it failed
 			if a.relist {
 				a.list(ctx)
 			}
 		})
 	})
+}
+
+// spaces asks which attempts have private folders; an answer that does not come
+// is asked for again with the next list.
+func (a *Agent) spaces(ctx context.Context) []plan.RunKey {
+	list, err := a.deps.Shepherd.Spaces(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDown) {
+		a.log.Warn("private folders of jobs cannot be listed", "error", err)
+	}
+	return list
 }
 
 // insist asks the shepherd until it has answered.

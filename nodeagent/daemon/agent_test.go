@@ -57,6 +57,9 @@ type fakeShepherd struct {
 	acked   []plan.RunKey
 	ended   []plan.Terminate
 	grants  []plan.Grant
+	spaces  []plan.RunKey // attempts with private folders
+	vacated []plan.RunKey
+	mounts  bool // it can make private folders
 	lists   int
 	hold    chan struct{} // launches wait for it
 	stopped chan struct{} // if set, greetings and lists are answered once it is closed
@@ -83,7 +86,7 @@ func (s *fakeShepherd) Hello(ctx context.Context) (plan.Hello, error) {
 	if err := s.stand(ctx); err != nil {
 		return plan.Hello{}, err
 	}
-	return plan.Hello{Degraded: []string{"no control groups"}}, nil
+	return plan.Hello{Degraded: []string{"no control groups"}, Enforces: plan.Enforces{Spaces: s.mounts}}, nil
 }
 
 func (s *fakeShepherd) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
@@ -135,6 +138,20 @@ func (s *fakeShepherd) List(ctx context.Context) ([]plan.Observed, error) {
 }
 
 func (s *fakeShepherd) Tell(context.Context, plan.RunKey, string) error { return nil }
+
+func (s *fakeShepherd) Spaces(context.Context) ([]plan.RunKey, error) {
+	var out []plan.RunKey
+	s.w.do(func() { out = slices.Clone(s.spaces) })
+	return out, nil
+}
+
+func (s *fakeShepherd) Vacate(_ context.Context, k plan.RunKey) error {
+	s.w.do(func() {
+		s.spaces = slices.DeleteFunc(s.spaces, func(o plan.RunKey) bool { return o == k })
+		s.vacated = append(s.vacated, k)
+	})
+	return nil
+}
 
 func (s *fakeShepherd) Signal(context.Context, plan.RunKey, int32, plan.Scope) error { return nil }
 
@@ -339,7 +356,9 @@ type stage struct {
 	clocks *fakeClocks
 	gpus   GPUs
 	log    *lockedLog
-	stop   func()
+	// configure changes the configuration before the start; may be nil.
+	configure func(*Config)
+	stop      func()
 }
 
 type lockedLog struct {
@@ -375,7 +394,11 @@ func (s *stage) start() {
 	if s.gpus != nil {
 		deps.GPUs = s.gpus
 	}
-	s.agent = New(testConfig(), deps)
+	cfg := testConfig()
+	if s.configure != nil {
+		s.configure(&cfg)
+	}
+	s.agent = New(cfg, deps)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.agent.Run(ctx) }()

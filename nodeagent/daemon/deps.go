@@ -42,6 +42,12 @@ type Shepherd interface {
 	Ack(ctx context.Context, keys []plan.RunKey) error
 	// Grant passes on that the controller has answered a heartbeat.
 	Grant(ctx context.Context, g plan.Grant) error
+	// Spaces gives the attempts that have private folders, or something left of
+	// them, by their batch step.
+	Spaces(ctx context.Context) ([]plan.RunKey, error)
+	// Vacate removes the private folders of an attempt that is over, and returns
+	// when they are gone. Of an attempt that has none it removes nothing.
+	Vacate(ctx context.Context, k plan.RunKey) error
 }
 
 // Controller is the way to the controller.
@@ -239,6 +245,8 @@ type Config struct {
 	// GPUFreq is the --gpu-freq of jobs with GPUs that give none; may be empty.
 	GPUFreq  string
 	Degraded string // what is weaker than it should be, for the controller
+	// Unable is why no job may start here; empty where some can.
+	Unable string
 }
 
 // Deps are the outside of the agent. GPUs may be nil.

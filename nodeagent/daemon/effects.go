@@ -9,7 +9,7 @@ import (
 // late or twice; what is never done is asked for again by a later Resync.
 type Effects struct {
 	Prepare   []Script         // run the prolog, and answer with Prepared
-	Clean     []Script         // run the epilog, and answer with Cleaned
+	Clean     []Script         // run the epilog, remove the private folders, and answer with Cleaned
 	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
 	Tune      []Tune           // set the clocks of GPUs, and answer with Tuned
 	Launch    []plan.RunSpec   // shepherd: start these
@@ -36,7 +36,7 @@ type Effects struct {
 // Script is a run of the node's prolog or epilog.
 type Script struct {
 	Key plan.RunKey
-	Env []string
+	Env []string // nil: there is no program to run
 }
 
 // Tune asks for the clocks of a run's GPUs.

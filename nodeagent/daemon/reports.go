@@ -60,7 +60,8 @@ func (c *Core) measure(r *run) {
 	c.finish(r)
 }
 
-// finish reports the end of a run, and has its epilog run.
+// finish reports the end of a run, has its epilog run, and its private folders
+// removed: the node is given back when they are gone.
 func (c *Core) finish(r *run) {
 	r.usage = c.usageOf(r)
 	e := r.exit
@@ -73,7 +74,8 @@ func (c *Core) finish(r *run) {
 		c.reportStep(r, ended)
 		return
 	}
-	if !c.cfg.Epilog || r.env == nil {
+	epilog := c.cfg.Epilog && r.env != nil
+	if !epilog && c.cfg.Node.Space == nil {
 		c.done(r, "")
 		return
 	}
@@ -83,7 +85,31 @@ func (c *Core) finish(r *run) {
 	if e != nil && !r.unborn && !e.Failure.NodeFault() {
 		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, false)
 	}
-	c.fx.Clean = append(c.fx.Clean, Script{r.key, plan.EpilogEnv(r.env, e)})
+	clean := Script{Key: r.key}
+	if epilog {
+		clean.Env = plan.EpilogEnv(r.env, e)
+	}
+	c.fx.Clean = append(c.fx.Clean, clean)
+}
+
+// Abandoned picks the attempts that are over of those that have private folders.
+// What a job has here was made after the agent heard of it: an attempt that is
+// not known any more needs nothing. It is for lists that are made before the call.
+func (c *Core) Abandoned(spaces []plan.RunKey) []plan.RunKey {
+	if !c.complete { // the controller has not said yet what it wants here
+		return nil
+	}
+	known := make(map[plan.RunKey]bool, len(c.runs))
+	for k := range c.runs {
+		known[jobKey(k)] = true
+	}
+	var out []plan.RunKey
+	for _, k := range spaces {
+		if !known[k] && !c.wants(k) && !c.unknown[k] {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // Cleaned takes the end of an epilog; why is empty when it went well.

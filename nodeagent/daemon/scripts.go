@@ -2,6 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
 )
 
 // scripts runs prologs and epilogs, each in a goroutine of its own. What an
@@ -22,8 +26,54 @@ func (a *Agent) scripts(ctx context.Context, fx *Effects) {
 		}
 	}
 	for _, s := range fx.Clean {
-		a.script(ctx, s, func() error { return a.deps.Scripts.Epilog(ctx, s.Env) }, func(why string) { a.core.Cleaned(s.Key, why) })
+		a.script(ctx, s, func() error { return a.clean(ctx, s) }, func(why string) { a.core.Cleaned(s.Key, why) })
 	}
+}
+
+// clean runs a job's epilog, if there is one, and removes its private folders.
+func (a *Agent) clean(ctx context.Context, s Script) error {
+	var err error
+	if s.Env != nil {
+		err = a.deps.Scripts.Epilog(ctx, s.Env)
+	}
+	if a.cfg.Node.Space != nil {
+		a.vacate(ctx, s.Key)
+	}
+	return err
+}
+
+// vacate removes the private folders of an attempt. What cannot be removed is
+// logged, and tried again with each list of runs: a job is not held up by it.
+func (a *Agent) vacate(ctx context.Context, k plan.RunKey) {
+	for wait := 50 * spec.Millisecond; ; wait = min(2*wait, 2*spec.Second) {
+		err := a.deps.Shepherd.Vacate(ctx, k)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !errors.Is(err, ErrDown) {
+			a.log.Error("the private folders of a job cannot be removed; it is tried again", "run", k.String(), "error", err)
+			return
+		}
+		if !a.sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// sweep removes private folders that no job needs, one after the other.
+func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
+	left := a.core.Abandoned(spaces)
+	if len(left) == 0 || a.sweeping {
+		return
+	}
+	a.sweeping = true
+	a.wg.Go(func() {
+		for _, k := range left {
+			a.log.Info("private folders of a job that is over are removed", "run", k.String())
+			a.vacate(ctx, k)
+		}
+		a.inbox.put(func() { a.sweeping = false })
+	})
 }
 
 // script runs one and tells the owner how it went.

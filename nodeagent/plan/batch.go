@@ -29,6 +29,9 @@ type Node struct {
 	// TaskEpilog is a program that runs after each batch script, as its user.
 	TaskEpilog string
 
+	// Space is what each job has for itself; nil where jobs have no private folders.
+	Space *Space
+
 	Append   bool // JobFileAppend: what holds without --open-mode
 	Affinity bool // task/affinity: bind to the allocated CPUs
 	Confine  Confine
@@ -136,6 +139,7 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 	if n.fences() {
 		r.FenceDevices, r.Devices = true, j.Devices
 	}
+	r.Space = spaceOf(j, n)
 	return r, warnings
 }
 

@@ -48,6 +48,9 @@ type RunSpec struct {
 	// JobLimits hold all runs of the attempt on this node together; only memory counts.
 	JobLimits Limits `cbor:"25,keyasint,omitempty"`
 
+	// Space are the private folders of the attempt; nil where there are none.
+	Space *Space `cbor:"29,keyasint,omitempty"`
+
 	// Lease bounds the run's life where the site fences by leases.
 	Lease Lease `cbor:"110,keyasint"`
 }
@@ -124,11 +127,12 @@ const (
 	FailFence            // devices cannot be fenced here and the spec demanded it
 	Lost                 // it may have run, and nobody saw its end
 	NotBegun             // accepted, and certain never to have begun: the shepherd died before
+	FailSpace            // the private folders could not be made: the node's fault
 )
 
 // String names the failure.
 func (f Failure) String() string {
-	names := [...]string{"none", "spool", "cgroup", "spawn", "input", "output", "exec", "canceled", "fence", "lost", "not begun"}
+	names := [...]string{"none", "spool", "cgroup", "spawn", "input", "output", "exec", "canceled", "fence", "lost", "not begun", "private folders"}
 	if int(f) < len(names) {
 		return names[f]
 	}
@@ -138,7 +142,7 @@ func (f Failure) String() string {
 // NodeFault tells that the job did nothing wrong: run it elsewhere and look
 // at this node.
 func (f Failure) NodeFault() bool {
-	return f == FailSpool || f == FailCgroup || f == FailSpawn || f == FailFence || f == NotBegun
+	return f == FailSpool || f == FailCgroup || f == FailSpawn || f == FailFence || f == NotBegun || f == FailSpace
 }
 
 // IOErrorSignal is what Slurm shows as the signal (ExitCode=0:53) of a job
@@ -286,4 +290,5 @@ type Enforces struct {
 	Cores   bool `cbor:"3,keyasint,omitempty"`
 	Devices bool `cbor:"4,keyasint,omitempty"`
 	Tree    bool `cbor:"5,keyasint,omitempty"` // no process can escape a kill
+	Spaces  bool `cbor:"6,keyasint,omitempty"` // jobs can have private folders
 }

@@ -91,6 +91,7 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: confine(&part, n),
 		JobLimits: confine(s.Job, n), Notices: told, Tasks: t}
 	t.Notices = told
+	r.Space = spaceOf(s.Job, n)
 	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(cpus) > 0
 	if n.fences() {
 		r.FenceDevices = true

@@ -125,6 +125,20 @@ func (c *Client) Grant(ctx context.Context, g plan.Grant) error {
 	return c.ask(ctx, protocol.OpGrant, g, nil)
 }
 
+// Spaces gives the attempts that have private folders, or something left of
+// them. base is the folder in which they are made now, empty for none.
+func (c *Client) Spaces(ctx context.Context, base string) ([]plan.RunKey, error) {
+	var a protocol.Keys
+	err := c.ask(ctx, protocol.OpSpaces, protocol.Spaces{Base: base}, &a)
+	return a.Keys, err
+}
+
+// Vacate removes the private folders of an attempt that is over, and returns when
+// they are gone: there is no other limit, because they can hold very many files.
+func (c *Client) Vacate(ctx context.Context, k plan.RunKey) error {
+	return c.call(ctx, protocol.OpVacate, protocol.Vacate{Key: k}, nil)
+}
+
 // Drain tells the shepherd to start nothing more and to end when its last run
 // is acknowledged. It gives the keys of all runs it knows.
 func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {

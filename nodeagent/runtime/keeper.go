@@ -315,6 +315,25 @@ func (k *Keeper) Grant(ctx context.Context, g plan.Grant) error {
 	return errors.Join(errs...)
 }
 
+// Spaces gives the attempts that have private folders: those of all releases are
+// in one place.
+func (k *Keeper) Spaces(ctx context.Context, base string) ([]plan.RunKey, error) {
+	c, err := k.Client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Spaces(ctx, base)
+}
+
+// Vacate removes the private folders of an attempt that is over.
+func (k *Keeper) Vacate(ctx context.Context, key plan.RunKey) error {
+	c, err := k.Client()
+	if err != nil {
+		return err
+	}
+	return c.Vacate(ctx, key)
+}
+
 // BootClock is the machine's boot clock in nanoseconds, in which leases are counted.
 func BootClock() int64 { return proc.BootClock() }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
+	"github.com/musterhpc/muster/nodeagent/runtime/receive"
 	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +29,7 @@ import (
 const asShepherd = "MUSTER_TEST_AS_SHEPHERD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == shepherd.GuardVerb) {
+	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == shepherd.GuardVerb || os.Args[1] == receive.Verb) {
 		os.Exit(profiled())
 	}
 	os.Exit(m.Run())

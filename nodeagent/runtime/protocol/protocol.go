@@ -45,6 +45,8 @@ const (
 	OpEvents
 	OpResume
 	OpGrant
+	OpSpaces
+	OpVacate
 )
 
 // The operations of the process that minds a step's tasks, on a socket of its
@@ -176,6 +178,16 @@ type Signal struct {
 // Keys names runs: those to acknowledge, or to read the usage of (none means all).
 type Keys struct {
 	Keys []plan.RunKey `cbor:"1,keyasint"`
+}
+
+// Spaces asks which attempts have private folders; the answer is Keys.
+type Spaces struct {
+	Base string `cbor:"1,keyasint,omitempty"` // where they are made now
+}
+
+// Vacate asks for the private folders of an attempt to be removed.
+type Vacate struct {
+	Key plan.RunKey `cbor:"1,keyasint"`
 }
 
 // ListReply is every run the shepherd has.

@@ -48,13 +48,25 @@ func (s *Shepherd) epilog(r *run) error {
 	}
 	var files *stdio
 	err = th.As(r.cred(s.root), 0o022, func() (err error) {
-		files, err = openFiles(&plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}, s.cfg.Prefix)
+		sp := &plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}
+		if r.Spaced {
+			sp.Space = &plan.Space{}
+		}
+		files, err = openFiles(sp, s.cfg.Prefix)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer files.close()
+	if r.Spaced { // this thread ends with the epilog, and need not leave
+		if _, err := s.spaces.Enter(r.Key); err != nil {
+			return err
+		}
+		if err := th.As(r.cred(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
+			return err
+		}
+	}
 	entry, err := r.group.Enter()
 	if err != nil {
 		return err

@@ -245,7 +245,7 @@ func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
 	} else if f.err, err = openFile(sp, sp.Stderr, false); err != nil {
 		return f, err
 	}
-	if enter != nil {
+	if enter != nil && sp.Space == nil { // whether it is in the job's own folders is seen there
 		f.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, stdfile.Describe(enter)))
 	}
 	return f, nil

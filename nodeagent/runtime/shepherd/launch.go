@@ -15,6 +15,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/journal"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
+	"github.com/musterhpc/muster/nodeagent/runtime/space"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
 	"github.com/musterhpc/muster/spec"
@@ -106,6 +107,8 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 		return refused(k, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
 	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
 		return refused(k, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
+	case s.vacating[space.Attempt(k)]:
+		return refused(k, plan.RefusedSpec, "the job's private folders are being removed: it is over"), nil
 	}
 	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups,
 		Launch: sp.Launch, Seq: sp.Seq, Order: sp.Order, Lease: sp.Lease},
@@ -117,6 +120,7 @@ func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	if r.Stderr != "" && !filepath.IsAbs(r.Stderr) {
 		r.Stderr = filepath.Join(sp.WorkDir, r.Stderr)
 	}
+	r.Spaced = sp.Space != nil
 	if sp.TaskEpilog != "" {
 		r.TaskEpilog, r.WorkDir = sp.TaskEpilog, sp.WorkDir
 	}
@@ -242,7 +246,7 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 	}
 	switch {
 	case err == nil:
-		err = s.spawn(r, files)
+		err = s.inSpace(th, r, files, func() error { return s.spawn(r, files) })
 	case s.openLater(r, err):
 	default:
 		s.unstarted(r, fileFailure(err), err)
@@ -283,6 +287,11 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 	sp := r.spec
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New("this node cannot fence GPU devices, which the job's allocation requires")
+	}
+	if sp.Space != nil {
+		if err := s.makeSpace(r); err != nil {
+			return plan.FailSpace, err
+		}
 	}
 	if r.Spool != "" && !r.Minded {
 		if err := s.spool(r); err != nil {

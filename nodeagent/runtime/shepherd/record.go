@@ -47,6 +47,8 @@ type launchRecord struct {
 	Launch spec.Hash `cbor:"11,keyasint"`
 	Seq    uint64    `cbor:"12,keyasint,omitempty"`
 	Order  []byte    `cbor:"13,keyasint,omitempty"`
+	// Spaced tells that the run is in the private folders of its attempt.
+	Spaced bool `cbor:"14,keyasint,omitempty"`
 	// Lease is that of the RunSpec.
 	Lease plan.Lease `cbor:"110,keyasint"`
 }

@@ -130,6 +130,21 @@ func (c *conn) handle(m protocol.Message) bool {
 			return false
 		}
 		c.reply(m, nil, s.granted(q))
+	case protocol.OpSpaces:
+		var q protocol.Spaces
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.wg.Go(func() {
+			keys, err := s.listSpaces(q.Base)
+			c.reply(m, protocol.Keys{Keys: keys}, err)
+		})
+	case protocol.OpVacate:
+		var q protocol.Vacate
+		if !c.decode(m, &q) {
+			return false
+		}
+		s.wg.Go(func() { c.reply(m, nil, s.vacate(q.Key)) })
 	case protocol.OpResume:
 		s.wg.Go(func() { c.reply(m, nil, s.resumeLaunches()) })
 	default:

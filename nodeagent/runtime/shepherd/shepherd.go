@@ -22,6 +22,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/journal"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/nodeagent/runtime/space"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -61,6 +62,7 @@ type Shepherd struct {
 	root       bool
 	host       *cgroup.Host
 	limits     limits
+	spaces     *space.Spaces
 	hello      plan.Hello
 	jr         *journal.Journal
 	lock       *os.File
@@ -96,7 +98,8 @@ type Shepherd struct {
 	conns      map[*conn]bool
 	unsaved    []*run // exited, but the record could not be written yet
 	grant      plan.Grant
-	leasesKept bool // the file of leases names runs
+	leasesKept bool                 // the file of leases names runs
+	vacating   map[plan.RunKey]bool // attempts whose private folders are being removed
 }
 
 // Open takes the folder's lock, reads the journal, finds the processes again
@@ -136,7 +139,8 @@ func Open(cfg Config) (*Shepherd, error) {
 		notes: make(chan notice, 64), queue: make(chan *run, 1<<14), born: make(chan struct{}, 1),
 		dirty: make(chan struct{}, 1), gone: make(chan struct{}),
 		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, after: map[int]chan ended{}, ended: newTombstones(tombstoneLimit),
-		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{}}
+		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{},
+		vacating: map[plan.RunKey]bool{}}
 	if err := s.prepare(); err != nil {
 		s.close()
 		return nil, err
@@ -169,6 +173,9 @@ func (s *Shepherd) prepare() error {
 	}
 	s.hello = plan.Hello{Protocol: protocol.Version, Release: s.cfg.Release, BootID: boot, StartID: hex.EncodeToString(id[:]),
 		PID: int32(os.Getpid()), Root: s.root, CgroupMode: string(s.host.Mode()), Enforces: s.host.Enforces(), Degraded: s.host.Notes()}
+	if err := s.openSpaces(); err != nil {
+		return err
+	}
 	s.selfCheck()
 	if s.watch, err = newWatcher(s); err != nil {
 		return err

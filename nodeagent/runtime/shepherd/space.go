@@ -1,0 +1,173 @@
+//go:build linux
+
+package shepherd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
+	"github.com/musterhpc/muster/nodeagent/runtime/space"
+	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/nodeagent/runtime/stdfile"
+	"golang.org/x/sys/unix"
+)
+
+// openSpaces finds the private folders of jobs, and whether any can be made.
+func (s *Shepherd) openSpaces() error {
+	var err error
+	s.spaces, err = space.New(s.cfg.Dir, s.id, func(path string, env []string) error { return s.runScript(path, env, initWait) })
+	if err != nil {
+		return err
+	}
+	s.hello.Enforces.Spaces = s.root && space.Possible() == nil
+	return nil
+}
+
+// makeSpace makes the private folders of a run's attempt if it is the first.
+func (s *Shepherd) makeSpace(r *run) error {
+	sp := r.spec.Space
+	if !s.hello.Enforces.Spaces {
+		return fmt.Errorf("this node cannot give jobs their own %v: its agent is not root, or may not make mount namespaces", sp.Dirs)
+	}
+	for _, needed := range []string{s.cfg.Dir, s.cfg.Spool} {
+		if dir := coveredBy(needed, sp.Dirs); dir != "" {
+			return fmt.Errorf("the agent's folder %s lies in %s, which is private to each job", needed, dir)
+		}
+	}
+	return s.spaces.Make(r.Key, sp)
+}
+
+// coveredBy gives the folder of a list in which a path lies.
+func coveredBy(path string, dirs []string) string {
+	for _, d := range dirs {
+		if rel, err := filepath.Rel(d, path); err == nil && filepath.IsLocal(rel) {
+			return d
+		}
+	}
+	return ""
+}
+
+// inSpace calls a function on the calling thread where the run's processes are
+// to be: in the private folders of its attempt and in its work directory. The
+// run's files are open already: those of the node, so that output outlives the
+// job. A returned ErrTainted means that the thread must end.
+func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() error) error {
+	if !r.Spaced {
+		return fn()
+	}
+	leave, err := s.spaces.Enter(r.Key)
+	if err != nil {
+		s.unstarted(r, plan.FailSpace, err)
+		return nil
+	}
+	if !r.Minded { // a minder goes to its tasks' folder itself
+		err = th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() error { return s.enterWorkDir(r.spec.WorkDir, files) })
+	}
+	if err == nil {
+		err = fn()
+	} else {
+		s.unstarted(r, plan.FailSpawn, err)
+	}
+	if e := leave(); e != nil {
+		return errors.Join(spawn.ErrTainted, e)
+	}
+	if errors.Is(err, spawn.ErrTainted) {
+		return err
+	}
+	return nil
+}
+
+// enterWorkDir goes to a run's work directory as it is in its space.
+func (s *Shepherd) enterWorkDir(dir string, files *stdio) error {
+	_, err := stdfile.Retry(func() (int, error) { return 0, unix.Chdir(dir) })
+	if err == nil {
+		return nil
+	}
+	files.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", s.cfg.Prefix, dir, stdfile.Describe(err)))
+	if err := unix.Chdir("/tmp"); err != nil {
+		return fmt.Errorf("enter /tmp: %w", err)
+	}
+	return nil
+}
+
+// initWait bounds InitScript, as Slurm bounds programs around jobs.
+const initWait = 60 * time.Second
+
+// runScript runs a program of the site as the shepherd's user to its end. What
+// it prints is in the shepherd's log.
+func (s *Shepherd) runScript(path string, env []string, limit time.Duration) error {
+	null, err := stdfile.Open("/dev/null", stdfile.How{Input: true})
+	if err != nil {
+		return err
+	}
+	defer closeFD(null)
+	out, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
+	defer closeFD(out)
+	s.mu.Lock()
+	s.spawning++
+	s.mu.Unlock()
+	child, err := spawn.Start(&spawn.Request{Paths: []string{path}, Argv: []string{path}, Env: env, Stdin: null, Stdout: out, Stderr: out, CgroupFD: -1})
+	over := s.endOf(child.PID, err == nil)
+	token(s.born)
+	defer closeFD(child.PIDFD)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var e ended
+	select {
+	case e = <-over:
+	case <-timer.C:
+		_ = unix.Kill(-child.PID, unix.SIGKILL) // it leads its session
+		<-over
+		return fmt.Errorf("it was ended after %v", limit)
+	}
+	switch {
+	case e.status.Signaled():
+		return fmt.Errorf("signal %d", e.status.Signal())
+	case e.status.ExitStatus() != 0:
+		return fmt.Errorf("exit code %d", e.status.ExitStatus())
+	}
+	return nil
+}
+
+// listSpaces gives the attempts that have private folders. base is where spaces
+// are made now: what is there and was never written down is found too.
+func (s *Shepherd) listSpaces(base string) ([]plan.RunKey, error) {
+	if base != "" {
+		if err := s.spaces.Adopt(base); err != nil {
+			return nil, err
+		}
+	}
+	return s.spaces.List()
+}
+
+// vacate removes the private folders of an attempt that is over. It is refused
+// while a run of the attempt lives here; the agent, who asks, has heard the ends
+// of those that the shepherds of other releases had.
+func (s *Shepherd) vacate(k plan.RunKey) error {
+	k = space.Attempt(k)
+	s.mu.Lock()
+	for _, r := range s.runs {
+		if r.state != plan.Exited && space.Attempt(r.Key) == k {
+			s.mu.Unlock()
+			return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("run %s is in its private folders", r.Key)}
+		}
+	}
+	s.vacating[k] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.vacating, k)
+		s.mu.Unlock()
+	}()
+	return s.spaces.Remove(k)
+}
