@@ -443,3 +443,37 @@ func quantile(h *dto.Histogram, level float64) float64 {
 	}
 	return math.Inf(1)
 }
+
+// TestPlannedStarts: the jobs that start first have a series, in the order of their
+// start, once each, and those that have started since the plan was made have none.
+func TestPlannedStarts(t *testing.T) {
+	v := lab(t)
+	var waiting *state.Job
+	v.State.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		if j.State == spec.Pending {
+			waiting = j
+		}
+		return waiting == nil
+	})
+	if waiting == nil {
+		t.Fatal("no job waits in the lab")
+	}
+	later := spec.AtUnix(2_000_000)
+	plan := []view.Planned{{UID: 1, Start: later, Task: spec.NoTask}, {UID: waiting.UID, Start: later.Add(spec.Hour), Task: 1}, {UID: waiting.UID, Start: later, Task: 0}}
+	for i := range maxPlanned {
+		plan = append(plan, view.Planned{UID: spec.JobUID(1000 + i), Start: later.Add(spec.Day), Task: spec.NoTask})
+	}
+	planned := *v
+	planned.Plan = view.NewPlan(later, 1, plan, false)
+	text := scrapeText(t, &planned)
+	want := fmt.Sprintf(`muster_job_planned_start_timestamp_seconds{cluster="lab",slurm_job_id="%d",user="alice",account="default",partition="gpu"} 2e+06`, waiting.ID)
+	var got []string
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "muster_job_planned_start") {
+			got = append(got, line)
+		}
+	}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

@@ -1,7 +1,11 @@
 package collector
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -159,8 +163,42 @@ func ledgerJobFamilies() []family {
 				s.send(float64(f.Count), f.Kind.String(), f.Class)
 			}
 		}},
+		{gauge("muster_job_planned_start_timestamp_seconds", fmt.Sprintf("When the plan has a pending job start, of the %d jobs that start first: a prediction that every pass renews.", maxPlanned),
+			catalogue.Seconds, "the plan of the last full pass", strconv.Itoa(maxPlanned), "slurm_job_id", "user", "account", "partition"), plannedStarts},
 		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", func(t *state.SizeTotals) *state.Times { return &t.Wait }),
 		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", func(t *state.SizeTotals) *state.Times { return &t.Run }),
+	}
+}
+
+// maxPlanned bounds the jobs whose planned start has a series: their users look at
+// the next ones to start, and a long queue must not swamp Prometheus.
+const maxPlanned = 200
+
+// plannedStarts sends when the jobs that start next are to start. Of an array the
+// task that starts first counts.
+func plannedStarts(s *scrape) {
+	if s.v.Plan == nil {
+		return
+	}
+	starts := map[spec.JobUID]spec.Instant{}
+	var order []spec.JobUID
+	for i := range s.v.Plan.Jobs {
+		p := &s.v.Plan.Jobs[i]
+		if had, ok := starts[p.UID]; !ok {
+			order = append(order, p.UID)
+		} else if had <= p.Start {
+			continue
+		}
+		starts[p.UID] = p.Start
+	}
+	slices.SortStableFunc(order, func(a, b spec.JobUID) int { return cmp.Compare(starts[a], starts[b]) })
+	for _, uid := range order[:min(len(order), maxPlanned)] {
+		// The plan may be older than the state: its job has started or is gone.
+		j := s.v.State.Job(uid)
+		if j == nil || j.State != spec.Pending {
+			continue
+		}
+		s.send(float64(starts[uid].Unix()), strconv.FormatUint(uint64(j.ID), 10), j.Spec.User, j.Spec.Account, j.Partition())
 	}
 }
 

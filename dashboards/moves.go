@@ -154,7 +154,7 @@ func movesOfJobs() []Move {
 			up("Wait since eligible, 95th percentile", Wait), up("Share of starts by backfill; Run time of the jobs that ended, last hour", Finish)),
 		on(Queue, "History (from the accounting store)", up("Wait by partition and size", Finish, "starts"), up("Longest waits", Finish), up("What the waiting was for", Wait)),
 
-		on(Job, "What it is", up("Runs", Run), up("Advice", Finish), up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run), up("GPU time idle so far", Hold, "idle"),
+		on(Job, "What it is", up("Runs", Run), up("Planned start", Wait), up("Advice", Finish), up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run), up("GPU time idle so far", Hold, "idle"),
 			still("Killed for lack of memory", "needs nodes that hold jobs to their memory (ConstrainRAMSpace); the runbook of OOM storms says how to see it")),
 		on(Job, "CPU and memory, node by node", up("CPUs in use", Run, "used"), up("Memory", Run, "held"), up("Disk read and written", Run, "written"), up("Processes", Run)),
 		on(Job, "GPUs", up("Utilisation of each GPU over time; Multiprocessors and tensor cores; GPU memory; Power; Temperature; PCIe and NVLink", Run), up("What was seen on the GPUs", Run, "busy")),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
 )
 
@@ -183,14 +184,14 @@ func migrations(version int, db string, l Layout) []string {
 }
 
 // viewsDDL gives the statements that make the stored views.
-func viewsDDL(db string, l Layout) []string {
+func viewsDDL(db string, l Layout, rates *kpi.Rates) []string {
 	on := ""
 	if l.Cluster != "" {
 		on = " ON CLUSTER " + quoteName(l.Cluster)
 	}
 	var out []string
 	for _, v := range query.StoredViews() {
-		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db))
+		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db, rates))
 	}
 	return out
 }

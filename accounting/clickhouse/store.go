@@ -14,6 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/uuid"
 
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/spec"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	// Lease is how long a writer must be silent before another takes over;
 	// 0 = 15 s.
 	Lease time.Duration
+	// Rates are the prices that the stored views count with; nil = none.
+	Rates *kpi.Rates
 	Log   *slog.Logger
 }
 
@@ -171,7 +174,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 // makeViews makes the views for who asks the store itself. They hold no rows, so
 // that each release makes its own at every start and no version is about them.
 func (s *Store) makeViews(ctx context.Context) error {
-	for _, sql := range viewsDDL(s.db, s.opts.Layout) {
+	for _, sql := range viewsDDL(s.db, s.opts.Layout, s.opts.Rates) {
 		if err := s.conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("make the views of the accounting store: %w", err)
 		}

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/spec"
@@ -89,6 +91,32 @@ func TestJobReport(t *testing.T) {
 		t.Errorf("advice to alice: %v, %v", adv, err)
 	}
 	checkWaste(t, r, h)
+	checkCostOfView(t, r)
+}
+
+// checkCostOfView: the Job board has the amount and the currency of the report.
+func checkCostOfView(t *testing.T, r *rig) {
+	t.Helper()
+	rates, err := kpi.ParseRates("EUR", "", []string{"2026-01-01 cpu=0.5 gres/gpu=2 license/it's=3"}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for prices, want := range map[*kpi.Rates]string{&rates: "6 EUR", nil: "none "} {
+		store, err := clickhouse.Open(clickhouse.Options{Socket: r.socket, Database: r.store.Database(), Rates: prices})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		if err := store.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		text := "SELECT concat(ifNull(toString(cost), 'none'), ' ', currency) FROM " + store.Database() + ".runs_of_job(cluster = 'peer', job = 12)"
+		err = store.Query(t.Context(), query.Query{SQL: text}, func(scan func(...any) error) error { return scan(&got) })
+		if err != nil || got != want {
+			t.Errorf("runs_of_job says %q, %v; want %q", got, err, want)
+		}
+	}
 }
 
 // checkWaste: the runs that used less than a part of their memory.

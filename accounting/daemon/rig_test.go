@@ -159,6 +159,7 @@ type rig struct {
 	ledger *memLedger
 	clock  *testClock
 	store  *clickhouse.Store
+	socket string // of the engine
 	cfg    daemon.Config
 	stop   func()
 	keep   chan daemon.Progress
@@ -178,7 +179,7 @@ func newRigIn(t testing.TB, socket, db string, ledger *memLedger) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	r := &rig{t: t, ledger: ledger, clock: &testClock{}, store: store, keep: make(chan daemon.Progress, 10000)}
+	r := &rig{t: t, ledger: ledger, socket: socket, clock: &testClock{}, store: store, keep: make(chan daemon.Progress, 10000)}
 	r.cfg = daemon.Config{Source: ledger, Store: store, Codec: ledger.codec, Clock: r.clock,
 		OpenWriter: func(ctx context.Context, id [16]byte, cluster string) (daemon.Writer, tally.Resume, error) {
 			return store.NewWriter(ctx, id, cluster)

@@ -144,6 +144,9 @@ func (b *builder) cost(r *Report, rates *kpi.Rates) string {
 	return "CAST(NULL AS Nullable(Float64)) AS cost"
 }
 
+// priceParam begins the names of parameters that name a priced TRES.
+const priceParam = "price"
+
 // exactCost is what the part of a run within the window costs, as an Int128
 // in 1/kpi.CostScale; "" without prices.
 func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
@@ -176,7 +179,7 @@ func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
 			case "gres/gpu":
 				column = "alloc_gpus"
 			default:
-				column = "alloc_tres[" + b.bind(fmt.Sprintf("price%d_%d", i, k), "String", p.TRES) + "]"
+				column = "alloc_tres[" + b.bind(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", p.TRES) + "]"
 			}
 			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, p.Micro*scale))
 		}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -108,6 +109,7 @@ type Rolled struct {
 type builder struct {
 	scope  Scope
 	params []Param
+	rates  *kpi.Rates // of stored views; nil = no prices
 }
 
 func begin(s Scope) *builder {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Stored is a view that stands beside the tables, for who asks the store itself:
@@ -88,6 +91,7 @@ energy_j, xids: energy in joules / errors of the driver
 				`constraint, reservation, licenses, priority: features of nodes it asked for / the reservation it ran in / licenses it asked for / its priority at its start
 work_dir, stdout: folder it ran in / file its output went to
 comment: its comment
+cost, currency: what was allocated so far times the prices of the day (cost.prices of muster.yaml); NULL without prices, or as it never started / the currency of that (cost.currency); empty = it has no name
 `)},
 		{Name: "nodes_of_job", Params: jobParams(), About: "what each run of a job held and used on each of its nodes, up to now",
 			rows: (*builder).storedJobNodes, Columns: viewColumns(who +
@@ -123,9 +127,11 @@ cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory
 	}
 }
 
-// SQL is the view's text over the tables of a database.
-func (v Stored) SQL(database string) string {
+// SQL is the view's text over the tables of a database, with the site's prices,
+// which may be nil: no amount is known then.
+func (v Stored) SQL(database string, rates *kpi.Rates) string {
 	b := begin(Scope{Database: database})
+	b.rates = rates
 	names := make([]string, len(v.Columns))
 	for i, c := range v.Columns {
 		names[i] = "`" + c.Name + "`"
@@ -134,8 +140,20 @@ func (v Stored) SQL(database string) string {
 	if slices.Contains(v.Params, storedFrom) {
 		with = append(with, "1000000 * {from:Int64} AS _from", "least(1000000 * {until:Int64}, _now) AS _to")
 	}
-	rows := strings.NewReplacer("{ledger:UUID}", "_at.1", "{seq:UInt64}", "_at.2", "{gen:UInt32}", "_at.3",
-		"{from:Int64}", "_from", "{to:Int64}", "_to", "{now_us:Int64}", "_now").Replace(v.rows(b))
+	if slices.Contains(v.Params, storedJob) {
+		with = append(with, "_now AS _to")
+	}
+	rows := v.rows(b)
+	known := []string{"{ledger:UUID}", "_at.1", "{seq:UInt64}", "_at.2", "{gen:UInt32}", "_at.3",
+		"{from:Int64}", "_from", "{to:Int64}", "_to", "{now_us:Int64}", "_now"}
+	// A view has no parameters but its own: names of priced licences and the like
+	// stand in its text.
+	for _, p := range b.params {
+		if name, ok := p.Value.(string); ok && strings.HasPrefix(p.Name, priceParam) {
+			known = append(known, "{"+p.Name+":String}", literal(name, "String"))
+		}
+	}
+	rows = strings.NewReplacer(known...).Replace(rows)
 	return "WITH " + strings.Join(with, ", ") + "\nSELECT " + strings.Join(names, ", ") + "\nFROM " + rows
 }
 
@@ -242,7 +260,15 @@ func (b *builder) storedGPUsNow() string {
 const ofJob = "job_id = {job:UInt32}"
 
 func (b *builder) storedJobRuns() string {
-	return "(SELECT *, over_at AS end, ran_us AS elapsed_us FROM " + b.runs(storedRun+", user, account, partition, qos, alloc_cpus, alloc_gpus, alloc_nodes, state, toInt64(count) AS count, constraint, reservation, licenses, priority, work_dir, stdout, comment", ofJob) + ")"
+	currency := ""
+	if b.rates != nil {
+		currency = b.rates.Currency
+	}
+	const more = ", user, account, partition, qos, alloc_cpus, alloc_gpus, alloc_nodes, state, toInt64(count) AS count, " +
+		"constraint, reservation, licenses, priority, work_dir, stdout, comment, "
+	cost := b.cost(&Report{End: spec.FarFuture}, b.rates)
+	money := ", if(isNull(start), NULL, cost) AS cost, " + literal(currency, "String") + " AS currency FROM "
+	return "(SELECT * EXCEPT (cost), over_at AS end, ran_us AS elapsed_us" + money + b.runs(storedRun+more+cost, ofJob) + ")"
 }
 
 func (b *builder) storedJobNodes() string {

@@ -77,6 +77,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	if err != nil {
 		return nil, err
 	}
+	opts.Rates = &rates
 	if a.store, err = clickhouse.Open(opts); err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
 	}

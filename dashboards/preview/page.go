@@ -387,7 +387,7 @@ func Text(v float64, u dashboards.Unit) string {
 	case dashboards.KWh:
 		return fmt.Sprintf("%.3f kWh", v)
 	case dashboards.When:
-		return time.Unix(int64(v), 0).UTC().Format("2006-01-02 15:04:05")
+		return time.UnixMilli(int64(v)).UTC().Format("2006-01-02 15:04:05")
 	}
 	// Grafana writes such figures as they are: 1.02 k before g would be another unit.
 	if name, ok := strings.CutPrefix(string(u), "suffix:"); ok {
