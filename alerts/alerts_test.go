@@ -318,6 +318,30 @@ func TestEveryAlertIsComplete(t *testing.T) {
 	}
 }
 
+// TestSeverityFollowsDuty: each alert says who must do what and how soon, and wakes
+// somebody up only where that is within the hour.
+func TestSeverityFollowsDuty(t *testing.T) {
+	duties := alerts.Duties()
+	for _, r := range alerts.All() {
+		d, ok := duties[r.Name]
+		if !ok || d.Who == "" || d.Do == "" {
+			t.Errorf("%s asks nothing of anybody: %+v", r.Name, d)
+			continue
+		}
+		delete(duties, r.Name)
+		want, err := d.Severity()
+		if err != nil || r.Severity != want {
+			t.Errorf("%s is %s, and must be answered within %s: want %s (%v)", r.Name, r.Severity, d.Within, want, err)
+		}
+		if forUsers := r.Audience == alerts.Users; forUsers && d.Who != alerts.Owner {
+			t.Errorf("%s goes to users and asks something of %s", r.Name, d.Who)
+		}
+	}
+	for name := range duties {
+		t.Errorf("the duty of %s belongs to no alert", name)
+	}
+}
+
 // TestSettings reads wrong files: every complaint at once, with file and line.
 func TestSettings(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{

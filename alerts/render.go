@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -111,12 +114,56 @@ func (s *Settings) rule(r Rule) oneRule {
 	}
 	out := oneRule{Alert: r.Name, Expr: fill(r.Expr, v), Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
 		Annotations: map[string]string{"summary": fill(r.Summary, r.shown(v)), "description": fill(r.Detail, r.shown(v)), "dashboard": s.dashboard(r),
-			"runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + r.Name + ".md"}}
+			"respond": Duties()[r.Name].String(), "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + r.Name + ".md"}}
 	if v["for"] != "0s" {
 		out.For = v["for"]
 	}
 	if !r.Once && s.KeepFiring != "off" {
-		out.KeepFiring = s.KeepFiring
+		out.KeepFiring = s.keepFiring(r.Name)
+	}
+	return out
+}
+
+// outlast is how much longer a cause keeps firing than its consequences.
+const outlast = 2 * time.Minute
+
+// keepFiring is how long an alert about a state fires after the state has ended. A
+// cause outlasts what it keeps quiet: consequences that end a moment later than
+// their cause would be told of otherwise, when all is well again.
+func (s *Settings) keepFiring(name string) string {
+	base, err := parseDuration(s.KeepFiring)
+	if err != nil { // validate has refused it
+		return s.KeepFiring
+	}
+	keep := base + time.Duration(consequences(name))*outlast
+	if keep%time.Minute == 0 {
+		return strconv.Itoa(int(keep/time.Minute)) + "m"
+	}
+	return strconv.Itoa(int(keep/time.Second)) + "s"
+}
+
+// consequences is the length of the longest chain of alerts that an alert keeps
+// quiet: 0 for one that keeps none.
+func consequences(name string) int {
+	longest := 0
+	for _, rule := range inhibitions() {
+		if !slices.Contains(alertNames(rule.Source), name) {
+			continue
+		}
+		for _, target := range alertNames(rule.Target) {
+			longest = max(longest, 1+consequences(target))
+		}
+	}
+	return longest
+}
+
+// alertNames are the names in the matchers of an inhibition.
+func alertNames(matchers []string) []string {
+	var out []string
+	for _, m := range matchers {
+		if names, ok := strings.CutPrefix(strings.Replace(m, "=~", "=", 1), "alertname="); ok {
+			out = append(out, strings.Split(strings.Trim(names, `"`), "|")...)
+		}
 	}
 	return out
 }

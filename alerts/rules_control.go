@@ -18,7 +18,7 @@ func controlRules() []Rule {
 			Expr:    `muster_controller_invariant_failures_total > 0`,
 			Summary: "A check of the cluster's state failed", Detail: "{{ $value }} sampled checks of the state's invariants have failed in {{ $labels.cluster }} since the controller started. This is a bug: keep the ledger and report it.",
 			Fires: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0 1x10`}, 5}, Quiet: Case{[]string{`muster_controller_invariant_failures_total{cluster="lab"} 0x10`}, 5}},
-		{Name: "MusterOrphanRuns", Group: g, Severity: Critical, For: "0s", Board: "muster-internals",
+		{Name: "MusterOrphanRuns", Group: g, Severity: Warning, For: "0s", Board: "muster-internals",
 			Expr:    `muster_ledger_orphan_runs > 0`,
 			Summary: "Nodes run what the ledger does not know", Detail: "Nodes of {{ $labels.cluster }} have {{ $value }} runs that the ledger does not know: it was restored from an older copy. The nodes are drained. List the runs with muster runs, and end them with muster runs kill, or put the newer ledger back.",
 			Fires: Case{[]string{`muster_ledger_orphan_runs{cluster="lab"} 0 3x10`}, 5}, Quiet: Case{[]string{`muster_ledger_orphan_runs{cluster="lab"} 0x10`}, 5}},

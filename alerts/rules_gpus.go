@@ -19,17 +19,19 @@ func gpuRules() []Rule {
 	const g = "muster-gpus"
 	vars := map[string]string{"node": "node"}
 	return append(xidRules(g, vars), []Rule{
-		{Name: "MusterGPUOffTheBus", Group: g, Severity: Critical, For: "1m", Board: "muster-gpus", Vars: vars,
+		{Name: "MusterGPUOffTheBus", Group: g, Severity: Warning, For: "1m", Board: "muster-gpus", Vars: vars,
 			Expr:    onHost("(muster_gpu_up == 0)"),
-			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is lost", Detail: "{{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }} does not answer any more. Jobs on it are lost; drain the node.",
+			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is lost", Detail: "{{ $labels.UUID }} ({{ $labels.modelName }}) on {{ $labels.node }} does not answer any more. Jobs on it are lost, and no job gets it until it is back: reset or replace it today.",
 			Fires: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1 0x20`}, 8}, Quiet: Case{[]string{`muster_gpu_up{` + gpu1 + `} 1x20`}, 8}},
 		{Name: "MusterGPUMemoryErrors", Group: g, Severity: Critical, For: "2m", Board: "muster-gpus", Vars: vars,
 			// An XID 48 or 95 is the same fault, and its alert names the job.
 			Expr: onHost("(increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]) > 0 or DCGM_FI_DEV_ROW_REMAP_FAILURE > 0)") +
-				" unless on (node, UUID) " + byDevice(`time() - muster_gpu_xid_last_timestamp_seconds{xid=~"48|95"} < 7200`),
+				" unless on (node, UUID) " + byDevice(`time() - muster_gpu_xid_last_timestamp_seconds{xid=~"48|95"} < 7200`) +
+				" unless on (cluster, node) " + drained,
 			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} has broken memory", Detail: "{{ $labels.UUID }} on {{ $labels.node }} had double-bit errors, or could not remap a row. Results of its jobs may be wrong; drain the node.",
 			Fires: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`}, 10},
-			Quiet: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`, lastXID("48", "fatal") + ` _x4 300x20`}, 12}},
+			Quiet: Case{[]string{`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{` + gpu1 + `} 0x5 2x20`, lastXID("48", "fatal") + ` _x4 300x20`,
+				`DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{cluster="lab",gpu="0",UUID="GPU-2",hostname="n2"} 0x5 2x20`, outOfService("n2") + ` 1x20`}, 12}},
 		{Name: "MusterGPUHot", Group: g, Severity: Warning, For: "5m", Board: "muster-gpus", Vars: vars,
 			Params:  []Param{{"above", Number, "87", "degrees Celsius"}},
 			Expr:    onHost("(DCGM_FI_DEV_GPU_TEMP > $above)"),
@@ -71,6 +73,15 @@ func gpuRules() []Rule {
 	}...)
 }
 
+// drained are the nodes that take no more jobs: what was to be done about a device
+// of theirs at once has been done, by a person or by gpu.on_fault.
+const drained = `muster_node_state_info{state=~"drained|draining|down|fail"}`
+
+// outOfService is the series of a drained node in the tests.
+func outOfService(node string) string {
+	return `muster_node_state_info{cluster="lab",node="` + node + `",state="drained",reason="GPU"}`
+}
+
 // lastXID is the series of a driver error in the tests.
 func lastXID(xid, class string) string {
 	return `muster_gpu_xid_last_timestamp_seconds{cluster="lab",node="n1",gpu="0",gpu_uuid="GPU-1",xid="` + xid + `",class="` + class + `",slurm_job_id="7",user="ada"}`
@@ -92,15 +103,18 @@ func xidRules(group string, vars map[string]string) []Rule {
 	const reported = "The driver reported XID {{ $labels.xid }} for {{ $labels.UUID }} on {{ $labels.node }} {{ $value | humanizeDuration }} ago."
 	return []Rule{
 		{Name: "MusterGPUXID", Once: true, Group: group, Severity: Critical, For: "30s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
-			Expr: recent(`="fatal"`) + " " + lost, Summary: summary,
+			Expr: recent(`="fatal"`) + " " + lost + " unless on (cluster, node) " + drained, Summary: summary,
 			Detail: reported + struck + " The device must not be used: drain the node.",
 			Fires:  Case{[]string{lastXID("48", "fatal") + ` _x4 300x40`}, 8},
 			// Another job on the device does not make an old error news.
-			Quiet: Case{[]string{lastXID("79", "fatal") + ` _x4 300x40`, `muster_gpu_up{` + gpu1 + `} 1x4 0x40`, `DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 48x90`}, 20}},
+			Quiet: Case{[]string{lastXID("79", "fatal") + ` _x4 300x40`, `muster_gpu_up{` + gpu1 + `} 1x4 0x40`, `DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 48x90`,
+				`muster_gpu_xid_last_timestamp_seconds{cluster="lab",node="n2",gpu="0",gpu_uuid="GPU-2",xid="48",class="fatal"} _x4 300x40`, outOfService("n2") + ` 1x40`}, 20}},
 		{Name: "MusterGPUXIDOfDevice", Once: true, Group: group, Severity: Warning, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
-			Expr: recent(`=~"memory|link|driver|unknown"`), Summary: summary,
-			Detail: reported + struck + " It concerns the device (class {{ $labels.class }}), which can go on: reset or replace it today.",
-			Fires:  Case{[]string{lastXID("63", "memory") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}},
+			// A fatal error on a node that is drained already has time until the day.
+			Expr:    recent(`=~"memory|link|driver|unknown"`) + " or (" + recent(`="fatal"`) + " " + lost + " and on (cluster, node) " + drained + ")",
+			Summary: summary,
+			Detail:  reported + struck + " It concerns the device (class {{ $labels.class }}): reset or replace it today.",
+			Fires:   Case{[]string{lastXID("63", "memory") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}},
 		{Name: "MusterGPUXIDOfProgram", Once: true, Group: group, Severity: Info, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
 			Expr: recent(`="application"`), Summary: summary,
 			Detail: reported + struck + " Mostly that is the program; several jobs on one device are the device.",

@@ -27,6 +27,9 @@ type Source struct {
 	Budgets func() []kpi.Spent // the same of budgets; may be nil
 	Now     func() spec.Instant
 	Version string
+	// Cluster is the name that StandbyHandler's series have; the others take the
+	// view's.
+	Cluster string
 	// Accounting is the lag of the store behind the ledger.
 	Accounting func() AccountingLag
 	// Live is what the agents' heartbeats said last, by node; may be nil.
@@ -183,7 +186,7 @@ func Mount(mux *http.ServeMux, src Source) {
 // replicated log. What is summed over controllers only the leader serves.
 func StandbyHandler(src Source) http.Handler {
 	return serve(newPage(append(raftFamilies(), buildFamilies()...), process(), func() *scrape {
-		return &scrape{src: &src, now: src.Now()}
+		return &scrape{src: &src, now: src.Now(), pic: &picture{cluster: src.Cluster}}
 	}))
 }
 

@@ -477,3 +477,22 @@ func TestPlannedStarts(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// TestStandby: a controller that does not lead serves its part of the log, under
+// the cluster's name.
+func TestStandby(t *testing.T) {
+	src := source(nil)
+	src.Cluster = "lab"
+	src.Now = func() spec.Instant { return 1 }
+	rec := httptest.NewRecorder()
+	StandbyHandler(src).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	text := rec.Body.String()
+	for _, want := range []string{`muster_raft_leader_known{cluster="lab"} 1`, `muster_ledger_disk_free_bytes{cluster="lab"}`, "process_start_time_seconds"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing (%d):\n%.500s", want, rec.Code, text)
+		}
+	}
+	if strings.Contains(text, "muster_jobs") {
+		t.Error("a standby serves what is summed over controllers")
+	}
+}

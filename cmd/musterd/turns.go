@@ -286,7 +286,7 @@ func (s *server) sendOn(w http.ResponseWriter, _ *http.Request) {
 // standbyPages are the metrics and the health of a standby.
 func (s *server) standbyPages() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", collector.StandbyHandler(collector.Source{Version: version, Now: clock.NewSystem().Now,
+	mux.Handle("GET /metrics", collector.StandbyHandler(collector.Source{Version: version, Cluster: s.cluster.ClusterName, Now: clock.NewSystem().Now,
 		Raft: func() collector.Raft { return raftFigures(s.durable) }}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok: standby") })
 	ready := func(w http.ResponseWriter, _ *http.Request) {

@@ -77,6 +77,7 @@ func pages() []page {
 		{"docs/views.md", func() (string, error) { return query.ViewsMarkdown(), nil }},
 		{"docs/metrics.md", metrics},
 		{"docs/authorization.md", func() (string, error) { return authz.Markdown(), nil }},
+		{"docs/alerts.md", func() (string, error) { return alerts.Markdown(), nil }},
 		{"docs/reasons.md", reasons},
 		{"api/openapi.json", openAPI},
 		{"cmd/muster-sbatch/options.h", func() (string, error) { return submit.TypedHeader(), nil }},

@@ -51,6 +51,22 @@ type Rule struct {
 	Keep bool
 }
 
+// Watch looks at a replay as exporters look at a cluster, at equal distances of
+// virtual time, and may have something happen to it then.
+type Watch struct {
+	Every spec.Span
+	Until spec.Instant // the replay ends here, whatever still runs
+	// See is shown the state with the plan as they are at an instant. What it
+	// returns is carried out at that instant, in order.
+	See func(v *view.View) ([]Act, error)
+}
+
+// Act is a command of somebody, as of a node that falls silent.
+type Act struct {
+	By      event.Actor
+	Command scheduler.Command
+}
+
 // Progress is told now and then how many jobs have ended.
 type Progress func(ended, all int, now spec.Instant)
 
@@ -100,6 +116,9 @@ type engine struct {
 	ended int
 	order uint64
 	stale int // ends since the last tick
+
+	watch *Watch // nil: nobody looks
+	look  spec.Instant
 }
 
 // ending is when a running job ends; at one instant they end in the order in
@@ -117,7 +136,16 @@ func (e ending) before(o ending) bool {
 
 // Run replays a workload. Progress may be nil.
 func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Result, error) {
-	e := &engine{w: w, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
+	return run(ctx, w, rule, nil, progress)
+}
+
+// RunWatched is Run under the eyes of somebody.
+func RunWatched(ctx context.Context, w *Workload, rule Rule, watch *Watch) (*Result, error) {
+	return run(ctx, w, rule, watch, nil)
+}
+
+func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Progress) (*Result, error) {
+	e := &engine{watch: watch, w: w, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
 	if len(w.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
@@ -129,13 +157,22 @@ func Run(ctx context.Context, w *Workload, rule Rule, progress Progress) (*Resul
 		e.uids = make([]spec.JobUID, len(w.Jobs))
 	}
 	e.rule.Discipline.Depth = depth(w.Config, rule.Discipline)
+	if watch != nil {
+		e.look = e.now
+	}
 	next := 0
-	for n := 0; next < len(w.Jobs) || len(e.ends) > 0 || e.waits(); n++ {
+	for n := 0; e.goesOn(next); n++ {
 		if n%64 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		e.order++
 		t := e.nextInstant(next)
+		if watch != nil && e.look <= t {
+			if err := e.show(); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if t == spec.FarFuture {
 			break // what waits now waits for ever
 		}
@@ -176,6 +213,35 @@ func depth(cfg *spec.Config, d scheduler.Discipline) int64 {
 		return firm
 	}
 	return d.Depth
+}
+
+// goesOn tells whether anything can still happen, or anybody still looks.
+func (e *engine) goesOn(next int) bool {
+	if e.watch != nil {
+		return e.look <= e.watch.Until
+	}
+	return next < len(e.w.Jobs) || len(e.ends) > 0 || e.waits()
+}
+
+// show lets the watcher look, and carries out what it has happen.
+func (e *engine) show() error {
+	e.now = e.look
+	e.look = e.look.Add(e.watch.Every)
+	passes := uint64(e.res.Passes)
+	acts, err := e.watch.See(&view.View{State: e.st.Freeze(), Published: e.now, Plan: e.plan, Pass: view.PassStats{Passes: passes}})
+	if err != nil || len(acts) == 0 {
+		return err
+	}
+	for _, act := range acts {
+		_, t, err := e.decide(act.By, act.Command)
+		if err != nil {
+			return fmt.Errorf("%T: %w", act.Command, err)
+		}
+		if err := e.follow(t.Events); err != nil {
+			return err
+		}
+	}
+	return e.pass(false)
 }
 
 func (e *engine) waits() bool { return e.st.Waiting.Len()+e.st.Sleeping.Len() > 0 }
@@ -437,6 +503,13 @@ func (e *engine) follow(events []event.Envelope) error {
 		case *event.JobEligible: // a job waits from when nothing but its turn keeps it
 			if i := e.of[ev.UID]; e.w.Jobs[i].After != nil {
 				e.res.Jobs[i].Submit = e.now
+			}
+		case *event.JobRequeued: // its node was lost, say: the end that was due is void
+			delete(e.live, ev.UID)
+		case *event.JobEnded:
+			if _, ran := e.live[ev.UID]; ran {
+				delete(e.live, ev.UID)
+				e.ended++
 			}
 		case *event.JobSuspended:
 			e.suspended(ev.UID)

@@ -1,0 +1,8 @@
+// Package paging proves that the alerts wake people up when something is wrong,
+// and only then. A workload is replayed in virtual time by the production
+// scheduler; every minute of it the exporter of the controller and those of the
+// agents, over simulated GPUs, are scraped; promtool's rule engine evaluates the
+// shipped rules over the series, and the shipped inhibitions decide what is sent.
+// Into the replay go what is normal in a week of operation, and planted faults,
+// each with the alert that must tell of it and the time it may take.
+package paging
