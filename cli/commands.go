@@ -8,6 +8,15 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 )
 
+// Tables makes the row of every command, for pages that are written from them.
+func Tables() []*tool.Command {
+	var out []*tool.Command
+	for _, e := range commands() {
+		out = append(out, e.Make())
+	}
+	return out
+}
+
 // commands lists every command. To add one, write a function that makes its
 // row and name it here.
 func commands() []tool.Entry {

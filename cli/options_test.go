@@ -54,7 +54,7 @@ func samples() map[string]map[string]sample {
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
 			"exclude": s("n1"), "exclusive": s(""), "export": s("NIL"), "export-file": s("EXPORTFILE"), "get-user-env": s(""), "gpus": s("2"), "gpus-per-node": s("h100:2"), "gpus-per-socket": s("1"),
 			"gpus-per-task": s("1"), "gpu-bind": s("closest"), "gpu-freq": s("low"), "gres": s("gpu:1,nic:2"), "hold": s(""), "input": s("in"), "job-name": s("x"), "kill-on-invalid-dep": s("yes"), "no-kill": s(""), "licenses": s("a:2"),
-			"distribution": s("cyclic:block"), "gres-flags": s("disable-binding"), "mem-bind": s("local"), "cpu-freq": s("high"), "network": s("any"), "profile": s("all"), "oom-kill-step": s("1"), "tres-bind": s("gres/gpu:closest"), "uid": s("nobody-at-all"), "mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
+			"distribution": s("cyclic:block"), "gres-flags": s("disable-binding"), "mem-bind": s("local"), "cpu-freq": s("high"), "network": s("any"), "stepmgr": s(""), "profile": s("all"), "oom-kill-step": s("1"), "tres-bind": s("gres/gpu:closest"), "uid": s("nobody-at-all"), "mail-type": s("END"), "mail-user": s("root"), "mem": s("4G"), "mem-per-cpu": s("2G"), "mem-per-gpu": s("1G"), "mincpus": s("3"), "nice": s("5"), "no-requeue": s(""),
 			"nodefile": s("NODEFILE"), "nodelist": s("n[1-2]"), "nodes": s("2-4"), "ntasks": s("3"), "ntasks-per-core": s("1"), "ntasks-per-gpu": s("1"), "ntasks-per-node": s("2"),
 			"ntasks-per-socket": s("1"), "open-mode": s("append"), "output": s("o"), "oversubscribe": s(""), "parsable": s(""), "partition": s("gpu,debug"), "prefer": s("f"), "priority": s("5"),
 			"propagate": s("CORE"), "qos": s("q"), "quiet": s(""), "reboot": s(""), "requeue": s(""), "reservation": s("r"), "signal": s("B:USR1@30"), "switches": s("1@10"), "test-only": s(""),
@@ -127,9 +127,9 @@ func samples() map[string]map[string]sample {
 	out["srun"] = map[string]sample{"clusters": s("other"), "test-only": on("srun hostname", ""), "cpu-bind": step("cores"), "distribution": step("cyclic"), "error": step("e-%t"),
 		"exact": step(""), "exclusive": step(""), "export": step("NONE"), "external-launcher": step(""), "bcast": step("/tmp/x"), "compress": on("srun --jobid=36 --bcast=/tmp/x DIR/log", "lz4"), "het-group": step("1"), "immediate": step(""), "input": step("none"), "jobid": on("srun hostname", "36"),
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
-		"x11": step("all"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
+		"x11": step("all"), "slurmd-debug": step("3"), "preserve-env": step(""), "prolog": step("/bin/echo"), "epilog": step("/bin/echo"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
 	out["sbcast"] = map[string]sample{"compress": s("lz4"), "force": s(""), "jobid": on("sbcast DIR/log /tmp/log", "36"), "nodelist": s("n1"), "preserve": s("")}
-	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s("")}
+	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s(""), "x11": s("all")}
 	for name, options := range map[string][]opt.Option{"srun": submit.SrunOptions(), "salloc": submit.Salloc().Options} {
 		for _, o := range options {
 			if x, ok := out["sbatch"][o.Long]; ok && o.Always == "" && out[name][o.Long] == (sample{}) {
@@ -143,7 +143,7 @@ func samples() map[string]map[string]sample {
 // elsewhere are options whose effect begins when a step or an allocation is
 // there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
 // and the end-to-end tests try them.
-var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
+var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {

@@ -193,7 +193,7 @@ func TestScripts(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "Batch script is empty!", " \n\n": "Batch script contains only whitespace!", "echo hi\n": "This does not look like a batch script.", "#!/bin/sh\r\necho\r\n": "DOS line breaks",
 		"#!/bin/sh\necho\x00": "NULL character", "#!/bin/sh\n#SBATCH --bogus\n": "unrecognized option '--bogus'", "#!/bin/sh\n#SBATCH x\n": "Invalid directive found in batch script: x",
-		"#!/bin/sh\n#SBATCH hetjob now\n": "Invalid directive found in batch script: hetjob", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --stepmgr\n": "the controller starts the steps of all jobs",
+		"#!/bin/sh\n#SBATCH hetjob now\n": "Invalid directive found in batch script: hetjob", "#!/bin/sh\n#SBATCH -J \"a\n": "unmatched", "#!/bin/sh\n#SBATCH --wrap=x\n": "Invalid directive", "#!/bin/sh\n#SBATCH --resv-ports\n": "Muster does not reserve ports",
 	} {
 		for _, viaStdin := range []bool{false, true} {
 			w.forget()

@@ -56,6 +56,7 @@ type StepSpec struct {
 	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
 	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
 	Cast       *Cast         `cbor:"60,keyasint,omitempty"` // its tasks write a file that comes as input
+	KeepSizes  bool          `cbor:"61,keyasint,omitempty"` // -E: SLURM_NTASKS and its like as srun has them
 }
 
 // Cast is a file that a step of sbcast writes on each node.

@@ -73,6 +73,7 @@ type StepSpec struct {
 	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = as the site says, -1 = any
 	KeepOnBadExit bool           `protobuf:"varint,58,opt,name=keep_on_bad_exit,json=keepOnBadExit,proto3" json:"keep_on_bad_exit,omitempty"` // -K0, whatever the site says
 	Cast          *Cast          `protobuf:"bytes,60,opt,name=cast,proto3" json:"cast,omitempty"`                                             // the tasks write a file that comes as input
+	PreserveEnv   bool           `protobuf:"varint,61,opt,name=preserve_env,json=preserveEnv,proto3" json:"preserve_env,omitempty"`           // -E: SLURM_NTASKS and its like as srun has them
 	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                           // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,6 +417,13 @@ func (x *StepSpec) GetCast() *Cast {
 		return x.Cast
 	}
 	return nil
+}
+
+func (x *StepSpec) GetPreserveEnv() bool {
+	if x != nil {
+		return x.PreserveEnv
+	}
+	return false
 }
 
 func (x *StepSpec) GetWorld() *StepWorld {
@@ -1703,7 +1711,7 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xd8\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xfb\n" +
 	"\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
@@ -1759,7 +1767,8 @@ const file_step_proto_rawDesc = "" +
 	"\x10kill_on_bad_exit\x187 \x01(\bR\rkillOnBadExit\x12\x12\n" +
 	"\x04wait\x188 \x01(\x11R\x04wait\x12'\n" +
 	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12#\n" +
-	"\x04cast\x18< \x01(\v2\x0f.muster.v1.CastR\x04cast\x12*\n" +
+	"\x04cast\x18< \x01(\v2\x0f.muster.v1.CastR\x04cast\x12!\n" +
+	"\fpreserve_env\x18= \x01(\bR\vpreserveEnv\x12*\n" +
 	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"t\n" +
 	"\x04Cast\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +

@@ -65,10 +65,10 @@ requeued job has one row per attempt.`,
 			{Long: "endtime", Short: "E", Arg: "<end_time>", Help: "jobs before this time"},
 			{Long: "env-vars", Help: "print the environment of each job of -j"},
 			{Long: "expand-patterns", Help: "expand the patterns in file names", Always: "they are stored filled in"},
-			{Long: "federation", Env: "SACCT_FEDERATION", Refused: noFederation},
+			{Long: "federation", Env: "SACCT_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "file", Short: "f", Arg: "<file>", Refused: "Muster does not read job completion files"},
 			{Long: "flags", Short: "F", Arg: "<flag_list>", Help: "only jobs with one of these flags"},
-			{Long: "format", Short: "o", Arg: "<fields>", Env: "SACCT_FORMAT", Help: "fields to show"},
+			{Long: "format", Also: "fields", Short: "o", Arg: "<fields>", Env: "SACCT_FORMAT", Help: "fields to show"},
 			{Long: "gid", Short: "g", Arg: "<gid_list>", Help: "only jobs of these groups, by number or name"},
 			{Long: "group", Arg: "<gid_list>", Help: "same as above"},
 			{Long: "helpformat", Short: "e", Help: "list the fields that -o accepts"},
@@ -104,6 +104,13 @@ requeued job has one row per attempt.`,
 		Example: []tool.Example{
 			{Line: "sacct -X -S now-7days -s F,TO,OOM", What: "shows what failed in the last week"},
 			{Line: "sacct -j 12 -P -o jobid,state,exitcode,elapsed,maxrss", What: "prints one job for a script"},
+		},
+		Fields: func() []string {
+			var out []string
+			for _, f := range acctFields() {
+				out = append(out, f.name)
+			}
+			return out
 		},
 		Run: runSacct,
 	}

@@ -61,17 +61,31 @@ Without -i, changes require confirmation; without a terminal, changes are made b
 			{Line: "sacctmgr modify user alice set qos+=gpu_priority", What: "lets alice use it too"},
 			{Line: "sacctmgr show assoc tree format=account,user,share,qos", What: "shows the tree"},
 		},
+		Entities: func() []string {
+			var out []string
+			for _, e := range entities() {
+				out = append(out, e...)
+			}
+			return out
+		},
 		Run: runSacctmgr,
+	}
+}
+
+// entities are what sacctmgr shows and changes, each with its other names.
+func entities() [][]string {
+	return [][]string{
+		{"account", "acct", "accounts", "accts"}, {"association", "assoc", "associations", "assocs"}, {"cluster", "clusters"},
+		{"configuration", "config"}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
+		{"reservation", "reservations"}, {"resource", "resources"}, {"runawayjobs", "runaway"}, {"stats"}, {"transaction", "transactions", "txn"}, {"tres"},
+		{"user", "users"}, {"wckey", "wckeys"},
 	}
 }
 
 // entity finds what a word means, however short it is: usr, acct, assoc.
 func entity(word string) string {
 	word = strings.ToLower(word)
-	for _, e := range [...][]string{{"account", "acct", "accounts", "accts"}, {"association", "assoc", "associations", "assocs"}, {"cluster", "clusters"},
-		{"configuration", "config"}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
-		{"reservation", "reservations"}, {"resource", "resources"}, {"runawayjobs", "runaway"}, {"stats"}, {"transaction", "transactions", "txn"}, {"tres"},
-		{"user", "users"}, {"wckey", "wckeys"}} {
+	for _, e := range entities() {
 		for _, name := range e {
 			if name == word || (len(word) >= 3 && strings.HasPrefix(name, word)) {
 				return e[0]

@@ -43,7 +43,7 @@ grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 		Options: []opt.Option{
 			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
 			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "cluster to show: this one, or an imported one"},
-			{Long: "federation", Env: "SREPORT_FEDERATION", Refused: noFederation},
+			{Long: "federation", Env: "SREPORT_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Help: "print JSON: amounts of use in seconds"},
 			{Long: "local", Env: "SREPORT_LOCAL", Help: "report this cluster", Always: noFederation},
 			{Long: "noheader", Short: "n", Help: "omit the header"},

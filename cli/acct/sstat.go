@@ -55,6 +55,13 @@ empty, never zero.`,
 			{Line: "sstat -j 12 -o jobid,maxrss,avecpu", What: "shows memory and CPU time of a running job"},
 			{Line: "sstat -a -P 12", What: "prints everything about all its steps for a script"},
 		},
+		Fields: func() []string {
+			var out []string
+			for _, f := range sstatFields() {
+				out = append(out, f.name)
+			}
+			return out
+		},
 		Run: runSstat,
 	}
 }

@@ -83,14 +83,14 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Long: "all", Short: "a", Env: "SCONTROL_ALL", Help: "include hidden partitions"},
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
 			{Long: "details", Short: "d", Help: "show more details"},
-			{Long: "federation", Env: "SCONTROL_FEDERATION", Refused: noFederation},
+			{Long: "federation", Env: "SCONTROL_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "hide", Help: "do not show hidden partitions (default without --all)"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses, assoc_mgr; ping)"},
 			{Long: "local", Env: "SCONTROL_LOCAL", Help: "query this cluster", Always: noFederation},
 			{Long: "oneliner", Short: "o", Help: "print each record on one line"},
 			{Long: "quiet", Short: "Q", Help: "suppress warnings"},
-			{Long: "sibling", Env: "SCONTROL_SIBLING", Refused: noFederation},
+			{Long: "sibling", Env: "SCONTROL_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
 			{Long: "uid", Short: "u", Arg: "<uid>", Refused: "the requesting user is known from the connection"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML (wherever --json is supported)"},
 		},
@@ -103,7 +103,8 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Line: "scontrol update nodename=n7 state=drain reason='fan 2'", What: "lets the jobs on n7 end and starts no new ones there"},
 			{Line: "scontrol update jobid=12 timelimit=+1:00:00", What: "gives a job another hour (operators, once it runs)"},
 		},
-		Run: runScontrol,
+		Entities: scontrolEntities,
+		Run:      runScontrol,
 	}
 }
 

@@ -23,7 +23,7 @@ func Sdiag() *tool.Command {
 (agent threads, RPC statistics) are omitted rather than printed as zero.`,
 		Options: []opt.Option{
 			{Long: "all", Short: "a", Help: "show everything", Always: "it always is"},
-			{Long: "cluster", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "cluster", Also: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "no-trunc", Help: "do not truncate names", Always: "none is cut"},
 			{Long: "reset", Short: "r", Refused: "statistics come from the ledger and cannot be reset"},

@@ -83,7 +83,7 @@ powered down, ~ powered down, # being powered up.`,
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
 			{Long: "dead", Short: "d", Help: "only nodes that do not respond"},
 			{Long: "exact", Short: "e", Help: "group nodes on one line only if their amounts are equal"},
-			{Long: "federation", Env: "SINFO_FEDERATION", Refused: noFederation},
+			{Long: "federation", Env: "SINFO_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SINFO_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Help: "columns to show, by name"},
@@ -111,7 +111,8 @@ powered down, ~ powered down, # being powered up.`,
 			{Line: "sinfo -R", What: "shows why nodes are unavailable"},
 			{Line: "sinfo -N -O NodeList,Gres,GresUsed,CPUsState,StateLong", What: "shows each node's GPUs and CPUs"},
 		},
-		Run: runSinfo,
+		Fields: sinfoFields,
+		Run:    runSinfo,
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 
 //muster:table the options of sprio
 func Sprio() *tool.Command {
+	const noFederation = "Muster has no federation"
 	return &tool.Command{
 		Name: "sprio", Slurm: true,
 		Summary: "show the components of the priority of pending jobs",
@@ -30,18 +31,21 @@ its partitions, with the weighted components of its priority; components with we
 is truncated to a whole number, the components are rounded.`,
 		Options: []opt.Option{
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "show this cluster only"},
+			{Long: "federation", Env: "SPRIO_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SPRIO_FORMAT", Help: "columns to show, as %[.][width]letter"},
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Help: "only these jobs"},
-			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: "Muster has no federation"},
+			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: noFederation},
 			{Long: "long", Short: "l", Help: "show all columns"},
 			{Long: "noheader", Short: "h", Help: "omit the header"},
 			{Long: "norm", Short: "n", Help: "show normalized factors without weights"},
 			{Long: "partition", Short: "p", Arg: "<partition_list>", Help: "only these partitions"},
+			{Long: "sibling", Env: "SPRIO_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Help: "sort by these letters of -o; - before a letter reverses its order"},
-			{Long: "user", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
+			{Long: "user", Also: "users", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
 			{Long: "weights", Short: "w", Help: "show the priority weights"},
 		},
 		Example: []tool.Example{{Line: "sprio -l", What: "shows all parts"}, {Line: "sprio -w", What: "shows the weights"}, {Line: "sprio -S -y -o '%i %u %Y'", What: "highest first"}},
+		Fields:  sprioFields,
 		Run:     runSprio,
 	}
 }

@@ -42,7 +42,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "array", Short: "r", Env: "SQUEUE_ARRAY", Help: "show each pending array task on its own line"},
 			{Long: "clusters", Short: "M", Arg: "<cluster_name>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
 			{Long: "expand-patterns", Help: "expand the patterns (%j, %A, ...) in file names"},
-			{Long: "federation", Env: "SQUEUE_FEDERATION", Refused: noFederation},
+			{Long: "federation", Env: "SQUEUE_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SQUEUE_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Env: "SQUEUE_FORMAT2", Help: "columns to show, by name"},
 			{Long: "helpformat", Help: "list the letters and names of columns"},
@@ -67,7 +67,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "reservation", Short: "R", Arg: "<reservation_list>", Help: "only jobs in these reservations"},
 			{Long: "running-over", Arg: "<time>", Help: "only jobs that have run for longer"},
 			{Long: "running-under", Arg: "<time>", Help: "only jobs that have run for less"},
-			{Long: "sibling", Env: "SQUEUE_SIBLING", Refused: noFederation},
+			{Long: "sibling", Env: "SQUEUE_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Env: "SQUEUE_SORT", Help: "sort by these letters of -o; - before a letter reverses its order: P,t,-p"},
 			{Long: "start", Help: "pending jobs with their planned start and nodes"},
 			{Long: "states", Short: "t", Arg: "<state_list>", Env: "SQUEUE_STATES", Help: "only jobs in these states: PD,R,CG or all"},
@@ -84,7 +84,8 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Line: "squeue -t PD --start", What: "shows the planned start of pending jobs"},
 			{Line: "squeue -h -o '%i %T %R' -j 12", What: "prints one job's state for a script"},
 		},
-		Run: runSqueue,
+		Fields: squeueFields,
+		Run:    runSqueue,
 	}
 }
 

@@ -128,7 +128,7 @@ func jobFields() []jobField {
 		}},
 		none("MaxCPUs", "MAX_CPUS", "0"),
 		f("", "MaxNodes", "MAX_NODES", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetSpec().GetMaxNodes()) }),
-		none("MCSLabel", "MCSLABEL", render.NotAvailable),
+		f("", "MCSLabel", "MCSLABEL", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetMcsLabel(), render.NotAvailable) }),
 		f("", "mem-per-tres", "MEM_PER_TRES", func(j *apiv1.JobInfo) string {
 			if n := j.GetSpec().GetMemPerGpu(); n > 0 {
 				return "gres:gpu:" + tool.Itoa(n)
@@ -193,7 +193,7 @@ func jobFields() []jobField {
 			return render.Null
 		}},
 		f("z", "SCT", "S:C:T", func(j *apiv1.JobInfo) string { return "*:*:" + render.StarIfZero(j.GetSpec().GetThreadsPerCore()) }),
-		none("SegmentSize", "SEGMENT_SIZE", render.NotAvailable),
+		f("", "SegmentSize", "SEGMENT_SIZE", func(j *apiv1.JobInfo) string { return orNA(j.GetSpec().GetSegment()) }),
 		none("SiblingsActive", "ACTIVE_SIBLINGS", render.NotAvailable),
 		none("SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", render.NotAvailable),
 		none("SiblingsViable", "VIABLE_SIBLINGS", render.NotAvailable),

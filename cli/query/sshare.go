@@ -38,6 +38,7 @@ that ended since. Without -a or -u, only your own associations are shown.`,
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		Example: []tool.Example{{Line: "sshare -a", What: "shows every user"}, {Line: "sshare -l -A ml", What: "shows one account with more columns"}, {Line: "sshare -n -P -o account,fairshare", What: "for scripts"}},
+		Fields:  sshareFields,
 		Run:     runSshare,
 	}
 }

@@ -30,7 +30,6 @@ func JobOptions() []jobOption {
 		noBB        = "Muster has no burst buffers"
 		noMemBind   = "tasks are not bound to NUMA nodes: the kernel places their memory near their CPUs"
 		noContainer = "Muster does not start OCI containers"
-		noPower     = "nodes are not rebooted to change their features"
 	)
 	return []jobOption{
 		yes("account", "A", "<account>", "SBATCH_ACCOUNT", "charge this account", textTo(func(s *apiv1.JobSpec) *string { return &s.Account })),
@@ -49,6 +48,7 @@ func JobOptions() []jobOption {
 		yes("constraint", "C", "<list>", "SBATCH_CONSTRAINT", "required node features: a&b, a|b", textTo(func(s *apiv1.JobSpec) *string { return &s.Constraint })),
 		no("container", "", "<path_to_container>", "SBATCH_CONTAINER", noContainer),
 		no("container-id", "", "<container_id>", "SBATCH_CONTAINER_ID", noContainer),
+		no("context", "", "<context>", "", "Muster does not set SELinux contexts"),
 		yes("contiguous", "", "", "", "allocate adjacent nodes only", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Contiguous })),
 		yes("core-spec", "S", "<num>", "SBATCH_CORE_SPEC", "cores per node to reserve for the system; implies exclusive nodes", countTo("core-spec", func(s *apiv1.JobSpec) *uint32 { return &s.CoreSpec })),
 		yes("cores-per-socket", "", "<cores>", "", "minimum number of cores per socket", countTo("cores-per-socket", func(s *apiv1.JobSpec) *uint32 { return &s.CoresPerSocket })),
@@ -56,7 +56,7 @@ func JobOptions() []jobOption {
 		yes("cpus-per-gpu", "", "<ncpus>", "SBATCH_CPUS_PER_GPU", "number of CPUs per GPU", countTo("cpus-per-gpu", func(s *apiv1.JobSpec) *uint32 { return &s.CpusPerGpu })),
 		yes("cpus-per-task", "c", "<ncpus>", "", "number of CPUs per task", countTo("cpus-per-task", func(s *apiv1.JobSpec) *uint32 { return &s.CpusPerTask })),
 		yes("deadline", "", "<time>", "", "cancel the job if it cannot end by this time", momentTo("deadline", func(s *apiv1.JobSpec) *int64 { return &s.Deadline })),
-		no("delay-boot", "", "<minutes>", "SBATCH_DELAY_BOOT", noPower),
+		{opt.Option{Long: "delay-boot", Arg: "<minutes>", Env: "SBATCH_DELAY_BOOT", Help: "time to wait for nodes that have the features without a reboot", Always: "nodes are never rebooted to change their features"}, nil},
 		yes("dependency", "d", "<dependency_list>", "", "defer the start until other jobs reach a state: afterok:12:13,singleton", applyDependency),
 		yes("distribution", "m", "{*|block|cyclic|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", "SBATCH_DISTRIBUTION", "distribution of the tasks of steps over nodes; what is said of sockets and cores is passed on as $SLURM_DISTRIBUTION", applyDistribution),
 		yes("error", "e", "<filename_pattern>", "SBATCH_ERROR", "file for standard error (default: same as standard output)", textTo(func(s *apiv1.JobSpec) *string { return &s.Stderr })),
@@ -102,7 +102,7 @@ func JobOptions() []jobOption {
 		yes("ntasks", "n", "<number>", "", "number of tasks", countTo("ntasks", func(s *apiv1.JobSpec) *uint32 { return &s.Tasks })),
 		yes("ntasks-per-core", "", "<ntasks>", "", "number of tasks per core", countTo("ntasks-per-core", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerCore })),
 		yes("ntasks-per-gpu", "", "<ntasks>", "", "number of tasks per GPU", countTo("ntasks-per-gpu", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerGpu })),
-		yes("ntasks-per-node", "", "<ntasks>", "", "number of tasks per node", countTo("ntasks-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerNode })),
+		{opt.Option{Long: "ntasks-per-node", Also: "tasks-per-node", Arg: "<ntasks>", Help: "number of tasks per node"}, countTo("ntasks-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerNode })},
 		yes("ntasks-per-socket", "", "<ntasks>", "", "maximum number of tasks per socket; their CPUs are spread over the sockets", countTo("ntasks-per-socket", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerSocket })),
 		jobOption{opt.Option{Long: "oom-kill-step", Arg: "0|1", Maybe: true, Help: "end a whole step when a process of it runs out of memory", Warn: "the kernel kills the process that runs out of memory; srun -K ends the rest of the step"}, ignored},
 		yes("open-mode", "", "append|truncate", "SBATCH_OPEN_MODE", "how to open output files", applyOpenMode),
@@ -129,7 +129,7 @@ func JobOptions() []jobOption {
 		yes("sockets-per-node", "", "<sockets>", "", "minimum number of sockets per node", countTo("sockets-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.SocketsPerNode })),
 		yes("spread-job", "", "", "SBATCH_SPREAD_JOB", "spread the job evenly over as many nodes as possible", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Spread })),
 		yes("spread-segments", "", "", "", "place each segment in a different block", switchTo(func(s *apiv1.JobSpec) *bool { return &s.SpreadSegments })),
-		no("stepmgr", "", "", "", "the controller starts the steps of all jobs"),
+		tunes("stepmgr", "", "", "create the job's steps on its first node", "the controller creates the steps of all jobs"),
 		yes("switches", "", "<count>[@max-time]", "SBATCH_REQ_SWITCH", "maximum number of leaf switches", applySwitches),
 		yes("test-only", "", "", "", "print when and where the job would start, without submitting it", nil),
 		yes("thread-spec", "", "<num>", "SBATCH_THREAD_SPEC", "threads per node to reserve for the system; implies exclusive nodes", countTo("thread-spec", func(s *apiv1.JobSpec) *uint32 { return &s.ThreadSpec })),

@@ -35,6 +35,16 @@ func request(c *tool.Call, js *apiv1.JobSpec, final *opt.Values) error {
 	return switchWait(c, js)
 }
 
+// warnOf prints the warnings of options that were given. Those of a job's options
+// are printed where the job is made.
+func warnOf(c *tool.Call, options []opt.Option) {
+	for _, o := range options {
+		if o.Warn != "" && c.Opts.On(o.Long) && !c.Opts.On("quiet") {
+			fmt.Fprintf(c.Stderr, "%s: warning: --%s: %s\n", c.Command.Name, o.Long, o.Warn)
+		}
+	}
+}
+
 // ownArgs are the arguments behind the command's name.
 func ownArgs(c *tool.Call) []string {
 	if tool.BaseName(c.Args[0]) == c.Command.Name {
@@ -91,7 +101,7 @@ const (
 // liveOptions are the options of a command whose user waits for the job: those
 // of sbatch without those of batch scripts, and more.
 func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
-	batch := []string{"array", "batch", "export-file", "ignore-pbs", "no-requeue", "parsable", "requeue", "wait", "wait-all-nodes", "wrap", "bbf", "oom-kill-step"}
+	batch := []string{"array", "batch", "export-file", "ignore-pbs", "no-requeue", "parsable", "requeue", "wait", "wait-all-nodes", "wrap"}
 	var out []opt.Option
 	for _, o := range JobOptions() {
 		own := func(m opt.Option) bool { return m.Long == o.Long }

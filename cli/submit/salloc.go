@@ -27,7 +27,7 @@ func Salloc() *tool.Command {
 job's environment variables; srun in it starts steps on the job's nodes. The allocation is released when the
 command or salloc ends, also if salloc is killed; with --no-shell, when the job is cancelled. A : between
 options starts the next component of a heterogeneous job.`,
-		Env:   []tool.Variable{{Name: "SHELL", Help: "the shell that runs without a command"}, {Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"}},
+		Env:   []tool.Variable{{Name: "SHELL", Help: "the shell that runs without a command"}, {Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"}, {Name: "SALLOC_WAIT4SWITCH", Help: "the time of --switches"}},
 		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the command", Help: "its exit code; 128 and the signal when one ended it"}},
 		Example: []tool.Example{
 			{Line: "salloc -N 2 --gres=gpu:8 -t 1:00:00", What: "opens a shell with an allocation of two nodes"},
@@ -35,7 +35,7 @@ options starts the next component of a heterogeneous job.`,
 		},
 		Run: runSalloc,
 	}
-	c.Options = liveOptions("SALLOC_", "SLURM_CLUSTERS", sallocOptions())
+	c.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", sallocOptions())
 	return c
 }
 
@@ -44,8 +44,7 @@ options starts the next component of a heterogeneous job.`,
 //muster:table one row for each option
 func sallocOptions() []opt.Option {
 	return []opt.Option{
-		{Long: "bell", Help: "ring the terminal bell when the nodes are allocated"},
-		{Long: "distribution", Short: "m", Arg: "<type>", Env: "SALLOC_DISTRIBUTION", Refused: "give it to the srun commands in the allocation"},
+		{Long: "bell", Env: "SALLOC_BELL", Help: "ring the terminal bell when the nodes are allocated"},
 		{Long: "error", Short: "e", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
 		{Long: "export", Arg: "<variables>", Refused: "the command runs on this host with the environment of this shell"},
 		{Long: "get-user-env", Arg: "<timeout>[mode]", Maybe: true, Refused: "the command runs on this host with the environment of this shell"},
@@ -56,11 +55,13 @@ func sallocOptions() []opt.Option {
 		{Long: "no-shell", Help: "exit without running a command; the job stays until it is cancelled or its time limit is reached"},
 		{Long: "open-mode", Arg: "append|truncate", Refused: "the command runs on this host: use shell redirection"},
 		{Long: "output", Short: "o", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
-		{Long: "x11", Maybe: true, Arg: "all|first|last", Refused: "Muster does not forward X11"},
+		{Long: "wait-all-nodes", Arg: "<value>", Env: "SALLOC_WAIT_ALL_NODES", Help: "wait until all nodes are ready", Always: "a job always starts only when all its nodes are ready"},
+		{Long: "x11", Maybe: true, Arg: "all|first|last", Help: "forward X11", Warn: "X11 is not forwarded: connect to the node with ssh -X while the job runs"},
 	}
 }
 
 func runSalloc(c *tool.Call) error {
+	warnOf(c, sallocOptions())
 	if err := c.CheckClusters(); err != nil {
 		return err
 	}

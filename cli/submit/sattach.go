@@ -46,6 +46,7 @@ func sattachOptions() []opt.Option {
 		{Long: "output-filter", Arg: "<task number>", Help: "show the standard output of this task alone"},
 		{Long: "pty", Refused: "a terminal is bound to the srun that requested it: use srun --overlap --pty"},
 		{Long: "quiet", Short: "Q", Help: "do not report how tasks ended"},
+		{Long: "usage", Short: "u", Help: "print a short form of this help"},
 	}
 }
 

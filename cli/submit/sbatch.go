@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,8 @@ func hetGroups(c *tool.Call) ([][]string, error) {
 
 // switchWait is the variable for which --switches has no place of its own.
 func switchWait(c *tool.Call, js *apiv1.JobSpec) error {
-	text, ok := c.Lookup("SBATCH_WAIT4SWITCH")
+	name := map[string]string{"srun": "SLURM_WAIT4SWITCH", "salloc": "SALLOC_WAIT4SWITCH"}[c.Command.Name]
+	text, ok := c.Lookup(cmp.Or(name, "SBATCH_WAIT4SWITCH"))
 	if !ok || js.GetSwitches() == 0 || js.GetSwitchWait() != 0 {
 		return nil
 	}

@@ -47,7 +47,7 @@ func sbcastOptions() []opt.Option {
 		{Long: "send-libs", Arg: "yes|no", Maybe: true, Env: "SBCAST_SEND_LIBS", Refused: noLibraries},
 		{Long: "size", Short: "s", Arg: "<bytes>", Env: "SBCAST_SIZE", Help: "size of the blocks to send", Always: oneStream},
 		{Long: "timeout", Short: "t", Arg: "<seconds>", Env: "SBCAST_TIMEOUT", Help: "time to wait for an answer of the nodes", Always: "it waits as long as the nodes need"},
-		{Long: "treewidth", Short: "F", Arg: "<number>", Env: "SBCAST_TREE_WIDTH SBCAST_FANOUT", Help: "fan-out of messages", Always: oneStream},
+		{Long: "treewidth", Also: "fanout", Short: "F", Arg: "<number>", Env: "SBCAST_TREE_WIDTH SBCAST_FANOUT", Help: "fan-out of messages", Always: oneStream},
 	}
 }
 

@@ -2,7 +2,7 @@ package submit
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
@@ -45,7 +45,7 @@ func srunAlone(c *tool.Call, list []component) error {
 	}
 	var code int
 	if err = bcast(c, asks); err == nil {
-		code, err = runStep(c, asks, true)
+		code, err = scripted(c, asks, func() (int, error) { return runStep(c, asks, true) })
 	}
 	var f *tool.ExitError
 	switch {
@@ -76,7 +76,7 @@ job with options before each command; a component without a command runs the nex
 The first Ctrl-C shows which tasks are running, a second one within a second is forwarded to them, a third
 one ends the step. SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are forwarded. A step ends with
 its srun, also if srun is killed.`,
-		Env:   []tool.Variable{{Name: "SLURM_EXIT_ERROR", Help: "exit code when the step or the job cannot start, instead of 1"}},
+		Env:   []tool.Variable{{Name: "SLURM_EXIT_ERROR", Help: "exit code when the step or the job cannot start, instead of 1"}, {Name: "SLURM_WAIT4SWITCH", Help: "the time of --switches"}},
 		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the tasks", Help: "the highest of their exit codes; 128 and the signal for one that a signal ended"}},
 		Example: []tool.Example{
 			{Line: "srun -n 8 --label hostname", What: "in a batch script: eight tasks on the job's nodes, each line with the number of its task"},
@@ -105,10 +105,20 @@ func SrunOptions() []opt.Option {
 			out[i].Env = "SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK"
 		case "ntasks-per-node":
 			out[i].Env = "SLURM_NTASKS_PER_NODE"
-		case "ntasks-per-gpu":
-			out[i].Env = "SLURM_NTASKS_PER_GPU"
+		case "ntasks-per-core", "ntasks-per-socket", "ntasks-per-gpu", "dependency":
+			out[i].Env = "SLURM_" + strings.ToUpper(strings.ReplaceAll(out[i].Long, "-", "_"))
+		case "segment":
+			out[i].Env = "SRUN_SEGMENT_SIZE"
+		case "container", "container-id":
+			out[i].Env = "SRUN_" + strings.ToUpper(strings.ReplaceAll(out[i].Long, "-", "_"))
+		case "cpu-freq":
+			out[i].Env = "SLURM_CPU_FREQ_REQ"
+		case "oom-kill-step":
+			out[i].Env = "SLURM_OOMKILLSTEP"
+		case "bb":
+			out[i].Env = "SLURM_BURST_BUFFER"
 		case "export":
-			out[i].Env = "SLURM_EXPORT_ENV"
+			out[i].Env = "SLURM_EXPORT_ENV SRUN_EXPORT_ENV"
 		case "chdir":
 			out[i].Env = "SLURM_WORKING_DIR"
 		}
@@ -121,26 +131,25 @@ func SrunOptions() []opt.Option {
 //muster:table one row for each option
 func stepOptions() []opt.Option {
 	const (
-		noScript = "the site's prologs run on the nodes; srun runs no prolog or epilog itself"
-		noX11    = "X11 is not forwarded: connect to the node with ssh -X while the job runs"
-		noCast   = "--bcast does not copy shared libraries; use sbcast"
+		noX11  = "X11 is not forwarded: connect to the node with ssh -X while the job runs"
+		noCast = "--bcast does not copy shared libraries; use sbcast"
 	)
 	return []opt.Option{
 		{Long: "accel-bind", Arg: "<options>", Refused: "use --gpu-bind"},
 		{Long: "async", Refused: "run srun in the background of the shell"},
 		{Long: "bcast", Arg: "<dest_path>", Maybe: true, Env: "SLURM_BCAST", Help: "copy the program to this path on the job's nodes and run the copy; a path that ends with /, or no path (the working directory), is a folder"},
-		{Long: "bcast-exclude", Arg: "<exclude_path>", Env: "SLURM_BCAST_EXCLUDE", Refused: noCast},
+		{Long: "bcast-exclude", Arg: "<exclude_path>", Env: "SLURM_BCAST_EXCLUDE", Help: "folders whose shared libraries are not copied", Always: "--bcast copies no shared libraries"},
 		compressOption("SLURM_COMPRESS"),
 		{Long: "cpu-bind", Arg: "[verbose,]<type>", Env: "SLURM_CPU_BIND", Help: "binding of tasks to CPUs: cores, threads, rank, map_cpu:list, mask_cpu:list, none"},
 		{Long: "disable-status", Short: "X", Env: "SLURM_DISABLE_STATUS", Help: "forward the first Ctrl-C to the tasks"},
 		{Long: "distribution", Short: "m", Arg: "{*|block|cyclic|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", Env: "SLURM_DISTRIBUTION", Help: "distribution of tasks over nodes; what is said of sockets and cores is not followed"},
-		{Long: "epilog", Arg: "<executable>", Env: "SLURM_EPILOG", Refused: noScript},
+		{Long: "epilog", Arg: "<executable>", Env: "SLURM_EPILOG", Help: "program that srun runs on this host when the step has ended; none disables"},
 		{Long: "error", Short: "e", Arg: "<filename_pattern>", Env: "SLURM_STDERRMODE SRUN_ERROR", Help: "destination of the tasks' standard error, as for --output"},
 		{Long: "exact", Env: "SLURM_EXACT", Help: "allocate only the CPUs that the tasks request (default: all CPUs of the job on the step's nodes)"},
 		{Long: "exclusive", Arg: "user|mcs|topo", Maybe: true, Env: "SLURM_EXCLUSIVE", Help: "for a job: do not share nodes with other jobs; for a step: same as --exact"},
 		{Long: "external-launcher", Env: "SLURM_EXTERNAL_LAUNCHER", Help: "launch the daemons of an MPI launcher in a step that shares all resources and allocates none"},
 		{Long: "get-user-env", Arg: "<timeout>[mode]", Maybe: true, Refused: "tasks inherit the environment of srun"},
-		{Long: "het-group", Arg: "<expr>", Env: "SLURM_HET_GROUP", Help: "components of a heterogeneous job to run the step in: 0,2-3; counted from 0"},
+		{Long: "het-group", Also: "pack-group", Arg: "<expr>", Env: "SLURM_HET_GROUP", Help: "components of a heterogeneous job to run the step in: 0,2-3; counted from 0"},
 		immediateOption("SLURM_IMMEDIATE"),
 		{Long: "input", Short: "i", Arg: "<mode>", Env: "SLURM_STDINMODE SRUN_INPUT", Help: "who reads srun's standard input: all (default), none or a task number; or a file, with %t one per task"},
 		{Long: "jobid", Arg: "<jobid>", Help: "run the step in this existing job"},
@@ -153,20 +162,21 @@ func stepOptions() []opt.Option {
 		{Long: "ntasks-per-tres", Arg: "<ntasks>", Refused: "use --ntasks-per-gpu"},
 		{Long: "output", Short: "o", Arg: "<mode>", Env: "SLURM_STDOUTMODE SRUN_OUTPUT", Help: "destination of the tasks' standard output: all (this terminal), none, a task number, or a file; %t, %n and %N in its name create one per task or node"},
 		{Long: "overlap", Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with other steps of the job"},
-		{Long: "preserve-env", Short: "E", Env: "SLURM_PRESERVE_ENV", Help: "use the number of nodes and tasks of the job", Always: "the number of nodes and tasks is that of the step"},
-		{Long: "prolog", Arg: "<executable>", Env: "SLURM_PROLOG", Refused: noScript},
+		{Long: "preserve-env", Short: "E", Env: "SLURM_PRESERVE_ENV", Help: "pass SLURM_NNODES, SLURM_NTASKS, SLURM_NPROCS and SLURM_TASKS_PER_NODE to the tasks as srun has them, instead of those of the step"},
+		{Long: "prolog", Arg: "<executable>", Env: "SLURM_PROLOG", Help: "program that srun runs on this host before the step starts; none disables"},
 		{Long: "pty", Arg: "<fd>", Maybe: true, Env: "SLURM_PTY", Help: "connect the first task to a pseudo-terminal"},
 		{Long: "quit-on-interrupt", Help: "end the step on the first Ctrl-C"},
 		{Long: "relative", Short: "r", Arg: "<n>", Help: "relative number of the job's first node to use, counted from 0"},
 		{Long: "resv-ports", Arg: "count", Maybe: true, Env: "SLURM_RESV_PORTS", Refused: "Muster does not reserve ports"},
-		{Long: "send-libs", Arg: "yes|no", Maybe: true, Refused: noCast},
-		{Long: "slurmd-debug", Arg: "<level>", Env: "SLURMD_DEBUG", Refused: "the log level of a node is set in its muster.yaml"},
+		{Long: "send-libs", Arg: "yes|no", Maybe: true, Env: "SLURM_SEND_LIBS", Refused: noCast},
+		{Long: "slurmd-debug", Arg: "<level>", Env: "SLURMD_DEBUG", Help: "log level of the node's daemon for this step", Warn: "the log level of a node is set in its muster.yaml"},
 		{Long: "task-epilog", Arg: "<executable>", Env: "SLURM_TASK_EPILOG", Help: "program to run after each task"},
 		{Long: "task-prolog", Arg: "<executable>", Env: "SLURM_TASK_PROLOG", Help: "program to run before each task; it can set environment variables"},
 		{Long: "threads", Short: "T", Arg: "<nthreads>", Env: "SLURM_THREADS", Help: "number of threads that launch a step", Always: "one message starts a step on all its nodes"},
 		{Long: "treewidth", Arg: "<size>", Env: "SLURM_TREE_WIDTH", Help: "fan-out of messages", Always: "one message starts a step on all its nodes"},
 		{Long: "unbuffered", Short: "u", Env: "SLURM_UNBUFFEREDIO", Help: "do not buffer output by line"},
 		{Long: "wait", Short: "W", Arg: "<seconds>", Env: "SLURM_WAIT", Help: "end the step this number of seconds after the first task has ended"},
+		{Long: "whole", Help: "allocate all CPUs of the job on the step's nodes", Always: "a step has them unless --exact or -c is given"},
 		{Long: "wait-for-children", Help: "wait for processes that the tasks leave behind", Always: "a step is over when no process of it is left"},
 		{Long: "x11", Maybe: true, Arg: "all|first|last", Env: "SLURM_X11", Help: "forward X11", Warn: noX11},
 	}
@@ -176,11 +186,7 @@ func runSrun(c *tool.Call) error {
 	if c.Opts.Text("mpi") == "list" {
 		return tool.Fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
 	}
-	for _, o := range stepOptions() {
-		if o.Warn != "" && c.Opts.On(o.Long) && !c.Opts.On("quiet") {
-			fmt.Fprintf(c.Stderr, "srun: warning: --%s: %s\n", o.Long, o.Warn)
-		}
-	}
+	warnOf(c, stepOptions())
 	list, err := components(c)
 	if err != nil {
 		return err
@@ -213,6 +219,6 @@ func srunWithin(c *tool.Call, job string, list []component) error {
 	if err := bcast(c, asks); err != nil {
 		return err
 	}
-	code, err := runStep(c, asks, false)
+	code, err := scripted(c, asks, func() (int, error) { return runStep(c, asks, false) })
 	return stepExit(c, code, err)
 }

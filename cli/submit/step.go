@@ -109,6 +109,7 @@ func step(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, e
 		TasksPerNode: js.GetTasksPerNode(), CpusPerTask: js.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: js.GetMemPerNode(),
 		MemPerCpu: js.GetMemPerCpu(), PerNode: js.GetPerNode(), PerStep: js.GetPerJob(), PerTask: js.GetPerTask(), Nodes: js.GetNodes(), Exclude: js.GetExclude(),
 		Overcommit: js.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: js.GetGpuBind(), Append: js.GetAppend() == apiv1.Tri_TRI_YES,
+		PreserveEnv: opts.On("preserve-env"),
 	}
 	if js.GetTimeLimit() > 0 {
 		s.TimeLimit = js.GetTimeLimit()

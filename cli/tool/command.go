@@ -19,8 +19,13 @@ type Command struct {
 	Mixed   bool // options may follow arguments
 	Env     []Variable
 	Verbs   []Verb // of a command that takes verbs
-	Example []Example
-	Exits   []Variable // exit codes other than 0 and 1
+	// Fields are the columns that can be asked for: names, and letters as %i.
+	Fields func() []string
+	// Entities are what the verb show knows; with "update KEY" the keys of nodes that
+	// update knows.
+	Entities func() []string
+	Example  []Example
+	Exits    []Variable // exit codes other than 0 and 1
 	// badUsage is the exit code for a command line that is not understood; 0 = 1.
 	BadUsage int
 	// ownPrecedence: the command applies the input variables itself.

@@ -23,6 +23,7 @@ static const struct option {
 	{ "constraint", 'C', ARGUMENT },
 	{ "container", 0, ARGUMENT },
 	{ "container-id", 0, ARGUMENT },
+	{ "context", 0, ARGUMENT },
 	{ "contiguous", 0, SWITCH },
 	{ "core-spec", 'S', ARGUMENT },
 	{ "cores-per-socket", 0, ARGUMENT },

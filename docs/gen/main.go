@@ -83,6 +83,7 @@ func pages() []page {
 		{"cmd/muster-sbatch/options.h", func() (string, error) { return submit.TypedHeader(), nil }},
 		{"docs/rest.md", func() (string, error) { return slurmapi.Markdown(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
+		{"docs/compatibility.md", compatibility},
 	}, append(grafana(), alerting()...)...)
 }
 

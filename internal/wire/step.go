@@ -15,7 +15,7 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 		Exclude: s.Exclude, Relative: s.Relative, Distribution: s.Distribution, Overcommit: s.Overcommit, TimeLimit: int64(s.Limit), External: s.External,
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Append: s.Append, InputTask: s.InputTask, Pty: s.Pty, Rows: s.Rows, Columns: s.Columns,
 		Unbuffered: s.Unbuffered, TaskProlog: s.TaskProlog, TaskEpilog: s.TaskEpilog, CpuBind: s.CPUBind, GpuBind: s.GPUBind, Mpi: s.MPI,
-		KillOnBadExit: s.KillOnFail, KeepOnBadExit: s.KeepOnFail, Wait: s.Wait,
+		KillOnBadExit: s.KillOnFail, KeepOnBadExit: s.KeepOnFail, Wait: s.Wait, PreserveEnv: s.KeepSizes,
 	}
 	for i := range s.Programs {
 		out.Programs = append(out.Programs, &apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv})
@@ -44,6 +44,7 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 		Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(), Append: m.GetAppend(), InputTask: m.GetInputTask(), Pty: m.GetPty(),
 		Rows: m.GetRows(), Columns: m.GetColumns(), Unbuffered: m.GetUnbuffered(), TaskProlog: m.GetTaskProlog(), TaskEpilog: m.GetTaskEpilog(),
 		CPUBind: m.GetCpuBind(), GPUBind: m.GetGpuBind(), MPI: m.GetMpi(), KillOnFail: m.GetKillOnBadExit(), KeepOnFail: m.GetKeepOnBadExit(), Wait: m.GetWait(),
+		KeepSizes: m.GetPreserveEnv(),
 	}
 	for _, p := range m.GetPrograms() {
 		ranks, err := ToTasks(p.GetRanks())

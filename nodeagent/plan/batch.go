@@ -227,6 +227,7 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
 		ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
 	}
+	f.Asked.SegmentSize = positive(js.Place.Segment)
 	if size.Overcommit {
 		f.Asked.Overcommit = "1"
 	}

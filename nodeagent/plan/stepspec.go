@@ -187,6 +187,9 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		"SLURM_GPUS_ON_NODE=" + positive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + positive(shards(&s.Here)),
 		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
 	}
+	if s.Spec.KeepSizes {
+		own = without(own, sizeVariables, user)
+	}
 	ours := map[string]bool{"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_TASK_PID": true, "PMI_FD": true, "PMI_RANK": true,
 		"PMI_SIZE": true, "PMI_JOBID": true, "MUSTER_RUN": true}
 	for _, e := range own {
@@ -218,6 +221,18 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		}
 	}
 	return out
+}
+
+// sizeVariables are those that srun -E leaves as they are.
+var sizeVariables = []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"}
+
+// without drops the variables of these names that the user's environment has.
+func without(own, names, user []string) []string {
+	theirs := func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(names, name) && slices.ContainsFunc(user, func(u string) bool { return strings.HasPrefix(u, name+"=") })
+	}
+	return slices.DeleteFunc(own, theirs)
 }
 
 // cpusHere is how many CPUs the step has here; one that holds none has the job's.

@@ -82,6 +82,24 @@ func TestStepRun(t *testing.T) {
 	}
 }
 
+// TestKeptSizes is srun -E: the tasks see the sizes that srun has, where it has them.
+func TestKeptSizes(t *testing.T) {
+	user := []string{"PATH=/bin", "SLURM_NNODES=8", "SLURM_NTASKS=16"}
+	for _, keep := range []bool{false, true} {
+		s := stepPart(func(s *StepPart) { s.Spec.KeepSizes = keep })
+		env := s.commonEnv(user, stepNode(), &binding{}, true)
+		want := map[string]string{"SLURM_NNODES": "2", "SLURM_NTASKS": "5", "SLURM_NPROCS": "5", "SLURM_STEP_NUM_NODES": "2"}
+		if keep {
+			want["SLURM_NNODES"], want["SLURM_NTASKS"] = "8", "16"
+		}
+		for name, value := range want {
+			if got := lookup(env, name); got != value {
+				t.Errorf("kept %v: %s is %q, want %q", keep, name, got, value)
+			}
+		}
+	}
+}
+
 func TestTerminalsAndPMI(t *testing.T) {
 	for _, c := range []struct {
 		pty      bool

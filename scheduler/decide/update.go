@@ -181,6 +181,15 @@ func jobKeys() []jobKey {
 	}
 }
 
+// JobKeyNames are the keys of scontrol update job with their other spellings.
+func JobKeyNames() []string {
+	var out []string
+	for _, key := range jobKeys() {
+		out = append(out, key.names...)
+	}
+	return out
+}
+
 // findJobKey finds a key by a name or the beginning of one.
 func findJobKey(typed string) *jobKey {
 	var begins *jobKey

@@ -1,0 +1,57 @@
+package query
+
+// The columns of the commands as their tables have them, for the page of
+// compatibility: letters as %i, then names.
+
+func squeueFields() []string {
+	out := []string{"Nodes"} // another name of NumNodes
+	for _, f := range jobFields() {
+		if f.letter != "" {
+			out = append(out, "%"+f.letter)
+		}
+		out = append(out, f.name)
+	}
+	for _, f := range stepFields() {
+		out = append(out, "%"+f.letter, f.name)
+	}
+	return out
+}
+
+func sinfoFields() []string {
+	out := []string{"All"}
+	for _, f := range nodeFields() {
+		if f.letter != "" {
+			out = append(out, "%"+f.letter)
+		}
+		out = append(out, f.name)
+	}
+	return out
+}
+
+func sprioFields() []string {
+	var out []string
+	for letter := range prioFields("") {
+		out = append(out, "%"+letter)
+	}
+	return out
+}
+
+func sshareFields() []string {
+	var out []string
+	for _, f := range shareFields(true, "") {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// scontrolEntities are the names of show, and the keys of a node that update sets.
+func scontrolEntities() []string {
+	out := []string{"update state"}
+	for _, e := range shownEntities() {
+		out = append(out, e.names...)
+	}
+	for _, key := range nodeSettings() {
+		out = append(out, "update "+key)
+	}
+	return out
+}
