@@ -3805,6 +3805,7 @@ func (x *PolicyChangeReply) GetChanged() []string {
 type PolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Dump          bool                   `protobuf:"varint,1,opt,name=dump,proto3" json:"dump,omitempty"` // also as the file that sacctmgr load reads
+	Moment        *Moment                `protobuf:"bytes,2,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3846,6 +3847,13 @@ func (x *PolicyRequest) GetDump() bool {
 		return x.Dump
 	}
 	return false
+}
+
+func (x *PolicyRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 type PolicyReply struct {
@@ -5042,6 +5050,7 @@ type DiagReply struct {
 	StaleReports     uint64                 `protobuf:"varint,23,opt,name=stale_reports,json=staleReports,proto3" json:"stale_reports,omitempty"`
 	StartedAt        int64                  `protobuf:"varint,24,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	More             []*ConfigEntry         `protobuf:"bytes,25,rep,name=more,proto3" json:"more,omitempty"`
+	PastFrom         int64                  `protobuf:"varint,26,opt,name=past_from,json=pastFrom,proto3" json:"past_from,omitempty"` // the first moment that requests may name; 0 = the past is not known
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -5251,6 +5260,13 @@ func (x *DiagReply) GetMore() []*ConfigEntry {
 		return x.More
 	}
 	return nil
+}
+
+func (x *DiagReply) GetPastFrom() int64 {
+	if x != nil {
+		return x.PastFrom
+	}
+	return 0
 }
 
 // A reservation keeps nodes for some users for some time.
@@ -7180,9 +7196,10 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06DELETE\x10\x03\x12\b\n" +
 	"\x04LOAD\x10\x04\"-\n" +
 	"\x11PolicyChangeReply\x12\x18\n" +
-	"\achanged\x18\x01 \x03(\tR\achanged\"#\n" +
+	"\achanged\x18\x01 \x03(\tR\achanged\"N\n" +
 	"\rPolicyRequest\x12\x12\n" +
-	"\x04dump\x18\x01 \x01(\bR\x04dump\"\xe9\x02\n" +
+	"\x04dump\x18\x01 \x01(\bR\x04dump\x12)\n" +
+	"\x06moment\x18\x02 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\xe9\x02\n" +
 	"\vPolicyReply\x12 \n" +
 	"\x03qos\x18\x01 \x03(\v2\x0e.muster.v1.QosR\x03qos\x12.\n" +
 	"\baccounts\x18\x02 \x03(\v2\x12.muster.v1.AccountR\baccounts\x12/\n" +
@@ -7298,7 +7315,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fguaranteed_tres\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\x0eguaranteedTres\x125\n" +
 	"\n" +
 	"over_quota\x18\x1c \x01(\v2\x16.muster.v1.OptionalIntR\toverQuota\"\r\n" +
-	"\vDiagRequest\"\xb1\x06\n" +
+	"\vDiagRequest\"\xce\x06\n" +
 	"\tDiagReply\x12\x10\n" +
 	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
@@ -7330,7 +7347,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\rstale_reports\x18\x17 \x01(\x04R\fstaleReports\x12\x1d\n" +
 	"\n" +
 	"started_at\x18\x18 \x01(\x03R\tstartedAt\x12*\n" +
-	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\"\xf4\x03\n" +
+	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\x12\x1b\n" +
+	"\tpast_from\x18\x1a \x01(\x03R\bpastFrom\"\xf4\x03\n" +
 	"\x0fReservationInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -7597,72 +7615,73 @@ var file_cluster_proto_depIdxs = []int32{
 	0,  // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
 	15, // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
 	15, // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	52, // 25: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	55, // 26: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	56, // 27: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	57, // 28: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	53, // 29: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	54, // 30: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	49, // 31: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	82, // 32: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	83, // 33: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	84, // 34: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 35: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	84, // 36: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	84, // 37: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	84, // 38: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 39: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	84, // 40: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 41: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 42: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 43: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 44: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	51, // 45: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	51, // 46: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	51, // 47: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	51, // 48: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	84, // 49: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 50: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	84, // 51: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	51, // 52: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 53: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	51, // 54: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	51, // 55: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	84, // 56: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 57: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	84, // 58: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	51, // 59: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	51, // 60: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	84, // 61: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	84, // 62: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 63: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 64: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 65: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 66: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 67: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 68: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	84, // 69: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	51, // 70: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 71: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	79, // 72: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	85, // 73: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	81, // 74: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	60, // 75: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 76: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 77: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	66, // 78: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	65, // 79: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	65, // 80: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	73, // 81: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	74, // 82: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	65, // 83: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	77, // 84: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	78, // 85: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	81, // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	52, // 26: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	55, // 27: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	56, // 28: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	57, // 29: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	53, // 30: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	54, // 31: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	49, // 32: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	82, // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	83, // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	84, // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	84, // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	84, // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	84, // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	84, // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 43: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 44: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 45: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	51, // 46: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	51, // 47: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	51, // 48: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	51, // 49: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	84, // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	84, // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	51, // 53: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 54: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	51, // 55: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	51, // 56: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	84, // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	84, // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	84, // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	51, // 60: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	51, // 61: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	84, // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	84, // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	84, // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	51, // 65: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	51, // 66: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	51, // 67: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 68: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	51, // 69: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	84, // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	51, // 71: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	15, // 72: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	79, // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	85, // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	81, // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	60, // 76: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,  // 77: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	15, // 78: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	66, // 79: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	65, // 80: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	65, // 81: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	73, // 82: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	74, // 83: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	65, // 84: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	77, // 85: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	78, // 86: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

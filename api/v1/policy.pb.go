@@ -391,6 +391,7 @@ func (x *Share) GetLevelShares() int64 {
 
 type LimitUsageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moment        *Moment                `protobuf:"bytes,1,opt,name=moment,proto3" json:"moment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +426,13 @@ func (x *LimitUsageRequest) ProtoReflect() protoreflect.Message {
 func (*LimitUsageRequest) Descriptor() ([]byte, []int) {
 	file_policy_proto_init_once()
 	return file_policy_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LimitUsageRequest) GetMoment() *Moment {
+	if x != nil {
+		return x.Moment
+	}
+	return nil
 }
 
 // LimitUsage is what one subject of limits holds and has used: the figures that
@@ -1273,8 +1281,9 @@ const file_policy_proto_rawDesc = "" +
 	"\rgrp_tres_mins\x18\x10 \x03(\v2\x15.muster.v1.NamedCountR\vgrpTresMins\x129\n" +
 	"\rtres_run_mins\x18\x11 \x03(\v2\x15.muster.v1.NamedCountR\vtresRunMins\x122\n" +
 	"\ttres_mins\x18\x12 \x03(\v2\x15.muster.v1.NamedCountR\btresMins\x12!\n" +
-	"\flevel_shares\x18\x13 \x01(\x03R\vlevelShares\"\x13\n" +
-	"\x11LimitUsageRequest\"\xd3\x03\n" +
+	"\flevel_shares\x18\x13 \x01(\x03R\vlevelShares\">\n" +
+	"\x11LimitUsageRequest\x12)\n" +
+	"\x06moment\x18\x01 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\xd3\x03\n" +
 	"\n" +
 	"LimitUsage\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.muster.v1.LimitUsage.KindR\x04kind\x12\x10\n" +
@@ -1392,21 +1401,22 @@ var file_policy_proto_depIdxs = []int32{
 	14, // 1: muster.v1.Share.grp_tres_mins:type_name -> muster.v1.NamedCount
 	14, // 2: muster.v1.Share.tres_run_mins:type_name -> muster.v1.NamedCount
 	14, // 3: muster.v1.Share.tres_mins:type_name -> muster.v1.NamedCount
-	0,  // 4: muster.v1.LimitUsage.kind:type_name -> muster.v1.LimitUsage.Kind
-	14, // 5: muster.v1.LimitUsage.tres:type_name -> muster.v1.NamedCount
-	14, // 6: muster.v1.LimitUsage.tres_run_mins:type_name -> muster.v1.NamedCount
-	14, // 7: muster.v1.LimitUsage.tres_mins:type_name -> muster.v1.NamedCount
-	15, // 8: muster.v1.PrioritiesRequest.moment:type_name -> muster.v1.Moment
-	8,  // 9: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
-	10, // 10: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
-	9,  // 11: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
-	9,  // 12: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
-	13, // 13: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	15, // 4: muster.v1.LimitUsageRequest.moment:type_name -> muster.v1.Moment
+	0,  // 5: muster.v1.LimitUsage.kind:type_name -> muster.v1.LimitUsage.Kind
+	14, // 6: muster.v1.LimitUsage.tres:type_name -> muster.v1.NamedCount
+	14, // 7: muster.v1.LimitUsage.tres_run_mins:type_name -> muster.v1.NamedCount
+	14, // 8: muster.v1.LimitUsage.tres_mins:type_name -> muster.v1.NamedCount
+	15, // 9: muster.v1.PrioritiesRequest.moment:type_name -> muster.v1.Moment
+	8,  // 10: muster.v1.PrioritiesReply.jobs:type_name -> muster.v1.JobPriority
+	10, // 11: muster.v1.PrioritiesReply.weights:type_name -> muster.v1.PriorityWeights
+	9,  // 12: muster.v1.JobPriority.tres:type_name -> muster.v1.NamedFactor
+	9,  // 13: muster.v1.PriorityWeights.tres:type_name -> muster.v1.NamedFactor
+	13, // 14: muster.v1.TransactionsReply.transactions:type_name -> muster.v1.Transaction
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 // file_policy_proto_init_once builds the descriptors at their first use.

@@ -40,6 +40,10 @@ func asked(t *testing.T, svc *daemon.ClusterService, who context.Context, m *api
 	show(resv, err)
 	why, err := svc.Why(who, &apiv1.WhyRequest{Job: "1", Moment: m})
 	show(why, err)
+	policy, err := svc.GetPolicy(who, &apiv1.PolicyRequest{Moment: m})
+	show(policy, err)
+	limits, err := svc.LimitUsage(who, &apiv1.LimitUsageRequest{Moment: m})
+	show(limits, err)
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
@@ -197,5 +201,16 @@ func TestUnknownMoments(t *testing.T) {
 	first, err := svc.ListNodes(as(t, "alice", 4001), &apiv1.ListNodesRequest{Moment: &apiv1.Moment{Seq: 1}})
 	if err != nil || len(first.GetNodes()) != 0 {
 		t.Errorf("after the first event there are %d nodes: %v", len(first.GetNodes()), err)
+	}
+	diag, err := svc.Diag(as(t, "alice", 4001), &apiv1.DiagRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := diag.GetPastFrom()
+	if _, err := svc.ListNodes(as(t, "alice", 4001), &apiv1.ListNodesRequest{Moment: &apiv1.Moment{At: from}}); err != nil {
+		t.Errorf("the first moment that is known is refused: %v", err)
+	}
+	if _, err := svc.ListNodes(as(t, "alice", 4001), &apiv1.ListNodesRequest{Moment: &apiv1.Moment{At: from - 1}}); spec.CodeOf(err) != spec.CodeInvalidTime {
+		t.Errorf("a moment before the first one: %v", err)
 	}
 }

@@ -29,6 +29,11 @@ type moments struct {
 	mu   sync.Mutex
 	kept *pastView // the last one that was made; nil = none
 	uses uint64
+
+	// The first event that is known, and its time: it is asked for often and changes
+	// when history is removed.
+	first   uint64
+	firstAt spec.Instant
 }
 
 // pastView is a state of the past, and its plan for an instant.
@@ -95,6 +100,25 @@ func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, e
 		return 0, 0, c.unknownMoment(known)
 	}
 	return after - 1, at, nil
+}
+
+// from is the first moment that can be shown; 0 = the past is not known.
+func (m *moments) from() spec.Instant {
+	known, err := m.c.known()
+	if err != nil || known.last < known.first {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first != known.first {
+		env, err := m.c.eventAt(known.first)
+		if err != nil {
+			return 0
+		}
+		m.first = known.first
+		m.firstAt = env.At
+	}
+	return m.firstAt
 }
 
 // unknownMoment refuses a moment with the range that is known.

@@ -272,7 +272,7 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 		Pending: int64(v.State.Waiting.Len()), Running: running,
 		Passes: v.Pass.Passes, PassLast: int64(v.Pass.Last), PassMax: int64(v.Pass.Max), PassTotal: int64(v.Pass.Total), PassDepth: v.Pass.Depth,
 		PassExit: v.Pass.Exit, DroppedProposals: v.Pass.Dropped, LogPosition: v.Writer.LogPosition, AppendLast: int64(v.Writer.AppendLast),
-		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.connected()), StaleReports: v.Writer.StaleReports}, nil
+		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.connected()), StaleReports: v.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
 }
 
 // Ping tells that the controller is there.

@@ -13,12 +13,16 @@ import (
 
 // LimitUsage is scontrol show assoc_mgr: the limits in force and what is used
 // of each, by the counters that the scheduler decides with.
-func (s *ClusterService) LimitUsage(ctx context.Context, _ *apiv1.LimitUsageRequest) (*apiv1.LimitUsageReply, error) {
+func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRequest) (*apiv1.LimitUsageReply, error) {
 	who, _, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.limitUsage(s.C.View().State, s.C.deps.Clock.Now(), who), nil
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
+	return s.limitUsage(v.State, now, who), nil
 }
 
 // limitUsage is LimitUsage of one moment for one caller.

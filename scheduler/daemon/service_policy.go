@@ -72,9 +72,13 @@ func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest
 	if _, _, err := s.caller(ctx); err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
+	v, now, err := s.moment(ctx, req.GetMoment())
+	if err != nil {
+		return nil, err
+	}
+	st := v.State
 	out := wire.Policy(st.Policy)
-	out.Cluster, out.Now = st.ClusterName, int64(s.C.deps.Clock.Now())
+	out.Cluster, out.Now = st.ClusterName, int64(now)
 	if req.GetDump() {
 		out.Dump = policy.Dump(st)
 	}
