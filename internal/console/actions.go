@@ -25,7 +25,7 @@ type action struct {
 // jobActions are the changes that make sense for a job in its state, to a
 // visitor who may make them.
 func (v *visit) jobActions(j *apiv1.JobInfo, id string) []action {
-	if !v.mayChange(j) {
+	if v.past != nil || !v.mayChange(j) {
 		return nil
 	}
 	var out []action
@@ -88,7 +88,7 @@ func doneText(verb string) string {
 
 // nodeActions are the changes of a node that the visitor may make.
 func (v *visit) nodeActions(n *apiv1.NodeInfo) []action {
-	if v.console.cfg.Door.Admit(v.id, tool.MethodUpdateNode) != nil {
+	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodUpdateNode) != nil {
 		return nil
 	}
 	name := n.GetName()

@@ -8,7 +8,7 @@
 //
 // console.go routes requests and writes answers, session.go knows who asks,
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
-// that many pages ask for, and each page has a file: page_now.go, page_queue.go,
+// that many pages ask for, past.go shows pages of the past, and each page has a file: page_now.go, page_queue.go,
 // page_job.go, page_nodes.go, page_people.go,
 // page_cluster.go. job_again.go has scripts, actions.go changes jobs and nodes.
 //
@@ -230,6 +230,7 @@ type visit struct {
 	id      identity.Identity
 	secret  string // what a form must carry
 	fresh   bool   // it follows a change: lists that are a moment old will not do
+	past    *past  // the moment that the page shows; nil = the present
 }
 
 // answer is what a page has to show.
@@ -252,6 +253,7 @@ type frame struct {
 	Role    string
 	Secret  string
 	Now     time.Time
+	Bar     *pastBar // nil where a page is only about the present
 	Data    any
 }
 
@@ -268,6 +270,13 @@ func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
 		}
 		var out answer
 		if err == nil {
+			out.to, err = v.findPast()
+		}
+		switch {
+		case err != nil || out.to != "":
+		case v.past != nil && r.Method == http.MethodPost:
+			err = errWriteInPast
+		default:
 			out, err = f(v)
 		}
 		if err != nil {
@@ -299,6 +308,8 @@ func failure(err error) answer {
 	switch {
 	case errors.As(err, &refused) && refused.Kind == spec.CodeInvalidJobID, errors.As(err, &refused) && refused.Kind == spec.CodeInvalidNodeName:
 		code = http.StatusNotFound
+	case isUnknownMoment(err):
+		code = http.StatusBadRequest
 	case errors.As(err, &refused) && refused.Kind == spec.CodeBackoff:
 		code = http.StatusTooManyRequests
 	case errors.As(err, &refused):
@@ -320,19 +331,29 @@ func (c *Console) write(w http.ResponseWriter, v *visit, out answer) {
 		http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
 		return
 	}
+	page := b.Bytes()
+	if v.past != nil {
+		page = v.past.keepMoment(page)
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	code := out.status
 	if code == 0 {
 		code = http.StatusOK
 	}
-	writeCompressed(w, v.Request, code, b.Bytes())
+	writeCompressed(w, v.Request, code, page)
 }
 
 func (c *Console) frame(v *visit, out answer) frame {
 	data := frame{Title: out.title, Page: out.page, Cluster: c.cfg.Cluster, Version: c.cfg.Version, Now: time.Now(), Data: out.data}
 	if v.id.Kind != identity.Anonymous {
 		data.User, data.Secret = userName(v.id), v.secret
+		if !out.bare {
+			data.Bar = v.barOf(out.page)
+		}
+	}
+	if v.past != nil && v.past.now != 0 {
+		data.Now = time.Unix(0, v.past.now)
 	}
 	return data
 }
@@ -343,7 +364,7 @@ func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
 	whole := c.page(f)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := c.visitor(r)
-		if err != nil || r.Header.Get("X-Console") == "" || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if err != nil || r.Header.Get("X-Console") == "" || r.URL.Query().Has(paramAt) || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 			whole.ServeHTTP(w, r)
 			return
 		}
@@ -383,9 +404,18 @@ func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []by
 
 // ask makes a call of the API as the visitor.
 func ask[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
-	msg, err := v.console.cfg.API.Call(v.Context(), v.id, method, req)
+	var asked proto.Message = req
+	if v.past != nil {
+		if asked, err = v.past.place(req); err != nil {
+			return reply, err
+		}
+	}
+	msg, err := v.console.cfg.API.Call(v.Context(), v.id, method, asked)
 	if err != nil {
 		return reply, err
+	}
+	if v.past != nil {
+		v.past.learn(msg)
 	}
 	reply, ok := msg.(R)
 	if !ok {

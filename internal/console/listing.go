@@ -17,7 +17,8 @@ import (
 // read themselves again at the same moment. Those who may see the same share
 // what was made for the first of them. What is shared is never older than what
 // open pages have been told of: live tells them at most once a second, so that two
-// hundred pages of a busy cluster ask for one list a second.
+// hundred pages of a busy cluster ask for one list a second. Lists of the past are
+// not kept: there are as many as moments.
 
 // maxAge is how long something is shared where nothing happens.
 const maxAge = 5 * time.Second
@@ -82,8 +83,9 @@ func (v *visit) sharedKey(what, word string) string {
 // jobs lists the jobs that the visitor may see: those that are not over, or all
 // that the controller still remembers.
 func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
-	if v.console.cfg.Door.Admit(v.id, tool.MethodListJobs) != nil {
-		return ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{}) // it says why not
+	request := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: all}}
+	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodListJobs) != nil {
+		return ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, request) // who may not is told why
 	}
 	what := "jobs"
 	if all {
@@ -96,7 +98,7 @@ func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
 		return one.jobs, nil
 	}
 	one.begin(v)
-	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: all}})
+	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, request)
 	if err != nil {
 		one.made = time.Time{}
 		return nil, err
@@ -107,7 +109,7 @@ func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
 
 // nodes lists the nodes that the visitor may see.
 func (v *visit) nodes() (*apiv1.ListNodesReply, error) {
-	if v.console.cfg.Door.Admit(v.id, tool.MethodListNodes) != nil {
+	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodListNodes) != nil {
 		return ask[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{})
 	}
 	one := v.console.lists.find(v.sharedKey("nodes", "nodes"))

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +86,12 @@ const (
 // the visitor.
 func (c *Console) clusterPage(v *visit) (answer, error) {
 	data := clusterData{Refused: map[string]string{}}
-	refuse := func(list string, err error) { data.Refused[list] = render.Clean(tool.ExplainError(err).Text) }
+	refuse := func(list string, err error) {
+		data.Refused[list] = render.Clean(tool.ExplainError(err).Text)
+		if errors.Is(err, errOnlyNow) {
+			data.Refused[list] = "it is known only as of now"
+		}
+	}
 
 	if reply, err := ask[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}); err != nil {
 		refuse("partitions", err)
@@ -119,7 +125,7 @@ func (c *Console) clusterPage(v *visit) (answer, error) {
 	} else {
 		data.Config = configRows(reply)
 	}
-	if v.operates() {
+	if v.past == nil && v.operates() {
 		if reply, err := ask[*apiv1.ListHostsReply](v, tool.MethodListHosts, &apiv1.ListHostsRequest{}); err != nil {
 			refuse("hosts", err)
 		} else {

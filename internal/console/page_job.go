@@ -82,6 +82,9 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if len(reply.GetJobs()) == 0 && v.past != nil {
+		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "the job was not there at that moment, or it is not yours to see")
+	}
 	if len(reply.GetJobs()) == 0 {
 		// The controller has forgotten it, or it is not the visitor's to see; the
 		// accounting decides that by itself.
@@ -93,8 +96,10 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	if id != data.Number {
 		data.ID = render.Clean(id)
 	}
-	data.Past = "/job/" + id + "/past"
-	if v.mayReadScript(job) {
+	if v.past == nil {
+		data.Past = "/job/" + id + "/past"
+	}
+	if v.past == nil && v.mayReadScript(job) {
 		data.Script = "/job/" + id + "/script"
 	}
 	data.Over = spec.JobState(job.GetState()).Terminal()

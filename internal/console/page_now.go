@@ -77,7 +77,9 @@ func (c *Console) nowPage(v *visit) (answer, error) {
 	d.fillParts(parts.GetPartitions(), nodes.GetNodes(), jobs.GetJobs())
 	d.Reasons, d.Holders = weighReasons(jobs.GetJobs()), weighHolders(jobs.GetJobs())
 	d.findMoves(jobs.GetJobs(), text)
-	d.services(v)
+	if v.past == nil {
+		d.services(v)
+	}
 	return answer{page: "now", title: "Now", data: d}, nil
 }
 

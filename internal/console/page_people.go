@@ -19,13 +19,14 @@ const maxPeople = 500
 
 // peopleData is what the page of accounts and users shows.
 type peopleData struct {
-	Query string
-	Tabs  []tab
-	Own   []ownPlace // what the visitor may still use, by association
-	Loose bool       // the configuration does not enforce limits
-	Rows  []person
-	More  int // rows that do not fit
-	QOS   []limited
+	Budgets bool // those of now, which are not known for the past
+	Query   string
+	Tabs    []tab
+	Own     []ownPlace // what the visitor may still use, by association
+	Loose   bool       // the configuration does not enforce limits
+	Rows    []person
+	More    int // rows that do not fit
+	QOS     []limited
 }
 
 // ownPlace is an association of the visitor, with every limit that binds it.
@@ -89,7 +90,7 @@ func (c *Console) peoplePage(v *visit) (answer, error) {
 	p := newPeople(reply, v.id.UID)
 	query := strings.TrimSpace(v.URL.Query().Get("q"))
 	all := v.URL.Query().Has("all")
-	data := peopleData{Query: query, Tabs: []tab{
+	data := peopleData{Query: query, Budgets: v.past == nil, Tabs: []tab{
 		{Name: "Accounts", Link: peopleLink(query, false), Chosen: !all},
 		{Name: "Users too", Link: peopleLink(query, true), Chosen: all},
 	}}

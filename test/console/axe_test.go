@@ -1,9 +1,11 @@
 package console
 
 import (
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -42,9 +44,10 @@ func TestAccessible(t *testing.T) {
 	}
 	running := submit("-J", "runs", "--gres=gpu:2", "--wrap", "sleep 1000")
 	waiting := submit("-J", "waits", "-N2", "--gres=gpu:4", "--wrap", "sleep 1000")
+	past := url.QueryEscape("#" + strings.Fields(l.must("events", "-j", waiting, "-k", "JobSubmitted"))[0])
 	ctx := l.browser("root")
 	for _, look := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/node/node1", "/people", "/people?all=1", "/cluster", "/job/" + waiting, "/job/" + running, "/sign-in"} {
+		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/node/node1", "/people", "/people?all=1", "/cluster", "/job/" + waiting, "/job/" + running, "/queue?at=" + past, "/node/node1?at=" + past, "/sign-in"} {
 			var found string
 			var ignored any
 			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),

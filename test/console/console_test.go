@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // lab is a cluster on this machine.
@@ -166,19 +167,25 @@ func (l *lab) text(ctx context.Context) string {
 // shows waits until the page shows a text, without loading it again.
 func (l *lab) shows(ctx context.Context, want string) {
 	l.t.Helper()
+	l.until(ctx, "document.getElementById('main').innerText.includes("+strconv.Quote(want)+")")
+}
+
+// until waits until something is true of the page.
+func (l *lab) until(ctx context.Context, condition string) {
+	l.t.Helper()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		found := false
 		// The page may be on its way to the next one, where there is nothing to ask.
-		err := chromedp.Run(limited, chromedp.Evaluate("document.getElementById('main').innerText.includes("+strconv.Quote(want)+")", &found))
+		err := chromedp.Run(limited, chromedp.Evaluate(condition, &found))
 		if found {
 			return
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-limited.Done():
-			l.t.Fatalf("the page does not show %q: %v", want, err)
+			l.t.Fatalf("the page does not come to %s: %v", condition, err)
 		}
 	}
 }
@@ -283,10 +290,67 @@ func TestConsole(t *testing.T) {
 		l.do(other, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"), chromedp.KeyEvent("g"), chromedp.KeyEvent("p"))
 		l.shows(other, "What you may still use in account lab")
 	})
+	t.Run("the past is shown", func(t *testing.T) {
+		l.t = t
+		l.travel(root, other, id, hostile)
+	})
 	t.Run("all links lead somewhere", func(t *testing.T) {
 		l.t = t
 		crawl(l, root)
 	})
+}
+
+// travel looks at the cluster as it was before the job was cancelled: by what is
+// typed, by the slider, by playing and by a link that somebody else opens. It shows
+// what muster at prints, and offers no change to who may make it.
+func (l *lab) travel(root, other context.Context, cancelled, hostile string) {
+	l.t.Helper()
+	var before string
+	for line := range strings.Lines(l.must("events", "-j", cancelled, "-k", "JobEnded")) {
+		seq, err := strconv.Atoi(strings.Fields(line)[0])
+		if err == nil {
+			before = "#" + strconv.Itoa(seq-1)
+		}
+	}
+	if before == "" {
+		l.t.Fatal("muster events knows no end of the job")
+	}
+	l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.Click(".look summary"), chromedp.SendKeys(".look input[name=at]", before+"\r"), chromedp.WaitVisible("#moment"))
+	l.shows(root, "to-cancel")
+	l.shows(root, hostile)
+	var at, text string
+	l.do(root, chromedp.Location(&at), chromedp.Text("#moment", &text))
+	if !strings.Contains(at, "at=%23") || !strings.Contains(text, "The past") {
+		l.t.Errorf("%s shows %q", at, text)
+	}
+	for line := range strings.Lines(l.must("at", before, "squeue", "-h", "-o", "%i|%j|%u|%T")) {
+		for word := range strings.SplitSeq(strings.ToLower(strings.TrimSpace(line)), "|") {
+			if !strings.Contains(strings.ToLower(l.text(root)), word) {
+				l.t.Errorf("the page lacks %q of muster at's %s", word, line)
+			}
+		}
+	}
+	// The links of the page stay at the moment.
+	l.do(root, chromedp.Click(`//table//a[text()="`+cancelled+`"]`, chromedp.BySearch), chromedp.WaitVisible(".life"), chromedp.Location(&at))
+	if !strings.Contains(at, "/job/"+cancelled+"?at=%23") || strings.Contains(l.text(root), "Cancel…") || strings.Contains(l.text(root), "cancelled") {
+		l.t.Errorf("%s is not the job as it was:\n%s", at, l.text(root))
+	}
+	// Somebody else opens the link.
+	l.do(other, chromedp.Navigate(at), chromedp.WaitVisible("#moment"))
+	l.shows(other, "Job "+cancelled+" to-cancel")
+	// The slider goes to where it is set, and the address follows.
+	l.do(root, chromedp.Navigate(l.at+"/nodes?at="+url.QueryEscape(before)), chromedp.WaitVisible("#pos"), chromedp.Focus("#pos"), chromedp.KeyEvent(kb.ArrowLeft))
+	l.do(root, chromedp.Poll("/at=\\d{4}-/.test(decodeURIComponent(location.search)) && document.querySelector('#moment .when').innerText.includes('ago')", nil))
+	// Playing moves on by itself, and ends now, where changes are offered again.
+	l.do(root, chromedp.Click("#play"))
+	l.until(root, "!location.search && !!document.querySelector('#live.on')")
+	l.do(root, chromedp.Navigate(l.at+"/nodes?at="+url.QueryEscape(before)), chromedp.WaitVisible("[data-present]"), chromedp.Click("[data-present]"), chromedp.WaitVisible("#live.on"), chromedp.Location(&at))
+	if at != l.at+"/nodes" {
+		l.t.Errorf("back to now leads to %s", at)
+	}
+	// A moment that is not known says what is.
+	l.do(root, chromedp.Navigate(l.at+"/queue?at=2001-01-01T00:00:00Z"), chromedp.WaitVisible("main"))
+	l.shows(root, "the past is known from")
 }
 
 // crawl follows the links of the console within the pages that it has.
@@ -322,12 +386,13 @@ func TestScreenshots(t *testing.T) {
 	}
 	l := openLab(t)
 	ctx := l.browser("root")
+	// MUSTER_SCREENSHOT_AT is a moment of the past, as an address has it.
 	job := os.Getenv("MUSTER_SCREENSHOT_JOBS") // of a job that waits, and one that runs, with a comma
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
-		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
+		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
 	} {
-		if strings.HasSuffix(one.path, "/job/") {
+		if strings.HasSuffix(one.path, "/job/") || strings.HasSuffix(one.path, "?at=") {
 			continue
 		}
 		for _, look := range []string{"light", "dark"} {

@@ -86,6 +86,11 @@
       morph(main, next);
       const foot = document.querySelector("footer"), nextFoot = doc.querySelector("footer");
       if (foot && nextFoot) morph(foot, nextFoot);
+      for (const part of ["#moment", "header nav"]) {
+        const old = document.querySelector(part), fresh = doc.querySelector(part);
+        if (old && fresh) morph(old, fresh);
+      }
+      ready();
       choose(chosen, false);
       loadLater();
       shown = url;
@@ -143,6 +148,73 @@
       }
     }
   }
+
+  // A page of the past: the slider and the player go to other moments without
+  // loading the page again. The address follows, so that it can be sent as a link.
+  const momentForm = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.\d+Z$/, "Z");
+  function goTo(seconds) {
+    const query = new URLSearchParams(location.search);
+    query.set("at", momentForm(seconds));
+    history.replaceState(null, "", location.pathname + "?" + query);
+    return readAgain();
+  }
+  function ready() {
+    const play = document.getElementById("play"), go = document.querySelector(".slide .go");
+    if (play) play.hidden = false;
+    if (go) go.hidden = true;
+  }
+  let slide = 0;
+  document.addEventListener("input", (e) => {
+    if (e.target.id !== "pos") return;
+    stop();
+    const seconds = Number(e.target.value), shown = document.querySelector("#moment .when time");
+    if (shown) { shown.dateTime = momentForm(seconds); localTimes(shown.parentNode); }
+    clearTimeout(slide);
+    slide = setTimeout(() => goTo(seconds), 120);
+  });
+  // A second of watching is a minute of the cluster, however long a page takes.
+  const speed = 60;
+  let playing = 0;
+  function stop() {
+    clearInterval(playing);
+    playing = 0;
+    mark();
+  }
+  function mark() {
+    const play = document.getElementById("play");
+    if (!play) return;
+    play.textContent = playing ? "Stop" : "Play 60×";
+    play.setAttribute("aria-pressed", playing ? "true" : "false");
+  }
+  document.addEventListener("click", (e) => {
+    if (e.target.id !== "play") return;
+    if (playing) { stop(); return; }
+    const began = Date.now(), from = Number(document.getElementById("moment").dataset.at);
+    playing = setInterval(() => {
+      if (document.hidden || reading) return;
+      const seconds = Math.floor(from + speed * (Date.now() - began) / 1000);
+      if (seconds * 1000 >= Date.now()) {
+        stop();
+        location.href = document.querySelector("[data-present]").href;
+        return;
+      }
+      const slider = document.getElementById("pos");
+      if (slider) slider.value = seconds;
+      goTo(seconds).then(mark);
+    }, 1000);
+    mark();
+  });
+  // What is typed is in the zone of the reader, and keeps what he has filtered.
+  document.addEventListener("submit", (e) => {
+    const form = e.target;
+    if (!form.matches("form[data-moment]")) return;
+    e.preventDefault();
+    const query = new URLSearchParams(location.search);
+    for (const key of ["did", "span"]) query.delete(key);
+    query.set("at", form.elements.at.value);
+    if (!/^#|Z$/.test(form.elements.at.value)) query.set("zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
+    location.href = location.pathname + "?" + query;
+  });
 
   // Filters act as one types.
   let wait = 0;
@@ -205,6 +277,7 @@
   }
 
   localTimes(document);
+  ready();
   loadLater();
   listen();
 })();
