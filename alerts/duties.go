@@ -110,6 +110,10 @@ func Duties() map[string]Duty {
 		"MusterTimeoutsMany":    {Admin, "look at the partition's default and the users' limits", week},
 		"MusterRequeuesMany":    {Admin, "find what puts the jobs back", week},
 
+		"MusterErrorBudgetBurnsFast": {OnCall, "find what makes submissions or scheduling slow", hour},
+		"MusterErrorBudgetBurns":     {Admin, "find what misses the objective", today},
+		"MusterErrorBudgetSpent":     {Admin, "spend effort on the objective, or change it", week},
+
 		"MusterCPUEfficiencyLow":  {Admin, "look at who asks for more CPUs than are used", week},
 		"MusterMemoryWasted":      {Admin, "tell the user what the jobs need", week},
 		"MusterLimitReached":      {Lead, "raise the limit or leave it on purpose", week},

@@ -236,7 +236,14 @@ func (s *Settings) asShipped(r Rule) bool {
 func (s *Settings) Apart() ([]File, error) {
 	var out []File
 	for _, r := range All() {
-		rules := ruleGroups{[]ruleGroup{{Name: r.Group, Interval: s.Evaluate, Rules: []oneRule{s.rule(r)}}}}
+		group := ruleGroup{Name: r.Group, Interval: s.Evaluate}
+		for _, rec := range Recordings() {
+			if strings.Contains(r.Expr, rec.Record) {
+				group.Rules = append(group.Rules, oneRule{Record: rec.Record, Expr: rec.Expr})
+			}
+		}
+		group.Rules = append(group.Rules, s.rule(r))
+		rules := ruleGroups{[]ruleGroup{group}}
 		data, err := toYAML(rules, r.Name)
 		if err != nil {
 			return nil, err

@@ -87,7 +87,7 @@ type Recording struct {
 // Recordings lists the recording rules. The ones about waiting are MetricsQL
 // (increase, quantile_over_time) kept to what Prometheus understands too.
 func Recordings() []Recording {
-	return []Recording{
+	return append(sloRecordings(), []Recording{
 		{Group: "muster-recording", Record: "muster:nodes:in_service_ratio", Help: "Share of the nodes that can run jobs.",
 			Expr: `sum by (cluster) (muster_nodes{state=~"idle|mixed|allocated"}) / (sum by (cluster) (muster_nodes) > 0)`},
 		{Group: "muster-recording", Record: "muster:gpus:allocated_ratio", Help: "Share of the GPUs that jobs hold.",
@@ -100,13 +100,13 @@ func Recordings() []Recording {
 			Expr: `sum by (cluster, account, state) (rate(muster_job_gpu_seconds_total[10m]))`},
 		{Group: "muster-recording", Record: "muster:gpu_power_watts:sum", Help: "What the GPUs of each node draw.",
 			Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE)`},
-	}
+	}...)
 }
 
 // All lists every alert, by group.
 func All() []Rule {
 	var out []Rule
-	for _, list := range [...][]Rule{controlRules(), nodeRules(), gpuRules(), jobRules(), useRules()} {
+	for _, list := range [...][]Rule{controlRules(), nodeRules(), gpuRules(), jobRules(), useRules(), sloRules()} {
 		out = append(out, list...)
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/internal/slo"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -27,8 +28,23 @@ const (
 )
 
 // callBounds are the upper bounds of the latency's buckets in seconds.
-func callBounds() [10]float64 {
-	return [10]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10}
+func callBounds() [10]float64 { return slo.CallBounds() }
+
+// within counts the calls of a method, and those of them that were answered, be it
+// with a refusal, within a time, as far as the bounds tell.
+func (c *Calls) within(method string, d spec.Span) (good, all uint64) {
+	v, ok := c.methods.Load(method)
+	if !ok {
+		return 0, 0
+	}
+	s := v.(*callStat)
+	for i, bound := range callBounds() {
+		if bound <= secs(d) {
+			good += s.buckets[i].Load()
+		}
+	}
+	// Counted last, so that it is never the smaller one.
+	return good, max(s.count.Load(), good)
 }
 
 type callStat struct {

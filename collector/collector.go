@@ -43,6 +43,8 @@ type Source struct {
 	Refused func() map[string]uint64
 	// Audit is how the audit trail gets to its targets; may be nil.
 	Audit func() []AuditTarget
+	// Objectives count against the site's service objectives; may be nil.
+	Objectives *Objectives
 	// Private leaves out what names users and their jobs.
 	Private bool
 }
@@ -136,7 +138,7 @@ func (p *pictures) of(v *view.View, src *Source, now spec.Instant) *picture {
 func families() []family {
 	var out []family
 	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), shareFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
-		raftFamilies(), apiFamilies(), auditFamilies(), accountingFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
+		raftFamilies(), apiFamilies(), auditFamilies(), accountingFamilies(), sloFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
 	return out

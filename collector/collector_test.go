@@ -18,6 +18,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/internal/slo"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
@@ -95,7 +96,14 @@ func source(v *view.View) Source {
 	calls := &Calls{}
 	calls.Observe("Cluster/Submit", "alice", 3*time.Millisecond, false)
 	calls.Observe("Cluster/Submit", "alice", time.Minute, true)
-	return Source{Calls: calls, Refused: func() map[string]uint64 { return map[string]uint64{"rate": 4} }, Raft: func() Raft {
+	list := []slo.Objective{{Kind: slo.Submit, Part: 0.99, Within: 100 * spec.Millisecond}, {Kind: slo.Durability, Part: 0.9999}, {Kind: slo.Scheduling, Part: 0.99, Within: 5 * spec.Second},
+		{Kind: slo.Wait, Class: slo.EveryQOS, Part: 0.9, Within: spec.Day}, {Kind: slo.Accounting, Part: 0.99, Within: spec.Minute},
+		{Kind: slo.Agents, Part: 0.99}, {Kind: slo.Goodput, Part: 0.9, Above: 0.5}}
+	objectives := NewObjectives(list)
+	objectives.Tick(time.Minute, Condition{Connected: 2, Expected: 3, Lag: 70, Goodput: 0.4})
+	objectives.Tick(30*time.Second, Condition{Connected: 4, Expected: 3, Lag: 2, Goodput: 0.6})
+	objectives.Tick(time.Hour, Condition{Lag: -1, Goodput: -1})
+	return Source{Objectives: objectives, Calls: calls, Refused: func() map[string]uint64 { return map[string]uint64{"rate": 4} }, Raft: func() Raft {
 		return Raft{Leader: true, LeaderKnown: true, Batches: 7, LastIndex: 9, FirstIndex: 2, SnapshotIndex: 4, FreeBytes: 1 << 30}
 	},
 		Live: func() map[string]Live { return map[string]Live{"n1": {MemFree: 15000}} },
@@ -494,5 +502,36 @@ func TestStandby(t *testing.T) {
 	}
 	if strings.Contains(text, "muster_jobs") {
 		t.Error("a standby serves what is summed over controllers")
+	}
+}
+
+// TestObjectives: what each objective has counted, and that a QOS with an objective
+// of its own is not counted by the one of every QOS.
+func TestObjectives(t *testing.T) {
+	v := *lab(t)
+	v.Pass = view.PassStats{}
+	for _, took := range []spec.Span{spec.Millisecond, 4 * spec.Second, 6 * spec.Second, spec.Minute} {
+		v.Pass.Passes++
+		v.Pass.Count(took)
+	}
+	text := scrapeText(t, &v)
+	for _, want := range []string{
+		`events_total{cluster="lab",slo="submit",class=""} 2`, `good_events_total{cluster="lab",slo="submit",class=""} 1`,
+		`events_total{cluster="lab",slo="scheduling",class=""} 4`, `good_events_total{cluster="lab",slo="scheduling",class=""} 2`,
+		`events_total{cluster="lab",slo="wait",class="normal"} 2`, `good_events_total{cluster="lab",slo="wait",class="normal"} 2`,
+		`events_total{cluster="lab",slo="accounting",class=""} 90`, `good_events_total{cluster="lab",slo="accounting",class=""} 30`,
+		`events_total{cluster="lab",slo="agents",class=""} 270`, `good_events_total{cluster="lab",slo="agents",class=""} 210`,
+		`events_total{cluster="lab",slo="goodput",class=""} 90`, `good_events_total{cluster="lab",slo="goodput",class=""} 30`,
+		`objective_ratio{cluster="lab",slo="durability",class=""} 0.9999`,
+		`info{cluster="lab",slo="wait",class="normal",objective="90% within 24h",counts="starts"} 1`,
+	} {
+		if !strings.Contains(text, "\nmuster_slo_"+want+"\n") {
+			t.Errorf("muster_slo_%s is missing", want)
+		}
+	}
+	own := NewObjectives([]slo.Objective{{Kind: slo.Wait, Class: slo.EveryQOS, Part: 0.9, Within: spec.Day}, {Kind: slo.Wait, Class: "normal", Part: 0.5, Within: spec.Minute}})
+	rest, named := own.waits(own.list[0], v.State.Totals.Waits), own.waits(own.list[1], v.State.Totals.Waits)
+	if len(rest) != 0 || len(named) != 1 || named[0].class != "normal" {
+		t.Errorf("of every QOS: %+v, of normal: %+v", rest, named)
 	}
 }

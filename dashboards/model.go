@@ -177,11 +177,12 @@ const (
 	Pipeline   = "muster-pipeline"
 	Alerts     = "muster-alerts"
 	Limits     = "muster-limits"
+	SLOs       = "muster-slo"
 )
 
 // All lists every dashboard, in the order in which people read them.
 func All() []Board {
-	return []Board{overview(), queue(), job(), people(), node(), gpus(), fairshare(), internals(), efficiency(), limits(), energy(), pipeline(), alerts()}
+	return []Board{overview(), queue(), job(), people(), node(), gpus(), fairshare(), internals(), efficiency(), limits(), energy(), pipeline(), alerts(), slos()}
 }
 
 // The variables that several dashboards share.

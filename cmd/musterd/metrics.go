@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -32,10 +33,17 @@ const figuresEvery = 2 * time.Second
 type sampled struct {
 	s    *server
 	last atomic.Pointer[figures]
+
+	objectives *collector.Objectives
+	ticked     time.Time // of sample alone
 }
 
 func newSampled(s *server) *sampled {
-	f := &sampled{s: s}
+	list, err := s.cfg.Objectives()
+	if err != nil { // the configuration was checked when it was read
+		s.log.Error("no service objective is counted", "error", err)
+	}
+	f := &sampled{s: s, objectives: collector.NewObjectives(list)}
 	f.sample()
 	return f
 }
@@ -62,6 +70,31 @@ func (f *sampled) sample() {
 		now.live[node] = collector.Live{LoadMilli: l.LoadMilli, MemFree: l.MemFree}
 	}
 	f.last.Store(now)
+	f.tick(now)
+}
+
+// tick counts the time since the last sample against the objectives that are about
+// time. A controller that does not lead has no view and counts nothing.
+func (f *sampled) tick(now *figures) {
+	at := time.Now()
+	since := at.Sub(f.ticked)
+	first := f.ticked.IsZero()
+	f.ticked = at
+	v := f.s.ctl.View()
+	if first || v == nil || v.State.Seq == 0 {
+		return
+	}
+	lag, goodput := now.lag, float64(-1)
+	if f.s.acct != nil {
+		lag = f.s.acct.lag()
+		for _, k := range f.s.acct.kpis() {
+			if k.KPI == "goodput" && k.By == kpi.ByCluster && k.Window == "1d" && !k.Null {
+				goodput = k.Value
+			}
+		}
+	}
+	cond := collector.Condition{Connected: now.agents, Expected: collector.Expected(v.State), Lag: lag.Seconds, Goodput: goodput}
+	f.objectives.Tick(since, cond)
 }
 
 func raftFigures(d *log.Durable) collector.Raft {
@@ -115,7 +148,7 @@ func (s *server) refused() map[string]uint64 {
 func (s *server) exported(f *sampled) collector.Source {
 	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
 		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.refused, Private: s.hidesUsers(), Audit: s.trail.status,
-		Accounting: func() collector.AccountingLag { return f.last.Load().lag }}
+		Accounting: func() collector.AccountingLag { return f.last.Load().lag }, Objectives: f.objectives}
 	if s.acct != nil {
 		src.Accounting, src.KPIs, src.Budgets = s.acct.lag, s.acct.kpis, s.acct.daemon.Budgets
 	}

@@ -1,7 +1,10 @@
 package conffile
 
 import (
+	"fmt"
+
 	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/internal/slo"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -53,6 +56,9 @@ type Config struct {
 	Audit Audit `yaml:"audit"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
+	// Service objectives: which part of what must be good. Metrics, the SLO board
+	// and the alerts on error budgets count against them.
+	SLO SLO `yaml:"slo"`
 	// Reports that are mailed on a schedule.
 	Reports Reports `yaml:"reports"`
 	// What follows from what GPUs do.
@@ -338,6 +344,51 @@ func (c *Config) Rates() (kpi.Rates, error) {
 	return kpi.ParseRates(c.Cost.Currency, c.Cost.PUE, c.Cost.Prices, c.Cost.Carbon, c.Cost.Budgets)
 }
 
+// SLO holds the site's objectives. Each is a percentage of what must be good, over
+// 30 days, and what good is; off drops it.
+type SLO struct {
+	// Submissions that are acknowledged, so durable, within a time. The time is
+	// rounded down to a bound of muster_api_request_seconds.
+	Submit string `yaml:"submit" example:"99% within 100ms"`
+	// Writes of the ledger that reach the disk.
+	Durability string `yaml:"durability" example:"99.99%"`
+	// Passes over the queue that end within a time.
+	Scheduling string `yaml:"scheduling" example:"99% within 5s"`
+	// Jobs that start within a time after their submission, by QOS; * is for the
+	// QOS that are not named. The time is rounded down to a bucket of the waits, by
+	// 16 % at most.
+	Wait []string `yaml:"wait" example:"[\"interactive 95% within 5m\", \"* 90% within 24h\"]"`
+	// Time in which the accounting store is behind the ledger by no more.
+	Accounting string `yaml:"accounting" example:"99% within 1m"`
+	// Time of nodes that are expected in which their agents are connected.
+	Agents string `yaml:"agents" example:"99%"`
+	// Time in which the goodput of the last day's GPUs is above a percentage.
+	Goodput string `yaml:"goodput" example:"90% above 60%"`
+}
+
+// Objectives are those that SLO says.
+func (c *Config) Objectives() ([]slo.Objective, error) {
+	var out []slo.Objective
+	for _, x := range [...]struct {
+		kind slo.Kind
+		text string
+	}{{slo.Submit, c.SLO.Submit}, {slo.Durability, c.SLO.Durability}, {slo.Scheduling, c.SLO.Scheduling},
+		{slo.Accounting, c.SLO.Accounting}, {slo.Agents, c.SLO.Agents}, {slo.Goodput, c.SLO.Goodput}} {
+		o, ok, err := slo.Parse(x.kind, x.text)
+		if err != nil {
+			return nil, fmt.Errorf("slo.%s: %w", x.kind, err)
+		}
+		if ok {
+			out = append(out, o)
+		}
+	}
+	waits, err := slo.ParseWaits(c.SLO.Wait)
+	if err != nil {
+		return nil, fmt.Errorf("slo.wait: %w", err)
+	}
+	return append(out, waits...), nil
+}
+
 // Reports are those that are sent by mail on a schedule.
 type Reports struct {
 	// Reports to send: daily, weekly with a day, or monthly with a day of the
@@ -427,7 +478,9 @@ func Defaults() *Config {
 		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
 		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, JobsKeep: spec.Infinite, StepsKeep: spec.Infinite, NodesKeep: spec.Infinite, GPUsKeep: spec.Infinite,
 			ReasonsKeep: spec.Infinite, EventsKeep: spec.Infinite, StoreScripts: "auto"},
-		Audit:   Audit{FileMaxSize: 100 * MiB, FileKeep: 10, SyslogFacility: "authpriv", Events: "changes"},
+		Audit: Audit{FileMaxSize: 100 * MiB, FileKeep: 10, SyslogFacility: "authpriv", Events: "changes"},
+		SLO: SLO{Submit: "99% within 100ms", Durability: "99.99%", Scheduling: "99% within 5s", Wait: []string{"* 90% within 24h"},
+			Accounting: "99% within 1m", Agents: "99%", Goodput: "90% above 50%"},
 		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
 		Tokens:  Tokens{MaxLifespan: spec.Infinite},

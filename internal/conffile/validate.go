@@ -134,6 +134,9 @@ func (c *Config) check(v *validator) {
 	if _, err := c.Rates(); err != nil {
 		v.add("cost", "%s", err.Error())
 	}
+	if _, err := c.Objectives(); err != nil {
+		v.add("slo", "%s", err.Error())
+	}
 	c.checkReports(v)
 	c.Audit.check(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")

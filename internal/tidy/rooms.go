@@ -59,6 +59,7 @@ var order = []room{
 	{path: "accounting/kpi", layer: 3, upTo: 2, pure: true, why: "definitions of figures stand alone"},
 	{path: "accounting/query", layer: 3, upTo: 2, also: []string{"accounting/kpi"}, pure: true,
 		why: "the text of every report is made from the definitions, not from a database"},
+	{path: "internal/slo", layer: 3, upTo: 2, pure: true, why: "objectives as data, read from their texts"},
 	{path: "internal/catalogue", layer: 3, upTo: 2, pure: true, why: "metrics as data"},
 
 	{path: "api", layer: 4, upTo: -1, outside: []string{mProtobuf, mGRPC}, why: "generated from the contract alone"},

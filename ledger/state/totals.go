@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/spec"
@@ -20,6 +21,50 @@ type Totals struct {
 	PoweredDown uint64 `cbor:"8,keyasint,omitempty"`
 	PoweredUp   uint64 `cbor:"9,keyasint,omitempty"`
 	BootFailed  uint64 `cbor:"10,keyasint,omitempty"`
+	// Waits are the times from submission to start by QOS, in the order of names.
+	Waits []*QOSTotals `cbor:"11,keyasint,omitempty"`
+
+	waitsOwn *pmap.Owner // who may change Waits in place
+}
+
+// QOSTotals are the totals of the jobs of one QOS.
+type QOSTotals struct {
+	Name string `cbor:"1,keyasint"`
+	Wait Times  `cbor:"2,keyasint"` // start - submit
+
+	own *pmap.Owner // who may change it in place
+}
+
+// qos returns the totals of a QOS for a change.
+func (t *Totals) qos(own *pmap.Owner, name string) *QOSTotals {
+	if t.waitsOwn != own {
+		t.Waits, t.waitsOwn = slices.Clone(t.Waits), own
+	}
+	i, ok := slices.BinarySearchFunc(t.Waits, name, func(q *QOSTotals, name string) int { return strings.Compare(q.Name, name) })
+	switch {
+	case !ok:
+		t.Waits = slices.Insert(t.Waits, i, &QOSTotals{Name: name, own: own})
+	case t.Waits[i].own != own:
+		q := *t.Waits[i]
+		q.own = own
+		t.Waits[i] = &q
+	}
+	return t.Waits[i]
+}
+
+// Within counts the durations that are at most d, as far as the buckets tell them
+// apart: those in the bucket that d lies in are left out unless d is its end.
+func (t *Times) Within(d spec.Span) uint64 {
+	if d < spec.Second/128 {
+		return 0
+	}
+	n := t.Tiny
+	// What is a nanosecond longer lies in the bucket after those that count.
+	last := min(fineBucket(d+1), FineBuckets-1)
+	for i := range max(last, 0) {
+		n += t.Fine[i]
+	}
+	return n
 }
 
 // PartTotals are the totals of one partition.
@@ -216,6 +261,7 @@ func (s *State) countStart(j *Job, at spec.Instant) {
 	p.Started++
 	p.Wait.add(wait)
 	p.size(s.own, SizeOf(&j.Req)).Wait.add(wait)
+	s.Totals.qos(s.own, j.QOS()).Wait.add(wait)
 }
 
 // countEnd counts a verdict on a job, or on so many tasks, in the totals.

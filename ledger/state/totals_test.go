@@ -62,3 +62,26 @@ func TestPublishedTimesDoNotChange(t *testing.T) {
 		t.Errorf("the writer counts %d", n)
 	}
 }
+
+// TestWithin counts what is at most a time, against each duration by itself.
+func TestWithin(t *testing.T) {
+	var times Times
+	all := []spec.Span{0, spec.Millisecond, spec.Second, spec.Second + 1, 3 * spec.Second, spec.Hour, 4 * spec.Hour, spec.Day, 30 * spec.Day}
+	for _, d := range all {
+		times.add(d)
+	}
+	for i, d := range all {
+		got, most := times.Within(d), uint64(i+1)
+		// What lies in the bucket of d may be left out, never what lies before it,
+		// and nothing that is longer is counted.
+		if got > most || got+2 < most {
+			t.Errorf("%d durations within %d, of %d", got, d, most)
+		}
+	}
+	if n := times.Within(spec.Second); n != 3 {
+		t.Errorf("%d durations within a second, which is the end of a bucket; want 3", n)
+	}
+	if n := times.Within(100 * 365 * spec.Day); n != uint64(len(all))-1 && n != uint64(len(all)) {
+		t.Errorf("%d durations within a century", n)
+	}
+}

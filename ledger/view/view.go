@@ -128,6 +128,35 @@ type PassStats struct {
 	// How the passes ended, and sums over them, for means.
 	ExitEnd, ExitDepth, ExitStarts uint64
 	QueueTotal, PlannedTotal       uint64
+	// Times counts full passes by how long they took; see PassBounds.
+	Times [11]uint64
+}
+
+// PassBounds are the upper bounds of PassStats.Times, in milliseconds; what took
+// longer is in the last count, which has no bound.
+func PassBounds() [10]int64 {
+	return [10]int64{1, 5, 20, 50, 100, 500, 1000, 2500, 5000, 10000}
+}
+
+// Count counts a full pass by how long it took.
+func (p *PassStats) Count(took spec.Span) {
+	bounds := PassBounds()
+	i := 0
+	for i < len(bounds) && took > spec.Span(bounds[i])*spec.Millisecond {
+		i++
+	}
+	p.Times[i]++
+}
+
+// Within counts the full passes that took at most d, as far as PassBounds tell.
+func (p *PassStats) Within(d spec.Span) (n uint64) {
+	for i, bound := range PassBounds() {
+		if spec.Span(bound)*spec.Millisecond > d {
+			break
+		}
+		n += p.Times[i]
+	}
+	return n
 }
 
 // WriterStats describe the single writer.

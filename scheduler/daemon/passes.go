@@ -198,6 +198,7 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 			return
 		}
 		p.Passes++
+		p.Count(took)
 		p.Last, p.Max, p.Total, p.LastAt = took, max(p.Max, took), p.Total+took, began
 		p.Depth, p.DepthTotal = out.Depth, p.DepthTotal+uint64(out.Depth)
 		p.Planned, p.Queue, p.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit

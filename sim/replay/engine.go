@@ -150,6 +150,10 @@ func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Pro
 		return nil, ErrEmpty
 	}
 	e.now = w.Jobs[0].Submit.Add(-spec.Second)
+	if watch != nil {
+		e.look = e.now
+		e.st = state.New().Freeze().Fork() // whoever looks sees the totals too
+	}
 	if err := e.found(); err != nil {
 		return nil, err
 	}
@@ -157,9 +161,6 @@ func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Pro
 		e.uids = make([]spec.JobUID, len(w.Jobs))
 	}
 	e.rule.Discipline.Depth = depth(w.Config, rule.Discipline)
-	if watch != nil {
-		e.look = e.now
-	}
 	next := 0
 	for n := 0; e.goesOn(next); n++ {
 		if n%64 == 0 && ctx.Err() != nil {
@@ -227,8 +228,10 @@ func (e *engine) goesOn(next int) bool {
 func (e *engine) show() error {
 	e.now = e.look
 	e.look = e.look.Add(e.watch.Every)
-	passes := uint64(e.res.Passes)
-	acts, err := e.watch.See(&view.View{State: e.st.Freeze(), Published: e.now, Plan: e.plan, Pass: view.PassStats{Passes: passes}})
+	// Virtual time stands still during a pass.
+	stats := view.PassStats{Passes: uint64(e.res.Passes)}
+	stats.Times[0] = stats.Passes
+	acts, err := e.watch.See(&view.View{State: e.st.Freeze(), Published: e.now, Plan: e.plan, Pass: stats})
 	if err != nil || len(acts) == 0 {
 		return err
 	}

@@ -7,8 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
@@ -30,6 +32,8 @@ type controller struct {
 	noStore    bool // accounting takes no rows
 	free       uint64
 	syncFails  uint64
+	syncs      uint64
+	slow       bool // submissions are
 }
 
 // agent is a compute node as its exporter and the controller see it.
@@ -48,17 +52,19 @@ type agent struct {
 
 // cluster is a replayed cluster with its exporters.
 type cluster struct {
-	t       testing.TB
-	begin   spec.Instant
-	ctl     controller
-	agents  []*agent
-	byName  map[string]*agent
-	acts    []replay.Act // of faults, to be carried out after this look
-	events  []happening
-	series  *recorder
-	view    *view.View
-	page    http.Handler
-	standby http.Handler
+	t          testing.TB
+	begin      spec.Instant
+	ctl        controller
+	agents     []*agent
+	byName     map[string]*agent
+	acts       []replay.Act // of faults, to be carried out after this look
+	events     []happening
+	series     *recorder
+	view       *view.View
+	calls      collector.Calls
+	objectives *collector.Objectives
+	page       http.Handler
+	standby    http.Handler
 }
 
 // happening is something that goes wrong, or is done, at a minute of the replay.
@@ -71,6 +77,10 @@ func newCluster(t testing.TB, w *replay.Workload, series *recorder) *cluster {
 	t.Helper()
 	c := &cluster{t: t, begin: w.Jobs[0].Submit.Add(-spec.Second), byName: map[string]*agent{}, series: series}
 	c.ctl.free = 200 << 30
+	var err error
+	if c.objectives, err = objectives(); err != nil {
+		t.Fatal(err)
+	}
 	for i := range w.Config.Nodes {
 		c.agents = append(c.agents, newAgent(t, &w.Config.Nodes[i], c.begin))
 		c.byName[c.agents[i].name] = c.agents[i]
@@ -78,7 +88,7 @@ func newCluster(t testing.TB, w *replay.Workload, series *recorder) *cluster {
 	src := collector.Source{
 		View: func() *view.View { return c.view }, Agents: c.connected, Version: "test",
 		Now:  func() spec.Instant { return c.view.Published },
-		Raft: c.raft,
+		Raft: c.raft, Calls: &c.calls, Objectives: c.objectives,
 		Accounting: func() collector.AccountingLag {
 			return collector.AccountingLag{Up: !c.ctl.noStore, Seq: c.view.State.Seq}
 		},
@@ -113,8 +123,31 @@ func newAgent(t testing.TB, n *spec.NodeSpec, begin spec.Instant) *agent {
 	return a
 }
 
+// objectives are those of a site that says nothing.
+func objectives() (*collector.Objectives, error) {
+	list, err := conffile.Defaults().Objectives()
+	return collector.NewObjectives(list), err
+}
+
+// serve is a minute of the API: some submissions, answered at once unless the disk
+// is slow, and of what objectives about time see.
+func (c *cluster) serve() {
+	if c.ctl.down || c.ctl.leaderless {
+		return
+	}
+	for i := range 20 {
+		took := 4 * time.Millisecond
+		if c.ctl.slow && i%3 == 0 {
+			took = time.Second
+		}
+		c.calls.Observe("Cluster/Submit", "", took, false)
+	}
+	c.ctl.syncs += 200
+	c.objectives.Tick(time.Minute, collector.Condition{Connected: c.connected(), Expected: collector.Expected(c.view.State), Goodput: 0.8})
+}
+
 func (c *cluster) raft() collector.Raft {
-	r := collector.Raft{Leader: !c.ctl.leaderless, LeaderKnown: !c.ctl.leaderless, FreeBytes: c.ctl.free, ReserveBytes: 256 << 20, SyncFailures: c.ctl.syncFails}
+	r := collector.Raft{Leader: !c.ctl.leaderless, LeaderKnown: !c.ctl.leaderless, FreeBytes: c.ctl.free, ReserveBytes: 256 << 20, Syncs: c.ctl.syncs, SyncFailures: c.ctl.syncFails}
 	return r
 }
 
@@ -139,6 +172,7 @@ func (c *cluster) see(v *view.View) ([]replay.Act, error) {
 		c.events[0].what(c)
 		c.events = c.events[1:]
 	}
+	c.serve()
 	c.load()
 	if err := c.scrape(); err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ func faults() []planted {
 		}},
 		// Until somebody has drained the node.
 		{alert: "MusterGPUXID", to: 20, begin: func(c *cluster) { c.driverError("n7", 2, 48, "fatal") }, end: func(c *cluster) { c.drain("n7", true) }},
+		{alert: "MusterErrorBudgetBurnsFast", to: 40, begin: func(c *cluster) { c.ctl.slow = true }, end: func(c *cluster) { c.ctl.slow = false }},
 		// What is told today, not now.
 		{alert: "MusterNodesDown", to: 45, begin: func(c *cluster) { c.byName["n9"].down = true }, end: func(c *cluster) { c.byName["n9"].down = false }},
 		{alert: "MusterAgentDisconnected", to: 4, begin: func(c *cluster) { c.byName["n3"].cut = true }, end: func(c *cluster) { c.byName["n3"].cut = false }},
