@@ -1924,8 +1924,10 @@ type GetConfigReply struct {
 	Controller    string                 `protobuf:"bytes,5,opt,name=controller,proto3" json:"controller,omitempty"`
 	Now           int64                  `protobuf:"varint,6,opt,name=now,proto3" json:"now,omitempty"`
 	NextJobId     uint32                 `protobuf:"varint,7,opt,name=next_job_id,json=nextJobId,proto3" json:"next_job_id,omitempty"`
-	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`     // the leaves first
-	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"` // all of them, the cluster's first
+	SlurmConf     string                 `protobuf:"bytes,8,opt,name=slurm_conf,json=slurmConf,proto3" json:"slurm_conf,omitempty"` // path on the controller
+	StateDir      string                 `protobuf:"bytes,9,opt,name=state_dir,json=stateDir,proto3" json:"state_dir,omitempty"`    // of the controller
+	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`                   // the leaves first
+	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"`               // all of them, the cluster's first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2009,6 +2011,20 @@ func (x *GetConfigReply) GetNextJobId() uint32 {
 		return x.NextJobId
 	}
 	return 0
+}
+
+func (x *GetConfigReply) GetSlurmConf() string {
+	if x != nil {
+		return x.SlurmConf
+	}
+	return ""
+}
+
+func (x *GetConfigReply) GetStateDir() string {
+	if x != nil {
+		return x.StateDir
+	}
+	return ""
 }
 
 func (x *GetConfigReply) GetTopology() []*SwitchInfo {
@@ -7063,7 +7079,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06record\x18\x03 \x01(\tR\x06record\"\x12\n" +
-	"\x10GetConfigRequest\"\xd1\x02\n" +
+	"\x10GetConfigRequest\"\x8d\x03\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -7073,7 +7089,10 @@ const file_cluster_proto_rawDesc = "" +
 	"controller\x18\x05 \x01(\tR\n" +
 	"controller\x12\x10\n" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12\x1e\n" +
-	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\x121\n" +
+	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\x12\x1d\n" +
+	"\n" +
+	"slurm_conf\x18\b \x01(\tR\tslurmConf\x12\x1b\n" +
+	"\tstate_dir\x18\t \x01(\tR\bstateDir\x121\n" +
 	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\x127\n" +
 	"\n" +
 	"topologies\x18\x15 \x03(\v2\x17.muster.v1.TopologyInfoR\n" +

@@ -21,31 +21,82 @@ type configKey struct {
 	unit string
 }
 
-// configKeys are the keys whose value holds without being configured. Other
-// keys are shown where they are configured.
+// whereConfigured stands for the default of keys that are shown only where the
+// configuration has them.
+const whereConfigured = "\x00"
+
+// configKeys are the keys in the order in which Slurm prints them, with the values
+// that hold without being configured. Keys that are not here follow at the end.
 //
 //muster:table one row for each key
 func configKeys() []configKey {
 	return []configKey{
-		{"AccountingStorageEnforce", "none", ""}, {"AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages", ""},
-		{"AccountingStorageType", "accounting_storage/slurmdbd", ""}, {"AccountingStoreFlags", render.Null, ""},
-		{"BurstBufferType", render.Null, ""}, {"CompleteWait", "0 sec", "sec"}, {"DebugFlags", render.Null, ""}, {"DependencyParameters", render.Null, ""},
-		{"DisableRootJobs", "No", ""}, {"EnforcePartLimits", "NO", ""}, {"Epilog", render.Null, ""}, {"EpilogSlurmctld", render.Null, ""}, {"FairShareDampeningFactor", "1", ""},
-		{"FirstJobId", "1", ""}, {"GresTypes", render.Null, ""}, {"HealthCheckInterval", "0 sec", "sec"}, {"HealthCheckProgram", render.Null, ""}, {"InactiveLimit", "0 sec", "sec"},
-		{"JobCompType", "jobcomp/none", ""}, {"JobDefaults", render.Null, ""}, {"JobFileAppend", "0", ""}, {"JobRequeue", "1", ""}, {"JobSubmitPlugins", render.Null, ""},
-		{"KillOnBadExit", "0", ""}, {"KillWait", "30 sec", "sec"}, {"Licenses", render.Null, ""}, {"MailProg", render.Null, ""}, {"MaxArraySize", "1001", ""}, {"MaxBatchRequeue", "5", ""},
-		{"MaxJobCount", "10000", ""}, {"MaxJobId", "67043328", ""}, {"MaxMemPerNode", "UNLIMITED", ""}, {"MaxTasksPerNode", "512", ""}, {"MCSPlugin", "mcs/none", ""},
-		{"MessageTimeout", "10 sec", "sec"}, {"MinJobAge", "300 sec", "sec"}, {"MpiDefault", "none", ""}, {"OverTimeLimit", "0 min", "min"}, {"PreemptMode", "OFF", ""},
-		{"PreemptType", "preempt/none", ""}, {"PriorityCalcPeriod", "00:05:00", "time"}, {"PriorityDecayHalfLife", "7-00:00:00", "time"}, {"PriorityFavorSmall", "No", ""},
-		{"PriorityFlags", "", ""}, {"PriorityMaxAge", "7-00:00:00", "time"}, {"PriorityType", "priority/multifactor", ""}, {"PriorityUsageResetPeriod", "NONE", ""},
-		{"PriorityWeightAge", "0", ""}, {"PriorityWeightAssoc", "0", ""}, {"PriorityWeightFairShare", "0", ""}, {"PriorityWeightJobSize", "0", ""},
-		{"PriorityWeightPartition", "0", ""}, {"PriorityWeightQOS", "0", ""}, {"PriorityWeightTRES", render.Null, ""}, {"PrivateData", "none", ""}, {"Prolog", render.Null, ""},
-		{"PrologSlurmctld", render.Null, ""}, {"PropagateResourceLimits", "ALL", ""}, {"RebootProgram", render.Null, ""}, {"RequeueExit", render.Null, ""}, {"RequeueExitHold", render.Null, ""},
-		{"ResumeProgram", render.Null, ""}, {"ResvOverRun", "0 min", "min"}, {"ReturnToService", "0", ""}, {"SchedulerParameters", render.Null, ""}, {"SchedulerType", "sched/backfill", ""},
-		{"SelectType", "select/cons_tres", ""}, {"SelectTypeParameters", "CR_CORE_MEMORY", ""}, {"SlurmctldParameters", render.Null, ""}, {"SlurmctldTimeout", "120 sec", "sec"},
-		{"SlurmdParameters", render.Null, ""}, {"SlurmdTimeout", "300 sec", "sec"}, {"SuspendProgram", render.Null, ""}, {"SuspendTime", "INFINITE", ""}, {"SwitchType", "switch/none", ""},
-		{"TaskEpilog", render.Null, ""}, {"TaskProlog", render.Null, ""}, {"TmpFS", "/tmp", ""}, {"TopologyPlugin", "topology/default", ""}, {"TrackWCKey", "No", ""},
-		{"UnkillableStepProgram", render.Null, ""}, {"UnkillableStepTimeout", "60 sec", "sec"}, {"UsePam", "No", ""}, {"VSizeFactor", "0 percent", "percent"}, {"WaitTime", "0 sec", "sec"},
+		{"AccountingStorageBackupHost", render.Null, ""}, {"AccountingStorageEnforce", "none", ""}, {"AccountingStorageHost", whereConfigured, ""},
+		{"AccountingStorageExternalHost", render.Null, ""}, {"AccountingStorageParameters", render.Null, ""},
+		{"AccountingStoragePort", whereConfigured, ""}, {"AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages", ""},
+		{"AccountingStorageType", "accounting_storage/slurmdbd", ""}, {"AccountingStorageUser", whereConfigured, ""},
+		{"AccountingStoreFlags", render.Null, ""}, {"AcctGatherEnergyType", whereConfigured, ""},
+		{"AcctGatherFilesystemType", whereConfigured, ""}, {"AcctGatherInterconnectType", whereConfigured, ""},
+		{"AcctGatherNodeFreq", whereConfigured, "sec"}, {"AcctGatherProfileType", whereConfigured, ""}, {"AllowSpecResourcesUsage", "No", ""},
+		{"AuthAltTypes", whereConfigured, ""}, {"AuthAltParameters", whereConfigured, ""}, {"AuthInfo", whereConfigured, ""},
+		{"AuthType", whereConfigured, ""}, {"BatchStartTimeout", whereConfigured, "sec"}, {"BcastExclude", whereConfigured, ""},
+		{"BcastParameters", render.Null, ""}, {"BOOT_TIME", whereConfigured, ""}, {"BurstBufferType", render.Null, ""},
+		{"CliFilterPlugins", render.Null, ""}, {"ClusterName", whereConfigured, ""}, {"CommunicationParameters", render.Null, ""},
+		{"CompleteWait", "0 sec", "sec"}, {"CpuFreqDef", whereConfigured, ""}, {"CpuFreqGovernors", whereConfigured, ""},
+		{"CredType", whereConfigured, ""}, {"DebugFlags", render.Null, ""}, {"DefMemPerCPU", whereConfigured, ""},
+		{"DependencyParameters", render.Null, ""}, {"DisableRootJobs", "No", ""}, {"EioTimeout", whereConfigured, ""},
+		{"EnforcePartLimits", "NO", ""}, {"Epilog", render.Null, ""}, {"EpilogMsgTime", whereConfigured, ""}, {"EpilogSlurmctld", render.Null, ""},
+		{"FairShareDampeningFactor", "1", ""}, {"FederationParameters", render.Null, ""}, {"FirstJobId", "1", ""},
+		{"GetEnvTimeout", whereConfigured, "sec"}, {"GresTypes", render.Null, ""}, {"GpuFreqDef", whereConfigured, ""},
+		{"GroupUpdateForce", whereConfigured, ""}, {"GroupUpdateTime", whereConfigured, "sec"}, {"HealthCheckInterval", "0 sec", "sec"},
+		{"HealthCheckNodeState", whereConfigured, ""}, {"HealthCheckProgram", render.Null, ""}, {"InactiveLimit", "0 sec", "sec"},
+		{"InteractiveStepOptions", whereConfigured, ""}, {"JobAcctGatherFrequency", whereConfigured, ""},
+		{"JobAcctGatherType", whereConfigured, ""}, {"JobAcctGatherParams", whereConfigured, ""}, {"JobCompHost", whereConfigured, ""},
+		{"JobCompLoc", whereConfigured, ""}, {"JobCompPort", whereConfigured, ""}, {"JobCompType", "jobcomp/none", ""},
+		{"JobCompUser", whereConfigured, ""}, {"JobContainerType", whereConfigured, ""}, {"JobCredentialPrivateKey", whereConfigured, ""},
+		{"JobCredentialPublicCertificate", whereConfigured, ""}, {"JobDefaults", render.Null, ""}, {"JobFileAppend", "0", ""},
+		{"JobRequeue", "1", ""}, {"JobSubmitPlugins", render.Null, ""}, {"KillOnBadExit", "0", ""}, {"KillWait", "30 sec", "sec"},
+		{"LaunchParameters", render.Null, ""}, {"Licenses", render.Null, ""}, {"LogTimeFormat", whereConfigured, ""},
+		{"MailDomain", whereConfigured, ""}, {"MailProg", render.Null, ""}, {"MaxArraySize", "1001", ""}, {"MaxBatchRequeue", "5", ""},
+		{"MaxDBDMsgs", whereConfigured, ""}, {"MaxJobCount", "10000", ""}, {"MaxJobId", "67043328", ""}, {"MaxMemPerNode", "UNLIMITED", ""},
+		{"MaxNodeCount", whereConfigured, ""}, {"MaxStepCount", whereConfigured, ""}, {"MaxTasksPerNode", "512", ""},
+		{"MCSPlugin", "mcs/none", ""}, {"MCSParameters", render.Null, ""}, {"MessageTimeout", "10 sec", "sec"}, {"MinJobAge", "300 sec", "sec"},
+		{"MpiDefault", "none", ""}, {"MpiParams", render.Null, ""}, {"NEXT_JOB_ID", whereConfigured, ""}, {"NodeFeaturesPlugins", render.Null, ""},
+		{"OverTimeLimit", "0 min", "min"}, {"PluginDir", whereConfigured, ""}, {"PlugStackConfig", render.Null, ""}, {"PreemptMode", "OFF", ""},
+		{"PreemptType", "preempt/none", ""}, {"PreemptParameters", render.Null, ""}, {"PreemptExemptTime", "00:00:00", "time"},
+		{"PrEpParameters", whereConfigured, ""}, {"PrEpPlugins", "prep/script", ""}, {"PriorityParameters", render.Null, ""},
+		{"PrioritySiteFactorParameters", render.Null, ""}, {"PrioritySiteFactorPlugin", render.Null, ""},
+		{"PriorityDecayHalfLife", "7-00:00:00", "time"}, {"PriorityCalcPeriod", "00:05:00", "time"}, {"PriorityFavorSmall", "No", ""},
+		{"PriorityFlags", "", ""}, {"PriorityMaxAge", "7-00:00:00", "time"}, {"PriorityUsageResetPeriod", "NONE", ""},
+		{"PriorityType", "priority/multifactor", ""}, {"PriorityWeightAge", "0", ""}, {"PriorityWeightAssoc", "0", ""},
+		{"PriorityWeightFairShare", "0", ""}, {"PriorityWeightJobSize", "0", ""}, {"PriorityWeightPartition", "0", ""},
+		{"PriorityWeightQOS", "0", ""}, {"PriorityWeightTRES", render.Null, ""}, {"PrivateData", "none", ""},
+		{"ProctrackType", whereConfigured, ""}, {"Prolog", render.Null, ""}, {"PrologEpilogTimeout", whereConfigured, ""},
+		{"PrologSlurmctld", render.Null, ""}, {"PrologFlags", render.Null, ""}, {"PropagatePrioProcess", "0", ""},
+		{"PropagateResourceLimits", "ALL", ""}, {"PropagateResourceLimitsExcept", render.Null, ""}, {"RebootProgram", render.Null, ""},
+		{"ReconfigFlags", render.Null, ""}, {"RequeueExit", render.Null, ""}, {"RequeueExitHold", render.Null, ""},
+		{"ResumeFailProgram", render.Null, ""}, {"ResumeProgram", render.Null, ""}, {"ResumeRate", whereConfigured, ""},
+		{"ResumeTimeout", whereConfigured, "sec"}, {"ResvEpilog", render.Null, ""}, {"ResvOverRun", "0 min", "min"},
+		{"ResvProlog", render.Null, ""}, {"ReturnToService", "0", ""}, {"SchedulerParameters", render.Null, ""},
+		{"SchedulerTimeSlice", whereConfigured, "sec"}, {"SchedulerType", "sched/backfill", ""}, {"ScronParameters", render.Null, ""},
+		{"SelectType", "select/cons_tres", ""}, {"SelectTypeParameters", "CR_CORE_MEMORY", ""}, {"SlurmUser", whereConfigured, ""},
+		{"SlurmctldAddr", whereConfigured, ""}, {"SlurmctldDebug", whereConfigured, ""}, {"SlurmctldHost", whereConfigured, ""},
+		{"SlurmctldLogFile", whereConfigured, ""}, {"SlurmctldPort", whereConfigured, ""}, {"SlurmctldSyslogDebug", whereConfigured, ""},
+		{"SlurmctldPrimaryOffProg", render.Null, ""}, {"SlurmctldPrimaryOnProg", render.Null, ""}, {"SlurmctldTimeout", "120 sec", "sec"},
+		{"SlurmctldParameters", render.Null, ""}, {"SlurmdDebug", whereConfigured, ""}, {"SlurmdLogFile", whereConfigured, ""},
+		{"SlurmdParameters", render.Null, ""}, {"SlurmdPidFile", whereConfigured, ""}, {"SlurmdPort", whereConfigured, ""},
+		{"SlurmdSpoolDir", whereConfigured, ""}, {"SlurmdSyslogDebug", whereConfigured, ""}, {"SlurmdTimeout", "300 sec", "sec"},
+		{"SlurmdUser", whereConfigured, ""}, {"SlurmSchedLogFile", whereConfigured, ""}, {"SlurmSchedLogLevel", whereConfigured, ""},
+		{"SlurmctldPidFile", whereConfigured, ""}, {"SLURM_CONF", whereConfigured, ""}, {"SLURM_VERSION", whereConfigured, ""},
+		{"MUSTER_VERSION", whereConfigured, ""}, {"SrunEpilog", render.Null, ""}, {"SrunPortRange", "0-0", ""}, {"SrunProlog", render.Null, ""},
+		{"StateSaveLocation", whereConfigured, ""}, {"SuspendExcNodes", render.Null, ""}, {"SuspendExcParts", render.Null, ""},
+		{"SuspendProgram", render.Null, ""}, {"SuspendRate", whereConfigured, ""}, {"SuspendTime", "INFINITE", ""},
+		{"SuspendTimeout", whereConfigured, "sec"}, {"SwitchParameters", render.Null, ""}, {"SwitchType", "switch/none", ""},
+		{"TaskEpilog", render.Null, ""}, {"TaskPlugin", whereConfigured, ""}, {"TaskPluginParam", whereConfigured, ""},
+		{"TaskProlog", render.Null, ""}, {"TCPTimeout", whereConfigured, "sec"}, {"TmpFS", "/tmp", ""}, {"TopologyParam", render.Null, ""},
+		{"TopologyPlugin", "topology/default", ""}, {"TrackWCKey", "No", ""}, {"TreeWidth", whereConfigured, ""}, {"UsePam", "No", ""},
+		{"UnkillableStepProgram", render.Null, ""}, {"UnkillableStepTimeout", "60 sec", "sec"}, {"VSizeFactor", "0 percent", "percent"},
+		{"WaitTime", "0 sec", "sec"}, {"X11Parameters", render.Null, ""},
 	}
 }
 
@@ -62,7 +113,7 @@ func mainEntries(all []*apiv1.ConfigEntry) []*apiv1.ConfigEntry {
 }
 
 // showConfig is scontrol show config: every key that was configured, and those
-// that hold without, in alphabetical order.
+// that hold without, in Slurm's order.
 func showConfig(c *tool.Call) error {
 	var rep apiv1.GetConfigReply
 	if err := c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
@@ -84,9 +135,14 @@ func showConfig(c *tool.Call) error {
 func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 	known := map[string]configKey{}
 	values := map[string][2]string{}
-	for _, key := range configKeys() {
-		known[strings.ToLower(key.name)] = key
-		values[strings.ToLower(key.name)] = [2]string{key.name, key.unset}
+	place := map[string]int{}
+	for i, key := range configKeys() {
+		id := strings.ToLower(key.name)
+		known[id] = key
+		place[id] = i
+		if key.unset != whereConfigured {
+			values[id] = [2]string{key.name, key.unset}
+		}
 	}
 	hosts := 0
 	for _, e := range mainEntries(rep.GetEntries()) {
@@ -94,6 +150,7 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 		if id == "slurmctldhost" || id == "controlmachine" {
 			name = fmt.Sprintf("SlurmctldHost[%d]", hosts)
 			id = fmt.Sprintf("slurmctldhost[%03d]", hosts)
+			place[id] = place["slurmctldhost"]
 			hosts++
 		}
 		if key, ok := known[id]; ok {
@@ -102,17 +159,28 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 		values[id] = [2]string{name, val}
 	}
 	for name, val := range map[string]string{"BOOT_TIME": k.Time(rep.GetBootTime()), "ClusterName": rep.GetCluster(), "NEXT_JOB_ID": tool.Itoa(rep.GetNextJobId()),
-		"SLURM_VERSION": tool.SlurmVersion, "MUSTER_VERSION": rep.GetVersion()} {
-		values[strings.ToLower(name)] = [2]string{name, val}
+		"SLURM_VERSION": tool.SlurmVersion, "MUSTER_VERSION": rep.GetVersion(), "SLURM_CONF": rep.GetSlurmConf(), "StateSaveLocation": rep.GetStateDir()} {
+		if val != "" {
+			values[strings.ToLower(name)] = [2]string{name, val}
+		}
 	}
 	if hosts == 0 {
+		place["slurmctldhost[000]"] = place["slurmctldhost"]
 		values["slurmctldhost[000]"] = [2]string{"SlurmctldHost[0]", rep.GetController()}
 	}
 	ids := make([]string, 0, len(values))
 	for id := range values {
 		ids = append(ids, id)
 	}
-	slices.Sort(ids)
+	slices.SortFunc(ids, func(a, b string) int {
+		at := func(id string) int {
+			if i, ok := place[id]; ok {
+				return i
+			}
+			return len(place) // Slurm's own list does not have it
+		}
+		return cmp.Or(at(a)-at(b), strings.Compare(a, b))
+	})
 	out := make([][2]string, len(ids))
 	for i, id := range ids {
 		out[i] = values[id]

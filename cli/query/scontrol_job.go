@@ -123,11 +123,8 @@ func jobRecord(v *render.JobView, r render.JobRow, details bool) *render.Record 
 	}
 	rec.Line("NumNodes="+tool.Itoa(j.GetNumNodes()), "NumCPUs="+tool.Itoa(j.GetNumCpus()), "NumTasks="+tool.Itoa(j.GetNumTasks()), "CPUs/Task="+tool.Itoa(max(s.GetCpusPerTask(), 1)),
 		"ReqB:S:C:T=0:0:*:"+render.StarIfZero(s.GetThreadsPerCore()))
-	tres := render.TRESText(j.GetAllocTres())
-	if tres == "" {
-		tres = render.TRESText(j.GetReqTres())
-	}
-	rec.Line("TRES=" + tres)
+	rec.Line("ReqTRES=" + cmp.Or(render.TRESText(j.GetReqTres()), render.Null))
+	rec.Line("AllocTRES=" + cmp.Or(render.TRESText(j.GetAllocTres()), render.Null))
 	coreSpec := "*"
 	if s.GetCoreSpec() > 0 {
 		coreSpec = tool.Itoa(s.GetCoreSpec())

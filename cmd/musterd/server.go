@@ -264,7 +264,7 @@ func (s *server) newController() error {
 		Files:    s.files,
 		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
-		Settings: daemon.Settings{Host: host, Version: version, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
+		Settings: daemon.Settings{Host: host, Version: version, SlurmConf: s.cfg.SlurmConf, StateDir: s.cfg.StateDir, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
 		History:  history(s.archive.a, s.codec),
 		Past:     past{s.archive.a, s.codec},
 		East:     east,

@@ -137,6 +137,8 @@ type Group interface {
 type Settings struct {
 	Host      string // this machine's name
 	Version   string
+	SlurmConf string    // path of the configuration
+	StateDir  string    // folder of the ledger and what else lasts
 	Heartbeat spec.Span // of agents; 0 = a third of SlurmdTimeout
 	// MaxBatch bounds the commands of one batch of events.
 	MaxBatch int

@@ -199,7 +199,8 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 	}
 	st := s.C.View().State
 	out := &apiv1.GetConfigReply{Cluster: st.ClusterName, Version: s.C.deps.Settings.Version, BootTime: int64(s.C.started),
-		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID)}
+		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID),
+		SlurmConf: s.C.deps.Settings.SlurmConf, StateDir: s.C.deps.Settings.StateDir}
 	main := st.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
 	for i := range st.Config.Topologies {
