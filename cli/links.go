@@ -14,7 +14,7 @@ import (
 func linksCommand() *tool.Command {
 	return &tool.Command{
 		Name: "links", Summary: "create links to muster under the names of the commands", Usage: []string{"FOLDER"},
-		About: "Creates links sbatch, srun, squeue and so on to muster in an existing folder, which scripts find if it is in PATH. sbatch becomes a link to muster-sbatch, if that is in the same folder as muster; it does the same and starts faster.\n\n" +
+		About: "Creates links sbatch, srun, squeue and so on to muster in a folder, which is made if it is not there, and which scripts find if it is in PATH. sbatch becomes a link to muster-sbatch, if that is in the same folder as muster; it does the same and starts faster.\n\n" +
 			"Existing links to muster are renewed. If another file has one of the names, for example a command of Slurm, it is reported and nothing is changed.",
 		Example: []tool.Example{{Line: "muster links /usr/local/bin", What: "makes them for everybody"}, {Line: "muster links bin", What: "makes them beside what was just built"}},
 		Run: func(c *tool.Call) error {
@@ -49,7 +49,7 @@ func makeLinks(dir, muster string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.ReadDir(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	taken := &takenError{dir: dir}

@@ -61,7 +61,16 @@ func TestLinks(t *testing.T) {
 	if entries, rerr := os.ReadDir(slurm); rerr != nil || len(entries) != 2 {
 		t.Errorf("%d entries, %v", len(entries), rerr)
 	}
-	if err := makeLinks(filepath.Join(root, "none"), filepath.Join(root, "moved", "muster")); !errors.Is(err, os.ErrNotExist) {
+	fresh := filepath.Join(root, "new", "bin")
+	if err := makeLinks(fresh, filepath.Join(root, "moved", "muster")); err != nil {
 		t.Error(err)
+	}
+	for _, name := range []string{"squeue", "slurmd", "qsub"} {
+		if _, err := os.ReadFile(filepath.Join(fresh, name)); err != nil {
+			t.Errorf("the folder that was made lacks %s: %v", name, err)
+		}
+	}
+	if err := makeLinks(filepath.Join(slurm, "squeue", "bin"), filepath.Join(root, "moved", "muster")); err == nil {
+		t.Error("a folder was made in a file")
 	}
 }

@@ -36,8 +36,8 @@ func usual() map[string]string {
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
-		"accounting": "muster accounting doctor",
-		"simulate":   "muster simulate --swf DIR/log --procs 8",
+		"accounting": "muster accounting doctor", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
+		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
 
@@ -112,10 +112,14 @@ func samples() map[string]map[string]sample {
 			"smtp": on("muster report --mail=a@b 12", "127.0.0.1:1"), "smtp-user": on("muster report --mail=a@b --smtp=h:1 12", "muster"),
 			"smtp-password-file": on("muster report --mail=a@b --smtp=h:1 12", "/f"),
 		},
-		"token": {"lifetime": s("2d"), "login": s("")},
-		"hosts": {"role": s("login"), "reason": s("gone")},
-		"runs":  {"json": s(""), "yaml": s(""), "grace": on("muster runs kill 1.1.batch.ff", "10")},
-		"man":   {"dir": on("muster man", "MANDIR")},
+		"qsub": {"account": s("ml"), "begin": s("202701010800"), "error": s("host:e"), "hold": s(""), "interactive": s(""), "array": s("0-3"), "join": on("qsub -e /err DIR/batch", "oe"), "resource": s("nodes=2:ppn=4"), "mail-user": s("x"), "mail-options": s("ae"),
+			"name": s("n"), "output": s("o"), "priority": s("-10"), "queue": s("gpu"), "rerunable": s("n"), "array-range": s("0-3%2"), "variables": s("A=1"), "attributes": s("depend=afterok:1"), "workdir": s("/tmp"), "quiet": s("")},
+		"qstat":  {"full": s(""), "queues": s(""), "user": s("bob")},
+		"slurmd": {"node": s("n1"), "conf-file": s("/f"), "dynamic": s(""), "conf": s("Gres=gpu:1")},
+		"token":  {"lifetime": s("2d"), "login": s("")},
+		"hosts":  {"role": s("login"), "reason": s("gone")},
+		"runs":   {"json": s(""), "yaml": s(""), "grace": on("muster runs kill 1.1.batch.ff", "10")},
+		"man":    {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
 			"packing": on("muster simulate --openb DIR/.", "best-fit"), "swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
@@ -143,7 +147,7 @@ func samples() map[string]map[string]sample {
 // elsewhere are options whose effect begins when a step or an allocation is
 // there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
 // and the end-to-end tests try them.
-var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}}
+var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {
@@ -197,7 +201,7 @@ func everything(t *testing.T) *world {
 		}
 		return resp, err
 	}
-	for file, text := range map[string]string{"log": tinyLog, "itp": tinyITP, "graham": tinyGraham, "EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n",
+	for file, text := range map[string]string{"log": tinyLog, "batch": "#!/bin/sh\n", "itp": tinyITP, "graham": tinyGraham, "EXPORTFILE": "A=1\x00B=2\x00", "NODEFILE": "n1\nn2\n",
 		"openb_node_list_all_node.csv": tinyNodes, "openb_pod_list_default.csv": tinyPods} {
 		if err := os.WriteFile(filepath.Join(w.dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
