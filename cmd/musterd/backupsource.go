@@ -88,7 +88,7 @@ func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, 
 // dialLedger makes a client of the controller of this host, or of another one of the
 // group that leads: the socket of a standby takes the calls of tools only.
 func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientConn, at string, err error) {
-	all, self, err := conffile.ReadControllers(cfg)
+	who, self, err := conffile.ReadControllers(cfg)
 	if err != nil || self == nil {
 		conn, err := grpcx.DialUnix(cfg.Socket)
 		return conn, cfg.Socket, err
@@ -97,7 +97,7 @@ func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientCon
 	if err != nil {
 		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
 	}
-	p := &peers{self: *self, all: all, source: source, log: slog.New(slog.DiscardHandler)}
+	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
 	lead := leader(p.askOthers(ctx))
 	if lead == nil {
 		conn, err := grpcx.DialUnix(cfg.Socket)

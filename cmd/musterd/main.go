@@ -42,6 +42,8 @@ Roles:
   accounting   ledger into ClickHouse, sacct and sreport, KPIs
   observer     /metrics of an existing Slurm, read through its commands; with accounting
                also its history in ClickHouse, sacct, sreport, reports and KPIs of it
+  witness      the third vote of two controllers: keeps the ledger's log and no state, alone
+               in its process (controller.witness of muster.yaml)
   Controller and accounting run in one process by default. Apart, each may die without the other:
   accounting takes the ledger from the controller, and the tools find its
   socket through muster.yaml.
@@ -99,7 +101,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
-	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer, alone or with accounting")
+	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer, alone or with accounting; or witness")
 	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
 	fs.BoolVar(&o.anew, "new-cluster", false, "create a new cluster although the state folder had one whose ledger is gone")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
@@ -139,8 +141,10 @@ func checkRoles(roles []string) error {
 		switch {
 		case r == "observer" && slices.Contains(roles, "controller"):
 			return errors.New("an observer stands beside a Slurm: no controller runs in its process, only accounting may")
-		case r != "controller" && r != "accounting" && r != "observer":
-			return fmt.Errorf("unknown role %q: controller, accounting and observer are the roles", r)
+		case r == witnessRole && len(roles) > 1:
+			return errors.New("a witness is the third vote beside two controllers: no other role runs in its process")
+		case r != "controller" && r != "accounting" && r != "observer" && r != witnessRole:
+			return fmt.Errorf("unknown role %q: controller, accounting, observer and witness are the roles", r)
 		}
 	}
 	return nil

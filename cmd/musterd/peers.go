@@ -28,8 +28,8 @@ import (
 // one knows of the others.
 type peers struct {
 	self   conffile.Controller
-	all    []conffile.Controller // in the order of slurm.conf: the first begins a new group
-	dir    string                // state_dir
+	group  conffile.Group // the first controller begins a new one
+	dir    string         // state_dir
 	source *mtls.Source
 	door   *members.Door
 	log    *slog.Logger
@@ -80,11 +80,14 @@ type answered struct {
 // openPeers opens this controller's door to the others; nil where it is the only
 // one.
 func openPeers(ctx context.Context, s *server) (*peers, error) {
-	all, self, err := conffile.ReadControllers(s.cfg)
+	who, self, err := conffile.ReadControllers(s.cfg)
+	if err == nil {
+		err = s.refuseOtherRole(who, self)
+	}
 	if err != nil || self == nil {
 		return nil, err
 	}
-	p := &peers{self: *self, all: all, dir: s.cfg.StateDir, log: s.log}
+	p := &peers{self: *self, group: who, dir: s.cfg.StateDir, log: s.log}
 	if p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir)); err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
 	}
@@ -101,18 +104,19 @@ func openPeers(ctx context.Context, s *server) (*peers, error) {
 	return p, nil
 }
 
-// addresses are those of all controllers.
+// addresses are those of all controllers. The witness serves nobody.
 func (p *peers) addresses() []string {
-	out := make([]string, len(p.all))
-	for i, c := range p.all {
+	out := make([]string, len(p.group.Controllers))
+	for i, c := range p.group.Controllers {
 		out[i] = c.Address
 	}
 	return out
 }
 
-// belongs tells whether a controller is named in slurm.conf.
+// belongs tells whether a controller is named in slurm.conf. The witness is not: no
+// user's word comes from there.
 func (p *peers) belongs(name string) bool {
-	return slices.ContainsFunc(p.all, func(c conffile.Controller) bool { return c.Name == name })
+	return slices.ContainsFunc(p.group.Controllers, func(c conffile.Controller) bool { return c.Name == name })
 }
 
 // answer answers another controller.
@@ -180,7 +184,7 @@ func (p *peers) askOthers(ctx context.Context) []answered {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var out []answered
-	for _, c := range p.all {
+	for _, c := range p.group.Members() {
 		if c.Name != p.self.Name {
 			out = append(out, answered{of: c})
 		}
@@ -248,8 +252,11 @@ func (p *peers) begin(ctx context.Context) (first bool, err error) {
 	said := ""
 	for {
 		list := p.askOthers(ctx)
-		begins, joins, why := howToBegin(p.self.Name, p.all[0].Name == p.self.Name, list)
+		begins, joins, why := howToBegin(p.self.Name, p.group.Controllers[0].Name == p.self.Name, list)
 		if joins {
+			if p.group.IsWitness(p.self.Name) {
+				return false, nil // it signs nothing
+			}
 			if err = p.fetchKeys(ctx, leader(list).of); err == nil {
 				return false, nil
 			}
@@ -418,6 +425,8 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 			info.Role = "joining"
 		case !in:
 			info.Role = "removed"
+		case p.group.IsWitness(c.Name):
+			info.Role = "witness"
 		default:
 			info.Role = "standby"
 		}
@@ -429,7 +438,7 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 		out.Controllers = append(out.Controllers, info)
 	}
 	others := p.askOthers(ctx)
-	for _, c := range p.all { // in the order of slurm.conf, by whose places scontrol takeover names them
+	for _, c := range p.group.Members() { // in the order of slurm.conf, by whose places scontrol takeover names them
 		if c.Name == p.self.Name {
 			add(c, self, nil)
 			continue
@@ -471,12 +480,13 @@ func (p *peers) add(ctx context.Context, name, address string) error {
 	if slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == name }) {
 		return fmt.Errorf("controller %s is in the group", name)
 	}
-	at := slices.IndexFunc(p.all, func(c conffile.Controller) bool { return c.Name == name })
+	all := p.group.Members()
+	at := slices.IndexFunc(all, func(c conffile.Controller) bool { return c.Name == name })
 	if at < 0 {
-		return fmt.Errorf("slurm.conf of the controllers has no SlurmctldHost=%s: add it there, and start them again one after the other", name)
+		return fmt.Errorf("slurm.conf of the controllers has no SlurmctldHost=%s, and muster.yaml no controller.witness of that name: add it there, and start them again one after the other", name)
 	}
 	if address == "" {
-		address = p.all[at].Address
+		address = all[at].Address
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return fmt.Errorf("address of the controller: %w", err)
@@ -488,6 +498,12 @@ func (p *peers) add(ctx context.Context, name, address string) error {
 func (p *peers) handOver(ctx context.Context, to string) (string, error) {
 	if to == p.self.Name {
 		return to, nil
+	}
+	if p.group.IsWitness(to) {
+		return "", spec.Refuse(spec.CodeBadRequest, to+" is the witness: it votes and does not lead")
+	}
+	if to == "" {
+		to = p.successor(ctx)
 	}
 	if err := p.durable.HandOver(ctx, to); err != nil {
 		return "", spec.Refuse(spec.CodeBadRequest, err.Error())

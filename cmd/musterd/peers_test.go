@@ -89,3 +89,22 @@ func TestNextSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestLackers: the witness's log forgets a batch only when every controller is known
+// to have it.
+func TestLackers(t *testing.T) {
+	for name, c := range map[string]struct {
+		list []answered
+		want string
+	}{
+		"nobody was asked yet": {nil, "every controller, as far as is known,"},
+		"all have it":          {[]answered{said("a", standing{Position: 7}), said("b", standing{Position: 9})}, ""},
+		"one is behind":        {[]answered{said("a", standing{Position: 6}), said("b", standing{Position: 9})}, "a"},
+		"one is silent":        {[]answered{said("a", standing{Position: 7}), silent("b")}, "b"},
+		"one lost its ledger":  {[]answered{said("a", standing{Waits: true}), silent("b")}, "a, b"},
+	} {
+		if got := lackers(c.list, 7); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

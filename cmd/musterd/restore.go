@@ -526,7 +526,7 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 			return err
 		}
 	}
-	all, self, err := conffile.ReadControllers(&cfg)
+	who, self, err := conffile.ReadControllers(&cfg)
 	if err != nil || self == nil {
 		return err
 	}
@@ -540,7 +540,7 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	if err != nil {
 		return fmt.Errorf("this host's certificate in %s, with which the other controllers are asked: %w", tls, err)
 	}
-	p := &peers{self: *self, all: all, source: source, log: slog.New(slog.DiscardHandler)}
+	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
 	for _, a := range p.askOthers(ctx) {
 		if a.err == nil && !a.standing.Waits {
 			return fmt.Errorf("%w: %s at %s; start this one with an empty state folder, and it gets everything from there; "+

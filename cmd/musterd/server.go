@@ -83,6 +83,9 @@ func (s *server) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if s.has(witnessRole) {
+		return s.runWitness(ctx)
+	}
 	if !s.has("controller") {
 		return s.runApart(ctx)
 	}

@@ -91,8 +91,15 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 
 // warn tells what the number of controllers means.
 func (p *peers) warn() {
-	if n := len(p.all); n%2 == 0 {
-		p.log.Warn("an even number of controllers survives no more losses than one fewer: name another SlurmctldHost", "controllers", n, "survives", (n-1)/2)
+	voters := len(p.group.Members())
+	survives := (voters - 1) / 2
+	switch {
+	case voters == 2:
+		p.log.Warn("two controllers stop when either of them is lost: name a witness (controller.witness of muster.yaml) or a third SlurmctldHost", "survives", survives)
+	case voters%2 == 0 && p.group.Witness != nil:
+		p.log.Warn("a witness beside an odd number of controllers lets them survive no more losses: leave it out", "controllers", voters-1, "survives", survives)
+	case voters%2 == 0:
+		p.log.Warn("an even number of controllers survives no more losses than one fewer: name another SlurmctldHost or a witness", "controllers", voters, "survives", survives)
 	}
 }
 
@@ -129,7 +136,7 @@ func (s *server) leaveGroup(p *peers) error {
 	if s.durable.Leader().Self {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if err := s.durable.HandOver(ctx, ""); err != nil {
+		if err := s.durable.HandOver(ctx, p.successor(ctx)); err != nil {
 			s.log.Info("the lead was not handed over; the others elect somebody", "error", err)
 		}
 	}

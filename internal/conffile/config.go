@@ -97,6 +97,10 @@ type OneController struct {
 	// Its name in slurm.conf (SlurmctldHost) and in its certificate. Empty: the one
 	// that is this host's name.
 	Name string `yaml:"name" example:"ctl2"`
+	// The witness of two controllers, the same on both and on its own host: its
+	// name, and its address as in SlurmctldHost. It votes, and keeps the ledger's
+	// log and no state (musterd --role witness).
+	Witness string `yaml:"witness" example:"wit(10.0.0.3)"`
 	// Time without a word from the leader after which the others elect one. A
 	// take-over takes about twice this. Shorter than the pauses of the network or
 	// of a busy disk, it makes the lead change for no reason.

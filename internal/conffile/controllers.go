@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,35 +17,84 @@ type Controller struct {
 	Address string // host:port where controllers, agents and tools reach it
 }
 
+// Group is who keeps the ledger of a cluster.
+type Group struct {
+	Controllers []Controller // in the order of slurm.conf
+	// Witness votes with them and keeps no state; nil = there is no witness.
+	Witness *Controller
+}
+
+// Members are all who vote, the witness last.
+func (g Group) Members() []Controller {
+	out := slices.Clone(g.Controllers)
+	if g.Witness != nil {
+		out = append(out, *g.Witness)
+	}
+	return out
+}
+
+// IsWitness tells whether a name is the witness's.
+func (g Group) IsWitness(name string) bool { return g.Witness != nil && g.Witness.Name == name }
+
 // defaultPort is SlurmctldPort where slurm.conf does not say it.
 const defaultPort = 6817
 
-// ReadControllers reads which controllers slurm.conf names, and finds the one that
-// this is: controller.name of muster.yaml, else the one with this host's name. self
-// is nil where there is only one.
-func ReadControllers(cfg *Config) (all []Controller, self *Controller, err error) {
+// ReadControllers reads which controllers slurm.conf names and which witness
+// muster.yaml does, and finds the one that this is: controller.name of muster.yaml,
+// else the one with this host's name. self is nil where there is only one.
+func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 	c, problems := ReadSlurm(cfg.SlurmConf)
 	if err := problems.Err(); err != nil {
-		return nil, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
+		return group, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, nil, err
+		return group, nil, err
 	}
-	all = controllersOf(c)
-	if len(all) < 2 {
-		return all, nil, nil
+	group.Controllers = controllersOf(c)
+	if group.Witness, err = readWitness(cfg.Controller.Witness, portOf(c)); err != nil {
+		return group, nil, err
 	}
-	self, err = findController(all, cfg.Controller.Name, host)
-	return all, self, err
+	if len(group.Controllers) < 2 {
+		if group.Witness != nil {
+			return group, nil, fmt.Errorf("controller.witness=%s of muster.yaml: slurm.conf names one controller, and a witness stands between two (SlurmctldHost)", cfg.Controller.Witness)
+		}
+		return group, nil, nil
+	}
+	self, err = findController(group.Members(), cfg.Controller.Name, host)
+	return group, self, err
+}
+
+// readWitness reads controller.witness; nil = there is none.
+func readWitness(text string, port uint32) (*Controller, error) {
+	if text == "" {
+		return nil, nil
+	}
+	name, rest, _ := strings.Cut(text, "(")
+	at, closed := strings.CutSuffix(rest, ")")
+	if rest == "" {
+		at, closed = name, !strings.Contains(text, "(")
+	}
+	if name == "" || at == "" || !closed || strings.ContainsAny(name, "/:) \t") || strings.ContainsAny(at, "/() \t") {
+		return nil, fmt.Errorf("controller.witness=%q of muster.yaml: expected NAME, NAME(ADDRESS) or NAME(ADDRESS:PORT), as in wit(10.0.0.3)", text)
+	}
+	if _, _, err := net.SplitHostPort(at); err != nil {
+		at = net.JoinHostPort(strings.Trim(at, "[]"), strconv.FormatUint(uint64(port), 10))
+	}
+	return &Controller{Name: name, Address: at}, nil
+}
+
+// portOf is SlurmctldPort.
+func portOf(c *slurmconf.Cluster) uint32 {
+	if c.Control.Port == 0 {
+		return defaultPort
+	}
+	return c.Control.Port
 }
 
 // controllersOf are the controllers of a slurm.conf with their addresses.
 func controllersOf(c *slurmconf.Cluster) []Controller {
-	port := c.Control.Port
-	if port == 0 {
-		port = defaultPort
-	}
+	port := portOf(c)
 	var out []Controller
 	for _, h := range c.Control.Hosts {
 		at := h.Addr
@@ -65,7 +115,7 @@ func findController(all []Controller, name, host string) (*Controller, error) {
 	for i := range all {
 		c := &all[i]
 		if seen[c.Name] {
-			return nil, fmt.Errorf("slurm.conf names SlurmctldHost=%s twice", c.Name)
+			return nil, fmt.Errorf("SlurmctldHost of slurm.conf and controller.witness of muster.yaml name %s twice", c.Name)
 		}
 		seen[c.Name] = true
 		names = append(names, c.Name)
@@ -77,7 +127,7 @@ func findController(all []Controller, name, host string) (*Controller, error) {
 	case found != nil:
 		return found, nil
 	case name != "":
-		return nil, fmt.Errorf("controller.name=%s of muster.yaml is no SlurmctldHost of slurm.conf, which names %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("controller.name=%s of muster.yaml is no SlurmctldHost of slurm.conf, and not controller.witness; they name %s", name, strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("slurm.conf names the controllers %s, and this host is %s: say in controller.name of muster.yaml which of them it is",
 		strings.Join(names, ", "), host)

@@ -19,6 +19,8 @@ type node struct {
 	m     *logtest.Machine
 	l     *log.Durable
 	trans *raft.InmemTransport
+	// witness is set on a member without a machine.
+	witness bool
 }
 
 type cluster struct {
@@ -52,7 +54,13 @@ func (c *cluster) start(nd *node) {
 	nd.m = &logtest.Machine{}
 	opts := simOptions(nd.disk, nd.m)
 	opts.NodeID, opts.Transport, opts.Members, opts.Timeout = nd.id, nd.trans, c.members, 100*time.Millisecond
+	if nd.witness {
+		opts.Witness, opts.Machine = true, nil
+	}
 	nd.l = mustOpen(c.t, opts)
+	if nd.witness {
+		go nd.l.PassLead(bg, nil) // ends with the log
+	}
 }
 
 func (c *cluster) stop(nd *node) {
@@ -69,7 +77,7 @@ func (c *cluster) stop(nd *node) {
 func (c *cluster) leader() *node {
 	for {
 		for _, nd := range c.nodes {
-			if nd.l == nil || !nd.l.Leader().Self {
+			if nd.l == nil || nd.witness || !nd.l.Leader().Self {
 				continue
 			}
 			err := nd.l.Resume(bg)

@@ -297,13 +297,21 @@ func (d *Durable) mayCompact(hi uint64) (uint64, error) {
 	if len(indexes) < snapsKept {
 		return 0, nil
 	}
-	if err := d.mayClear(); err != nil {
+	if err := d.mayForget(); err != nil {
 		return 0, d.snaps.fail(err) // raft would pass on only its text
 	}
 	return min(hi, indexes[1]), nil
 }
 
+// mayClear asks the archive before the whole log is dropped for a snapshot of the leader.
 func (d *Durable) mayClear() error {
+	if d.opts.Witness {
+		return nil // it has no archive, and the leader has what the snapshot stands for
+	}
+	return d.mayForget()
+}
+
+func (d *Durable) mayForget() error {
 	pos := Position(d.fsm.snapPos.Load())
 	if err := d.opts.BeforeCompact(pos); err != nil {
 		return fmt.Errorf("the log keeps its batches up to %d: %w", pos, err)

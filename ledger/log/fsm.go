@@ -14,8 +14,10 @@ import (
 // raft calls it from one goroutine.
 type fsm struct {
 	machine Machine
-	every   uint64 // batches and bytes after which a snapshot is due
-	bytes   uint64
+	// stateless is set on a witness.
+	stateless bool
+	every     uint64 // batches and bytes after which a snapshot is due
+	bytes     uint64
 	// complete tells what became of frames, due that a snapshot should be taken, fatal that the machine refused a batch.
 	complete func([]applied)
 	due      func()
@@ -104,9 +106,11 @@ func (f *fsm) apply(l *raft.Log) applied {
 
 // A snapshot's content begins with the fence and the position; the machine's own encoding follows.
 const (
-	fsmMagic   = "MFSM"
-	fsmVersion = 1
-	fsmHeader  = 32
+	fsmMagic = "MFSM"
+	// witnessMagic begins a snapshot without state.
+	witnessMagic = "MWIT"
+	fsmVersion   = 1
+	fsmHeader    = 32
 )
 
 // Snapshot captures the machine.
@@ -120,6 +124,9 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	head := binary.LittleEndian.AppendUint32([]byte(fsmMagic), fsmVersion)
 	head = appendUint64(appendUint64(appendUint64(head, f.pos.Load()), f.run), f.seq)
+	if f.stateless {
+		markStateless(head)
+	}
 	f.since, f.sinceBytes = 0, 0
 	f.snapPos.Store(f.pos.Load())
 	return &fsmSnapshot{head: head, write: write, closing: f.closing}, nil
@@ -136,6 +143,9 @@ func (f *fsm) restore(r io.Reader) error {
 	var head [fsmHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return fmt.Errorf("read the head of a snapshot: %w", err)
+	}
+	if isStateless(head[:]) && !f.stateless {
+		return errStateless
 	}
 	pos, err := snapshotPosition(head[:])
 	if err != nil {
@@ -161,7 +171,7 @@ func (f *fsm) restore(r io.Reader) error {
 
 // snapshotPosition reads the position from the head of a snapshot's content.
 func snapshotPosition(head []byte) (Position, error) {
-	if string(head[:4]) != fsmMagic {
+	if string(head[:4]) != fsmMagic && !isStateless(head) {
 		return 0, fmt.Errorf("%w: a snapshot's content does not begin as one", ErrCorrupt)
 	}
 	if v := binary.LittleEndian.Uint32(head[4:]); v > fsmVersion {

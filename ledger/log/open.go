@@ -121,7 +121,8 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 	if len(indexes) > 0 {
 		d.store.skip = indexes[0]
 	}
-	d.fsm = &fsm{machine: d.opts.Machine, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.complete,
+	snaps.stateless = d.opts.Witness
+	d.fsm = &fsm{machine: d.opts.Machine, stateless: d.opts.Witness, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.complete,
 		due: d.snapshotDue, fatal: d.die, closing: d.closing}
 	d.fsm.pos.Store(uint64(d.opts.StartAt))
 	d.store.op.Lock()

@@ -20,6 +20,9 @@ type Options struct {
 	NodeID string
 	// Transport carries raft between members; nil means a cluster of one. The log closes it. See NewTransport.
 	Transport raft.Transport
+	// Witness makes this member one that votes and keeps the log without state. It
+	// has no Machine.
+	Witness bool
 	// Members are the first members of a new group, this one included. Ignored once the folder has a log. A member
 	// that joins a group has none: it waits until the leader adds it.
 	Members []Member
@@ -57,7 +60,7 @@ type Options struct {
 	FS FS // default OS()
 }
 
-// Member is one controller of a cluster of several.
+// Member is one controller of a cluster of several, or the witness.
 type Member struct {
 	ID      string
 	Address string
@@ -66,6 +69,12 @@ type Member struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
+	if o.Witness {
+		if o.Transport == nil {
+			return o, errors.New("open the ledger's log: a witness needs a Transport")
+		}
+		o.Machine = noMachine{}
+	}
 	if o.Dir == "" || o.Machine == nil {
 		return o, errors.New("open the ledger's log: Dir and Machine are required")
 	}

@@ -39,6 +39,8 @@ type snapStore struct {
 	fs  FS
 	dir string
 	log *slog.Logger
+	// stateless is set on a witness: of a snapshot it keeps the head.
+	stateless bool
 
 	mu      sync.Mutex
 	lastErr error // of the last Open or read, since raft reduces it to a text
@@ -303,7 +305,17 @@ func (k *snapSink) raw(b []byte) error {
 }
 
 func (k *snapSink) Write(p []byte) (int, error) {
+	if k.store.stateless {
+		k.buf = append(k.buf, keepHead(len(k.buf), p)...)
+		if len(k.buf) == fsmHeader {
+			markStateless(k.buf)
+		}
+		return len(p), nil
+	}
 	k.buf = append(k.buf, p...)
+	if k.chunk == 0 && isStateless(k.buf) {
+		return 0, k.store.fail(errStateless)
+	}
 	for len(k.buf) >= snapChunk {
 		if err := k.flush(k.buf[:snapChunk]); err != nil {
 			return 0, err

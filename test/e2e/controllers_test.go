@@ -40,7 +40,8 @@ func (c *trio) home(name string) string {
 	return filepath.Join(c.dir, "controllers", name)
 }
 
-func startTrio(t *testing.T) *trio {
+// newTrio makes the configuration of a group.
+func newTrio(t *testing.T, members ...string) *trio {
 	t.Helper()
 	need(t)
 	c := &trio{t: t, dir: shortDir(t), port: freePorts(t), running: map[string]*exec.Cmd{}}
@@ -49,28 +50,40 @@ func startTrio(t *testing.T) *trio {
 		t.Fatal(err)
 	}
 	// The first controller is named ctl1 and is asked last: its socket is not there yet.
-	out, err := exec.Command(bin("muster"), "init", "--dir", c.dir, "--nodes", "2", "--port", strconv.Itoa(c.port),
-		"--controllers", "ctl1=127.0.0.1,ctl2=127.0.0.2,ctl3=127.0.0.3", "--conf", "MaxJobCount=100000", "--conf", "KillWait=1").CombinedOutput()
+	args := []string{"init", "--dir", c.dir, "--nodes", "2", "--port", strconv.Itoa(c.port), "--conf", "MaxJobCount=100000", "--conf", "KillWait=1"}
+	out, err := exec.Command(bin("muster"), append(args, members...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("init: %v\n%s", err, out)
 	}
 	t.Cleanup(c.stop)
+	return c
+}
+
+func startTrio(t *testing.T) *trio {
+	t.Helper()
+	c := newTrio(t, "--controllers", "ctl1=127.0.0.1,ctl2=127.0.0.2,ctl3=127.0.0.3")
 	for _, name := range trioNames {
 		c.patience(name)
 		c.begin(name)
 	}
 	c.whole()
+	c.addNodes()
+	return c
+}
+
+// addNodes starts the agents of two nodes.
+func (c *trio) addNodes() {
+	c.t.Helper()
 	for _, node := range []string{"node1", "node2"} {
 		token := filepath.Join(c.dir, node+".token")
 		text, _ := c.must("ctl1", "token", node)
 		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+			c.t.Fatal(err)
 		}
 		c.spawn(node, bin("muster-agent"), "--config", filepath.Join(c.dir, "muster.yaml"), "--node", node,
 			"--state-dir", filepath.Join(c.dir, node), "--metrics", "off", "--token-file", token)
 	}
 	c.until("2", "ctl1", "sinfo", "-h", "-t", "idle", "-o", "%D")
-	return c
 }
 
 // patience has the lead outlast the pauses of a machine on which other tests run:
@@ -140,7 +153,7 @@ func (c *trio) stop() {
 	c.run("ctl2", "scancel", "--user=root")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range []string{"node1", "node2", "ctl1", "ctl2", "ctl3"} {
+	for _, name := range []string{"node1", "node2", "ctl1", "ctl2", "ctl3", witnessName} {
 		cmd := c.running[name]
 		if cmd == nil {
 			continue
@@ -151,7 +164,7 @@ func (c *trio) stop() {
 	}
 	c.endShepherds()
 	if c.t.Failed() {
-		for _, name := range []string{"ctl1", "ctl2", "ctl3", "node1"} {
+		for _, name := range []string{"ctl1", "ctl2", "ctl3", witnessName, "node1"} {
 			data, _ := os.ReadFile(filepath.Join(c.dir, name+".log"))
 			c.t.Logf("%s:\n%s", name, data[max(0, len(data)-3000):])
 		}
@@ -216,7 +229,7 @@ func (c *trio) roles(at string) map[string]string {
 	out, _, _ := c.run(at, "controllers")
 	roles := map[string]string{}
 	for _, line := range strings.Split(out, "\n")[1:] {
-		if f := strings.Fields(line); len(f) > 4 && slices.Contains(trioNames, f[0]) {
+		if f := strings.Fields(line); len(f) > 4 && (slices.Contains(trioNames, f[0]) || f[0] == witnessName) {
 			roles[f[0]] = f[1]
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,8 +45,31 @@ func (o *setup) readControllers() error {
 	if len(o.group) == 1 {
 		return fmt.Errorf("--controllers: one is what init makes without it: name three")
 	}
+	return o.readWitness(seen)
+}
+
+// readWitness reads --witness.
+func (o *setup) readWitness(controllers map[string]bool) error {
+	if o.witness == "" {
+		return nil
+	}
+	name, address, ok := strings.Cut(o.witness, "=")
+	switch {
+	case !ok || name == "" || address == "" || strings.ContainsAny(address, "/ ()") || strings.ContainsAny(name, "/ ():"):
+		return fmt.Errorf("--witness: %q: want name=address, as in wit=10.0.0.3", o.witness)
+	case controllers[name]:
+		return fmt.Errorf("--witness: %s is a controller", name)
+	case len(o.group) == 0:
+		return fmt.Errorf("--witness: a witness stands between two controllers: name them with --controllers")
+	case len(o.group)%2 == 1:
+		return fmt.Errorf("--witness: beside %d controllers a witness lets them survive no more losses: leave it out", len(o.group))
+	}
+	o.third = &member{name, address}
 	return nil
 }
+
+// witnessLine is controller.witness of muster.yaml.
+func (o *setup) witnessLine() string { return o.third.name + "(" + o.third.address + ")" }
 
 // writeOthers makes a folder for each further controller, to be moved to its host:
 // configuration, certificate and the cluster's authority.
@@ -55,7 +79,12 @@ func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, sl
 	if err != nil {
 		return err
 	}
-	for _, m := range o.group[1:] {
+	others := o.group[1:]
+	if o.third != nil {
+		others = append(slices.Clone(others), *o.third)
+	}
+	for _, m := range others {
+		isWitness := o.third != nil && m == *o.third
 		dir := filepath.Join(base, "controllers", m.name)
 		if _, err := os.Stat(dir); err == nil {
 			fmt.Fprintf(out, "kept  %s\n", dir)
@@ -72,21 +101,32 @@ func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, sl
 		if err != nil {
 			return err
 		}
-		key, err := keyfile.Read(filepath.Join(string(authority), pki.CAKeyFile))
-		if err == nil {
-			err = keyfile.Write(filepath.Join(string(tls), pki.CAKeyFile), key, 0o600)
-		}
-		if err != nil {
-			return err
+		if !isWitness { // a witness issues no certificates
+			if err := copyAuthority(authority, tls); err != nil {
+				return err
+			}
 		}
 		for name, data := range map[string][]byte{"slurm.conf": slurm, "muster.yaml": []byte(o.yamlOf(m))} {
 			if _, err := WriteNew(filepath.Join(dir, name), data); err != nil {
 				return err
 			}
 		}
-		fmt.Fprintf(out, "wrote %s: move it to the host of %s, and start musterd --config muster.yaml there\n", dir, m.name)
+		start := "musterd"
+		if isWitness {
+			start = "musterd --role witness"
+		}
+		fmt.Fprintf(out, "wrote %s: move it to the host of %s, and start %s --config muster.yaml there\n", dir, m.name, start)
 	}
 	return nil
+}
+
+// copyAuthority gives another controller the key that makes certificates.
+func copyAuthority(from, to pki.Dir) error {
+	key, err := keyfile.Read(filepath.Join(string(from), pki.CAKeyFile))
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(filepath.Join(string(to), pki.CAKeyFile), key, 0o600)
 }
 
 // yamlOf is the muster.yaml of a further controller. Its paths start from its
@@ -96,6 +136,9 @@ func (o *setup) yamlOf(m member) string {
 	fmt.Fprintf(&b, "# Written by muster init for controller %s. Paths start from the folder of this file.\n", m.name)
 	b.WriteString("state_dir: state\nrun_dir: run\nslurm_conf: slurm.conf\ntls:\n  dir: tls\n")
 	fmt.Fprintf(&b, "controller:\n  name: %s\n", m.name)
+	if o.third != nil {
+		fmt.Fprintf(&b, "  witness: %s\n", o.witnessLine())
+	}
 	if o.basePort == defaultPort {
 		return b.String()
 	}

@@ -35,6 +35,7 @@ Examples:
   muster init                                  # /etc/muster, /var/lib/muster, this machine as the only node
   muster init --dir lab --nodes 2 --gpus 8     # a lab in one folder: two nodes on this machine, 8 simulated GPUs each
   muster init --controllers ctl1=10.0.0.1,ctl2=10.0.0.2,ctl3=10.0.0.3   # on ctl1: and a folder for each of the others
+  muster init --controllers ctl1=10.0.0.1,ctl2=10.0.0.2 --witness wit=10.0.0.3
 
 Options:
 `
@@ -51,10 +52,12 @@ type setup struct {
 	extra           []string
 	given           []string // names of the options that were given
 	group           []member // controllers, read
+	witness         string
+	third           *member // witness, read; nil = none
 }
 
 // shapes are the options that only what is written new can follow.
-var shapes = [...]string{"cluster", "nodes", "cpus", "mem", "gpus", "gpu-type", "share", "port", "conf", "controllers"}
+var shapes = [...]string{"cluster", "nodes", "cpus", "mem", "gpus", "gpu-type", "share", "port", "conf", "controllers", "witness"}
 
 // unapplied says which of the options given have no effect on files that were
 // kept.
@@ -105,6 +108,7 @@ func Init(args []string, out, errOut io.Writer) int {
 	fl.IntVar(&o.basePort, "port", defaultPort, "first `port`: API, then REST at +3 and, with --dir, the console at +6; metrics stay on 8080 unless this is changed")
 	fl.StringSliceVar(&o.hosts, "host", nil, "further `names` and addresses of this controller, for its certificate")
 	fl.StringSliceVar(&o.controllers, "controllers", nil, "several controllers, `name=address` with commas between them; the first is this host")
+	fl.StringVar(&o.witness, "witness", "", "the third vote of two controllers, as `name=address`: it keeps no state")
 	fl.StringArrayVar(&o.extra, "conf", nil, "`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	fl.Usage = func() { fmt.Fprint(errOut, initUsage, fl.FlagUsages()) }
@@ -232,6 +236,9 @@ func (o *setup) config() (*conffile.Config, string, error) {
 	}
 	if len(o.group) > 0 {
 		cfg.Controller.Name = o.group[0].name
+		if o.third != nil {
+			cfg.Controller.Witness = o.witnessLine()
+		}
 	}
 	cfg.Fill()
 	return cfg, path, cfg.Validate()
