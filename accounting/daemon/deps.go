@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/internal/slo"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -152,6 +153,8 @@ type Config struct {
 	Retention   map[string]spec.Span
 	RetainEvery spec.Span // how often is looked for what is too old; 1 h
 
+	// Objectives are the site's service objectives; those about waits are reported.
+	Objectives []slo.Objective
 	// Rates turn use into money and carbon.
 	Rates kpi.Rates
 	// Enforce is told all budgets that are enforced as often as they are computed;

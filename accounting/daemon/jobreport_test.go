@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/slo"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -52,6 +53,7 @@ func TestJobReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.cfg.Objectives = []slo.Objective{{Kind: slo.Wait, Class: "long", Part: 0.5, Within: spec.Day}, {Kind: slo.Wait, Class: slo.EveryQOS, Part: 0.8, Within: spec.Hour}}
 	r.start()
 	r.stored(uint64(len(h.Log)))
 	rep, err := r.Service().JobReport(t.Context(), &apiv1.JobReportQuery{Job: "12"})
@@ -92,6 +94,24 @@ func TestJobReport(t *testing.T) {
 	}
 	checkWaste(t, r, h)
 	checkCostOfView(t, r)
+	checkObjectives(t, r, h)
+}
+
+// checkObjectives: four of fifteen jobs waited two hours.
+func checkObjectives(t *testing.T, r *rig, h *tallytest.History) {
+	t.Helper()
+	rep, err := r.Service().Report(t.Context(), &apiv1.ReportQuery{Report: "objectives", Start: 1, End: int64(h.Now)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.GetRows()) != 1 {
+		t.Fatalf("the objectives: %v", rep)
+	}
+	c := rep.GetRows()[0].GetCells()
+	got := fmt.Sprintf("%s %s %d %d %.3f %.3f", c[0].GetText(), c[1].GetText(), c[2].GetInt(), c[3].GetInt(), c[4].GetFloat(), c[5].GetFloat())
+	if want := " 80% within 1h 15 11 0.733 -0.333"; got != want {
+		t.Errorf("the objectives: %q, want %q", got, want)
+	}
 }
 
 // checkCostOfView: the Job board has the amount and the currency of the report.

@@ -69,6 +69,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.waste(ctx)
 	case "idle":
 		err = r.idle(ctx)
+	case "objectives":
+		err = r.objectives(ctx)
 	case "fairshare":
 		err = r.fairshare(ctx)
 	case "budget":
@@ -89,7 +91,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 func Reports() []string {
 	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
-		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "idle", "budget", "chargeback", "fairshare"}
+		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "idle", "budget", "chargeback", "fairshare", "objectives"}
 }
 
 // report is one report being made.

@@ -290,6 +290,35 @@ func (b *builder) capacity() string {
 // Charged lists the TRES whose use stands in a bill.
 func Charged() []string { return []string{"cpu", "mem", "node", "gres/gpu", "billing"} }
 
+// QOSWait is how long the jobs of a QOS may wait.
+type QOSWait struct {
+	QOS    string
+	Within spec.Span
+}
+
+// Waits asks how many jobs started in the window, by QOS, and how many of them had
+// waited no longer than they may: qos, starts, good. A QOS that is not named may
+// wait as long as rest; without rest it is left out.
+func (r *Report) Waits(s Scope, named []QOSWait, rest *spec.Span) Query {
+	b := begin(s)
+	r.bounds(b)
+	limit := "multiIf("
+	for i, w := range named {
+		qos := b.bind(fmt.Sprintf("qos%d", i), "String", w.QOS)
+		within := b.bind(fmt.Sprintf("within%d", i), "Int64", int64(w.Within)/int64(spec.Microsecond))
+		limit += "toString(qos) = " + qos + ", " + within + ", "
+	}
+	others := int64(-1)
+	if rest != nil {
+		others = int64(*rest) / int64(spec.Microsecond)
+	}
+	// A condition that never holds: multiIf wants one where no QOS is named.
+	limit += "false, toInt64(0), " + b.bind("others", "Int64", others) + ")"
+	const waited = "toInt64(round(assumeNotNull(wait_s) * 1e6))"
+	return b.query("SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(r, nil) +
+		"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos")
+}
+
 // Charge asks what was used and what it cost: account, user, runs (UInt64),
 // the use of each of Charged and the cost in 1/kpi.CostScale, as texts.
 func (r *Report) Charge(s Scope, rates *kpi.Rates) Query {

@@ -337,7 +337,32 @@ func (r *reporting) site() error {
 	if err := r.byTable("partition", "By partition", nil); err != nil {
 		return err
 	}
-	return r.byTable("user", "By user, those that held most first", nil)
+	if err := r.byTable("user", "By user, those that held most first", nil); err != nil {
+		return err
+	}
+	return r.objectives()
+}
+
+// objectives adds how the waits kept the site's objectives, if there are any.
+func (r *reporting) objectives() error {
+	rep, err := r.report("objectives", "", nil)
+	if err != nil || len(rep.GetRows()) == 0 {
+		return err
+	}
+	p := part{heading: "Waits against the objectives, by QOS; budget left is of the errors that the objective allows in this time", texts: 2}
+	for _, col := range rep.GetColumns() {
+		p.head = append(p.head, col.GetName())
+	}
+	for _, row := range rep.GetRows() {
+		line := make([]string, len(p.head))
+		for i, cell := range row.GetCells() {
+			line[i] = render.FigureText(cell, rep.GetColumns()[i])
+		}
+		p.rows = append(p.rows, line)
+	}
+	r.page.parts = append(r.page.parts, p)
+	r.tree = append(r.tree, tree.Member{Key: "objectives", Value: reportTree(rep)})
+	return nil
 }
 
 func (r *reporting) waste() error {

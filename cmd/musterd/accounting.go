@@ -69,6 +69,10 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	if e := s.cluster.Enforce; slices.ContainsFunc(rates.Budgets, func(b kpi.Budget) bool { return b.Enforce }) && !e.Limits {
 		s.log.Warn("cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money", "cure", "AccountingStorageEnforce=associations,limits")
 	}
+	objectives, err := s.cfg.Objectives()
+	if err != nil {
+		return nil, err
+	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
 	if a.own && s.cfg.ClickHouse.Cluster != "" {
 		s.log.Warn("clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server")
@@ -97,7 +101,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != ""), Limited: c.Limited}
 		},
-		Rates: rates, Enforce: from.enforce(&rates),
+		Objectives: objectives, Rates: rates, Enforce: from.enforce(&rates),
 		MayPut: authz.SpeaksForNode, SampleKeep: s.cfg.Accounting.SamplesKeep,
 		Archive: s.cfg.Accounting.Archive, Retention: s.cfg.Accounting.Retention(),
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),

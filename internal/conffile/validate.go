@@ -135,7 +135,8 @@ func (c *Config) check(v *validator) {
 		v.add("cost", "%s", err.Error())
 	}
 	if _, err := c.Objectives(); err != nil {
-		v.add("slo", "%s", err.Error())
+		key, text, _ := strings.Cut(err.Error(), ": ")
+		v.add(key, "%s", text)
 	}
 	c.checkReports(v)
 	c.Audit.check(v)

@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/internal/slo"
+	"github.com/musterhpc/muster/spec"
+)
+
+// objectives reports how the waits of the jobs that started in the window kept the
+// site's objectives, by QOS, and what is left of the errors that they allow.
+func (r *report) objectives(ctx context.Context) error {
+	ratio := string(kpi.Ratio)
+	r.columns([3]string{"QOS", "text"}, [3]string{"Objective", "text"}, [3]string{"Starts", "int"}, [3]string{"In time", "int"},
+		[3]string{"Kept", "float", ratio}, [3]string{"Budget left", "float", ratio})
+	var named []query.QOSWait
+	var rest *spec.Span
+	of := map[string]slo.Objective{}
+	for _, o := range r.s.D.cfg.Objectives {
+		switch {
+		case o.Kind != slo.Wait:
+			continue
+		case o.Class == slo.EveryQOS:
+			rest = &o.Within
+		default:
+			named = append(named, query.QOSWait{QOS: o.Class, Within: o.Within})
+		}
+		of[o.Class] = o
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	return r.query(ctx, r.ask.Waits(r.scope, named, rest), func(scan func(...any) error) error {
+		var qos string
+		var starts, good int64
+		if err := scan(&qos, &starts, &good); err != nil {
+			return err
+		}
+		o, ok := of[qos]
+		if !ok {
+			o = of[slo.EveryQOS]
+		}
+		kept := float64(good) / float64(max(starts, 1))
+		r.row(qos, o.Text(), starts, good, kept, 1-(1-kept)/(1-o.Part))
+		return nil
+	})
+}
