@@ -50,6 +50,8 @@ func samples() map[string]map[string]sample {
 	on := func(line, arg string) sample { return sample{arg: arg, line: line} }
 	out := map[string]map[string]sample{
 		"sbatch": {
+			"container-image": s("nvcr.io#team/app:1"), "container-mounts": with("/data:/data:ro", "--container-image=app"), "container-workdir": with("/work", "--container-image=app"),
+			"container-env": with("PATH,HOME", "--container-image=app"), "container-mount-home": with("", "--container-image=app"), "container-readonly": with("", "--container-image=app"),
 			"account": s("physics"), "acctg-freq": s("task=5"), "extra": s("more"), "array": s("0-9%2"), "begin": s("now+1hour"), "chdir": s("/tmp"), "clusters": with("peer", "--parsable"), "comment": s("hi"), "constraint": s("a&b"),
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
 			"exclude": s("n1"), "exclusive": s(""), "export": s("NIL"), "export-file": s("EXPORTFILE"), "get-user-env": s(""), "gpus": s("2"), "gpus-per-node": s("h100:2"), "gpus-per-socket": s("1"),

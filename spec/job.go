@@ -55,6 +55,8 @@ type JobSpec struct {
 	// SampleEvery is how often what the job uses is sampled (--acctg-freq); 0 = as
 	// the configuration says, Infinite = never.
 	SampleEvery Span `cbor:"93,keyasint,omitempty"`
+	// Container is that of the batch script; nil where it runs in the node's files.
+	Container *Container `cbor:"94,keyasint,omitempty"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it

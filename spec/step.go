@@ -57,6 +57,7 @@ type StepSpec struct {
 	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
 	Cast       *Cast         `cbor:"60,keyasint,omitempty"` // its tasks write a file that comes as input
 	KeepSizes  bool          `cbor:"61,keyasint,omitempty"` // -E: SLURM_NTASKS and its like as srun has them
+	Container  *Container    `cbor:"62,keyasint,omitempty"` // nil: its tasks run in the node's files
 }
 
 // Cast is a file that a step of sbcast writes on each node.

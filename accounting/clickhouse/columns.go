@@ -198,6 +198,7 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		word("admin_comment", func(j *J) string { return j.Admin }),
 		word("system_comment", func(j *J) string { return j.System }),
 		word("extra", func(j *J) string { return j.Extra }),
+		word("container", func(j *J) string { return j.Container }),
 		word("mcs_label", func(j *J) string { return j.MCS }),
 		word("failed_node", func(j *J) string { return j.FailedNode }),
 		u32("segment", func(j *J) uint32 { return j.Segment }),

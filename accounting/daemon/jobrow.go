@@ -82,7 +82,7 @@ type runScan struct {
 	startGap, eligibleGap          *int64 // behind the submission
 	text                           struct {
 		name, owner, partition, qos, wckey, comment, reason, nodes, constraint, reservation, licenses,
-		workDir, line, stdin, stdout, stderr, admin, system, extra, mcs, failed string
+		workDir, line, stdin, stdout, stderr, admin, system, extra, container, mcs, failed string
 	}
 	segment                              uint32
 	exit, signal, derived, derivedSignal int32
@@ -155,7 +155,7 @@ func (s *runScan) part(field string) []any {
 	texts := map[string]*string{"name": &t.name, "user": &t.owner, "partition": &t.partition, "qos": &t.qos, "wckey": &t.wckey,
 		"comment": &t.comment, "reason": &t.reason, "node_list": &t.nodes, "constraint": &t.constraint, "reservation": &t.reservation, "licenses": &t.licenses,
 		"work_dir": &t.workDir, "submit_line": &t.line, "stdin": &t.stdin, "stdout": &t.stdout, "stderr": &t.stderr,
-		"admin_comment": &t.admin, "system_comment": &t.system, "extra": &t.extra, "mcs_label": &t.mcs, "failed_node": &t.failed}
+		"admin_comment": &t.admin, "system_comment": &t.system, "extra": &t.extra, "container": &t.container, "mcs_label": &t.mcs, "failed_node": &t.failed}
 	return []any{texts[field]}
 }
 
@@ -181,7 +181,7 @@ func (s *runScan) next() acctRun {
 		AssocId: who.Assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
 		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: behind(s.eligibleGap) * micro,
 		Start: start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
-		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
+		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, Container: t.container, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
 	if s.by != nil {
 		r.Cancelled, r.CancelledBy = true, *s.by
 	}

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
@@ -23,6 +24,7 @@ func TestSaid(t *testing.T) {
 		uid := h.Submit(ask)
 		uids = append(uids, uid)
 		js := *h.State.Job(uid).Spec
+		js.Container = &spec.Container{Image: fmt.Sprintf("docker://app:%d", i)}
 		js.Extra, js.AdminComment, js.SystemComment, js.MCSLabel = fmt.Sprintf("extra %d", i), "looked at", "from the portal", "ml"
 		js.Place.Segment = uint32(i)
 		h.Put(&event.JobUpdated{UID: uid, Spec: &js, Req: h.State.Job(uid).Req, Assoc: h.State.Job(uid).Assoc, Changed: []string{"Extra"}})
@@ -59,5 +61,14 @@ func TestSaid(t *testing.T) {
 		if got != " "+c.want {
 			t.Errorf("%v:\n%s, want\n %s", c.fields, got, c.want)
 		}
+	}
+	var images []string
+	for _, row := range r.acct(&apiv1.AcctQuery{AllUsers: true, Start: 1, Fields: []string{"container"}}) {
+		if row.GetStep() == "" {
+			images = append(images, row.GetContainer())
+		}
+	}
+	if got := strings.Join(images, " "); got != "docker://app:0 docker://app:1 docker://app:2" {
+		t.Errorf("images of containers: %q", got)
 	}
 }

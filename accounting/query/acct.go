@@ -160,7 +160,7 @@ func RunParts() []RunPart {
 		columns("name", "name"),
 		{Field: "user", Columns: []string{"owner"}, Live: []string{owner}, More: []string{"user_id", "group", "account", "assoc_id"}},
 		columns("partition", "partition"), columns("qos", "qos"), columns("wckey", "wckey"),
-		columns("comment", "comment"), columns("admin_comment", "admin_comment"), columns("system_comment", "system_comment"), columns("extra", "extra"),
+		columns("comment", "comment"), columns("admin_comment", "admin_comment"), columns("system_comment", "system_comment"), columns("extra", "extra"), columns("container", "container"),
 		columns("mcs_label", "mcs_label"), columns("failed_node", "failed_node"), columns("segment", "segment"), columns("exit_code", "exit_code", "exit_signal"), columns("derived_code", "derived_code", "derived_signal"),
 		columns("cancelled_by", "cancelled_by"), columns("reason", "reason"), columns("time_limit", "limit_us"),
 		columns("req_tres", amounts("req_")...), columns("alloc_tres", amounts("alloc_")...),

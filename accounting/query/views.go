@@ -78,6 +78,7 @@ het_offset, het_size: which component of that it is, from 0 / how many component
 count: how many jobs the row stands for: sums and counts multiply by it
 name, user, group, account, partition, qos, wckey, comment: its name / its user / its group / the account it is charged to / where it ran, or shall / its QOS / its wckey / its comment
 admin_comment, system_comment, extra: what administrators say of it / what the site's programs say of it / its user's second text (--extra)
+container: image of its script; empty = it ran in the node's files
 mcs_label: whose jobs it shares nodes with
 failed_node: the first of its nodes that was lost while it ran
 segment: nodes of a segment that it asked for; 0 = none

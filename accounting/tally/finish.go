@@ -58,7 +58,7 @@ func (j *job) row(seq uint64) JobRow {
 	r := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
 		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.count(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
 		Account: s.Account, Assoc: j.Assoc, Partition: j.partition(), QOS: j.qos(), WCKey: s.WCKey, Comment: s.Comment,
-		Admin: s.AdminComment, System: s.SystemComment, Extra: s.Extra, MCS: s.MCSLabel, Segment: s.Place.Segment,
+		Admin: s.AdminComment, System: s.SystemComment, Extra: s.Extra, Container: s.Container.Name(), MCS: s.MCSLabel, Segment: s.Place.Segment,
 		State: j.State.String(), Exit: j.Exit, Derived: j.Derived, Reason: j.Waited, EndReason: j.Reason.String(),
 		Submit: Cut(j.Submit), Eligible: Cut(j.Eligible), Start: Cut(j.Start), End: Cut(j.End), Limit: limit(s.Time.Limit),
 		Req: amounts(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,

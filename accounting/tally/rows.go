@@ -199,6 +199,7 @@ type JobRow struct {
 	Extra       string
 	MCS         string // whose jobs it shares nodes with
 	Segment     uint32 // nodes of a segment that it asked for
+	Container   string // image of the batch script, or of the srun that made the job
 	FailedNode  string // the first that was lost while it ran
 	State       string // COMPLETED, …, REQUEUED
 	Exit        spec.ExitStatus

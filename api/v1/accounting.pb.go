@@ -415,6 +415,7 @@ type AcctRow struct {
 	McsLabel      string                 `protobuf:"bytes,63,opt,name=mcs_label,json=mcsLabel,proto3" json:"mcs_label,omitempty"`
 	FailedNode    string                 `protobuf:"bytes,64,opt,name=failed_node,json=failedNode,proto3" json:"failed_node,omitempty"` // the first that was lost while it ran
 	Segment       uint32                 `protobuf:"varint,65,opt,name=segment,proto3" json:"segment,omitempty"`                        // nodes of a segment that it asked for
+	Container     string                 `protobuf:"bytes,66,opt,name=container,proto3" json:"container,omitempty"`                     // image of its script
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,6 +898,13 @@ func (x *AcctRow) GetSegment() uint32 {
 		return x.Segment
 	}
 	return 0
+}
+
+func (x *AcctRow) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
 }
 
 // AcctScriptQuery asks for the script, or the environment, of jobs. Only the
@@ -3918,7 +3926,7 @@ const file_accounting_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x10\n" +
-	"\x03now\x18\x05 \x01(\x03R\x03now\"\x95\x0e\n" +
+	"\x03now\x18\x05 \x01(\x03R\x03now\"\xb3\x0e\n" +
 	"\aAcctRow\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -3997,7 +4005,8 @@ const file_accounting_proto_rawDesc = "" +
 	"\tmcs_label\x18? \x01(\tR\bmcsLabel\x12\x1f\n" +
 	"\vfailed_node\x18@ \x01(\tR\n" +
 	"failedNode\x12\x18\n" +
-	"\asegment\x18A \x01(\rR\asegment\"`\n" +
+	"\asegment\x18A \x01(\rR\asegment\x12\x1c\n" +
+	"\tcontainer\x18B \x01(\tR\tcontainer\"`\n" +
 	"\x0fAcctScriptQuery\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\tR\x04jobs\x12 \n" +
 	"\venvironment\x18\x02 \x01(\bR\venvironment\x12\x17\n" +

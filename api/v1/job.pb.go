@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24, 0}
+	return file_job_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -515,6 +515,7 @@ type JobSpec struct {
 	AdminComment     string                 `protobuf:"bytes,161,opt,name=admin_comment,json=adminComment,proto3" json:"admin_comment,omitempty"` // set by administrators, as the next
 	SystemComment    string                 `protobuf:"bytes,162,opt,name=system_comment,json=systemComment,proto3" json:"system_comment,omitempty"`
 	SampleEvery      int64                  `protobuf:"varint,163,opt,name=sample_every,json=sampleEvery,proto3" json:"sample_every,omitempty"` // ns between samples of what it uses; 0 = as configured, -1 = never
+	Container        *Container             `protobuf:"bytes,164,opt,name=container,proto3" json:"container,omitempty"`                         // of the batch script
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1167,6 +1168,163 @@ func (x *JobSpec) GetSampleEvery() int64 {
 	return 0
 }
 
+func (x *JobSpec) GetContainer() *Container {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+// Container is the file tree in which a batch script or a step runs.
+type Container struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"` // docker://NAME, or the absolute path of a folder
+	Mounts        []*ContainerMount      `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	WorkDir       string                 `protobuf:"bytes,3,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"` // empty = the image's
+	Home          bool                   `protobuf:"varint,4,opt,name=home,proto3" json:"home,omitempty"`                     // the user's home is seen in it
+	ReadOnly      bool                   `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Keep          []string               `protobuf:"bytes,6,rep,name=keep,proto3" json:"keep,omitempty"` // variables that those of the image do not replace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Container) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *Container) GetMounts() []*ContainerMount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Container) GetWorkDir() string {
+	if x != nil {
+		return x.WorkDir
+	}
+	return ""
+}
+
+func (x *Container) GetHome() bool {
+	if x != nil {
+		return x.Home
+	}
+	return false
+}
+
+func (x *Container) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Container) GetKeep() []string {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+// ContainerMount is a path of the node that is seen in a container.
+type ContainerMount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerMount) Reset() {
+	*x = ContainerMount{}
+	mi := &file_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerMount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerMount) ProtoMessage() {}
+
+func (x *ContainerMount) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerMount.ProtoReflect.Descriptor instead.
+func (*ContainerMount) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ContainerMount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ContainerMount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *ContainerMount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
 // Blob is content: given whole, or by the hash of what was sent before.
 type Blob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1178,7 +1336,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_job_proto_msgTypes[5]
+	mi := &file_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1349,7 @@ func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[5]
+	mi := &file_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1363,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{5}
+	return file_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Blob) GetData() []byte {
@@ -1241,7 +1399,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1412,7 @@ func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1426,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{6}
+	return file_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SubmitRequest) GetSpec() *JobSpec {
@@ -1344,7 +1502,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1515,7 @@ func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1529,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{7}
+	return file_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitReply) GetUid() uint64 {
@@ -1456,7 +1614,7 @@ type TypedCommand struct {
 
 func (x *TypedCommand) Reset() {
 	*x = TypedCommand{}
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1627,7 @@ func (*TypedCommand) ProtoMessage() {}
 
 func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1641,7 @@ func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedCommand.ProtoReflect.Descriptor instead.
 func (*TypedCommand) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{8}
+	return file_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TypedCommand) GetArgs() []byte {
@@ -1562,7 +1720,7 @@ type TypedAnswer struct {
 
 func (x *TypedAnswer) Reset() {
 	*x = TypedAnswer{}
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1733,7 @@ func (*TypedAnswer) ProtoMessage() {}
 
 func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1747,7 @@ func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedAnswer.ProtoReflect.Descriptor instead.
 func (*TypedAnswer) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{9}
+	return file_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TypedAnswer) GetHome() bool {
@@ -1634,7 +1792,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1805,7 @@ func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1819,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{10}
+	return file_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Error) GetCode() int32 {
@@ -1716,7 +1874,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1887,7 @@ func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1901,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{11}
+	return file_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Reason) GetCode() string {
@@ -1820,7 +1978,7 @@ type GpuRef struct {
 
 func (x *GpuRef) Reset() {
 	*x = GpuRef{}
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1991,7 @@ func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2005,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{12}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GpuRef) GetUuid() string {
@@ -1886,7 +2044,7 @@ type GpuShare struct {
 
 func (x *GpuShare) Reset() {
 	*x = GpuShare{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2057,7 @@ func (*GpuShare) ProtoMessage() {}
 
 func (x *GpuShare) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2071,7 @@ func (x *GpuShare) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuShare.ProtoReflect.Descriptor instead.
 func (*GpuShare) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GpuShare) GetUuid() string {
@@ -1975,7 +2133,7 @@ type NodeAlloc struct {
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2146,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2160,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -2139,7 +2297,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2310,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2324,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -2625,7 +2783,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2796,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2810,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -2773,7 +2931,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2944,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2958,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -2892,7 +3050,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3063,7 @@ func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3077,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Moment) GetAt() int64 {
@@ -2947,7 +3105,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3118,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3132,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -3010,7 +3168,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3181,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3195,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -3081,7 +3239,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3252,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3266,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -3157,7 +3315,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3328,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3342,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobResult) GetJob() string {
@@ -3217,7 +3375,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3388,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3402,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -3269,7 +3427,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3440,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3454,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -3358,7 +3516,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3529,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3543,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -3426,7 +3584,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3597,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3611,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -3581,7 +3739,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3752,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3766,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -3745,7 +3903,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3916,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3930,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -3825,7 +3983,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3996,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +4010,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -3911,7 +4069,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4082,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4096,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -3988,7 +4146,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4159,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4173,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Advice) GetChange() string {
@@ -4051,7 +4209,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4222,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4236,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -4121,7 +4279,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4134,7 +4292,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4306,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -4202,7 +4360,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xfd\x15\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xb2\x16\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -4313,7 +4471,19 @@ const file_job_proto_rawDesc = "" +
 	"\x05extra\x18\xa0\x01 \x01(\tR\x05extra\x12$\n" +
 	"\radmin_comment\x18\xa1\x01 \x01(\tR\fadminComment\x12&\n" +
 	"\x0esystem_comment\x18\xa2\x01 \x01(\tR\rsystemComment\x12\"\n" +
-	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\"2\n" +
+	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\x123\n" +
+	"\tcontainer\x18\xa4\x01 \x01(\v2\x14.muster.v1.ContainerR\tcontainer\"\xb4\x01\n" +
+	"\tContainer\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x121\n" +
+	"\x06mounts\x18\x02 \x03(\v2\x19.muster.v1.ContainerMountR\x06mounts\x12\x19\n" +
+	"\bwork_dir\x18\x03 \x01(\tR\aworkDir\x12\x12\n" +
+	"\x04home\x18\x04 \x01(\bR\x04home\x12\x1b\n" +
+	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12\x12\n" +
+	"\x04keep\x18\x06 \x03(\tR\x04keep\"]\n" +
+	"\x0eContainerMount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"2\n" +
 	"\x04Blob\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\x9a\x02\n" +
@@ -4659,7 +4829,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -4668,36 +4838,38 @@ var file_job_proto_goTypes = []any{
 	(*NamedCount)(nil),           // 4: muster.v1.NamedCount
 	(*TaskRange)(nil),            // 5: muster.v1.TaskRange
 	(*JobSpec)(nil),              // 6: muster.v1.JobSpec
-	(*Blob)(nil),                 // 7: muster.v1.Blob
-	(*SubmitRequest)(nil),        // 8: muster.v1.SubmitRequest
-	(*SubmitReply)(nil),          // 9: muster.v1.SubmitReply
-	(*TypedCommand)(nil),         // 10: muster.v1.TypedCommand
-	(*TypedAnswer)(nil),          // 11: muster.v1.TypedAnswer
-	(*Error)(nil),                // 12: muster.v1.Error
-	(*Reason)(nil),               // 13: muster.v1.Reason
-	(*GpuRef)(nil),               // 14: muster.v1.GpuRef
-	(*GpuShare)(nil),             // 15: muster.v1.GpuShare
-	(*NodeAlloc)(nil),            // 16: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 17: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 18: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 19: muster.v1.JobFilter
-	(*Moment)(nil),               // 20: muster.v1.Moment
-	(*ListJobsRequest)(nil),      // 21: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 22: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 23: muster.v1.CancelRequest
-	(*JobResult)(nil),            // 24: muster.v1.JobResult
-	(*JobResults)(nil),           // 25: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 26: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 27: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 28: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 29: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 30: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 31: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 32: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 33: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 34: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 35: muster.v1.WatchJobRequest
-	nil,                          // 36: muster.v1.ControlJobsRequest.ChangesEntry
+	(*Container)(nil),            // 7: muster.v1.Container
+	(*ContainerMount)(nil),       // 8: muster.v1.ContainerMount
+	(*Blob)(nil),                 // 9: muster.v1.Blob
+	(*SubmitRequest)(nil),        // 10: muster.v1.SubmitRequest
+	(*SubmitReply)(nil),          // 11: muster.v1.SubmitReply
+	(*TypedCommand)(nil),         // 12: muster.v1.TypedCommand
+	(*TypedAnswer)(nil),          // 13: muster.v1.TypedAnswer
+	(*Error)(nil),                // 14: muster.v1.Error
+	(*Reason)(nil),               // 15: muster.v1.Reason
+	(*GpuRef)(nil),               // 16: muster.v1.GpuRef
+	(*GpuShare)(nil),             // 17: muster.v1.GpuShare
+	(*NodeAlloc)(nil),            // 18: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 19: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 20: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 21: muster.v1.JobFilter
+	(*Moment)(nil),               // 22: muster.v1.Moment
+	(*ListJobsRequest)(nil),      // 23: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 24: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 25: muster.v1.CancelRequest
+	(*JobResult)(nil),            // 26: muster.v1.JobResult
+	(*JobResults)(nil),           // 27: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 28: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 29: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 30: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 31: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 32: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 33: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 34: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 35: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 36: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 37: muster.v1.WatchJobRequest
+	nil,                          // 38: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -4711,48 +4883,50 @@ var file_job_proto_depIdxs = []int32{
 	0,  // 8: muster.v1.JobSpec.kill_on_invalid_dep:type_name -> muster.v1.Tri
 	0,  // 9: muster.v1.JobSpec.append:type_name -> muster.v1.Tri
 	2,  // 10: muster.v1.JobSpec.rlimits:type_name -> muster.v1.Count
-	6,  // 11: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
-	7,  // 12: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
-	7,  // 13: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
-	6,  // 14: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
-	12, // 15: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
-	2,  // 16: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
-	13, // 17: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	14, // 18: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
-	2,  // 19: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	15, // 20: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
-	5,  // 21: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 22: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	13, // 23: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 24: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 25: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	16, // 26: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	18, // 27: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	3,  // 28: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	19, // 29: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	20, // 30: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
-	17, // 31: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	19, // 32: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	12, // 33: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	24, // 34: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 35: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	36, // 36: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	20, // 37: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	17, // 38: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	13, // 39: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	32, // 40: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	17, // 41: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	33, // 42: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	34, // 43: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	28, // 44: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	30, // 45: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	31, // 46: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	13, // 47: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	7,  // 11: muster.v1.JobSpec.container:type_name -> muster.v1.Container
+	8,  // 12: muster.v1.Container.mounts:type_name -> muster.v1.ContainerMount
+	6,  // 13: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
+	9,  // 14: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
+	9,  // 15: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
+	6,  // 16: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
+	14, // 17: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	2,  // 18: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
+	15, // 19: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	16, // 20: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	2,  // 21: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
+	17, // 22: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	5,  // 23: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 24: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	15, // 25: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 26: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 27: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	18, // 28: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	20, // 29: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	3,  // 30: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	21, // 31: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	22, // 32: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
+	19, // 33: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	21, // 34: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	14, // 35: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	26, // 36: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 37: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	38, // 38: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	22, // 39: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	19, // 40: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	15, // 41: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	34, // 42: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	19, // 43: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	35, // 44: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	36, // 45: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	30, // 46: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	32, // 47: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	33, // 48: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	15, // 49: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -4762,14 +4936,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[24].OneofWrappers = []any{}
+	file_job_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

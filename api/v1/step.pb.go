@@ -74,7 +74,8 @@ type StepSpec struct {
 	KeepOnBadExit bool           `protobuf:"varint,58,opt,name=keep_on_bad_exit,json=keepOnBadExit,proto3" json:"keep_on_bad_exit,omitempty"` // -K0, whatever the site says
 	Cast          *Cast          `protobuf:"bytes,60,opt,name=cast,proto3" json:"cast,omitempty"`                                             // the tasks write a file that comes as input
 	PreserveEnv   bool           `protobuf:"varint,61,opt,name=preserve_env,json=preserveEnv,proto3" json:"preserve_env,omitempty"`           // -E: SLURM_NTASKS and its like as srun has them
-	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                           // in orders: of a step in several components of a heterogeneous job
+	Container     *Container     `protobuf:"bytes,62,opt,name=container,proto3" json:"container,omitempty"`
+	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"` // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +425,13 @@ func (x *StepSpec) GetPreserveEnv() bool {
 		return x.PreserveEnv
 	}
 	return false
+}
+
+func (x *StepSpec) GetContainer() *Container {
+	if x != nil {
+		return x.Container
+	}
+	return nil
 }
 
 func (x *StepSpec) GetWorld() *StepWorld {
@@ -1711,8 +1719,7 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xfb\n" +
-	"\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xaf\v\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x19\n" +
@@ -1768,7 +1775,8 @@ const file_step_proto_rawDesc = "" +
 	"\x04wait\x188 \x01(\x11R\x04wait\x12'\n" +
 	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12#\n" +
 	"\x04cast\x18< \x01(\v2\x0f.muster.v1.CastR\x04cast\x12!\n" +
-	"\fpreserve_env\x18= \x01(\bR\vpreserveEnv\x12*\n" +
+	"\fpreserve_env\x18= \x01(\bR\vpreserveEnv\x122\n" +
+	"\tcontainer\x18> \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12*\n" +
 	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"t\n" +
 	"\x04Cast\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -1904,10 +1912,11 @@ var file_step_proto_goTypes = []any{
 	(*EndJobReply)(nil),       // 16: muster.v1.EndJobReply
 	(*StepLaunch)(nil),        // 17: muster.v1.StepLaunch
 	(*Count)(nil),             // 18: muster.v1.Count
-	(*TaskRange)(nil),         // 19: muster.v1.TaskRange
-	(*Blob)(nil),              // 20: muster.v1.Blob
-	(*JobInfo)(nil),           // 21: muster.v1.JobInfo
-	(*NodeAlloc)(nil),         // 22: muster.v1.NodeAlloc
+	(*Container)(nil),         // 19: muster.v1.Container
+	(*TaskRange)(nil),         // 20: muster.v1.TaskRange
+	(*Blob)(nil),              // 21: muster.v1.Blob
+	(*JobInfo)(nil),           // 22: muster.v1.JobInfo
+	(*NodeAlloc)(nil),         // 23: muster.v1.NodeAlloc
 }
 var file_step_proto_depIdxs = []int32{
 	18, // 0: muster.v1.StepSpec.rlimits:type_name -> muster.v1.Count
@@ -1916,28 +1925,29 @@ var file_step_proto_depIdxs = []int32{
 	18, // 3: muster.v1.StepSpec.per_task:type_name -> muster.v1.Count
 	4,  // 4: muster.v1.StepSpec.programs:type_name -> muster.v1.TaskProgram
 	1,  // 5: muster.v1.StepSpec.cast:type_name -> muster.v1.Cast
-	2,  // 6: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
-	3,  // 7: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
-	19, // 8: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
-	0,  // 9: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
-	20, // 10: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
-	6,  // 11: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
-	0,  // 12: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
-	20, // 13: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
-	8,  // 14: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
-	9,  // 15: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
-	11, // 16: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
-	10, // 17: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
-	21, // 18: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
-	9,  // 19: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
-	0,  // 20: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
-	22, // 21: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
-	10, // 22: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	19, // 6: muster.v1.StepSpec.container:type_name -> muster.v1.Container
+	2,  // 7: muster.v1.StepSpec.world:type_name -> muster.v1.StepWorld
+	3,  // 8: muster.v1.StepWorld.parts:type_name -> muster.v1.WorldPart
+	20, // 9: muster.v1.TaskProgram.ranks:type_name -> muster.v1.TaskRange
+	0,  // 10: muster.v1.RunStepRequest.step:type_name -> muster.v1.StepSpec
+	21, // 11: muster.v1.RunStepRequest.environment:type_name -> muster.v1.Blob
+	6,  // 12: muster.v1.RunStepRequest.rest:type_name -> muster.v1.StepInComponent
+	0,  // 13: muster.v1.StepInComponent.step:type_name -> muster.v1.StepSpec
+	21, // 14: muster.v1.StepInComponent.environment:type_name -> muster.v1.Blob
+	8,  // 15: muster.v1.StepNews.queued:type_name -> muster.v1.StepQueued
+	9,  // 16: muster.v1.StepNews.created:type_name -> muster.v1.StepCreated
+	11, // 17: muster.v1.StepNews.over:type_name -> muster.v1.StepOver
+	10, // 18: muster.v1.StepCreated.nodes:type_name -> muster.v1.StepNode
+	22, // 19: muster.v1.StepCreated.job:type_name -> muster.v1.JobInfo
+	9,  // 20: muster.v1.StepCreated.rest:type_name -> muster.v1.StepCreated
+	0,  // 21: muster.v1.StepLaunch.spec:type_name -> muster.v1.StepSpec
+	23, // 22: muster.v1.StepLaunch.here:type_name -> muster.v1.NodeAlloc
+	10, // 23: muster.v1.StepLaunch.peers:type_name -> muster.v1.StepNode
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 // file_step_proto_init_once builds the descriptors at their first use.

@@ -77,7 +77,7 @@ func acctJob(v *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 			{Key: "limits", Value: tree.Object{{Key: "max", Value: tree.Object{{Key: "running", Value: tree.Object{{Key: "tasks", Value: 0}}}}}}},
 			{Key: "task_id", Value: task}, {Key: "task", Value: r.GetArrayTasks()}}},
 		{Key: "association", Value: tree.Object{{Key: "account", Value: r.GetAccount()}, {Key: "cluster", Value: v.cluster}, {Key: "partition", Value: ""}, {Key: "user", Value: r.GetUser()}, {Key: "id", Value: r.GetAssocId()}}},
-		{Key: "block", Value: ""}, {Key: "cluster", Value: v.cluster}, {Key: "constraints", Value: r.GetConstraint()}, {Key: "container", Value: ""},
+		{Key: "block", Value: ""}, {Key: "cluster", Value: v.cluster}, {Key: "constraints", Value: r.GetConstraint()}, {Key: "container", Value: r.GetContainer()},
 		{Key: "derived_exit_code", Value: render.ExitTree(r.GetDerivedCode(), r.GetDerivedSignal())},
 		{Key: "time", Value: tree.Object{{Key: "elapsed", Value: r.GetElapsed() / tool.Second}, {Key: "eligible", Value: r.GetEligible() / tool.Second}, {Key: "end", Value: r.GetEnd() / tool.Second},
 			{Key: "planned", Value: render.Number(r.GetPlanned()/tool.Second, true, false)}, {Key: "start", Value: r.GetStart() / tool.Second}, {Key: "submission", Value: r.GetSubmit() / tool.Second},

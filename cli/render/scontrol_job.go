@@ -42,7 +42,7 @@ func (v *JobView) RequestLines(rec *Record, r JobRow) {
 	}
 	rec.Line("WorkDir=" + s.GetWorkDir())
 	for _, t := range [...]struct{ key, text string }{{"AdminComment=", s.GetAdminComment()}, {"SystemComment=", s.GetSystemComment()},
-		{"Comment=", s.GetComment()}, {"Extra=", s.GetExtra()}} {
+		{"Comment=", s.GetComment()}, {"Extra=", s.GetExtra()}, {"Container=", s.GetContainer().GetImage()}} {
 		if t.text != "" {
 			rec.Line(t.key + t.text)
 		}

@@ -52,7 +52,7 @@ func ignore(why string) aspect { return aspect{ignored: why} }
 func aspects() map[string]aspect {
 	const (
 		noBinding   = "tasks are bound by srun; a job is always confined to its own CPUs and GPUs"
-		noContainer = "Muster does not start OCI containers"
+		noContainer = "OCI bundles are not run; an image is named in the script, with #SBATCH --container-image"
 		noX11       = "Muster does not forward X11"
 		ofSrun      = "it is for srun, which is not at the other end"
 		noMemory    = "the memory of a running job is not changed"

@@ -29,7 +29,10 @@ func JobOptions() []jobOption {
 	const (
 		noBB        = "Muster has no burst buffers"
 		noMemBind   = "tasks are not bound to NUMA nodes: the kernel places their memory near their CPUs"
-		noContainer = "Muster does not start OCI containers"
+		noContainer = "OCI bundles are not run; name the bundle's root folder with --container-image"
+		noNamed     = "containers have no names: each script and each step has its own, which ends with it"
+		noWriting   = "the files of an image are not changed; write into --container-mounts, the home or /tmp"
+		noRemap     = "the user is the same inside and outside of the container"
 	)
 	return []jobOption{
 		yes("account", "A", "<account>", "SBATCH_ACCOUNT", "charge this account", textTo(func(s *apiv1.JobSpec) *string { return &s.Account })),
@@ -47,7 +50,23 @@ func JobOptions() []jobOption {
 		{opt.Option{Long: "consolidate-segments", Help: "place the segments in as few blocks as possible", Always: "segments are always placed in as few blocks as possible"}, nil},
 		yes("constraint", "C", "<list>", "SBATCH_CONSTRAINT", "required node features: a&b, a|b", textTo(func(s *apiv1.JobSpec) *string { return &s.Constraint })),
 		no("container", "", "<path_to_container>", "SBATCH_CONTAINER", noContainer),
+		yes("container-env", "", "<NAME>[,NAME...]", "", "variables of the job that those of the image do not replace",
+			containerTo(func(x *apiv1.Container, text string) error { x.Keep = tool.SplitList(text); return nil })),
+		no("container-entrypoint", "", "", "", "the command is run, and not the image's entrypoint"),
+		no("container-entrypoint-log", "", "", "", "the command is run, and not the image's entrypoint"),
 		no("container-id", "", "<container_id>", "SBATCH_CONTAINER_ID", noContainer),
+		yes("container-image", "", "[REGISTRY#]IMAGE[:TAG]|<folder>", "", "run in the files of this image: of a registry, or a folder with a file tree", containerTo(applyImage)),
+		no("container-image-save", "", "<path>", "", noWriting),
+		yes("container-mount-home", "", "", "", "show the home directory in the container", containerTo(func(x *apiv1.Container, _ string) error { x.Home = true; return nil })),
+		yes("container-mounts", "", "SRC:DST[:ro][,SRC:DST...]", "", "files and folders of the node to show in the container", containerTo(applyMounts)),
+		no("container-name", "", "<name>", "", noNamed),
+		yes("container-readonly", "", "", "", "make the container's own files read-only; otherwise what is written there is lost at the end",
+			containerTo(func(x *apiv1.Container, _ string) error { x.ReadOnly = true; return nil })),
+		no("container-remap-root", "", "", "", noRemap),
+		no("container-save", "", "<path>", "", noWriting),
+		no("container-unshare", "", "<namespaces>", "", "the container has its own files and shares the rest with the node"),
+		yes("container-workdir", "", "<directory>", "", "working directory in the container (default: the image's)", containerTo(applyContainerDir)),
+		no("container-writable", "", "", "", noWriting),
 		no("context", "", "<context>", "", "Muster does not set SELinux contexts"),
 		yes("contiguous", "", "", "", "allocate adjacent nodes only", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Contiguous })),
 		yes("core-spec", "S", "<num>", "SBATCH_CORE_SPEC", "cores per node to reserve for the system; implies exclusive nodes", countTo("core-spec", func(s *apiv1.JobSpec) *uint32 { return &s.CoreSpec })),
@@ -95,6 +114,9 @@ func JobOptions() []jobOption {
 		tunes("network", "<type>", "SBATCH_NETWORK", "network options", "network switches are not configured by jobs"),
 		maybe("nice", "", "adjustment", "", "lower the priority of the job by this amount (default: 100)", applyNice),
 		maybe("no-kill", "k", "off", "SBATCH_NO_KILL", "keep the job running when one of its nodes fails, except the first, where the script runs; off disables", applyNoKill),
+		{opt.Option{Long: "no-container-entrypoint", Help: "do not run the image's entrypoint", Always: "the image's entrypoint is never run"}, nil},
+		{opt.Option{Long: "no-container-mount-home", Help: "do not show the home directory in the container", Always: "it is shown with --container-mount-home only"}, nil},
+		{opt.Option{Long: "no-container-remap-root", Help: "do not be root in the container", Always: noRemap}, nil},
 		yes("no-requeue", "", "", "SBATCH_NO_REQUEUE", "do not requeue the job", applyNoRequeue),
 		yes("nodefile", "F", "<node_file>", "", "file that lists the required nodes", applyNodeFile),
 		yes("nodelist", "w", "<node_name_list>", "", "required nodes", applyHosts("nodelist", func(s *apiv1.JobSpec) *string { return &s.Nodes })),

@@ -32,6 +32,9 @@ func request(c *tool.Call, js *apiv1.JobSpec, final *opt.Values) error {
 	if err := r.memoryOptions(); err != nil {
 		return err
 	}
+	if err := r.checkContainer(); err != nil {
+		return err
+	}
 	return switchWait(c, js)
 }
 

@@ -35,7 +35,7 @@ options starts the next component of a heterogeneous job.`,
 		},
 		Run: runSalloc,
 	}
-	c.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", sallocOptions())
+	c.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", append(sallocOptions(), ofSteps()...))
 	return c
 }
 

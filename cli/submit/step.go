@@ -111,6 +111,7 @@ func step(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, e
 		Overcommit: js.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: js.GetGpuBind(), Append: js.GetAppend() == apiv1.Tri_TRI_YES,
 		PreserveEnv: opts.On("preserve-env"),
 	}
+	s.Container = js.GetContainer()
 	if js.GetTimeLimit() > 0 {
 		s.TimeLimit = js.GetTimeLimit()
 	}

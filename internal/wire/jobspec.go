@@ -26,7 +26,7 @@ func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
 		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
 		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket, Overcommit: s.Overcommit, UseMinNodes: s.FewestNodes, ThreadSpec: s.ThreadSpec,
 		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq, Attended: j.Attended,
-		Extra: j.Extra, AdminComment: j.AdminComment, SystemComment: j.SystemComment, SampleEvery: Span(j.SampleEvery),
+		Extra: j.Extra, AdminComment: j.AdminComment, SystemComment: j.SystemComment, SampleEvery: Span(j.SampleEvery), Container: container(j.Container),
 		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
 		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
 		MailUser: q.MailUser, Immediate: q.ImmediateOnly, Reboot: q.Reboot, NoKill: q.NoKill,
@@ -74,7 +74,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 		IO: spec.JobIO{WorkDir: m.GetWorkDir(), Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(),
 			Append: spec.Tri(m.GetAppend()), Umask: m.GetUmask(), Rlimits: ToCounts(m.GetRlimits())},
 		Licenses: ToCounts(m.GetLicenses()), AnyLicense: m.GetAnyLicense(), Args: m.GetArgs(), Command: m.GetCommand(), Line: m.GetSubmitLine(),
-		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(), Attended: m.GetAttended(), Extra: m.GetExtra(), SampleEvery: ToSpan(m.GetSampleEvery()),
+		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(), Attended: m.GetAttended(), Extra: m.GetExtra(), SampleEvery: ToSpan(m.GetSampleEvery()), Container: toContainer(m.GetContainer()),
 	}
 	if m.GetHold() {
 		j.Queue.Hold = spec.HeldByUser

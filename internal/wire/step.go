@@ -20,6 +20,7 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 	for i := range s.Programs {
 		out.Programs = append(out.Programs, &apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv})
 	}
+	out.Container = container(s.Container)
 	if f := s.Cast; f != nil {
 		out.Cast = &apiv1.Cast{Path: f.Path, Size: f.Size, Mode: f.Mode, Modified: int64(f.Modified), Force: f.Force}
 	}
@@ -53,6 +54,7 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 		}
 		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: p.GetArgv()})
 	}
+	out.Container = toContainer(m.GetContainer())
 	if f := m.GetCast(); f != nil {
 		out.Cast = &spec.Cast{Path: f.GetPath(), Size: f.GetSize(), Mode: f.GetMode(), Modified: spec.Instant(f.GetModified()), Force: f.GetForce()}
 	}

@@ -33,6 +33,7 @@ var notAsked = map[string]string{
 	"Spec.GPUFreq":             "for the job's processes",
 	"Spec.Attended":            "for the job's processes",
 	"Spec.SampleEvery":         "for the job's processes",
+	"Spec.Container":           "for the job's processes",
 	"Spec.Time.Begin":          "a job that waits for it is in no class",
 	"Spec.Time.Deadline":       "looked at for each job",
 	"Spec.Time.Signal":         "for the running job",

@@ -110,6 +110,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs (
 	`admin_comment` String CODEC(ZSTD(3)),
 	`system_comment` String CODEC(ZSTD(3)),
 	`extra` String CODEC(ZSTD(3)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
@@ -222,6 +223,7 @@ CREATE TABLE IF NOT EXISTS `muster`.live (
 	`admin_comment` String CODEC(ZSTD(3)),
 	`system_comment` String CODEC(ZSTD(3)),
 	`extra` String CODEC(ZSTD(3)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1))
@@ -708,6 +710,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs_local ON CLUSTER `c` (
 	`admin_comment` String CODEC(ZSTD(3)),
 	`system_comment` String CODEC(ZSTD(3)),
 	`extra` String CODEC(ZSTD(3)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
@@ -822,6 +825,7 @@ CREATE TABLE IF NOT EXISTS `muster`.live_local ON CLUSTER `c` (
 	`admin_comment` String CODEC(ZSTD(3)),
 	`system_comment` String CODEC(ZSTD(3)),
 	`extra` String CODEC(ZSTD(3)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1))

@@ -1,0 +1,73 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/spec"
+)
+
+// containerTo applies an option to the container of the script or the step.
+func containerTo(set func(x *apiv1.Container, text string) error) applier {
+	return func(r *jobRequest, v opt.Value) error {
+		if r.spec.Container == nil {
+			r.spec.Container = &apiv1.Container{}
+		}
+		return set(r.spec.Container, v.Text)
+	}
+}
+
+func applyImage(x *apiv1.Container, text string) error {
+	image, err := spec.ParseImage(text)
+	if err != nil {
+		return fmt.Errorf("--container-image: %w", err)
+	}
+	x.Image = image
+	return nil
+}
+
+func applyMounts(x *apiv1.Container, text string) error {
+	list, err := spec.ParseMounts(text)
+	if err != nil {
+		return fmt.Errorf("--container-mounts: %w", err)
+	}
+	x.Mounts = nil
+	for _, m := range list {
+		x.Mounts = append(x.Mounts, &apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return nil
+}
+
+func applyContainerDir(x *apiv1.Container, text string) error {
+	if !path.IsAbs(text) {
+		return fmt.Errorf("--container-workdir: %q is not an absolute path", text)
+	}
+	x.WorkDir = path.Clean(text)
+	return nil
+}
+
+// errNoImage: what a container is like is said, and not which.
+var errNoImage = errors.New("options of a container need --container-image")
+
+// checkContainer refuses a container without an image.
+func (r *jobRequest) checkContainer() error {
+	if x := r.spec.Container; x != nil && x.Image == "" {
+		return errNoImage
+	}
+	return nil
+}
+
+// ofSteps refuses for salloc the options that are srun's: its own command runs
+// on this host.
+func ofSteps() []opt.Option {
+	var out []opt.Option
+	for _, o := range []opt.Option{{Long: "container-image", Arg: "<image>"}, {Long: "container-mounts", Arg: "<mounts>"}, {Long: "container-workdir", Arg: "<directory>"},
+		{Long: "container-env", Arg: "<names>"}, {Long: "container-mount-home"}, {Long: "container-readonly"}} {
+		o.Refused = "give it to the srun commands in the allocation"
+		out = append(out, o)
+	}
+	return out
+}

@@ -1,0 +1,30 @@
+package wire
+
+import (
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+)
+
+// container writes the file tree that a script or a step runs in.
+func container(c *spec.Container) *apiv1.Container {
+	if c == nil {
+		return nil
+	}
+	out := &apiv1.Container{Image: c.Image, WorkDir: c.WorkDir, Home: c.Home, ReadOnly: c.ReadOnly, Keep: c.Keep}
+	for _, m := range c.Mounts {
+		out.Mounts = append(out.Mounts, &apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return out
+}
+
+// toContainer reads what container writes.
+func toContainer(m *apiv1.Container) *spec.Container {
+	if m == nil {
+		return nil
+	}
+	out := &spec.Container{Image: m.GetImage(), WorkDir: m.GetWorkDir(), Home: m.GetHome(), ReadOnly: m.GetReadOnly(), Keep: m.GetKeep()}
+	for _, one := range m.GetMounts() {
+		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: one.GetSource(), Target: one.GetTarget(), ReadOnly: one.GetReadOnly()})
+	}
+	return out
+}
