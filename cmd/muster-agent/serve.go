@@ -28,6 +28,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/auto"
 	"github.com/musterhpc/muster/nodeagent/gpu/clocks"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
+	"github.com/musterhpc/muster/nodeagent/image"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/spec"
@@ -189,6 +190,13 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
 		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),
 		Revoked: a.steps.revoked,
+	}
+	if os.Geteuid() == 0 {
+		images, err := image.New(filepath.Join(s.stateDir, "images"))
+		if err != nil {
+			return nil, err
+		}
+		deps.Images = imageCache{images}
 	}
 	if s.cluster.File.Agent.Check.Program != "" {
 		deps.Check = scripts

@@ -73,6 +73,8 @@ var order = []room{
 	{path: "ledger/blob", layer: 4, upTo: 3, why: "an adapter knows its files and no other adapter"},
 	{path: "nodeagent/runtime", layer: 4, upTo: 3, outside: []string{
 		"github.com/cilium/ebpf", mCBOR, mSys}, why: "an adapter knows the kernel and no other adapter"},
+	{path: "nodeagent/image", layer: 4, upTo: 3, outside: []string{"github.com/google/go-containerregistry"},
+		why: "an adapter knows registries and no other adapter"},
 	{path: "nodeagent/gpu", layer: 4, upTo: 3, outside: []string{"github.com/NVIDIA/go-dcgm", "github.com/NVIDIA/go-nvml", mSys},
 		why: "an adapter knows the GPU libraries and no other adapter"},
 	{path: "nodeagent/telemetry", layer: 4, upTo: 3, outside: []string{"github.com/VictoriaMetrics/metrics", mSys},

@@ -46,6 +46,7 @@ type Agent struct {
 	sweeping bool
 	unable   string // why the shepherd can start no job as it is configured; empty where it can
 
+	fetching map[plan.RunKey]context.CancelFunc // the images of these runs
 	launches *launches
 	tunes    *queue[func(context.Context)]
 	forget   *queue[plan.RunKey]
@@ -79,7 +80,7 @@ func New(cfg Config, deps Deps) *Agent {
 		tunes:    newQueue[func(context.Context)](),
 		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
 	a.samples.wake = make(chan struct{}, 1)
-	a.aborts = map[plan.RunKey]context.CancelFunc{}
+	a.aborts, a.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	a.health.Store(&Health{})
 	a.vigil = newVigil(cfg.MessageTimeout)
@@ -255,7 +256,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 		for _, t := range fx.Tune {
 			a.tune(t)
 		}
-		a.launches.put(fx.Launch)
+		a.launch(ctx, fx.Launch)
 		for _, t := range fx.Terminate {
 			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
 		}
@@ -309,7 +310,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 			return
 		}
 		for _, k := range fx.Withdraw {
-			if a.launches.withdraw(k) {
+			if a.launches.withdraw(k) || a.abandon(k) {
 				a.core.Withdrawn(k)
 			}
 		}

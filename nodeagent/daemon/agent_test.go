@@ -358,6 +358,7 @@ type stage struct {
 	log    *lockedLog
 	// configure changes the configuration before the start; may be nil.
 	configure func(*Config)
+	images    Images
 	stop      func()
 }
 
@@ -393,6 +394,9 @@ func (s *stage) start() {
 	}
 	if s.gpus != nil {
 		deps.GPUs = s.gpus
+	}
+	if s.images != nil {
+		deps.Images = s.images
 	}
 	cfg := testConfig()
 	if s.configure != nil {

@@ -50,6 +50,13 @@ type Shepherd interface {
 	Vacate(ctx context.Context, k plan.RunKey) error
 }
 
+// Images keeps the files of containers' images on the node.
+type Images interface {
+	// Fetch gives an image of a registry, by its name as spec.Container has it. The
+	// error is for the user of the job.
+	Fetch(ctx context.Context, image string) (*plan.Unpacked, error)
+}
+
 // Controller is the way to the controller.
 type Controller interface {
 	// Connect opens a stream; it ends with the context.
@@ -255,6 +262,7 @@ type Deps struct {
 	Controller  Controller
 	Credentials Credentials
 	GPUs        GPUs
+	Images      Images // nil: containers of registries cannot be started
 	Clocks      Clocks // nil: those of the GPUs cannot be set
 	Host        Host
 	Telemetry   Telemetry

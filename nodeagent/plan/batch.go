@@ -140,6 +140,9 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 		r.FenceDevices, r.Devices = true, j.Devices
 	}
 	r.Space = spaceOf(j, n)
+	if r.Container = containerOf(j.Spec.Container, j); r.Container != nil {
+		r.leaveOut("TaskProlog", &r.TaskProlog)
+	}
 	return r, warnings
 }
 

@@ -51,6 +51,9 @@ type RunSpec struct {
 	// Space are the private folders of the attempt; nil where there are none.
 	Space *Space `cbor:"29,keyasint,omitempty"`
 
+	// Container is the file tree of the run's processes; nil: that of the node.
+	Container *Container `cbor:"30,keyasint,omitempty"`
+
 	// Lease bounds the run's life where the site fences by leases.
 	Lease Lease `cbor:"110,keyasint"`
 }
@@ -116,23 +119,24 @@ type Failure uint8
 
 // The ways in which a run can fail other than by its own exit code.
 const (
-	None         Failure = iota
-	FailSpool            // the script could not be stored: the node's fault
-	FailCgroup           // the control group could not be made: the node's fault
-	FailSpawn            // fork, credentials or limits failed: the node's fault
-	FailInput            // standard input could not be opened
-	FailOutput           // standard output or error could not be opened
-	FailExec             // the script or command could not be executed
-	FailCanceled         // terminated before it started
-	FailFence            // devices cannot be fenced here and the spec demanded it
-	Lost                 // it may have run, and nobody saw its end
-	NotBegun             // accepted, and certain never to have begun: the shepherd died before
-	FailSpace            // the private folders could not be made: the node's fault
+	None          Failure = iota
+	FailSpool             // the script could not be stored: the node's fault
+	FailCgroup            // the control group could not be made: the node's fault
+	FailSpawn             // fork, credentials or limits failed: the node's fault
+	FailInput             // standard input could not be opened
+	FailOutput            // standard output or error could not be opened
+	FailExec              // the script or command could not be executed
+	FailCanceled          // terminated before it started
+	FailFence             // devices cannot be fenced here and the spec demanded it
+	Lost                  // it may have run, and nobody saw its end
+	NotBegun              // accepted, and certain never to have begun: the shepherd died before
+	FailSpace             // the private folders could not be made: the node's fault
+	FailContainer         // the container could not be made
 )
 
 // String names the failure.
 func (f Failure) String() string {
-	names := [...]string{"none", "spool", "cgroup", "spawn", "input", "output", "exec", "canceled", "fence", "lost", "not begun", "private folders"}
+	names := [...]string{"none", "spool", "cgroup", "spawn", "input", "output", "exec", "canceled", "fence", "lost", "not begun", "private folders", "container"}
 	if int(f) < len(names) {
 		return names[f]
 	}

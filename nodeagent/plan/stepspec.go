@@ -54,12 +54,16 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 			t.Terminal, t.Input = nil, spec.InputNone // only the first task has one
 		}
 	}
-	for _, p := range []string{n.TaskProlog, ss.TaskProlog} {
+	sites := [2]string{n.TaskProlog, n.TaskEpilog}
+	if ss.Container != nil { // the site's programs need not be in the image
+		sites = [2]string{}
+	}
+	for _, p := range []string{sites[0], ss.TaskProlog} {
 		if p != "" && ss.Cast == nil {
 			t.Prologs = append(t.Prologs, p)
 		}
 	}
-	for _, p := range []string{ss.TaskEpilog, n.TaskEpilog} {
+	for _, p := range []string{ss.TaskEpilog, sites[1]} {
 		if p != "" && ss.Cast == nil {
 			t.Epilogs = append(t.Epilogs, p)
 		}
@@ -91,7 +95,7 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: confine(&part, n),
 		JobLimits: confine(s.Job, n), Notices: told, Tasks: t}
 	t.Notices = told
-	r.Space = spaceOf(s.Job, n)
+	r.Space, r.Container = spaceOf(s.Job, n), containerOf(ss.Container, s.Job)
 	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(cpus) > 0
 	if n.fences() {
 		r.FenceDevices = true

@@ -246,7 +246,7 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 	}
 	switch {
 	case err == nil:
-		err = s.inSpace(th, r, files, func() error { return s.spawn(r, files) })
+		err = s.spawn(th, r, files)
 	case s.openLater(r, err):
 	default:
 		s.unstarted(r, fileFailure(err), err)
@@ -288,6 +288,9 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New("this node cannot fence GPU devices, which the job's allocation requires")
 	}
+	if sp.Container != nil && !s.root {
+		return plan.FailContainer, fmt.Errorf("container image %s: the agent of this node is not root and cannot mount it", sp.Container.Image)
+	}
 	if sp.Space != nil {
 		if err := s.makeSpace(r); err != nil {
 			return plan.FailSpace, err
@@ -316,7 +319,7 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 const busyTries = 200
 
 // spawn makes the process and registers it. Errors end in the run's exit.
-func (s *Shepherd) spawn(r *run, files *stdio) error {
+func (s *Shepherd) spawn(th *spawn.Thread, r *run, files *stdio) error {
 	req, err := s.request(r, files)
 	if err != nil {
 		s.unstarted(r, plan.FailSpawn, err)
@@ -345,27 +348,29 @@ func (s *Shepherd) spawn(r *run, files *stdio) error {
 		s.refuseLate(r, err)
 		return nil
 	}
-	var child spawn.Child
+	child := spawn.Child{PIDFD: -1}
 	var bootNow int64
-	for try := 0; ; try++ {
-		bootNow = proc.BootClock()
-		child, err = spawn.Start(req)
-		if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
-			break
+	err, tainted := s.inSpace(th, r, files, func() (err error) {
+		for try := 0; ; try++ {
+			bootNow = proc.BootClock()
+			child, err = spawn.Start(req)
+			if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
+				return err
+			}
+			closeFD(child.PIDFD)
+			token(s.born)
+			//muster:sleep another launch holds the script open until its child has executed
+			time.Sleep(time.Millisecond)
 		}
-		closeFD(child.PIDFD)
-		token(s.born)
-		//muster:sleep another launch holds the script open until its child has executed
-		time.Sleep(time.Millisecond)
-	}
+	})
 	if err != nil {
 		closeFD(child.PIDFD)
 		s.failedStart(r, files, err)
-		return nil
+		return tainted
 	}
 	st, _ := proc.ReadStat(child.PID)
 	s.started(r, child, startedRecord{RunKey: r.Key, PID: child.PID, Ticks: st.StartTicks, Start: now(), StartBoot: bootNow})
-	return nil
+	return tainted
 }
 
 // request builds the process from the spec.
@@ -374,7 +379,7 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 	env := make([]string, 0, len(sp.Env)+2)
 	env = append(append(env, sp.Env...), markName+"="+s.mark(r.Key))
 	req := &spawn.Request{Env: env, PIDVar: "SLURM_TASK_PID", Stdin: files.in, Stdout: files.out, Stderr: files.err,
-		Cred: r.cred(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs}
+		Cred: r.cred(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs, NoNewPrivs: sp.Container != nil}
 	if r.Minded {
 		req.Paths, req.Argv = minderCommand(r)
 		return req, nil // the limits are those of its tasks
@@ -461,6 +466,11 @@ func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
 		text := execMessage(r, se.Errno)
 		files.warn(s.cfg.Prefix + text)
 		s.conclude(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
+		return
+	}
+	var pe *placeError
+	if errors.As(err, &pe) {
+		s.unstarted(r, pe.failure, pe.err)
 		return
 	}
 	s.unstarted(r, plan.FailSpawn, err)

@@ -51,32 +51,62 @@ func coveredBy(path string, dirs []string) string {
 	return ""
 }
 
+// placeError is why a run cannot be started where its processes are to be.
+type placeError struct {
+	failure plan.Failure
+	err     error
+}
+
+func (e *placeError) Error() string { return e.err.Error() }
+
+func (e *placeError) Unwrap() error { return e.err }
+
 // inSpace calls a function on the calling thread where the run's processes are
-// to be: in the private folders of its attempt and in its work directory. The
-// run's files are open already: those of the node, so that output outlives the
-// job. A returned ErrTainted means that the thread must end.
-func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() error) error {
-	if !r.Spaced {
-		return fn()
+// to be: in the private folders of its attempt, in its container, and in its work
+// directory. The run's files are open already: those of the node, so that output
+// outlives the job. With tainted the thread must end, whatever became of the call.
+func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() error) (err, tainted error) {
+	box := r.spec.Container
+	if !r.Spaced && box == nil {
+		return fn(), nil
 	}
-	leave, err := s.spaces.Enter(r.Key)
-	if err != nil {
-		s.unstarted(r, plan.FailSpace, err)
-		return nil
+	asUser := func(fn func() error) error { return th.As(r.cred(s.root), int(r.spec.Umask&0o777), fn) }
+	leave := func() error { return nil }
+	dir := r.spec.WorkDir
+	if r.Spaced {
+		if leave, err = s.spaces.Enter(r.Key); err != nil {
+			return &placeError{plan.FailSpace, err}, nil
+		}
+	}
+	if box != nil {
+		out, err := s.spaces.EnterContainer(box, []space.Show{{Path: s.cfg.Spool}}, asUser)
+		if out != nil {
+			leave = out
+		}
+		if err != nil {
+			return &placeError{plan.FailContainer, err}, taint(leave())
+		}
+		dir = box.WorkDir
 	}
 	if !r.Minded { // a minder goes to its tasks' folder itself
-		err = th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() error { return s.enterWorkDir(r.spec.WorkDir, files) })
+		err = asUser(func() error { return s.enterWorkDir(dir, files) })
+	} else {
+		unix.Umask(0o077)
 	}
 	if err == nil {
 		err = fn()
-	} else {
-		s.unstarted(r, plan.FailSpawn, err)
 	}
-	if e := leave(); e != nil {
-		return errors.Join(spawn.ErrTainted, e)
-	}
+	tainted = taint(leave())
 	if errors.Is(err, spawn.ErrTainted) {
-		return err
+		tainted = errors.Join(tainted, err)
+	}
+	return err, tainted
+}
+
+// taint is the error of a thread that must end.
+func taint(err error) error {
+	if err != nil {
+		return errors.Join(spawn.ErrTainted, err)
 	}
 	return nil
 }

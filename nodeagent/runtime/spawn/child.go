@@ -80,6 +80,12 @@ func (f *frame) prepare() {
 	if f.setLimits() || f.setCred() {
 		return
 	}
+	if f.noPrivs {
+		_, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+		if f.fail(StagePrivs, e) {
+			return
+		}
+	}
 	for i := 0; i < 3; i++ {
 		if _, _, e := syscall.RawSyscall(unix.SYS_DUP3, uintptr(f.stdio[i]), uintptr(i), 0); f.fail(StageFiles, e) {
 			return

@@ -39,6 +39,7 @@ type Request struct {
 	Nice                  int
 	CPUs                  []int32
 	Terminal              bool  // Stdin is a terminal, and becomes the process's own
+	NoNewPrivs            bool  // no program that it executes gains rights
 	Keep                  []int // further file descriptors that the process inherits, by the same numbers
 }
 
@@ -64,12 +65,13 @@ const (
 	StageFiles
 	StageExec
 	StageTerminal
+	StagePrivs
 )
 
 // String names the stage.
 func (s Stage) String() string {
 	return [...]string{"none", "enter control group", "new session", "set limit", "set niceness",
-		"set CPU affinity", "set credentials", "place files", "execute", "take the terminal"}[s]
+		"set CPU affinity", "set credentials", "place files", "execute", "take the terminal", "give up new rights"}[s]
 }
 
 // Error is a start that failed in the child, which has exited with status 127
@@ -115,6 +117,7 @@ type frame struct {
 	joins      []int
 	keep       []int
 	terminal   bool
+	noPrivs    bool
 	zero       *byte
 	cred       *Cred
 	groups     *uint32
@@ -181,7 +184,7 @@ func fork(f *frame) (int, syscall.Errno) {
 }
 
 func newFrame(r *Request) (*frame, error) {
-	f := &frame{pidfd: -1, joins: r.JoinFDs, keep: r.Keep, terminal: r.Terminal, zero: &[]byte("0")[0],
+	f := &frame{pidfd: -1, joins: r.JoinFDs, keep: r.Keep, terminal: r.Terminal, noPrivs: r.NoNewPrivs, zero: &[]byte("0")[0],
 		stdio: [3]int{r.Stdin, r.Stdout, r.Stderr}, cred: r.Cred, nice: r.Nice, rlimits: r.Rlimits}
 	for _, fd := range f.stdio {
 		if fd < 3 {

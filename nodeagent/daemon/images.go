@@ -1,0 +1,81 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/musterhpc/muster/nodeagent/plan"
+)
+
+// launch hands runs to the launcher: at once, or when their images are here.
+func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
+	now := make([]plan.RunSpec, 0, len(runs))
+	for i := range runs {
+		switch {
+		case runs[i].Container == nil:
+			now = append(now, runs[i])
+		case runs[i].Container.Own:
+			runs[i].Contain(&plan.Unpacked{})
+			now = append(now, runs[i])
+		default:
+			a.fetch(ctx, &runs[i])
+		}
+	}
+	a.launches.put(now)
+}
+
+// errNoImages: this agent has no place for images.
+var errNoImages = errors.New("containers of registries cannot be started on this node: its agent is not root")
+
+// fetch gets the image of a run in a goroutine of its own, and then hands the run
+// to the launcher. A run whose image cannot be had is over: it would fail on the
+// next node too.
+func (a *Agent) fetch(ctx context.Context, run *plan.RunSpec) {
+	if a.fetching[run.Key] != nil {
+		return
+	}
+	wait, cancel := context.WithCancel(ctx)
+	a.fetching[run.Key] = cancel
+	spec := *run
+	a.wg.Go(func() {
+		image, err := (*plan.Unpacked)(nil), errNoImages
+		if a.deps.Images != nil {
+			image, err = a.deps.Images.Fetch(wait, spec.Container.Image)
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		a.inbox.put(func() { a.fetched(spec, image, err) })
+	})
+}
+
+// fetched goes on with a run whose image is here, or ends one whose image is not
+// to be had.
+func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
+	if a.fetching[run.Key] == nil {
+		return // it is not to begin any more
+	}
+	delete(a.fetching, run.Key)
+	if err != nil {
+		a.log.Warn("the image of a run cannot be had", "run", run.Key.String(), "image", run.Container.Image, "error", err)
+		now := a.deps.Clock.Now()
+		a.core.Heard([]plan.Event{{Exited: &plan.Exit{Key: run.Key, Code: 1, Failure: plan.FailContainer, Message: err.Error(), Start: now, End: now}}})
+		return
+	}
+	a.log.Info("image", "run", run.Key.String(), "image", run.Container.Image, "digest", image.Digest)
+	run.Contain(image)
+	a.launches.put([]plan.RunSpec{run})
+}
+
+// abandon gives up the image of a run that is not to begin. It tells whether there
+// was one.
+func (a *Agent) abandon(k plan.RunKey) bool {
+	cancel := a.fetching[k]
+	if cancel == nil {
+		return false
+	}
+	cancel()
+	delete(a.fetching, k)
+	return true
+}

@@ -1,0 +1,11 @@
+// Package image fetches images of containers from registries and keeps their
+// files on the node, once however many tasks run in them.
+//
+// An image lies in a folder named by its digest, which only root can enter: the
+// container sees it by a mount. It is unpacked into a folder with another name
+// and renamed when it is whole, so that a folder with the name of a digest is.
+//
+// What the layers of an image say is written by root and is not to be trusted:
+// every path is opened below the folder (os.Root), set-user-ID bits are dropped,
+// and devices are left out.
+package image
