@@ -411,3 +411,22 @@ func TestGenerated(t *testing.T) {
 		}
 	}
 }
+
+// TestCausesOutlastTheirConsequences: what keeps another alert quiet fires longer
+// after its end than that, in proportion to what the site has set.
+func TestCausesOutlastTheirConsequences(t *testing.T) {
+	for setting, want := range map[string]map[string]string{
+		"5m": {"MusterAgentDown": "5m", "MusterNodesDown": "7m", "MusterManyNodesOut": "9m", "MusterAgentsLost": "11m", "MusterControllerDown": "13m"},
+		"1s": {"MusterAgentDown": "1s", "MusterNodesDown": "2s", "MusterAgentsLost": "3s"},
+	} {
+		s, err := alerts.Parse("a.yaml", []byte("keep_firing: "+setting+"\n"), "/etc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range generatedRules(t, s) {
+			if keep, ok := want[r.Alert]; ok && r.KeepFiring != keep {
+				t.Errorf("keep_firing: %s: %s keeps firing for %s, want %s", setting, r.Alert, r.KeepFiring, keep)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 type generatedRule struct {
 	Record, Alert, Expr, For string
+	KeepFiring               string `yaml:"keep_firing_for"`
 	Labels, Annotations      map[string]string
 }
 

@@ -124,9 +124,6 @@ func (s *Settings) rule(r Rule) oneRule {
 	return out
 }
 
-// outlast is how much longer a cause keeps firing than its consequences.
-const outlast = 2 * time.Minute
-
 // keepFiring is how long an alert about a state fires after the state has ended. A
 // cause outlasts what it keeps quiet: consequences that end a moment later than
 // their cause would be told of otherwise, when all is well again.
@@ -135,7 +132,9 @@ func (s *Settings) keepFiring(name string) string {
 	if err != nil { // validate has refused it
 		return s.KeepFiring
 	}
-	keep := base + time.Duration(consequences(name))*outlast
+	// Two fifths longer than each consequence: two minutes of five.
+	keep := base + time.Duration(consequences(name))*base*2/5
+	keep = (keep + time.Second - 1).Truncate(time.Second)
 	if keep%time.Minute == 0 {
 		return strconv.Itoa(int(keep/time.Minute)) + "m"
 	}
