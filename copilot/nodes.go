@@ -11,7 +11,7 @@ import (
 func Nodes(st *state.State, open func(n *state.Node) bool) []Node {
 	out := make([]Node, 0, st.Nodes.Len())
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		out = append(out, nodeOf(st, n, open(n)))
+		out = append(out, NodeOf(st, n, open(n)))
 		return true
 	})
 	slices.SortFunc(out, func(a, b Node) int {
@@ -27,7 +27,8 @@ func Nodes(st *state.State, open func(n *state.Node) bool) []Node {
 // of pods is not either.
 const endless = 1 << 40
 
-func nodeOf(st *state.State, n *state.Node, open bool) Node {
+// NodeOf is one of them.
+func NodeOf(st *state.State, n *state.Node, open bool) Node {
 	out := Node{Name: n.Spec.Name, Open: open, FreeCPU: int64(st.OpenCPUs(n).Count()), SpareCPU: int64(n.HeldCPU.Count())*1000 - n.HeldMilli(),
 		FreeMem: endless, FreeGPU: map[string]int64{}, Holds: n.Holds}
 	if st.Config.Sched.Memory {

@@ -5934,6 +5934,7 @@ type HoldNodeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hold          *ForeignHold           `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`       // with the devices that were chosen
 	Drained       string                 `protobuf:"bytes,2,opt,name=drained,proto3" json:"drained,omitempty"` // why the node was drained instead; empty: the hold is there
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`        // a watch that has come this far knows of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5982,6 +5983,13 @@ func (x *HoldNodeReply) GetDrained() string {
 		return x.Drained
 	}
 	return ""
+}
+
+func (x *HoldNodeReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // ReleaseHoldRequest gives a hold back. One that is not there has been given back.
@@ -6049,6 +6057,7 @@ func (x *ReleaseHoldRequest) GetWhy() string {
 
 type ReleaseHoldReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6083,6 +6092,13 @@ func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
 	return file_cluster_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ReleaseHoldReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // ListHoldsRequest asks for all nodes, or for nothing if the ledger still is where
@@ -6376,6 +6392,109 @@ func (x *GpuCount) GetCount() int64 {
 	return 0
 }
 
+// WatchHoldsRequest asks for all nodes, and then for what changes of them.
+type WatchHoldsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchHoldsRequest) Reset() {
+	*x = WatchHoldsRequest{}
+	mi := &file_cluster_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHoldsRequest) ProtoMessage() {}
+
+func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHoldsRequest.ProtoReflect.Descriptor instead.
+func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{73}
+}
+
+// WatchHoldsReply is the nodes that differ from what was sent before. One without
+// nodes tells that the controller is there, and how far the ledger has come.
+type WatchHoldsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Nodes         []*HeldNode            `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"` // by name
+	Gone          []string               `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`   // nodes that there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchHoldsReply) Reset() {
+	*x = WatchHoldsReply{}
+	mi := &file_cluster_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchHoldsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchHoldsReply) ProtoMessage() {}
+
+func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchHoldsReply.ProtoReflect.Descriptor instead.
+func (*WatchHoldsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *WatchHoldsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *WatchHoldsReply) GetNodes() []*HeldNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *WatchHoldsReply) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
 // EventsRequest asks for events of the ledger, oldest first. What the caller
 // may not see by the other calls is absent.
 type EventsRequest struct {
@@ -6402,7 +6521,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6415,7 +6534,7 @@ func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6429,7 +6548,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{73}
+	return file_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *EventsRequest) GetFromSeq() uint64 {
@@ -6523,7 +6642,7 @@ type EventsReply struct {
 
 func (x *EventsReply) Reset() {
 	*x = EventsReply{}
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +6655,7 @@ func (*EventsReply) ProtoMessage() {}
 
 func (x *EventsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6550,7 +6669,7 @@ func (x *EventsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
 func (*EventsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{74}
+	return file_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EventsReply) GetEvents() []*EventInfo {
@@ -6611,7 +6730,7 @@ type EventInfo struct {
 
 func (x *EventInfo) Reset() {
 	*x = EventInfo{}
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6743,7 @@ func (*EventInfo) ProtoMessage() {}
 
 func (x *EventInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +6757,7 @@ func (x *EventInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
 func (*EventInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{75}
+	return file_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *EventInfo) GetSeq() uint64 {
@@ -6757,7 +6876,7 @@ type EventField struct {
 
 func (x *EventField) Reset() {
 	*x = EventField{}
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +6889,7 @@ func (*EventField) ProtoMessage() {}
 
 func (x *EventField) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6903,7 @@ func (x *EventField) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventField.ProtoReflect.Descriptor instead.
 func (*EventField) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{76}
+	return file_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *EventField) GetName() string {
@@ -7427,15 +7546,17 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04hold\x18\x02 \x01(\v2\x16.muster.v1.ForeignHoldR\x04hold\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x03R\x04gpus\x12\x19\n" +
 	"\bgpu_type\x18\x04 \x01(\tR\agpuType\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\bR\arunning\"U\n" +
+	"\arunning\x18\x05 \x01(\bR\arunning\"g\n" +
 	"\rHoldNodeReply\x12*\n" +
 	"\x04hold\x18\x01 \x01(\v2\x16.muster.v1.ForeignHoldR\x04hold\x12\x18\n" +
-	"\adrained\x18\x02 \x01(\tR\adrained\"J\n" +
+	"\adrained\x18\x02 \x01(\tR\adrained\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"J\n" +
 	"\x12ReleaseHoldRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"\x12\n" +
-	"\x10ReleaseHoldReply\"1\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"$\n" +
+	"\x10ReleaseHoldReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"1\n" +
 	"\x10ListHoldsRequest\x12\x1d\n" +
 	"\n" +
 	"unless_seq\x18\x01 \x01(\x04R\tunlessSeq\"k\n" +
@@ -7459,7 +7580,12 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"4\n" +
 	"\bGpuCount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\"\x88\x02\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x13\n" +
+	"\x11WatchHoldsRequest\"b\n" +
+	"\x0fWatchHoldsReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12)\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\x12\x12\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\"\x88\x02\n" +
 	"\rEventsRequest\x12\x19\n" +
 	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +
@@ -7519,7 +7645,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
@@ -7596,28 +7722,30 @@ var file_cluster_proto_goTypes = []any{
 	(*ListHoldsReply)(nil),           // 72: muster.v1.ListHoldsReply
 	(*HeldNode)(nil),                 // 73: muster.v1.HeldNode
 	(*GpuCount)(nil),                 // 74: muster.v1.GpuCount
-	(*EventsRequest)(nil),            // 75: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 76: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 77: muster.v1.EventInfo
-	(*EventField)(nil),               // 78: muster.v1.EventField
-	(*Tres)(nil),                     // 79: muster.v1.Tres
-	(*GpuFault)(nil),                 // 80: muster.v1.GpuFault
-	(*Moment)(nil),                   // 81: muster.v1.Moment
-	(*SharesReply)(nil),              // 82: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 83: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 84: muster.v1.NamedCount
-	(*Count)(nil),                    // 85: muster.v1.Count
+	(*WatchHoldsRequest)(nil),        // 75: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 76: muster.v1.WatchHoldsReply
+	(*EventsRequest)(nil),            // 77: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 78: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 79: muster.v1.EventInfo
+	(*EventField)(nil),               // 80: muster.v1.EventField
+	(*Tres)(nil),                     // 81: muster.v1.Tres
+	(*GpuFault)(nil),                 // 82: muster.v1.GpuFault
+	(*Moment)(nil),                   // 83: muster.v1.Moment
+	(*SharesReply)(nil),              // 84: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 85: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 86: muster.v1.NamedCount
+	(*Count)(nil),                    // 87: muster.v1.Count
 }
 var file_cluster_proto_depIdxs = []int32{
 	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	79, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	79, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	80, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	81, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	81, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	82, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
 	65, // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	79, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	81, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	81, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	83, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
 	3,  // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	81, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	83, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
 	4,  // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	15, // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
 	15, // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
@@ -7634,7 +7762,7 @@ var file_cluster_proto_depIdxs = []int32{
 	0,  // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
 	15, // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
 	15, // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	81, // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	83, // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
 	52, // 26: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
 	55, // 27: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
 	56, // 28: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
@@ -7642,16 +7770,16 @@ var file_cluster_proto_depIdxs = []int32{
 	53, // 30: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
 	54, // 31: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
 	49, // 32: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	82, // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	83, // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	84, // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	84, // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	84, // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	84, // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	84, // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	84, // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	85, // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	86, // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	86, // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	86, // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	86, // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	86, // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	86, // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	86, // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	86, // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
 	51, // 43: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
 	51, // 44: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
 	51, // 45: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
@@ -7659,32 +7787,32 @@ var file_cluster_proto_depIdxs = []int32{
 	51, // 47: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
 	51, // 48: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
 	51, // 49: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	84, // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	84, // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	86, // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	86, // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	86, // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
 	51, // 53: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 54: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
 	51, // 55: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
 	51, // 56: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	84, // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	84, // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	84, // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	86, // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	86, // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	86, // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
 	51, // 60: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
 	51, // 61: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	84, // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	84, // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	84, // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	86, // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	86, // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	86, // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
 	51, // 65: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
 	51, // 66: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
 	51, // 67: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 68: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
 	51, // 69: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	84, // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	86, // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
 	51, // 71: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
 	15, // 72: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	79, // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	85, // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	81, // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	81, // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	87, // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	83, // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
 	60, // 76: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
 	1,  // 77: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
 	15, // 78: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
@@ -7694,13 +7822,14 @@ var file_cluster_proto_depIdxs = []int32{
 	73, // 82: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
 	74, // 83: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
 	65, // 84: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	77, // 85: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	78, // 86: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	73, // 85: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	79, // 86: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	80, // 87: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -7712,7 +7841,7 @@ func file_cluster_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
-	file_cluster_proto_msgTypes[76].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[78].OneofWrappers = []any{
 		(*EventField_Text)(nil),
 		(*EventField_Number)(nil),
 		(*EventField_Time)(nil),
@@ -7725,7 +7854,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

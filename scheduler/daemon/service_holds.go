@@ -5,11 +5,15 @@ import (
 	"context"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/copilot"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
 )
 
 // HoldNode gives another scheduler a part of a node, if it is free. The answer is
@@ -24,8 +28,9 @@ func (s *ClusterService) HoldNode(ctx context.Context, req *apiv1.HoldNodeReques
 	if done.err != nil {
 		return nil, done.err
 	}
-	out := &apiv1.HoldNodeReply{Drained: done.res.Message}
-	if n := s.C.View().State.Node(req.GetNode()); n != nil {
+	st := s.C.View().State
+	out := &apiv1.HoldNodeReply{Drained: done.res.Message, Seq: st.Seq}
+	if n := st.Node(req.GetNode()); n != nil {
 		if at, ok := n.HoldAt(cmd.Hold.ID); ok {
 			out.Hold = wire.ForeignHold(&n.Holds[at])
 		}
@@ -40,7 +45,10 @@ func (s *ClusterService) ReleaseHold(ctx context.Context, req *apiv1.ReleaseHold
 		return nil, err
 	}
 	cmd := scheduler.ReleaseForeignHold{Node: req.GetNode(), ID: req.GetId(), Why: req.GetWhy()}
-	return &apiv1.ReleaseHoldReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	if err := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
+		return nil, err
+	}
+	return &apiv1.ReleaseHoldReply{Seq: s.C.View().State.Seq}, nil
 }
 
 // ListHolds tells what other schedulers hold, and what is free for them.
@@ -60,6 +68,112 @@ func (s *ClusterService) ListHolds(ctx context.Context, req *apiv1.ListHoldsRequ
 		out.Nodes = append(out.Nodes, heldNode(st.Node(n.Name), &n))
 	}
 	return out, nil
+}
+
+// The longest pauses of a watch of holds.
+const (
+	// holdBeat is how long a watch is silent at most, so that a client that hears
+	// nothing for several of them knows that nobody is there.
+	holdBeat = 10 * spec.Second
+	// holdProgress is how soon a watch tells that the ledger has gone on although no
+	// node changed. Who has taken a hold waits for that before he looks again.
+	holdProgress = 50 * spec.Millisecond
+	// holdClock is how often reservations are looked at, which begin and end
+	// without an event.
+	holdClock = spec.Second
+)
+
+// WatchHolds tells what ListHolds does, and then which nodes differ from that.
+func (s *ClusterService) WatchHolds(_ *apiv1.WatchHoldsRequest, stream service.Cluster_WatchHoldsServer) error {
+	ctx := stream.Context()
+	watch := holdWatch{sent: map[string]sentNode{}}
+	told := s.C.deps.Clock.Monotonic()
+	for first := true; ; first = false {
+		// The level of a caller may be taken away while he watches.
+		if _, err := s.operatorCaller(ctx); err != nil {
+			return err
+		}
+		v, changed := s.C.Changed()
+		out := watch.changes(v.State, s.C.deps.Clock.Now())
+		silent := s.C.deps.Clock.Monotonic() - told
+		behind := watch.seq != v.State.Seq
+		if first || len(out.Nodes) > 0 || len(out.Gone) > 0 || silent >= holdBeat || behind && silent >= holdProgress {
+			if err := stream.Send(out); err != nil {
+				return err
+			}
+			watch.seq = v.State.Seq
+			told = s.C.deps.Clock.Monotonic()
+			silent = 0
+			behind = false
+		}
+		pause := holdBeat - silent
+		if len(v.State.Reservations) > 0 {
+			pause = min(pause, holdClock)
+		}
+		if behind {
+			pause = min(pause, holdProgress-silent)
+		}
+		fires, stop := s.C.deps.Clock.After(pause)
+		select {
+		case <-changed:
+		case <-fires:
+		case <-ctx.Done():
+			stop()
+			return nil
+		case <-s.C.stopping:
+			stop()
+			return spec.Refuse(spec.CodeStopping, "")
+		}
+		stop()
+	}
+}
+
+// holdWatch is what one watch has told.
+type holdWatch struct {
+	seq  uint64
+	sent map[string]sentNode
+	was  *state.State // at the last look
+}
+
+// sentNode is a node as it was told, and the record from which that was made.
+type sentNode struct {
+	record *state.Node
+	told   *apiv1.HeldNode
+}
+
+// changes are the nodes that are not as they were told. Records of a published
+// state are never changed in place, so that one that is still the same is skipped,
+// unless a reservation or the configuration may have changed what it means.
+func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
+	out := &apiv1.WatchHoldsReply{Seq: st.Seq}
+	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 && w.was.Config == st.Config
+	w.was = st
+	there := 0
+	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+		there++
+		old, ok := w.sent[n.Spec.Name]
+		if calm && ok && old.record == n {
+			return true
+		}
+		free := copilot.NodeOf(st, n, scheduler.OpenToHolds(st, now, n) == nil)
+		told := heldNode(n, &free)
+		if !ok || !proto.Equal(told, old.told) {
+			out.Nodes = append(out.Nodes, told)
+		}
+		w.sent[n.Spec.Name] = sentNode{n, told}
+		return true
+	})
+	if there < len(w.sent) {
+		for name := range w.sent {
+			if st.Node(name) == nil {
+				out.Gone = append(out.Gone, name)
+				delete(w.sent, name)
+			}
+		}
+	}
+	slices.SortFunc(out.Nodes, func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.Sort(out.Gone)
+	return out
 }
 
 func heldNode(n *state.Node, free *copilot.Node) *apiv1.HeldNode {

@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/state"
@@ -67,6 +71,98 @@ func TestHoldsBesideReservations(t *testing.T) {
 	list, err := w.svc.ListHolds(t.Context(), &apiv1.ListHoldsRequest{UnlessSeq: w.c.View().State.Seq})
 	if err != nil || list.GetUnchanged() || len(list.GetNodes()) == 0 || list.GetNodes()[0].GetOpen() {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// holdStream hands on what a watch of holds sends.
+type holdStream struct {
+	grpc.ServerStream
+	ctx  context.Context
+	sent chan *apiv1.WatchHoldsReply
+}
+
+func (s *holdStream) Context() context.Context { return s.ctx }
+
+func (s *holdStream) Send(m *apiv1.WatchHoldsReply) error {
+	s.sent <- m
+	return nil
+}
+
+// watcher marks the calls of a watch, which run beside the test's own.
+type watcher struct{}
+
+// A watch tells all nodes first, then only those that changed, and how far the
+// ledger has come where none did; who is no operator any more hears no more.
+func TestWatchHolds(t *testing.T) {
+	w := start(t)
+	w.register("n1", "n2")
+	var operator atomic.Bool // the watcher is one
+	root, alice := Caller{User: "root", Admin: true}, Caller{UID: 1000, GID: 1000, User: "alice"}
+	self := root // who makes the other calls
+	w.c.deps.Identify = func(ctx context.Context) Caller {
+		switch {
+		case ctx.Value(watcher{}) == nil:
+			return self
+		case operator.Load():
+			return root
+		}
+		return alice
+	}
+	s := &holdStream{ctx: context.WithValue(t.Context(), watcher{}, true), sent: make(chan *apiv1.WatchHoldsReply, 100)}
+	if err := w.svc.WatchHolds(&apiv1.WatchHoldsRequest{}, s); spec.CodeOf(err) != spec.CodeAccessDenied {
+		t.Errorf("a user watches holds: %v", err)
+	}
+	operator.Store(true)
+	ended := make(chan error, 1)
+	go func() { ended <- w.svc.WatchHolds(&apiv1.WatchHoldsRequest{}, s) }()
+	if first := <-s.sent; len(first.GetNodes()) != 2 {
+		t.Fatalf("%v", first)
+	}
+	// until reads on to a position, and names the nodes that were told.
+	until := func(seq uint64) (told []string, last *apiv1.HeldNode) {
+		for {
+			m := <-s.sent
+			for _, n := range m.GetNodes() {
+				told = append(told, n.GetName())
+				last = n
+			}
+			if m.GetSeq() >= seq {
+				return told, last
+			}
+		}
+	}
+	ask := &apiv1.HoldNodeRequest{Node: "n2", Hold: &apiv1.ForeignHold{Id: "u1", MilliCpu: 735, Mem: 100}}
+	taken, err := w.svc.HoldNode(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told, n := until(taken.GetSeq()); len(told) != 1 || n.GetName() != "n2" || len(n.GetHolds()) != 1 || n.GetSpareMilli() != 265 {
+		t.Errorf("%v %v", told, n)
+	}
+	given, err := w.svc.ReleaseHold(t.Context(), &apiv1.ReleaseHoldRequest{Node: "n2", Id: "u1", Why: "deleted"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told, n := until(given.GetSeq()); len(told) != 1 || len(n.GetHolds()) != 0 {
+		t.Errorf("%v %v", told, n)
+	}
+	self = alice
+	w.submit(&apiv1.JobSpec{Hold: true})
+	if told, _ := until(w.c.View().State.Seq); len(told) != 0 {
+		t.Errorf("a job that runs nowhere changed %v", told)
+	}
+	self = root
+	resv := &apiv1.ReservationChange{Verb: apiv1.ReservationChange_CREATE, Set: []*apiv1.ConfigEntry{
+		{Key: "StartTime", Value: "now"}, {Key: "Duration", Value: "60"}, {Key: "Nodes", Value: "n1"}, {Key: "Users", Value: "alice"}}}
+	if _, err := w.svc.ChangeReservation(t.Context(), resv); err != nil {
+		t.Fatal(err)
+	}
+	if told, n := until(w.c.View().State.Seq); len(told) != 1 || n.GetName() != "n1" || n.GetOpen() {
+		t.Errorf("the reservation closes n1: %v %v", told, n)
+	}
+	operator.Store(false)
+	if err := <-ended; spec.CodeOf(err) != spec.CodeAccessDenied {
+		t.Errorf("he is no operator any more: %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xaf\x18\n" +
+	"step.proto\x1a\x10accounting.proto2\xfe\x18\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -78,7 +78,9 @@ const file_service_proto_rawDesc = "" +
 	"\x11ChangeControllers\x12#.muster.v1.ChangeControllersRequest\x1a!.muster.v1.ChangeControllersReply\x12@\n" +
 	"\bHoldNode\x12\x1a.muster.v1.HoldNodeRequest\x1a\x18.muster.v1.HoldNodeReply\x12I\n" +
 	"\vReleaseHold\x12\x1d.muster.v1.ReleaseHoldRequest\x1a\x1b.muster.v1.ReleaseHoldReply\x12H\n" +
-	"\tListHolds\x12\x1b.muster.v1.ListHoldsRequest\x1a\x19.muster.v1.ListHoldsReply\"\x03\x90\x02\x01\x12A\n" +
+	"\tListHolds\x12\x1b.muster.v1.ListHoldsRequest\x1a\x19.muster.v1.ListHoldsReply\"\x03\x90\x02\x01\x12M\n" +
+	"\n" +
+	"WatchHolds\x12\x1c.muster.v1.WatchHoldsRequest\x1a\x1a.muster.v1.WatchHoldsReply\"\x03\x90\x02\x010\x01\x12A\n" +
 	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x16.muster.v1.EventsReply\"\x03\x90\x02\x010\x012B\n" +
 	"\x05Shell\x129\n" +
 	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\x96\x02\n" +
@@ -149,86 +151,88 @@ var file_service_proto_goTypes = []any{
 	(*v1.HoldNodeRequest)(nil),          // 37: muster.v1.HoldNodeRequest
 	(*v1.ReleaseHoldRequest)(nil),       // 38: muster.v1.ReleaseHoldRequest
 	(*v1.ListHoldsRequest)(nil),         // 39: muster.v1.ListHoldsRequest
-	(*v1.EventsRequest)(nil),            // 40: muster.v1.EventsRequest
-	(*v1.TypedCommand)(nil),             // 41: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 42: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 43: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 44: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 45: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 46: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 47: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 48: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 49: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 50: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 51: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 52: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 53: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 54: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 55: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 56: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 57: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 58: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 59: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 60: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 61: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 62: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 63: muster.v1.JobInfo
-	(*v1.JobResults)(nil),               // 64: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 65: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),           // 66: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 67: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 68: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 69: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 70: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 71: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 72: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 73: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 74: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 75: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 76: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 77: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 78: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 79: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 80: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 81: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 82: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 83: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 84: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),            // 85: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 86: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 87: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 88: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 89: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 90: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 91: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 92: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 93: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 94: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 95: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 96: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 97: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 98: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 99: muster.v1.ListHoldsReply
-	(*v1.EventsReply)(nil),              // 100: muster.v1.EventsReply
-	(*v1.TypedAnswer)(nil),              // 101: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 102: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 103: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 104: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 105: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 106: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 107: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 108: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 109: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 110: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 111: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 112: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 113: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 114: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 115: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 116: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 117: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 118: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 119: muster.v1.AccountingStatusReply
+	(*v1.WatchHoldsRequest)(nil),        // 40: muster.v1.WatchHoldsRequest
+	(*v1.EventsRequest)(nil),            // 41: muster.v1.EventsRequest
+	(*v1.TypedCommand)(nil),             // 42: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 43: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 44: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 45: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 46: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 47: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 48: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 49: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 50: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 51: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 52: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 53: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 54: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 55: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 56: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 57: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 58: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 59: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 60: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 61: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 62: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 63: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 64: muster.v1.JobInfo
+	(*v1.JobResults)(nil),               // 65: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 66: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),           // 67: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 68: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 69: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 70: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 71: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 72: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 73: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 74: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 75: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 76: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 77: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 78: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 79: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 80: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 81: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 82: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 83: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 84: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 85: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 86: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 87: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 88: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 89: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 90: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 91: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 92: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 93: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 94: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 95: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 96: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 97: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 98: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 99: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 100: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 101: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 102: muster.v1.EventsReply
+	(*v1.TypedAnswer)(nil),              // 103: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 104: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 105: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 106: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 107: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 108: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 109: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 110: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 111: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 112: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 113: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 114: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 115: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 116: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 117: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 118: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 119: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 120: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 121: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -273,94 +277,96 @@ var file_service_proto_depIdxs = []int32{
 	37,  // 39: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
 	38,  // 40: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
 	39,  // 41: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	40,  // 42: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	41,  // 43: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	42,  // 44: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	43,  // 45: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	44,  // 46: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	45,  // 47: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	46,  // 48: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	47,  // 49: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	48,  // 50: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	49,  // 51: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	50,  // 52: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	50,  // 53: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	51,  // 54: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	52,  // 55: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	53,  // 56: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	54,  // 57: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	55,  // 58: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	56,  // 59: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	57,  // 60: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	58,  // 61: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	59,  // 62: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	60,  // 63: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	61,  // 64: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	61,  // 65: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	62,  // 66: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	62,  // 67: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	63,  // 68: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	64,  // 69: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	64,  // 70: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	65,  // 71: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	66,  // 72: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	67,  // 73: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	68,  // 74: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	69,  // 75: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	70,  // 76: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	71,  // 77: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	72,  // 78: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	73,  // 79: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	74,  // 80: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	75,  // 81: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	76,  // 82: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	77,  // 83: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	78,  // 84: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	79,  // 85: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	80,  // 86: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	81,  // 87: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	82,  // 88: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	83,  // 89: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	84,  // 90: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	85,  // 91: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	86,  // 92: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	87,  // 93: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	88,  // 94: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	89,  // 95: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	90,  // 96: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	91,  // 97: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	92,  // 98: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	93,  // 99: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	94,  // 100: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	95,  // 101: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	96,  // 102: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	97,  // 103: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	98,  // 104: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	99,  // 105: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	100, // 106: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	101, // 107: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	102, // 108: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	102, // 109: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	103, // 110: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	104, // 111: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	105, // 112: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	106, // 113: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	107, // 114: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	108, // 115: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	109, // 116: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	109, // 117: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	110, // 118: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	111, // 119: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	112, // 120: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	113, // 121: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	114, // 122: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	115, // 123: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	116, // 124: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	117, // 125: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	118, // 126: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	119, // 127: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	64,  // [64:128] is the sub-list for method output_type
-	0,   // [0:64] is the sub-list for method input_type
+	40,  // 42: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	41,  // 43: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	42,  // 44: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	43,  // 45: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	44,  // 46: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	45,  // 47: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	46,  // 48: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	47,  // 49: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	48,  // 50: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	49,  // 51: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	50,  // 52: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	51,  // 53: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	51,  // 54: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	52,  // 55: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	53,  // 56: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	54,  // 57: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	55,  // 58: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	56,  // 59: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	57,  // 60: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	58,  // 61: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	59,  // 62: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	60,  // 63: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	61,  // 64: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	62,  // 65: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	62,  // 66: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	63,  // 67: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	63,  // 68: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	64,  // 69: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	65,  // 70: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	65,  // 71: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	66,  // 72: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	67,  // 73: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	68,  // 74: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	69,  // 75: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	70,  // 76: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	71,  // 77: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	72,  // 78: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	73,  // 79: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	74,  // 80: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	75,  // 81: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	76,  // 82: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	77,  // 83: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	78,  // 84: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	79,  // 85: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	80,  // 86: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	81,  // 87: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	82,  // 88: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	83,  // 89: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	84,  // 90: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	85,  // 91: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	86,  // 92: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	87,  // 93: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	88,  // 94: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	89,  // 95: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	90,  // 96: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	91,  // 97: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	92,  // 98: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	93,  // 99: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	94,  // 100: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	95,  // 101: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	96,  // 102: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	97,  // 103: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	98,  // 104: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	99,  // 105: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	100, // 106: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	101, // 107: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	102, // 108: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	103, // 109: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	104, // 110: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	104, // 111: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	105, // 112: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	106, // 113: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	107, // 114: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	108, // 115: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	109, // 116: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	110, // 117: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	111, // 118: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	111, // 119: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	112, // 120: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	113, // 121: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	114, // 122: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	115, // 123: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	116, // 124: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	117, // 125: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	118, // 126: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	119, // 127: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	120, // 128: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	121, // 129: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	65,  // [65:130] is the sub-list for method output_type
+	0,   // [0:65] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

@@ -65,6 +65,7 @@ const (
 	Cluster_HoldNode_FullMethodName          = "/muster.v1.Cluster/HoldNode"
 	Cluster_ReleaseHold_FullMethodName       = "/muster.v1.Cluster/ReleaseHold"
 	Cluster_ListHolds_FullMethodName         = "/muster.v1.Cluster/ListHolds"
+	Cluster_WatchHolds_FullMethodName        = "/muster.v1.Cluster/WatchHolds"
 	Cluster_Events_FullMethodName            = "/muster.v1.Cluster/Events"
 )
 
@@ -135,6 +136,8 @@ type ClusterClient interface {
 	ReleaseHold(ctx context.Context, in *v1.ReleaseHoldRequest, opts ...grpc.CallOption) (*v1.ReleaseHoldReply, error)
 	// ListHolds tells what other schedulers hold, and what is free for them.
 	ListHolds(ctx context.Context, in *v1.ListHoldsRequest, opts ...grpc.CallOption) (*v1.ListHoldsReply, error)
+	// WatchHolds tells the same of all nodes, and then of those that change.
+	WatchHolds(ctx context.Context, in *v1.WatchHoldsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchHoldsReply], error)
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error)
 }
@@ -597,9 +600,28 @@ func (c *clusterClient) ListHolds(ctx context.Context, in *v1.ListHoldsRequest, 
 	return out, nil
 }
 
+func (c *clusterClient) WatchHolds(ctx context.Context, in *v1.WatchHoldsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchHoldsReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[4], Cluster_WatchHolds_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[v1.WatchHoldsRequest, v1.WatchHoldsReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_WatchHoldsClient = grpc.ServerStreamingClient[v1.WatchHoldsReply]
+
 func (c *clusterClient) Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[4], Cluster_Events_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[5], Cluster_Events_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -683,6 +705,8 @@ type ClusterServer interface {
 	ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldReply, error)
 	// ListHolds tells what other schedulers hold, and what is free for them.
 	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error)
+	// WatchHolds tells the same of all nodes, and then of those that change.
+	WatchHolds(*v1.WatchHoldsRequest, grpc.ServerStreamingServer[v1.WatchHoldsReply]) error
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error
 	mustEmbedUnimplementedClusterServer()
@@ -820,6 +844,9 @@ func (UnimplementedClusterServer) ReleaseHold(context.Context, *v1.ReleaseHoldRe
 }
 func (UnimplementedClusterServer) ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHolds not implemented")
+}
+func (UnimplementedClusterServer) WatchHolds(*v1.WatchHoldsRequest, grpc.ServerStreamingServer[v1.WatchHoldsReply]) error {
+	return status.Error(codes.Unimplemented, "method WatchHolds not implemented")
 }
 func (UnimplementedClusterServer) Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
@@ -1569,6 +1596,17 @@ func _Cluster_ListHolds_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_WatchHolds_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(v1.WatchHoldsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ClusterServer).WatchHolds(m, &grpc.GenericServerStream[v1.WatchHoldsRequest, v1.WatchHoldsReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_WatchHoldsServer = grpc.ServerStreamingServer[v1.WatchHoldsReply]
+
 func _Cluster_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(v1.EventsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1760,6 +1798,11 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "RunStep",
 			Handler:       _Cluster_RunStep_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchHolds",
+			Handler:       _Cluster_WatchHolds_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -107,6 +107,7 @@ var table = []row{
 	{"Cluster/HoldNode", forOperators(), ""},
 	{"Cluster/ReleaseHold", forOperators(), ""},
 	{"Cluster/ListHolds", forOperators(), ""},
+	{"Cluster/WatchHolds", forOperators(), ""},
 	{"Cluster/Events", forReaders(), "PrivateData, as each event's own list has it; changes of the policy are for operators, tokens and certificates for administrators"},
 
 	{"Shell/Sbatch", forOwners(), "as Submit"},
