@@ -4,6 +4,7 @@
 #   deploy/deps/install.sh              everything below
 #   deploy/deps/install.sh build        what `make build` needs; `make demo` and `make test` run this
 #   deploy/deps/install.sh vm       what `make test-vm` needs; not part of everything
+#   deploy/deps/install.sh kube     what `make test-kube` needs; not part of everything
 #   deploy/deps/install.sh --list       print the packages, install nothing
 #
 # As root it installs what is missing. Otherwise it prints the command to run and fails, unless nothing is missing.
@@ -38,6 +39,7 @@ qemu-system-x86_64 qemu-system-x86 vm boots a machine with cgroup v2 only, for m
 /usr/share/doc/linux-image-cloud-amd64 linux-image-cloud-amd64 vm its kernel
 /usr/share/doc/busybox-static busybox-static vm its shell
 cpio    cpio                vm     packs its files
+etcd    etcd-server         kube   the store of a real Kubernetes
 TABLE
 }
 
@@ -45,9 +47,9 @@ only=
 list=no
 for arg in "$@"; do
 	case $arg in
-	build | test | vm) only=$arg ;;
+	build | test | vm | kube) only=$arg ;;
 	--list) list=yes ;;
-	*) echo "usage: $0 [build|test|vm] [--list]" >&2; exit 2 ;;
+	*) echo "usage: $0 [build|test|vm|kube] [--list]" >&2; exit 2 ;;
 	esac
 done
 
@@ -55,7 +57,7 @@ missing=
 while read -r what package group _; do
 	[ -n "$what" ] || continue
 	case $only in
-	'') [ "$group" != vm ] || continue ;; # a kernel and an emulator are large, and one target needs them
+	'') case $group in vm | kube) continue ;; esac ;; # they are large or run as a service, and one target needs them
 	*) [ "$only" = "$group" ] || continue ;;
 	esac
 	[ "$list" = no ] || { echo "$package"; continue; }
