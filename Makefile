@@ -78,7 +78,7 @@ generate: ## write generated code and pages: api/*.pb.go, docs/*.md, default.yam
 	$(GO) run ./docs/gen
 
 golden: ## rewrite golden files and transcripts with what the code does now (the diff is the review)
-	grep -rl --include='*_test.go' UPDATE_GOLDEN . | grep -v '^./test/grafana/' | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
+	grep -rl --include='*_test.go' UPDATE_GOLDEN . | grep -v -e '^./test/grafana/' -e '^./kube/' | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
 	grep -rl --include='*_test.go' cockroachdb/datadriven . | xargs -r -n1 dirname | sort -u | xargs -r -n1 -I{} $(GO) test -count=1 {} -rewrite
 
 fuzz: ## run each fuzz target for FUZZTIME (default 10s)
@@ -127,6 +127,21 @@ attack: build engine ## attack a cluster of its own as a user and count the brea
 
 bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=folder): best published mean 95.39 % of its GPUs
 	bin/muster simulate --openb $(or $(TRACES),$(MUSTER_TRACES),../shared/traces)
+
+# A module of its own: neither muster nor musterd nor the agent links Kubernetes.
+.PHONY: kube test-kube demo-kube
+kube: ## build bin/muster-kube, which keeps Kubernetes and the ledger in step
+	cd kube && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../bin/ ./cmd/muster-kube
+
+test-kube: build engine kube ## test muster-kube between real servers of Kubernetes (their first build takes 5 to 20 minutes)
+	command -v etcd >/dev/null || deploy/deps/install.sh kube
+	test/kube/servers.sh
+	cd kube && $(GO) mod tidy -diff && $(GO) vet ./... && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m $(if $(RUN),-run '^($(RUN))$$') ./...
+
+demo-kube: build engine kube ## pods and jobs on one node: the walk of a colocated cluster, printed
+	command -v etcd >/dev/null || deploy/deps/install.sh kube
+	test/kube/servers.sh
+	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk$$' ./test
 
 .PHONY: demo-ha chaos-ha
 demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost

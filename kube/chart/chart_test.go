@@ -1,0 +1,89 @@
+package chart
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	folder  = "../../deploy/helm/muster-kube"
+	version = "v1.36.3"
+)
+
+func values() map[string]any {
+	return map[string]any{"muster": map[string]any{"addresses": []any{"https://one:6820", "https://two:6820"}}}
+}
+
+// TestLint: Helm's own linter has nothing to say but that there is no icon.
+func TestLint(t *testing.T) {
+	for _, m := range lint.All(folder, values(), "muster-system", true).Messages {
+		if m.Severity > support.InfoSev {
+			t.Error(m.Error())
+		}
+	}
+}
+
+// TestRender: every part is there once, and the program gets the values.
+func TestRender(t *testing.T) {
+	r, err := Render(folder, "muster-kube", "muster-system", version, values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(append(slices.Clone(r.CRDs), r.All()...)), 4096)
+	for {
+		var o metav1.TypeMeta
+		if err := decoder.Decode(&o); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kinds[o.Kind]++
+	}
+	for kind, n := range map[string]int{"CustomResourceDefinition": 1, "ServiceAccount": 1, "ClusterRole": 1, "ClusterRoleBinding": 1, "Role": 1,
+		"RoleBinding": 1, "Deployment": 1, "MutatingAdmissionPolicy": 1, "MutatingAdmissionPolicyBinding": 1,
+		"ValidatingAdmissionPolicy": 2, "ValidatingAdmissionPolicyBinding": 2} {
+		if kinds[kind] != n {
+			t.Errorf("%d of kind %s, want %d", kinds[kind], kind, n)
+		}
+	}
+	var d appsv1.Deployment
+	if err := yaml.Unmarshal(r.All("deployment.yaml"), &d); err != nil {
+		t.Fatal(err)
+	}
+	args := d.Spec.Template.Spec.Containers[0].Args
+	for _, want := range []string{"--muster=https://one:6820", "--muster=https://two:6820", "--namespace=muster-system", "--lease=muster-kube",
+		"--muster-ca=/etc/muster-kube/ca/ca.crt"} {
+		if !slices.Contains(args, want) {
+			t.Errorf("%q lacks %s", args, want)
+		}
+	}
+}
+
+// TestValues: values that cannot work are refused before anything is installed.
+func TestValues(t *testing.T) {
+	for text, change := range map[string]func(v map[string]any){
+		"addresses": func(v map[string]any) { v["muster"] = map[string]any{"addresses": []any{}} },
+		"pattern":   func(v map[string]any) { v["muster"] = map[string]any{"addresses": []any{"http://one:6820"}} },
+		"replica":   func(v map[string]any) { v["replica"] = 3 },
+		"minimum":   func(v map[string]any) { v["replicas"] = 0 },
+	} {
+		v := values()
+		change(v)
+		if _, err := Render(folder, "muster-kube", "muster-system", version, v); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v: %v", v, err)
+		}
+	}
+	if _, err := Render(folder, "muster-kube", "muster-system", "v1.34.0", values()); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
+		t.Errorf("a server without MutatingAdmissionPolicy v1: %v", err)
+	}
+}

@@ -1,0 +1,322 @@
+// Package executor carries out what copilot.Reconcile decides: it watches the pods
+// and Nodes of Kubernetes and the nodes of Muster's ledger, asks Muster for holds,
+// lets pods through that have one, and gives back the holds of pods that have ended.
+//
+// It keeps nothing of its own. What it knows it reads from both sides when it
+// starts, so that it may be killed at any moment, and two of it at the same time do
+// no harm: a hold is asked for by the pod's UID, and a pod is let through by a write
+// that fails if the pod is not as it was seen.
+//
+// When Muster is away, no order is given: pods wait and say why, and what runs goes
+// on. When the API server is away, holds stay as they are.
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/musterhpc/muster/copilot"
+)
+
+// What is done at the same time, and how long it is waited.
+const (
+	ordersAtOnce = 16
+	// gather is how long a round waits for more to happen: a deployment makes its
+	// pods one after the other.
+	gather = 5 * time.Millisecond
+	// again is when a round comes back to an order that failed.
+	again = time.Second
+	// reachTime bounds the wait for the watch. After it, a pod may be given a second
+	// hold, which is given back when the pod is pinned.
+	reachTime = 20 * time.Second
+)
+
+// Config is what an executor needs.
+type Config struct {
+	Kube        kubernetes.Interface
+	Dynamic     dynamic.Interface
+	Muster      Muster
+	Recorder    record.EventRecorder
+	GPUResource corev1.ResourceName // of GPUs in pods
+	Cluster     string              // label of the GenericNodes
+	Namespace   string              // likewise
+	Log         *slog.Logger
+}
+
+// Executor is the program's state: two views, and a mark that one of them moved.
+type Executor struct {
+	cfg    Config
+	pods   corelisters.PodLister
+	nodes  corelisters.NodeLister
+	books  *books
+	ledger *ledger
+	moved  chan struct{} // has room for one mark
+	synced atomic.Bool
+}
+
+// New makes an executor. Run starts it.
+func New(cfg Config) *Executor {
+	return &Executor{cfg: cfg, ledger: newLedger(), moved: make(chan struct{}, 1)}
+}
+
+// Synced tells whether the pods and Nodes of Kubernetes have been read.
+func (e *Executor) Synced() bool { return e.synced.Load() }
+
+// Connection says in words whether Muster answers.
+func (e *Executor) Connection() string {
+	if _, err := e.ledger.look(); err != nil {
+		return "pods wait: " + err.Error()
+	}
+	return "ok"
+}
+
+// Run works until the context ends.
+func (e *Executor) Run(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(e.cfg.Kube, 0, informers.WithTransform(trim))
+	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	e.pods = pods.Lister()
+	e.nodes = nodes.Lister()
+	for _, informer := range []cache.SharedIndexInformer{pods.Informer(), nodes.Informer()} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { e.mark() },
+			UpdateFunc: func(any, any) { e.mark() },
+			DeleteFunc: func(any) { e.mark() },
+		})
+		if err != nil {
+			return err
+		}
+	}
+	e.books = newBooks(&e.cfg)
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	for kind, ok := range factory.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return fmt.Errorf("the list of %s was not read: %w", kind, context.Cause(ctx))
+		}
+	}
+	e.synced.Store(true)
+
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { e.ledger.follow(ctx, e.cfg.Muster, e.mark) })
+	work.Go(func() { e.books.keep(ctx) })
+	return e.loop(ctx)
+}
+
+// trim drops what an informer would keep of each object for nothing.
+func trim(object any) (any, error) {
+	if meta, ok := object.(metav1.Object); ok {
+		meta.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// mark has a round follow.
+func (e *Executor) mark() {
+	select {
+	case e.moved <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Executor) loop(ctx context.Context) error {
+	var later <-chan time.Time // nil: nothing failed
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.moved:
+		case <-later:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(gather):
+		}
+		later = nil
+		if !e.round(ctx) {
+			later = time.After(again)
+		}
+	}
+}
+
+// round compares both sides once and does what follows. It is false if an order
+// failed that nothing else will bring up again.
+func (e *Executor) round(ctx context.Context) bool {
+	seen, err := e.pods.List(labels.Everything())
+	if err != nil {
+		e.cfg.Log.Error("cannot list pods", "error", err)
+		return false
+	}
+	nodes, err := e.nodes.List(labels.Everything())
+	if err != nil {
+		e.cfg.Log.Error("cannot list nodes", "error", err)
+		return false
+	}
+	names := namesOf(nodes)
+	held, away := e.ledger.look()
+	if away != nil {
+		return e.tellAway(ctx, seen, &names, away)
+	}
+	e.books.note(held, nodes, &names)
+
+	byUID := make(map[string]*corev1.Pod, len(seen))
+	pods := make([]copilot.Pod, 0, len(seen))
+	for _, p := range seen {
+		pod := podOf(p, e.cfg.GPUResource, &names)
+		if pod.Gated {
+			pod.Admits = admitting(p, nodes, &names)
+		}
+		byUID[pod.UID] = p
+		pods = append(pods, pod)
+	}
+	ledger := make([]copilot.Node, 0, len(held))
+	for _, n := range held {
+		ledger = append(ledger, nodeOf(n))
+	}
+	r := round{Executor: e, names: &names, pods: byUID}
+	r.carryOut(ctx, copilot.Reconcile(pods, ledger))
+
+	reach, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	e.ledger.reach(reach, r.seq.Load())
+	return !r.failed.Load()
+}
+
+// round is one comparison and its orders.
+type round struct {
+	*Executor
+	names  *names
+	pods   map[string]*corev1.Pod // by UID
+	seq    atomic.Uint64          // of the last order that the ledger took
+	failed atomic.Bool
+}
+
+// carryOut gives the orders of a plan, kind after kind.
+func (r *round) carryOut(ctx context.Context, plan copilot.Plan) {
+	each(plan.Releases, func(x copilot.Release) { r.release(ctx, x) })
+	each(plan.LetGo, func(x copilot.LetGo) { r.letGo(ctx, x) })
+	each(plan.Takes, func(x copilot.Take) { r.take(ctx, x) })
+	each(plan.Waits, func(x copilot.Wait) {
+		r.tell(ctx, r.pods[x.Pod.UID], "NoRoom", x.Why+": it needs "+needs(&x.Pod.Ask))
+	})
+}
+
+// each does something with all of a list, several at a time.
+func each[T any](list []T, do func(T)) {
+	var g errgroup.Group
+	g.SetLimit(ordersAtOnce)
+	for _, x := range list {
+		g.Go(func() error {
+			do(x)
+			return nil
+		})
+	}
+	_ = g.Wait() // do reports by itself
+}
+
+// came notes a position of the ledger that the watch must reach.
+func (r *round) came(seq uint64) {
+	for {
+		old := r.seq.Load()
+		if seq <= old || r.seq.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+// fail notes an order that has to be given again.
+func (r *round) fail(what string, err error) {
+	r.failed.Store(true)
+	r.cfg.Log.Warn(what, "error", err)
+}
+
+// release gives a hold back, if need be after a fresh look at its pod.
+func (r *round) release(ctx context.Context, x copilot.Release) {
+	if x.Confirm {
+		now, err := r.freshLook(ctx, x.Pod)
+		if err != nil {
+			r.fail("cannot look at pod "+x.Pod, err)
+			return
+		}
+		if !copilot.Gone(x, now) {
+			// The watch is behind and will bring it.
+			r.failed.Store(true)
+			return
+		}
+	}
+	rep, err := r.cfg.Muster.Release(ctx, releaseOf(&x))
+	if err != nil {
+		r.fail("cannot give back the hold of "+x.Pod+" on "+x.Node, err)
+		return
+	}
+	r.came(rep.GetSeq())
+	r.cfg.Log.Info("hold given back", "pod", x.Pod, "node", x.Node, "why", x.Why)
+}
+
+// freshLook asks the API server for a pod, past all caches; nil: there is none.
+func (r *round) freshLook(ctx context.Context, name string) (*copilot.Pod, error) {
+	space, pod, err := cache.SplitMetaNamespaceKey(name)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.cfg.Kube.CoreV1().Pods(space).Get(ctx, pod, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := podOf(now, r.cfg.GPUResource, r.names)
+	return &out, nil
+}
+
+// take asks for a hold and lets the pod through once it is durable.
+func (r *round) take(ctx context.Context, x copilot.Take) {
+	pod := r.pods[x.Pod.UID]
+	rep, err := r.cfg.Muster.Hold(ctx, requestOf(&x))
+	if err != nil {
+		r.refused(ctx, &x, pod, err)
+		return
+	}
+	r.came(rep.GetSeq())
+	if drained := rep.GetDrained(); drained != "" {
+		r.tell(ctx, pod, "NotInLedger", drained)
+		return
+	}
+	r.cfg.Log.Info("hold taken", "pod", pod.Namespace+"/"+pod.Name, "node", x.Node)
+	if x.LetGo {
+		r.letGo(ctx, copilot.LetGo{Pod: x.Pod, Node: x.Node, GPUs: gpusOf(rep.GetHold())})
+	}
+}
+
+// refused tells a pod why it has no hold.
+func (r *round) refused(ctx context.Context, x *copilot.Take, pod *corev1.Pod, err error) {
+	reason, text := "NoRoom", fmt.Sprintf("Muster refuses %s on %s: %v", needs(&x.Pod.Ask), x.Node, err)
+	if !answered(err) {
+		// Whether the hold was taken is not known; the next look shows it.
+		reason, text = "MusterAway", err.Error()
+	}
+	r.failed.Store(true)
+	if x.Running {
+		r.cfg.Log.Warn("a pod is there without a hold", "pod", pod.Namespace+"/"+pod.Name, "node", x.Node, "error", err)
+		return
+	}
+	r.tell(ctx, pod, reason, text)
+}
