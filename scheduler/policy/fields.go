@@ -218,21 +218,31 @@ func inheritedQOS(pol *state.Policy, a *spec.Association) []string {
 	return []string{"normal"} // what is allowed where there is no list
 }
 
-// find resolves the name of an option: exactly, or by its beginning.
+// find resolves the name of an option: exactly, or by a beginning of at least three
+// letters. Where names of several options begin so, the shortest is meant if it is
+// itself the beginning of all others: maxjob is maxjobs, not maxjobsaccrue.
 func find(options []option, key string) *option {
+	var out *option
+	shortest := ""
+	var matches []string
 	for i := range options {
-		if slices.Contains(strings.Fields(options[i].names), key) {
-			return &options[i]
+		for _, name := range strings.Fields(options[i].names) {
+			switch {
+			case name == key:
+				return &options[i]
+			case len(key) < 3 || !strings.HasPrefix(name, key):
+				continue
+			case out == nil || len(name) < len(shortest):
+				out, shortest = &options[i], name
+			}
+			matches = append(matches, name)
 		}
 	}
-	var out *option
-	for i := range options {
-		if len(key) >= 3 && slices.ContainsFunc(strings.Fields(options[i].names), func(n string) bool { return strings.HasPrefix(n, key) }) {
-			if out != nil {
-				return nil // it means several
-			}
-			out = &options[i]
-		}
+	several := slices.ContainsFunc(matches, func(name string) bool {
+		return !strings.HasPrefix(name, shortest) && !slices.Contains(strings.Fields(out.names), name)
+	})
+	if several {
+		return nil
 	}
 	return out
 }

@@ -241,6 +241,9 @@ func (p *planner) oneQOS(name string) error {
 		if who := qosUser(p.t.State, name); who != "" {
 			return bad("QOS %q is in use by %s", name, who)
 		}
+		if err := p.takeOut(name); err != nil {
+			return err
+		}
 		p.names = append(p.names, name)
 		return p.emit(&event.QOSRemoved{Name: name})
 	case old != nil:
@@ -295,21 +298,47 @@ func validName(name string) error {
 	return nil
 }
 
-// qosUser says who uses a QOS; empty if nobody does.
+// takeOut removes a QOS from the lists and defaults of associations and from the
+// Preempt lists of other QOS, as in Slurm. An association whose list is empty then
+// inherits that of its parent.
+func (p *planner) takeOut(name string) error {
+	is := func(n string) bool { return n == name }
+	for _, a := range slices.Clone(p.pol().Assocs) {
+		if !slices.Contains(a.QOS, name) && a.DefaultQOS != name {
+			continue
+		}
+		a.QOS = slices.DeleteFunc(slices.Clone(a.QOS), is)
+		if a.DefaultQOS == name {
+			a.DefaultQOS = ""
+		}
+		if err := p.emit(&event.AssociationPut{Association: a}); err != nil {
+			return err
+		}
+	}
+	for _, q := range slices.Clone(p.pol().QOS) {
+		if !slices.Contains(q.Preempt, name) {
+			continue
+		}
+		q.Preempt = slices.DeleteFunc(slices.Clone(q.Preempt), is)
+		if err := p.emit(&event.QOSPut{QOS: q}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// qosUser says what keeps a QOS from being deleted; empty if nothing does. Lists of
+// associations do not, except the last entry of the tree's root: below it, an
+// empty list inherits.
 func qosUser(st *state.State, qos string) string {
 	for i := range st.Policy.Assocs {
-		if a := &st.Policy.Assocs[i]; slices.Contains(a.QOS, qos) || a.DefaultQOS == qos {
-			return "the association of " + assocName(a)
+		if a := &st.Policy.Assocs[i]; a.Parent == 0 && slices.Equal(a.QOS, []string{qos}) {
+			return "the association of " + assocName(a) + ", and is its last one"
 		}
 	}
 	for i := range st.Parts.List {
 		if st.Parts.List[i].Spec.QOS == qos {
 			return "partition " + st.Parts.List[i].Spec.Name
-		}
-	}
-	for i := range st.Policy.QOS {
-		if slices.Contains(st.Policy.QOS[i].Preempt, qos) {
-			return "the Preempt list of QOS " + st.Policy.QOS[i].Name
 		}
 	}
 	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos) }); n > 0 {

@@ -179,7 +179,7 @@ func TestRefusals(t *testing.T) {
 		"sacctmgr add resource matlab server=s count=5 allowed=150":   "at most 100 per cent",
 		"sacctmgr add wckey k user=nobody":                            `user "nobody" does not exist`,
 		"sacctmgr add association account=lab":                        "needs account= and user=",
-		"sacctmgr modify qos q set maxsub=1":                          "unknown option maxsub",
+		"sacctmgr modify qos q set max=1":                             "unknown option max",
 		"sacctmgr add federation f":                                   "is not an entity that can be changed",
 	} {
 		_, err := run(t, s, line)
@@ -189,6 +189,39 @@ func TestRefusals(t *testing.T) {
 		if got := policy.Dump(s); got != before {
 			t.Fatalf("%s: was refused and changed\n%s", line, got)
 		}
+	}
+}
+
+// TestDeleteQOS takes a QOS out of what lists it, and refuses what would leave a
+// partition or the root of the tree without one.
+func TestDeleteQOS(t *testing.T) {
+	s := open(t)
+	must(t, s, "sacctmgr add account lab", "sacctmgr add qos a", "sacctmgr add qos b preempt=a", "sacctmgr add user alice account=lab qos=normal,a defaultqos=a",
+		"sacctmgr modify account lab set qos=a", "sacctmgr delete qos a")
+	for i := range s.Policy.Assocs {
+		a := &s.Policy.Assocs[i]
+		if slices.Contains(a.QOS, "a") || a.DefaultQOS == "a" {
+			t.Errorf("%s %s still has %v, %q", a.Account, a.User, a.QOS, a.DefaultQOS)
+		}
+		if a.User == "alice" && !slices.Equal(a.QOS, []string{"normal"}) || a.User == "" && a.Account == "lab" && len(a.QOS) != 0 {
+			t.Errorf("%s %s has %v", a.Account, a.User, a.QOS)
+		}
+	}
+	if q := s.Policy.FindQOS("b"); len(q.Preempt) != 0 || s.Policy.FindQOS("a") != nil {
+		t.Errorf("%+v", q)
+	}
+}
+
+// TestKeysByPrefix are keys as people shorten them.
+func TestKeysByPrefix(t *testing.T) {
+	s := open(t)
+	must(t, s, "sacctmgr add account lab", "sacctmgr modify account lab set grpjob=5 maxjob=3 grptresmin=cpu=7", "sacctmgr add qos q maxjob=2 maxsub=4")
+	a, q := s.Policy.Assocs[len(s.Policy.Assocs)-1], s.Policy.FindQOS("q")
+	if a.GrpJobs == nil || *a.GrpJobs != 5 || a.MaxJobs == nil || *a.MaxJobs != 3 || a.GrpJobsAccrue != nil || len(a.GrpTRESMins) != 1 {
+		t.Errorf("%+v", a)
+	}
+	if q.MaxJobsPerUser == nil || *q.MaxJobsPerUser != 2 || q.MaxSubmitPerUser == nil || *q.MaxSubmitPerUser != 4 || q.MaxJobsPerAcct != nil {
+		t.Errorf("%+v", q)
 	}
 }
 
