@@ -26,6 +26,7 @@ func commands() []tool.Entry {
 		{Name: "salloc", Make: submit.Salloc},
 		{Name: "sattach", Make: submit.Sattach},
 		{Name: "sbcast", Make: submit.Sbcast},
+		{Name: "sgather", Make: submit.Sgather},
 		{Name: "squeue", Make: query.Squeue},
 		{Name: "sinfo", Make: query.Sinfo},
 		{Name: "scancel", Make: query.Scancel},
