@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -41,4 +42,49 @@ func (g *Gateway) Call(ctx context.Context, id identity.Identity, method string,
 		return nil, fmt.Errorf("BUG: %T is not a protobuf message", reply)
 	}
 	return msg, nil
+}
+
+// CallStream makes a call that is answered by several messages, as Call does, and
+// hands each to send. An error of send ends the call and is returned.
+func (g *Gateway) CallStream(ctx context.Context, id identity.Identity, method string, req proto.Message, send func(proto.Message) error) error {
+	m := g.byName[method]
+	if m == nil || m.stream == nil {
+		return status.New(status.Unimplemented, "there is no method %s with several answers", method)
+	}
+	party := g.cfg.Table.PartyOf(id, nil)
+	if !g.cfg.Table.Call(party) {
+		return spec.Refuse(spec.CodeBackoff, "")
+	}
+	s := &handedStream{localStream: localStream{ctx: identity.With(ctx, id), req: req}, send: send}
+	var err error
+	if g.stream == nil {
+		err = m.stream.Handler(m.impl, s)
+	} else {
+		err = g.stream(m.impl, s, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true}, m.stream.Handler)
+	}
+	if s.failed != nil {
+		return s.failed
+	}
+	return err
+}
+
+// handedStream is a localStream whose messages are handed to a function, in the
+// goroutine of the handler.
+type handedStream struct {
+	localStream
+	send   func(proto.Message) error
+	failed error // what send refused with
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *handedStream) SendMsg(m any) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	msg, ok := m.(proto.Message)
+	if !ok {
+		return fmt.Errorf("BUG: %T is not a protobuf message", m)
+	}
+	s.failed = s.send(msg)
+	return s.failed
 }
