@@ -23,7 +23,8 @@ func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*conso
 	}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	return console.New(console.Config{
-		API: gateway,
+		API:    gateway,
+		Stream: gateway.CallStream,
 		Verify: func(token string) (identity.Identity, error) {
 			id, err := s.verifyToken(token, admission)
 			if id.Kind == identity.AttestedUser {

@@ -10,7 +10,7 @@
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file: page_now.go, page_queue.go,
 // page_job.go, page_nodes.go, page_people.go,
-// page_cluster.go. job_again.go has scripts, actions.go changes jobs and nodes.
+// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
 //
 // Nothing is built: the templates, the style sheet and the script are embedded
 // as they are. Every page works without the script, except that it does not
@@ -51,6 +51,8 @@ type API interface {
 // Config is what a Console needs.
 type Config struct {
 	API API
+	// Stream makes a call that is answered by several messages, and hands each to send.
+	Stream func(ctx context.Context, id identity.Identity, method string, req proto.Message, send func(proto.Message) error) error
 	// Verify finds out for whom a token stands, or refuses it.
 	Verify func(token string) (identity.Identity, error)
 	// Door decides who may call which method. Calls meet it again; the console asks
@@ -75,6 +77,7 @@ type Console struct {
 	secret []byte // of the tokens that forms carry
 	live   *live
 	lists  *lists
+	asking *turns // of questions in SQL
 }
 
 var _ http.Handler = (*Console)(nil)
@@ -95,7 +98,7 @@ type asset struct {
 // New makes a console. It fails only if an embedded file is broken.
 func New(cfg Config) (*Console, error) {
 	c := &Console{cfg: cfg, mux: http.NewServeMux(), pages: map[string]*template.Template{}, assets: map[string]asset{}, secret: make([]byte, 32),
-		live: newLive(), lists: newLists()}
+		live: newLive(), lists: newLists(), asking: newTurns()}
 	if _, err := rand.Read(c.secret); err != nil {
 		return nil, err
 	}
@@ -167,6 +170,10 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /job/{id}/script", c.page(c.scriptPart))
 	c.mux.Handle("POST /job/{id}/{verb}", c.page(c.changeJob))
 	c.mux.Handle("GET /cluster", c.page(c.clusterPage))
+	c.mux.Handle("GET /sql", c.page(c.sqlPage))
+	c.mux.HandleFunc("GET /sql/export", c.exportSQL)
+	c.mux.Handle("GET /reports", c.page(c.reportsPage))
+	c.mux.HandleFunc("GET /reports/export", c.exportReport)
 	c.mux.Handle("GET /people", c.page(c.peoplePage))
 	c.mux.Handle("GET /people/budgets", c.page(c.budgetPart))
 	c.mux.Handle("GET /nodes", c.overview(c.nodesPage))
@@ -253,6 +260,7 @@ type frame struct {
 	Role    string
 	Secret  string
 	Now     time.Time
+	Live    bool     // the page reads itself again when the cluster has changed
 	Bar     *pastBar // nil where a page is only about the present
 	Data    any
 }
@@ -352,6 +360,8 @@ func (c *Console) frame(v *visit, out answer) frame {
 			data.Bar = v.barOf(out.page)
 		}
 	}
+	// A question to the accounting is asked once, and the past does not change.
+	data.Live = data.Secret != "" && v.past == nil && out.page != "sql" && out.page != "reports"
 	if v.past != nil && v.past.now != 0 {
 		data.Now = time.Unix(0, v.past.now)
 	}

@@ -272,7 +272,7 @@ func TestConsole(t *testing.T) {
 	t.Run("typing filters", func(t *testing.T) {
 		l.t = t
 		l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("#q"), chromedp.SendKeys("#q", "name:newcomer"))
-		l.do(root, chromedp.Poll("document.querySelectorAll('table.jobs tbody tr').length === 1", nil))
+		l.do(root, chromedp.Poll("location.search.includes('newcomer') && document.querySelectorAll('table.jobs tbody tr').length === 1", nil))
 		var at string
 		l.do(root, chromedp.Location(&at))
 		if !strings.Contains(at, "newcomer") {
@@ -294,10 +294,65 @@ func TestConsole(t *testing.T) {
 		l.t = t
 		l.travel(root, other, id, hostile)
 	})
+	t.Run("questions in SQL are answered", func(t *testing.T) {
+		l.t = t
+		l.question(root, other)
+	})
+	t.Run("reports show what muster kpi does", func(t *testing.T) {
+		l.t = t
+		l.do(root, chromedp.Navigate(l.at+"/reports"), chromedp.WaitVisible("table.jobs"))
+		l.shows(root, "Throughput")
+		l.shows(root, "What the figures mean")
+		l.do(root, chromedp.SetValue("select[name=by]", "account"), chromedp.SetValue("select[name=kpi]", "gpu_bought"), chromedp.Click("form.choose button"), chromedp.WaitVisible("table.jobs"))
+		l.until(root, "location.search.includes('kpi=gpu_bought') && document.querySelectorAll('table.jobs thead th').length === 7")
+		l.do(other, chromedp.Navigate(l.at+"/reports?by=user"), chromedp.WaitVisible("main h1"))
+		l.shows(other, "Reports")
+	})
 	t.Run("all links lead somewhere", func(t *testing.T) {
 		l.t = t
 		crawl(l, root)
 	})
+}
+
+// question asks questions in SQL with the help of completion. Each user sees on the
+// page what muster sql prints to him.
+func (l *lab) question(root, other context.Context) {
+	l.t.Helper()
+	const count = "SELECT user, count() AS n FROM jobs GROUP BY user ORDER BY user"
+	asNobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	for _, who := range []struct {
+		ctx context.Context
+		as  *syscall.SysProcAttr
+	}{{root, nil}, {other, asNobody}} {
+		// The first question may come before accounting has read of the jobs.
+		want := ""
+		for !strings.Contains(want, "nobody") {
+			want = l.run(who.as, "sql", "-n", count)
+		}
+		l.do(who.ctx, chromedp.Navigate(l.at+"/sql"), chromedp.WaitVisible("#question"), chromedp.SendKeys("#question", count), chromedp.Click("#sql button.main"), chromedp.WaitVisible(".result"))
+		var cells []string
+		l.do(who.ctx, chromedp.Evaluate("[...document.querySelectorAll('.result tbody td')].map(td => td.innerText.trim())", &cells))
+		if got := strings.Join(cells, " "); got != strings.Join(strings.Fields(want), " ") {
+			l.t.Errorf("the page shows %q, muster sql\n%s", got, want)
+		}
+	}
+	// A word that is begun is completed.
+	var text, link string
+	l.do(root, chromedp.Navigate(l.at+"/sql"), chromedp.WaitVisible("#question"), chromedp.SendKeys("#question", "SELECT name FROM pending_rea"), chromedp.WaitVisible("#words li"),
+		chromedp.SendKeys("#question", "\t"), chromedp.Value("#question", &text))
+	if text != "SELECT name FROM pending_reasons" {
+		l.t.Errorf("completion gives %q", text)
+	}
+	// Names of jobs are text, and the address is a link to the question.
+	l.do(other, chromedp.Navigate(l.at+"/sql?q="+url.QueryEscape("SELECT '<img src=x onerror=alert(1)>' AS name, count() AS n FROM jobs")), chromedp.WaitVisible(".result"))
+	l.shows(other, "<img src=x onerror=alert(1)>")
+	l.do(other, chromedp.AttributeValue(`a[href*="format=csv"]`, "href", &link, nil))
+	var file string
+	l.do(other, chromedp.Evaluate("fetch("+strconv.Quote(link)+").then(r => r.text())", &file, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if !strings.HasPrefix(file, `"name","n"`) {
+		l.t.Errorf("the file is %q", file)
+	}
+	l.do(other, chromedp.Navigate(l.at+"/sql?q="+url.QueryEscape("DROP TABLE jobs")), chromedp.WaitVisible("[role=alert]"))
 }
 
 // travel looks at the cluster as it was before the job was cancelled: by what is
@@ -390,7 +445,8 @@ func TestScreenshots(t *testing.T) {
 	job := os.Getenv("MUSTER_SCREENSHOT_JOBS") // of a job that waits, and one that runs, with a comma
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
-		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
+		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"sql", "/sql?q=" + url.QueryEscape("SELECT name, count() AS runs, round(avg(dateDiff('second', start, end))) AS seconds FROM jobs GROUP BY name ORDER BY runs DESC LIMIT 12")},
+		{"reports", "/reports?by=account"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
 	} {
 		if strings.HasSuffix(one.path, "/job/") || strings.HasSuffix(one.path, "?at=") {
 			continue

@@ -230,6 +230,51 @@
     }, 180);
   });
 
+  // Completion of a question: views, their columns and the words of SQL.
+  const question = document.getElementById("question"), words = document.getElementById("words");
+  if (question && words) {
+    const known = [...new Set([...document.querySelectorAll("[data-word]")].map((el) => el.dataset.word))].sort().concat(
+      ["SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "DESC", "AND", "BETWEEN", "count()", "sum(", "avg(", "max(", "min(", "quantile(0.5)(",
+        "toDate(", "toStartOfHour(", "toStartOfMonth(", "now()", "INTERVAL", "formatReadableSize("]);
+    let at = 0;
+    const before = () => (question.value.slice(0, question.selectionStart).match(/[A-Za-z_][A-Za-z0-9_]*$/) || [""])[0];
+    const take = (word) => {
+      const start = question.selectionStart - before().length;
+      question.setRangeText(word, start, question.selectionStart, "end");
+      offer();
+      question.focus();
+    };
+    const offer = () => {
+      const begun = before().toLowerCase();
+      const fit = begun ? known.filter((w) => w.toLowerCase().startsWith(begun) && w.toLowerCase() !== begun).slice(0, 8) : [];
+      at = Math.min(at, Math.max(fit.length - 1, 0));
+      words.replaceChildren(...fit.map((w, i) => {
+        const li = document.createElement("li");
+        li.id = "word-" + i;
+        li.setAttribute("role", "option");
+        li.setAttribute("aria-selected", i === at ? "true" : "false");
+        li.textContent = w;
+        li.addEventListener("mousedown", (e) => { e.preventDefault(); take(w); });
+        return li;
+      }));
+      words.hidden = fit.length === 0;
+      if (fit.length) question.setAttribute("aria-activedescendant", "word-" + at);
+      else question.removeAttribute("aria-activedescendant");
+    };
+    question.addEventListener("input", () => { at = 0; offer(); });
+    question.addEventListener("blur", () => { words.hidden = true; });
+    question.addEventListener("keydown", (e) => {
+      if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) { e.preventDefault(); question.form.requestSubmit(); return; }
+      if (words.hidden) return;
+      if (e.key === "Tab" && !e.shiftKey) { e.preventDefault(); take(words.children[at].textContent); }
+      else if (e.key === "ArrowDown" || e.key === "ArrowUp") {
+        e.preventDefault();
+        at = (at + (e.key === "ArrowDown" ? 1 : words.children.length - 1)) % words.children.length;
+        offer();
+      } else if (e.key === "Escape") { e.stopPropagation(); words.hidden = true; }
+    });
+  }
+
   // Keys: / to filter, j and k to choose a row, Enter to open it, g and a letter
   // to go to a page.
   let chosen = null, going = 0;

@@ -1,0 +1,342 @@
+package console
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhpc/muster/accounting/kpi"
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+const (
+	reportMonths = 13 // that can be chosen, this one among them
+	trendMonths  = 6  // that one figure is compared over
+	maxReported  = 200
+	monthForm    = "2006-01"
+)
+
+// reportChoice is what a reader chose.
+type reportChoice struct {
+	By    string // cluster, account, partition, qos or user
+	Month string // as 2026-11
+	KPI   string // one figure, over several months; empty = all figures of one month
+}
+
+// reportsData is what the page of reports shows.
+type reportsData struct {
+	Choice  reportChoice
+	By      []string
+	Months  []string
+	Figures []figureChoice
+	Heads   []reportHead
+	Rows    []reportLine
+	More    int
+	Meaning []meaning
+	SQL     string // behind the figures, of the last month
+	CSV     string
+	JSON    string
+	Command string
+	Behind  string
+}
+
+type figureChoice struct {
+	Name, Title string
+	Chosen      bool
+}
+
+type reportHead struct{ Text, Title string }
+
+// reportLine is a group, or in a report about the cluster a figure.
+type reportLine struct {
+	Name, Title string
+	Cells       []string
+}
+
+// meaning is the definition of a figure.
+type meaning struct{ Name, Title, Unit, Formula string }
+
+// groupsOfKPIs are what muster kpi can compare.
+func groupsOfKPIs() []string { return []string{"cluster", "account", "partition", "qos", "user"} }
+
+func (c reportChoice) link(path string, more ...string) string {
+	q := url.Values{"by": {c.By}, "month": {c.Month}}
+	if c.KPI != "" {
+		q.Set("kpi", c.KPI)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	return path + "?" + q.Encode()
+}
+
+// readReport reads what the address chooses, and refuses what is not known.
+func readReport(q url.Values, now time.Time) (reportChoice, error) {
+	c := reportChoice{By: q.Get("by"), Month: q.Get("month"), KPI: q.Get("kpi")}
+	if c.By == "" {
+		c.By = "cluster"
+	}
+	if c.Month == "" {
+		c.Month = now.Format(monthForm)
+	}
+	if !slices.Contains(groupsOfKPIs(), c.By) {
+		return c, spec.Refuse(spec.CodeBadRequest, "by is one of cluster, account, partition, qos and user")
+	}
+	if _, err := time.ParseInLocation(monthForm, c.Month, now.Location()); err != nil {
+		return c, spec.Refuse(spec.CodeBadRequest, "month is a year and a month, as 2026-11")
+	}
+	if _, known := kpi.Find(c.KPI); c.KPI != "" && !known {
+		return c, spec.Refuse(spec.CodeBadRequest, "there is no such figure: docs/kpis.md lists them")
+	}
+	return c, nil
+}
+
+// monthlyReport is what muster kpi answers to the visitor about a month, as far as
+// it is over.
+func (v *visit) monthlyReport(by, month string, now time.Time) (*apiv1.ReportReply, error) {
+	from, err := time.ParseInLocation(monthForm, month, now.Location())
+	if err != nil {
+		return nil, err
+	}
+	to := from.AddDate(0, 1, 0)
+	if to.After(now) {
+		to = now
+	}
+	if !from.Before(to) {
+		return nil, spec.Refuse(spec.CodeBadRequest, "the month "+month+" has not begun")
+	}
+	seq, _ := v.console.cfg.Changed()
+	return ask[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "kpi", By: by, Start: from.UnixNano(), End: to.UnixNano(),
+		Zone: now.Location().String(), MinSeq: seq})
+}
+
+// reportTable is a report as it is exported: names and amounts.
+type reportTable struct {
+	heads  []string
+	titles []string
+	rows   [][]any // text, a number, or nil where nothing was measured
+	texts  [][]string
+	sql    string
+	behind uint64
+}
+
+// figuresOfMonth has a row for each group and a column for each figure.
+func (v *visit) figuresOfMonth(c reportChoice, now time.Time) (*reportTable, error) {
+	reply, err := v.monthlyReport(c.By, c.Month, now)
+	if err != nil {
+		return nil, err
+	}
+	out := &reportTable{sql: reply.GetSql(), behind: reply.GetBehind()}
+	for _, col := range reply.GetColumns() {
+		out.heads = append(out.heads, col.GetName())
+		out.titles = append(out.titles, render.FigureTitle(col.GetName()))
+	}
+	for _, row := range reply.GetRows() {
+		var values []any
+		var texts []string
+		for i, cell := range row.GetCells() {
+			values = append(values, valueOf(cell))
+			texts = append(texts, render.Clean(render.FigureText(cell, reply.GetColumns()[i])))
+		}
+		out.rows = append(out.rows, values)
+		out.texts = append(out.texts, texts)
+	}
+	return out, nil
+}
+
+// figureOverMonths has a row for each group and a column for each of the months up
+// to the chosen one.
+func (v *visit) figureOverMonths(c reportChoice, now time.Time) (*reportTable, error) {
+	last, err := time.ParseInLocation(monthForm, c.Month, now.Location())
+	if err != nil {
+		return nil, err
+	}
+	out := &reportTable{heads: []string{c.By}, titles: []string{c.By}}
+	at := map[string]int{}
+	for n := range trendMonths {
+		month := last.AddDate(0, n+1-trendMonths, 0).Format(monthForm)
+		reply, err := v.monthlyReport(c.By, month, now)
+		if err != nil {
+			return nil, err
+		}
+		out.heads = append(out.heads, month)
+		out.titles = append(out.titles, month)
+		out.sql, out.behind = reply.GetSql(), reply.GetBehind()
+		for _, row := range reply.GetRows() {
+			out.addFigure(c, reply.GetColumns(), row, n+1, at)
+		}
+	}
+	return out, nil
+}
+
+// addFigure puts one figure of a row of a month into its place.
+func (t *reportTable) addFigure(c reportChoice, columns []*apiv1.ReportColumn, row *apiv1.ReportRow, column int, at map[string]int) {
+	name := c.By
+	if c.By != "cluster" {
+		name = row.GetCells()[0].GetText()
+	}
+	i, known := at[name]
+	if !known {
+		i = len(t.rows)
+		at[name] = i
+		t.rows = append(t.rows, append([]any{name}, make([]any, trendMonths)...))
+		texts := []string{render.Clean(name)}
+		for range trendMonths {
+			texts = append(texts, "-")
+		}
+		t.texts = append(t.texts, texts)
+	}
+	for n, col := range columns {
+		if col.GetName() == c.KPI {
+			t.rows[i][column] = valueOf(row.GetCells()[n])
+			t.texts[i][column] = render.Clean(render.FigureText(row.GetCells()[n], col))
+		}
+	}
+}
+
+// valueOf is an amount as JSON has it; nil = not measured.
+func valueOf(cell *apiv1.Cell) any {
+	if text, ok := cell.GetKind().(*apiv1.Cell_Text); ok {
+		return text.Text
+	}
+	if n, ok := render.CellAmount(cell); ok && !math.IsNaN(n) && !math.IsInf(n, 0) {
+		return n
+	}
+	return nil
+}
+
+// table is the report that the reader chose.
+func (v *visit) table(c reportChoice, now time.Time) (*reportTable, error) {
+	if c.KPI != "" {
+		return v.figureOverMonths(c, now)
+	}
+	return v.figuresOfMonth(c, now)
+}
+
+// reportsPage shows figures with their definitions and the query behind them.
+func (c *Console) reportsPage(v *visit) (answer, error) {
+	now := time.Now()
+	choice, err := readReport(v.URL.Query(), now)
+	if err != nil {
+		return answer{}, err
+	}
+	table, err := v.table(choice, now)
+	if err != nil {
+		return answer{}, err
+	}
+	d := reportsData{Choice: choice, By: groupsOfKPIs(), SQL: cleanLines(table.sql), CSV: choice.link("/reports/export", "format", "csv"),
+		JSON: choice.link("/reports/export", "format", "json")}
+	if table.behind > 0 {
+		d.Behind = number(table.behind)
+	}
+	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location())
+	for n := range reportMonths {
+		d.Months = append(d.Months, first.AddDate(0, -n, 0).Format(monthForm))
+	}
+	if !slices.Contains(d.Months, choice.Month) {
+		d.Months = append(d.Months, choice.Month)
+	}
+	for _, k := range kpi.All() {
+		d.Figures = append(d.Figures, figureChoice{k.Name, k.Title, k.Name == choice.KPI})
+		if slices.Contains(table.heads, k.Name) || k.Name == choice.KPI {
+			d.Meaning = append(d.Meaning, meaning{k.Name, k.Title, string(k.Unit), k.Formula})
+		}
+	}
+	d.lay(table, choice)
+	return answer{page: "reports", title: "Reports", data: d}, nil
+}
+
+// cleanLines is a text of several lines as a page shows it.
+func cleanLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = render.Clean(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lay makes the rows of the page. All figures of the cluster are a list: a table
+// with one row would be wider than any window.
+func (d *reportsData) lay(t *reportTable, c reportChoice) {
+	if c.KPI == "" && c.By == "cluster" && len(t.texts) == 1 {
+		d.Heads = []reportHead{{"Figure", ""}, {c.Month, ""}}
+		for i, text := range t.texts[0] {
+			if _, isText := t.rows[0][i].(string); !isText {
+				d.Rows = append(d.Rows, reportLine{Name: t.titles[i], Title: t.heads[i], Cells: []string{text}})
+			}
+		}
+		return
+	}
+	for i, head := range t.heads {
+		d.Heads = append(d.Heads, reportHead{t.titles[i], head})
+	}
+	for _, texts := range t.texts[:min(len(t.texts), maxReported)] {
+		d.Rows = append(d.Rows, reportLine{Name: texts[0], Cells: texts[1:]})
+	}
+	d.More = max(len(t.texts)-maxReported, 0)
+}
+
+// exportReport sends a report as a file: names of figures, and amounts as they were
+// measured, without units.
+func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
+	v, err := c.visitor(r)
+	if err != nil {
+		c.sendToSignIn(w, r)
+		return
+	}
+	now := time.Now()
+	choice, err := readReport(v.URL.Query(), now)
+	format := v.URL.Query().Get("format")
+	if err == nil && format != "csv" && format != "json" {
+		err = spec.Refuse(spec.CodeBadRequest, "format is csv or json")
+	}
+	var table *reportTable
+	if err == nil {
+		table, err = v.table(choice, now)
+	}
+	if err != nil {
+		c.write(w, v, failure(err))
+		return
+	}
+	name := "muster-kpi-" + choice.By + "-" + choice.Month + "." + format
+	if format == "json" {
+		attach(w, name, "application/json")
+		writeReportJSON(w, table)
+		return
+	}
+	attach(w, name, "text/csv; charset=utf-8")
+	out := csv.NewWriter(w)
+	_ = out.Write(table.heads) // a reader who has gone is no error of the console
+	for _, row := range table.rows {
+		cells := make([]string, len(row))
+		for i, value := range row {
+			if value != nil {
+				cells[i] = fmt.Sprint(value)
+			}
+		}
+		_ = out.Write(cells)
+	}
+	out.Flush()
+}
+
+// writeReportJSON writes a list of objects; what was not measured is null.
+func writeReportJSON(w http.ResponseWriter, t *reportTable) {
+	list := make([]map[string]any, 0, len(t.rows))
+	for _, row := range t.rows {
+		one := map[string]any{}
+		for i, value := range row {
+			one[t.heads[i]] = value
+		}
+		list = append(list, one)
+	}
+	_ = json.NewEncoder(w).Encode(list)
+}
