@@ -36,6 +36,15 @@ type auditTrail struct {
 // auditDir is where positions are kept, one file for each target.
 func auditDir(stateDir string) string { return filepath.Join(stateDir, "audit") }
 
+// auditDirOf makes that folder.
+func auditDirOf(s *server) (string, error) {
+	dir := auditDir(s.cfg.StateDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("positions of the audit trail: %w", err)
+	}
+	return dir, nil
+}
+
 // openTrail makes the exporters that muster.yaml asks for; nil = none.
 func openTrail(s *server) (*auditTrail, error) {
 	cfg := &s.cfg.Audit
@@ -50,9 +59,9 @@ func openTrail(s *server) (*auditTrail, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := auditDir(s.cfg.StateDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("positions of the audit trail: %w", err)
+	dir, err := auditDirOf(s)
+	if err != nil {
+		return nil, err
 	}
 	origin := audit.Origin{Cluster: s.cluster.ClusterName, Controller: host}
 	t := &auditTrail{refusals: audit.NewRefusals(origin, time.Now)}

@@ -154,3 +154,29 @@ func TestResumeAt(t *testing.T) {
 		}
 	}
 }
+
+// TestPositionToKeep: a standby follows the leader's position at a receiver of both,
+// and begins a file of its own where it first saw the leader.
+func TestPositionToKeep(t *testing.T) {
+	const siem = "tls://siem:6514"
+	own := audit.Position{Epoch: 1, Seq: 5}
+	lead := audit.Position{Epoch: 2, Seq: 9}
+	none := audit.Position{}
+	for name, c := range map[string]struct {
+		own      audit.Position
+		to       string
+		leader   delivered
+		expected audit.Position
+	}{
+		"a receiver of both":              {own, siem, delivered{siem, lead}, lead},
+		"a receiver of both, at first":    {none, siem, delivered{siem, lead}, lead},
+		"the leader does not know either": {own, siem, delivered{siem, none}, own},
+		"a file of this host":             {own, "", delivered{"", lead}, own},
+		"a file of this host, at first":   {none, "", delivered{"", lead}, lead},
+		"the leader has another receiver": {own, siem, delivered{"tls://other:6514", lead}, own},
+	} {
+		if got := positionToKeep(c.own, c.to, c.leader); got != c.expected {
+			t.Errorf("%s: %v, expected %v", name, got, c.expected)
+		}
+	}
+}

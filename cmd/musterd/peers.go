@@ -38,6 +38,8 @@ type peers struct {
 	waits   bool         // it has no ledger, and waits to be taken in
 	durable *log.Durable // nil before the ledger is open
 	leads   bool         // it serves, which begins a little after it was elected
+	// trail tells how far the audit trail has come while this controller leads.
+	trail func() map[string]delivered
 }
 
 // What controllers ask each other.
@@ -63,6 +65,8 @@ type standing struct {
 	Position uint64       `json:"position,omitempty"`
 	Members  []log.Member `json:"members,omitempty"`
 	Clock    int64        `json:"clock"`
+	// Audit is how far the leader's audit trail has come, by target.
+	Audit map[string]delivered `json:"audit,omitempty"`
 }
 
 // sharedKeys are what every controller signs with, file by file.
@@ -135,12 +139,16 @@ func (p *peers) answer(question string) (any, error) {
 func (p *peers) standing() (standing, error) {
 	p.mu.Lock()
 	durable, leads, waits := p.durable, p.leads, p.waits
+	trail := p.trail
 	p.mu.Unlock()
 	out := standing{Name: p.self.Name, Version: version, Clock: time.Now().UnixNano()}
 	switch {
 	case durable != nil:
 		out.Leads = leads && durable.Leader().Self
 		out.Term, out.Position, out.Members = durable.Term(), uint64(durable.LastPosition()), durable.Group()
+		if out.Leads && trail != nil {
+			out.Audit = trail()
+		}
 	case waits:
 		out.Waits = true
 	default:
@@ -171,6 +179,12 @@ func (p *peers) setWaits() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits = true
+}
+
+func (p *peers) setTrail(trail func() map[string]delivered) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trail = trail
 }
 
 func (p *peers) setLeads(leads bool) {

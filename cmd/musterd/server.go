@@ -183,6 +183,7 @@ func (s *server) serveRoles(g *group) error {
 		return err
 	}
 	if s.peers != nil {
+		s.peers.setTrail(func() map[string]delivered { return s.trail.deliveredByTarget(s) })
 		s.peers.setLeads(true)
 		g.spawn("look after the group", s.peers.tend)
 	}

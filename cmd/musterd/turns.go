@@ -189,6 +189,9 @@ func (s *server) standBy(parent context.Context) error {
 		}
 		return nil
 	})
+	if s.cfg.Audit.On() {
+		g.spawn("copy how far the audit trail has come", s.copyDelivered)
+	}
 	elected := make(chan error, 1)
 	g.spawn("wait for the lead", func(ctx context.Context) error {
 		elected <- awaitLead(ctx, s.durable)

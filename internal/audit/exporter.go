@@ -305,6 +305,13 @@ func (e *Exporter) save() error {
 	return nil
 }
 
+// Saved is how far the target has surely come, as the file has it.
+func (e *Exporter) Saved() Position {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.saved
+}
+
 // failed counts a failure, and tells it once.
 func (e *Exporter) failed(err error) {
 	e.mu.Lock()

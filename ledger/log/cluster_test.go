@@ -25,6 +25,7 @@ type node struct {
 
 type cluster struct {
 	t       *testing.T
+	timeout time.Duration // of raft; 0 = 100 ms
 	members []log.Member
 	nodes   []*node
 }
@@ -53,7 +54,7 @@ func (c *cluster) start(nd *node) {
 	}
 	nd.m = &logtest.Machine{}
 	opts := simOptions(nd.disk, nd.m)
-	opts.NodeID, opts.Transport, opts.Members, opts.Timeout = nd.id, nd.trans, c.members, 100*time.Millisecond
+	opts.NodeID, opts.Transport, opts.Members, opts.Timeout = nd.id, nd.trans, c.members, max(c.timeout, 100*time.Millisecond)
 	if nd.witness {
 		opts.Witness, opts.Machine = true, nil
 	}

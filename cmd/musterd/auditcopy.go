@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/musterhpc/muster/internal/audit"
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/members"
+)
+
+// delivered is how far the leader's audit trail has come at one target.
+type delivered struct {
+	To string `json:"to,omitempty"` // where all controllers can write; empty = its own host
+	audit.Position
+}
+
+// deliveredByTarget tells the other controllers how far this trail has come, so that
+// the next leader begins there. A target that has not settled anything yet began with
+// this lead.
+func (t *auditTrail) deliveredByTarget(s *server) map[string]delivered {
+	if t == nil {
+		return nil
+	}
+	out := map[string]delivered{}
+	for i, e := range t.exporters {
+		pos := e.Saved()
+		if epochs := s.ctl.View().State.Epochs; pos == (audit.Position{}) && len(epochs) > 0 {
+			began := epochs[len(epochs)-1]
+			pos = audit.Position{Epoch: began.Value, Seq: began.Seq}
+		}
+		out[t.names[i]] = delivered{To: sharedTarget(s.cfg, t.names[i]), Position: pos}
+	}
+	return out
+}
+
+// sharedTarget is where a target is, if it is not on this host.
+func sharedTarget(cfg *conffile.Config, name string) string {
+	if name != "syslog" {
+		return ""
+	}
+	network, _, err := cfg.Audit.SyslogAddress()
+	if err != nil || network == "unix" {
+		return ""
+	}
+	return cfg.Audit.Syslog
+}
+
+// copyDelivered keeps, while this controller stands by, how far the leader's audit
+// trail has come: else what the leader had not delivered when it was lost would be
+// missing from the trail.
+func (s *server) copyDelivered(ctx context.Context) error {
+	said := ""
+	for pause(ctx, askPatience) {
+		lead := s.durable.Leader()
+		if !lead.Known || lead.Self {
+			continue
+		}
+		err := s.copyDeliveredFrom(ctx, lead.Address)
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			s.log.Warn("how far the leader's audit trail has come is not known here", "error", err)
+		}
+	}
+	return nil
+}
+
+func (s *server) copyDeliveredFrom(ctx context.Context, address string) error {
+	ask, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	var st standing
+	if err := members.Ask(ask, s.peers.source, address, askStatus, &st); err != nil || !st.Leads {
+		return err
+	}
+	dir, err := auditDirOf(s)
+	if err != nil {
+		return err
+	}
+	targets, err := auditTargets(s, "")
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		path := filepath.Join(dir, t.name+".json")
+		own, err := audit.ReadPosition(path)
+		if err != nil {
+			return err
+		}
+		next := positionToKeep(own, sharedTarget(s.cfg, t.name), st.Audit[t.name])
+		if next == own {
+			continue
+		}
+		if err := audit.WritePosition(path, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// positionToKeep is where a standby's trail shall begin when it leads. A receiver of
+// all controllers goes on where the leader is. What is on this host alone has a
+// position of its own, which begins where the leader was first seen: its file then
+// misses nothing that came later.
+func positionToKeep(own audit.Position, to string, leader delivered) audit.Position {
+	none := audit.Position{}
+	shared := to != "" && to == leader.To
+	if leader.Position == none || own != none && !shared {
+		return own
+	}
+	return leader.Position
+}
