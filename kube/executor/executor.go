@@ -311,7 +311,7 @@ func (r *round) refused(ctx context.Context, x *copilot.Take, pod *corev1.Pod, e
 	reason, text := "NoRoom", fmt.Sprintf("Muster refuses %s on %s: %v", needs(&x.Pod.Ask), x.Node, err)
 	if !answered(err) {
 		// Whether the hold was taken is not known; the next look shows it.
-		reason, text = "MusterAway", err.Error()
+		reason, text = "MusterAway", awayText(err)
 	}
 	r.failed.Store(true)
 	if x.Running {

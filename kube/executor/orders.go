@@ -87,13 +87,18 @@ func (r *round) letGo(ctx context.Context, x copilot.LetGo) {
 	}
 }
 
+// awayText is what a pod says that waits because Muster gives no orders.
+func awayText(why error) string {
+	if errors.Is(why, muster.ErrAway) {
+		return "Muster does not answer, so the pod waits and what runs goes on: " + why.Error()
+	}
+	return "Muster refuses this program, so the pod waits and what runs goes on: " + why.Error()
+}
+
 // tellAway has the pods that wait say that Muster does not answer.
 func (e *Executor) tellAway(ctx context.Context, seen []*corev1.Pod, names *names, why error) bool {
 	r := round{Executor: e, names: names}
-	text := "Muster does not answer, so the pod waits and what runs goes on: " + why.Error()
-	if !errors.Is(why, muster.ErrAway) {
-		text = "Muster refuses this program, so the pod waits and what runs goes on: " + why.Error()
-	}
+	text := awayText(why)
 	var waiting []*corev1.Pod
 	for _, p := range seen {
 		pod := podOf(p, e.cfg.GPUResource, names)

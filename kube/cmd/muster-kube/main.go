@@ -114,10 +114,11 @@ func work(ctx context.Context, o *options, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	controller, err := muster.New(o.muster)
-	config, configErr := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	if o.kubeconfig == "" {
-		config, configErr = rest.InClusterConfig()
+	reach := rest.InClusterConfig
+	if o.kubeconfig != "" {
+		reach = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.kubeconfig) }
 	}
+	config, configErr := reach()
 	if configErr != nil {
 		configErr = fmt.Errorf("no way to Kubernetes: %w; give --kubeconfig outside of a cluster", configErr)
 	}
