@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
@@ -24,9 +25,12 @@ import (
 // access issues certificates and credentials with the cluster's own keys.
 type access struct {
 	ca   *pki.CA
-	ring credential.Ring
-	keys [][]byte
 	user *usertoken.Keys
+	// ringFile holds the keys that sign credentials.
+	ringFile string
+	mu       sync.RWMutex // guards ring and keys, which change together
+	ring     credential.Ring
+	keys     [][]byte // the public halves, as agents get them
 	// tokens are the site's bounds for the tokens of users.
 	tokens conffile.Tokens
 }
@@ -48,12 +52,10 @@ func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, er
 	if err != nil {
 		return nil, fmt.Errorf("credential keys: %w", err)
 	}
-	a := &access{ca: ca, ring: ring}
+	a := &access{ca: ca, ringFile: path}
+	a.use(ring)
 	if a.user, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now); err != nil {
 		return nil, err
-	}
-	for _, k := range ring.Public() {
-		a.keys = append(a.keys, encodeKey(k))
 	}
 	return a, nil
 }
@@ -102,11 +104,17 @@ func (a *access) Sign(c credentials.Claims) ([]byte, error) {
 	if !c.Run.IsZero() {
 		claims.Run = c.Run[:]
 	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
 	return a.ring.Sign(claims)
 }
 
 // Keys implements daemon.Access.
-func (a *access) Keys() [][]byte { return a.keys }
+func (a *access) Keys() [][]byte {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.keys
+}
 
 // UserToken implements daemon.Access.
 func (a *access) UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error) {

@@ -171,6 +171,7 @@ func (s *server) serveRoles(g *group) error {
 		g.spawn("accounting", s.acct.run)
 	}
 	g.spawn("keep the history", newKeeper(s).run)
+	g.spawn("rotate the keys", s.rotateKeys)
 	if s.trail, err = openTrail(s); err != nil {
 		return err
 	}

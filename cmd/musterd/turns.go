@@ -192,6 +192,7 @@ func (s *server) standBy(parent context.Context) error {
 	if s.cfg.Audit.On() {
 		g.spawn("copy how far the audit trail has come", s.copyDelivered)
 	}
+	g.spawn("follow the keys", s.followKeys)
 	elected := make(chan error, 1)
 	g.spawn("wait for the lead", func(ctx context.Context) error {
 		elected <- awaitLead(ctx, s.durable)

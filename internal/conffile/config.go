@@ -180,6 +180,11 @@ type TLS struct {
 	// Folder of the certificate authority (on a controller) and of this host's
 	// certificate and key. Empty means tls in state_dir.
 	Dir string `yaml:"dir" kind:"path" example:"/var/lib/muster/tls"`
+	// How long the controller signs credentials (which tell agents that a user may
+	// start a step) with one key. The next key is published an hour before it signs,
+	// the old one is accepted for 30 days after it. At least 40d; forever keeps the
+	// first key.
+	RotateKeys spec.Span `yaml:"rotate_keys"`
 	// Web configuration file of Prometheus' exporters (TLS, client certificates,
 	// users with bcrypted passwords) for the metrics of musterd. Empty serves
 	// them in the clear to everyone who reaches the port.
@@ -488,6 +493,7 @@ func Defaults() *Config {
 		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
 		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
 		Tokens:  Tokens{MaxLifespan: spec.Infinite},
+		TLS:     TLS{RotateKeys: 90 * spec.Day},
 		Log:     Log{Level: "info", Format: "text"},
 	}
 }

@@ -96,6 +96,7 @@ func (c *Config) check(v *validator) {
 	between(v, "observe.history", c.Observe.History, spec.Day, 10*366*spec.Day, formatSpan)
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	c.checkREST(v)
+	between(v, "tls.rotate_keys", c.TLS.RotateKeys, 40*spec.Day, spec.Infinite, formatSpan)
 	between(v, "tokens.max_lifespan", c.Tokens.MaxLifespan, spec.Second, spec.Infinite, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
 	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)

@@ -158,7 +158,7 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		tell := headed{stream, c}
 		err := tell.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
 		if err == nil {
-			err = conn.sender(ctx, tell, c.revoked)
+			err = conn.sender(ctx, tell, c)
 		}
 		ended <- err
 	}()
@@ -205,13 +205,20 @@ func firstMessage(orders []*apiv1.Order) int {
 	return n
 }
 
-// sender writes the queue until the stream or the connection ends; revoked tells
-// which certificates hold no more.
-func (a *agentConn) sender(ctx context.Context, stream headed, revoked func() *apiv1.Revoked) error {
+// sender writes the queue until the stream or the connection ends. c tells which
+// certificates hold no more, and which keys sign credentials.
+func (a *agentConn) sender(ctx context.Context, stream headed, c *Controller) error {
 	for {
 		q := a.take()
 		if q.barred {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: revoked()}}); err != nil {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: c.revoked()}}); err != nil {
+				return err
+			}
+		}
+		// Before the orders, which may be signed with the new key.
+		if q.keyed {
+			keys := &apiv1.CredentialKeys{Keys: c.deps.Access.Keys()}
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Keys{Keys: keys}}); err != nil {
 				return err
 			}
 		}

@@ -52,6 +52,7 @@ type agentConn struct {
 	ackDue bool
 	bye    string
 	barred bool         // certificates were revoked since the agent was told
+	keyed  bool         // the keys of credentials changed since the agent was told
 	sent   uint64       // boot clock of the node when it sent the last heartbeat
 	grant  *apiv1.Grant // an answer that is to be sent; a newer one replaces it
 	// unready is why the node can start nothing, as the last heartbeat said. The
@@ -121,8 +122,8 @@ func (a *agentConn) goodbye(why string) {
 func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred, a.grant}
-	a.orders, a.asks, a.ackDue, a.barred = nil, nil, false, false
+	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant}
+	a.orders, a.asks, a.ackDue, a.barred, a.keyed = nil, nil, false, false, false
 	a.grant = nil
 	return out
 }
@@ -135,6 +136,7 @@ type outgoing struct {
 	ackDue bool
 	bye    string
 	barred bool
+	keyed  bool
 	grant  *apiv1.Grant
 }
 
@@ -185,6 +187,18 @@ func (h *hub) tellRevoked() {
 	for _, a := range h.conns {
 		a.mu.Lock()
 		a.barred = true
+		a.mu.Unlock()
+		a.poke()
+	}
+}
+
+// KeysChanged has every agent told which keys credentials are signed with from now on.
+func (c *Controller) KeysChanged() {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	for _, a := range c.hub.conns {
+		a.mu.Lock()
+		a.keyed = true
 		a.mu.Unlock()
 		a.poke()
 	}

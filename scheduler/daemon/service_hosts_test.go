@@ -3,6 +3,7 @@ package daemon
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -153,5 +154,35 @@ func TestAgentsLearnOfRevocations(t *testing.T) {
 	}
 	if !slices.Equal(left, []string{"a1", "b1", "c1"}) {
 		t.Errorf("the book has %v", left)
+	}
+}
+
+// countedAccess has another key whenever it is asked to.
+type countedAccess struct {
+	Access
+	key *atomic.Int32
+}
+
+func (a countedAccess) Keys() [][]byte { return [][]byte{{byte(a.key.Load())}} }
+
+// TestAgentsLearnOfKeys: a connected agent is told of the keys that sign credentials
+// when they change, and one that connects afterwards by its welcome.
+func TestAgentsLearnOfKeys(t *testing.T) {
+	w := start(t)
+	var key atomic.Int32
+	w.c.deps.Access = countedAccess{w.c.deps.Access, &key}
+	s, _ := w.connect("n1")
+	if got := (<-s.out).GetWelcome().GetCredentialKeys(); len(got) != 1 || got[0][0] != 0 {
+		t.Errorf("at first it learns of %v", got)
+	}
+	key.Store(1)
+	w.c.KeysChanged()
+	for m := range s.out {
+		if k := m.GetKeys(); k != nil {
+			if len(k.GetKeys()) != 1 || k.GetKeys()[0][0] != 1 {
+				t.Errorf("then it learns of %v", k)
+			}
+			break
+		}
 	}
 }

@@ -37,6 +37,10 @@ const attachWords = "step input and output"
 // attachLife is how long srun may attach with one credential.
 const attachLife = 30 * spec.Day
 
+// CredentialLife is the longest life of a credential that this package has signed. A
+// key verifies for as long after the last credential that it has signed.
+const CredentialLife = attachLife
+
 // stepJob finds the one job that an expression names; the number that an
 // array's last task has with the array means that task.
 func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.Job, error) {

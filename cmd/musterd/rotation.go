@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/transport/credential"
+	"github.com/musterhpc/muster/scheduler/daemon"
+	"github.com/musterhpc/muster/spec"
+)
+
+// The times of a change of the key that signs credentials. tls.rotate_keys says how
+// often; it is longer than both together, so that two keys at most are live.
+const (
+	// keyLead is how long agents and the other controllers know a key before it signs.
+	keyLead = spec.Hour
+	// keyOverlap is how long the old key verifies behind that.
+	keyOverlap = daemon.CredentialLife + spec.Hour
+	// keyLook is how often the leader looks whether a change is due, and a standby
+	// whether the leader has made one. It is far below keyLead.
+	keyLook = 5 * time.Minute
+)
+
+// use replaces the ring.
+func (a *access) use(ring credential.Ring) {
+	var keys [][]byte
+	for _, k := range ring.Public() {
+		keys = append(keys, encodeKey(k))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ring = ring
+	a.keys = keys
+}
+
+// rotate makes a new key where the newest has signed for as long as it may, and forgets
+// the key that verifies no more. What it changed is in the file before it is used.
+func (a *access) rotate(now spec.Instant, every spec.Span) (changed bool, err error) {
+	a.mu.RLock()
+	held := a.ring
+	a.mu.RUnlock()
+	ring := held.Prune(now)
+	public := ring.Public()
+	if len(public) == 1 && every != spec.Infinite && now >= public[0].From.Add(every) {
+		if ring, err = ring.Rotate(now, keyLead, keyOverlap); err != nil {
+			return false, err
+		}
+	} else if len(public) == len(held.Public()) {
+		return false, nil
+	}
+	if err := ring.Save(a.ringFile); err != nil {
+		return false, fmt.Errorf("save the credential keys: %w", err)
+	}
+	a.use(ring)
+	return true, nil
+}
+
+// reload reads the keys again, which another controller has made.
+func (a *access) reload() error {
+	ring, err := credential.LoadRing(a.ringFile)
+	if err != nil {
+		return fmt.Errorf("credential keys: %w", err)
+	}
+	a.use(ring)
+	return nil
+}
+
+// rotateKeys changes the key that signs credentials while this controller leads, and
+// tells the agents. A change that fails is tried again: the old key still signs.
+func (s *server) rotateKeys(ctx context.Context) error {
+	for {
+		changed, err := s.access.rotate(clock.NewSystem().Now(), s.cfg.TLS.RotateKeys)
+		switch {
+		case err != nil:
+			s.log.Error("the key that signs credentials was not changed", "error", err)
+		case changed:
+			s.log.Info("the keys of credentials have changed", "file", filepath.Base(s.access.ringFile), "keys", len(s.access.Keys()))
+			s.ctl.KeysChanged()
+		}
+		if !pause(ctx, keyLook) {
+			return nil
+		}
+	}
+}
+
+// followKeys takes the keys over that the leader has made, while this controller stands
+// by: what an earlier leader has signed must hold when this one leads.
+func (s *server) followKeys(ctx context.Context) error {
+	for {
+		if lead := leader(s.peers.askOthers(ctx)); lead != nil {
+			err := s.peers.fetchKeys(ctx, lead.of)
+			if err == nil {
+				err = s.access.reload()
+			}
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("the leader's keys were not taken over", "error", err)
+			}
+		}
+		if !pause(ctx, keyLook) {
+			return nil
+		}
+	}
+}
