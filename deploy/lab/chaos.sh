@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Kills every kind of process of a cluster with kill -9, KILLS times under
-# load, and counts what was lost. The last line is
+# Kills every kind of process of a cluster with kill -9, or stops it for some
+# seconds, KILLS times under load, then loses a node with its leases, a byte of the
+# ledger, and the controller's disk some seconds after a backup, and counts what
+# was lost. The last line is
 #   acked N lost L double-run D unaccounted U
 # and the exit status is 0 only if the last three are 0.
 #
 #   KILLS=50    processes to kill (5 for a quick run)
 #   SEED=       of every random choice; a run prints the one it took
 #   RATE=15     sbatch commands a second; STREAM=10 jobs a second through the streaming API
-#   ROLES=controller,engine,agent,shepherd   what to kill
+#   ROLES=controller,engine,agent,shepherd,node,hang   what to kill (node: agent and shepherd
+#                together) or to stop for a while (hang: one of controller, agent, shepherd)
+#   SCENARIOS=silence,flip,restore   what is played once each after the kills; empty for none
 #   CHAOS_DIR=  folder of the cluster (default: a new one, removed when all went well)
 set -euo pipefail
 
@@ -18,7 +22,7 @@ KILLS=${KILLS:-50}
 export CLUSTER_DIR=${CHAOS_DIR:-}
 [ -n "$CLUSTER_DIR" ] || CLUSTER_DIR=$(mktemp -d /tmp/muster-chaos.XXXXXX)
 export CLUSTER_NAME=chaos CLUSTER_NODES=2 CLUSTER_CPUS=8 CLUSTER_GPUS=8
-export CLUSTER_CONF=$'MaxJobCount=200000\nSlurmdTimeout=30\nKillWait=2'
+export CLUSTER_CONF=$'MaxJobCount=200000\nSlurmdTimeout=15\nKillWait=2\nFencingPolicy=lease=15'
 # shellcheck source=deploy/lab/cluster.sh
 . "$here/cluster.sh"
 
@@ -47,14 +51,18 @@ trap down EXIT
 cluster_new >"$CLUSTER_DIR/init.log" 2>&1 || { rc=1; cat "$CLUSTER_DIR/init.log" >&2; exit 1; }
 cluster_up || { rc=1; exit 1; }
 eval "$(cluster_env)"
-for tool in squeue sacct; do
-	[ -e "$programs/$tool" ] || ln -s "$CLUSTER_BIN/muster" "$programs/$tool"
+for tool in squeue sinfo sacct muster musterd; do
+	program=muster
+	[ "$tool" != musterd ] || program=musterd
+	[ -e "$programs/$tool" ] || ln -s "$CLUSTER_BIN/$program" "$programs/$tool"
 done
 [ -e "$programs/sbatch" ] || ln -s "$CLUSTER_BIN/muster-sbatch" "$programs/sbatch"
 
 "$programs/chaos" -cluster "$here/cluster.sh" -dir "$CLUSTER_DIR" -bin "$programs" -kills "$KILLS" -nodes "$CLUSTER_NODES" \
-	${SEED:+-seed "$SEED"} ${RATE:+-rate "$RATE"} ${STREAM:+-stream "$STREAM"} ${ROLES:+-roles "$ROLES"} || rc=$?
+	${SEED:+-seed "$SEED"} ${RATE:+-rate "$RATE"} ${STREAM:+-stream "$STREAM"} ${ROLES:+-roles "$ROLES"} \
+	-scenarios "${SCENARIOS-silence,flip,restore}" || rc=$?
 [ "$rc" -eq 0 ] || cluster_status >&2
 # The verdict is printed whatever happened before.
-"$programs/check" -acked "$CLUSTER_DIR/chaos/acked" -effects "$CLUSTER_DIR/chaos/effects" -bin "$programs" || rc=$?
+"$programs/check" -acked "$CLUSTER_DIR/chaos/acked" -effects "$CLUSTER_DIR/chaos/effects" \
+	-losses "$CLUSTER_DIR/chaos/losses" -bin "$programs" || rc=$?
 exit "$rc"

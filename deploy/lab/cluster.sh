@@ -5,7 +5,7 @@
 #   cluster.sh new                 configuration and certificates, on free loopback ports
 #   cluster.sh up                  start what does not run, wait until every node is idle
 #   cluster.sh pid  ROLE [NODE]    the process of controller, engine, agent or shepherd
-#   cluster.sh kill ROLE [NODE]    kill -9 it
+#   cluster.sh kill ROLE [NODE]    kill -9 it; the role node is agent and shepherd together
 #   cluster.sh status              one line a process
 #   cluster.sh env                 what a shell needs to use the cluster
 #   cluster.sh down                cancel the jobs and stop everything
@@ -141,7 +141,15 @@ quoted() { printf '%s' "$1" | sed 's/[][\.*^$+?(){}|]/\\&/g'; }
 
 # cluster_kill ROLE [NODE]: kill -9, and prints the process that is gone.
 cluster_kill() {
-	local pid
+	local pid other
+	if [ "$1" = node ]; then
+		pid=$(cluster_pid agent "${2:-node1}") && other=$(cluster_pid shepherd "${2:-node1}") || {
+			cluster_say "no agent and shepherd of ${2:-node1} run"
+			return 1
+		}
+		kill -9 "$pid" "$other" && echo "$pid+$other"
+		return
+	fi
 	pid=$(cluster_pid "$@") || { cluster_say "no $* runs"; return 1; }
 	kill -9 "$pid" && echo "$pid"
 }

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +25,8 @@ const (
 	engine     role = "engine" // the accounting service's child with the database in it
 	agent      role = "agent"
 	shepherd   role = "shepherd"
+	roleNode   role = "node" // agent and shepherd of one node, with one signal each
+	hang       role = "hang" // nothing dies: controller, agent or shepherd is stopped for some seconds
 )
 
 // victims reads the roles of the command line.
@@ -30,10 +34,10 @@ func (o *options) victims() ([]role, error) {
 	var out []role
 	for _, name := range strings.Split(o.roles, ",") {
 		switch r := role(strings.TrimSpace(name)); r {
-		case controller, engine, agent, shepherd:
+		case controller, engine, agent, shepherd, roleNode, hang:
 			out = append(out, r)
 		default:
-			return nil, fmt.Errorf("-roles: unknown role %q: controller, engine, agent and shepherd are there", r)
+			return nil, fmt.Errorf("-roles: unknown role %q: controller, engine, agent, shepherd, node and hang are there", r)
 		}
 	}
 	return out, nil
@@ -42,6 +46,7 @@ func (o *options) victims() ([]role, error) {
 // killer kills one process after the other.
 type killer struct {
 	o     *options
+	load  *load
 	out   io.Writer
 	acked func() int
 	roles []role
@@ -83,6 +88,16 @@ func (k *killer) run(ctx context.Context) error {
 			}
 		}
 		var err error
+		if r == hang {
+			if err := k.allBack(ctx, &gone); err != nil {
+				return fmt.Errorf("before hang %d of %d: %w", i+1, k.o.kills, err)
+			}
+			if err := k.hang(ctx, d.node, i+1); err != nil {
+				return fmt.Errorf("hang %d of %d: %w", i+1, k.o.kills, err)
+			}
+			k.done[r]++
+			continue
+		}
 		if d.pid, err = k.once(ctx, d); err != nil {
 			// It died with the one before it, so that comes back first.
 			if err = k.allBack(ctx, &gone); err == nil {
@@ -108,6 +123,60 @@ func (k *killer) run(ctx context.Context) error {
 	return nil
 }
 
+// hang stops a process that is chosen at random, and lets it go on after some
+// seconds: less than the time after which a node is down, more than most deadlines.
+func (k *killer) hang(ctx context.Context, node string, number int) error {
+	d := death{role: []role{controller, agent, shepherd}[k.rng.IntN(3)], node: node}
+	length := time.Duration(500+k.rng.IntN(6000)) * time.Millisecond
+	resume, err := k.o.stop(ctx, d)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(k.out, "kill %d of %d: %s is stopped for %s; %d submissions acknowledged\n",
+		number, k.o.kills, where(d.role, d.node), length, k.acked())
+	werr := pause(ctx, length)
+	return errors.Join(resume(), werr)
+}
+
+// stop stops processes, once they are there, and returns what lets them go on.
+func (o *options) stop(ctx context.Context, victims ...death) (resume func() error, err error) {
+	var pids []int
+	resume = func() error {
+		var all error
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+				all = errors.Join(all, fmt.Errorf("process %d cannot go on: %w", pid, err))
+			}
+		}
+		return all
+	}
+	for _, d := range victims {
+		pid, err := o.find(ctx, d)
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("stop the %s: %w", where(d.role, d.node), err), resume())
+		}
+		pids = append(pids, pid)
+	}
+	return resume, nil
+}
+
+// find waits until a process is there.
+func (o *options) find(ctx context.Context, d death) (pid int, err error) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		text, err := o.clusterOut(ctx, "pid", string(d.role), d.node)
+		if err == nil {
+			return strconv.Atoi(strings.TrimSpace(text))
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("it is not there within %s", patience)
+}
+
 // once kills the process if it is there.
 func (k *killer) once(ctx context.Context, d death) (pid string, err error) {
 	out, err := k.o.clusterOut(ctx, "kill", string(d.role), d.node)
@@ -129,7 +198,7 @@ func (k *killer) allBack(ctx context.Context, gone *[]death) error {
 
 // daemon is 1 for what a service manager starts.
 func (r role) daemon() int {
-	if r == controller || r == agent {
+	if r == controller || r == agent || r == roleNode {
 		return 1
 	}
 	return 0
@@ -143,8 +212,11 @@ func (k *killer) tooLong(i int, err error) error {
 }
 
 func where(r role, node string) string {
-	if r == agent || r == shepherd {
+	switch r {
+	case agent, shepherd:
 		return string(r) + " of " + node
+	case roleNode:
+		return "agent and shepherd of " + node
 	}
 	return string(r)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type job struct {
 	kind    acked.Kind
 	tasks   int
 	seconds string
+	name    string // chaos if empty
 }
 
 // draw picks a job: mostly short ones, some that fail, some arrays.
@@ -94,18 +96,24 @@ func (l *load) submit(ctx context.Context, r *rand.Rand) {
 	every := time.Duration(float64(l.o.submitters) / l.o.rate * float64(time.Second))
 	for ctx.Err() == nil {
 		began := time.Now()
-		j := draw(r)
-		args := []string{"--parsable", "-J", "chaos", "-n", "1", "--mem-per-cpu=10", "-t", "5", "-D", l.o.out, "-o", "/dev/null"}
-		if j.tasks > 0 {
-			args = append(args, fmt.Sprintf("--array=1-%d", j.tasks))
-		}
-		// Not under ctx: an sbatch that is under way may still be acknowledged.
-		out, err := l.o.command(context.WithoutCancel(ctx), "sbatch", append(args, l.path, l.o.out, j.seconds, j.exit())...)
-		l.note("sbatch", j, out, err)
+		l.send(ctx, draw(r))
 		if pause(ctx, every-time.Since(began)) != nil {
 			return
 		}
 	}
+}
+
+// send submits a job through sbatch.
+func (l *load) send(ctx context.Context, j job) {
+	args := []string{"--parsable", "-J", cmp.Or(j.name, "chaos"), "-n", "1", "--mem-per-cpu=10", "-t", "5",
+		"--requeue", "-D", l.o.out, "-o", "/dev/null"}
+	if j.tasks > 0 {
+		args = append(args, fmt.Sprintf("--array=1-%d", j.tasks))
+	}
+	args = append(args, l.path, l.o.out, j.seconds, j.exit())
+	// Not under ctx: an sbatch that is under way may still be acknowledged.
+	out, err := l.o.command(context.WithoutCancel(ctx), "sbatch", args...)
+	l.note("sbatch", j, out, err)
 }
 
 // note keeps what was acknowledged; a refusal is only counted.

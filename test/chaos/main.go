@@ -1,5 +1,6 @@
 // Command chaos kills the processes of a running cluster with SIGKILL, one
-// after the other at random moments, while users submit jobs through sbatch
+// after the other at random moments, or stops one for a while, and plays what
+// takes an administrator to mend, while users submit jobs through sbatch
 // and through the streaming API; then it waits until the cluster is idle. What
 // was acknowledged it writes to a list of its own, each entry synced before
 // the next is asked for. Whether everything was kept is for the program in
@@ -36,6 +37,7 @@ type options struct {
 	stream     float64 // jobs a second through the streaming API
 	nodes      int
 	roles      string
+	scenarios  string
 	limit      time.Duration
 	drain      time.Duration
 	stuck      time.Duration
@@ -53,7 +55,8 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 15, "sbatch commands a second, all users together")
 	flag.Float64Var(&o.stream, "stream", 10, "jobs a second through the streaming API")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the cluster, node1 and so on")
-	flag.StringVar(&o.roles, "roles", "controller,engine,agent,shepherd", "what to kill: no engine where ClickHouse is a server of its own")
+	flag.StringVar(&o.roles, "roles", "controller,engine,agent,shepherd,node,hang", "what to kill, or to stop for a while: no engine where ClickHouse is a server of its own")
+	flag.StringVar(&o.scenarios, "scenarios", "", "what to play once each after the kills: silence, flip, restore")
 	flag.DurationVar(&o.limit, "limit", 0, "longest time for the kills (default: 1 min and 10 s for each)")
 	flag.DurationVar(&o.drain, "drain", 15*time.Minute, "longest time until the queue is empty afterwards")
 	flag.DurationVar(&o.stuck, "stuck", 90*time.Second, "longest time in which nothing changes in the queue")
@@ -94,6 +97,9 @@ func (o *options) fill() error {
 		}
 		*p = abs
 	}
+	if err := o.needs("sbatch", "squeue", "sinfo", "muster", "musterd"); err != nil {
+		return err
+	}
 	return os.MkdirAll(filepath.Join(o.out, "locks"), 0o777)
 }
 
@@ -123,10 +129,17 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	k := &killer{o: o, roles: victims, out: out, acked: list.Len, rng: rng(o.seed, 0)}
+	played, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	k := &killer{o: o, load: l, roles: victims, out: out, acked: list.Len, rng: rng(o.seed, 0)}
 	limited, cancel := context.WithTimeout(ctx, o.limit)
 	kerr := k.run(limited)
 	cancel()
+	if kerr == nil {
+		kerr = k.play(ctx, played)
+	}
 	stopLoad()
 	wg.Wait()
 	fmt.Fprintf(out, "%s in %.0f s; load average %s\n", k.summary(), time.Since(began).Seconds(), loadavg())

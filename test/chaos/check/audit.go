@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/musterhpc/muster/test/chaos/acked"
 )
@@ -23,16 +24,70 @@ type mark struct {
 
 // row is a record of sacct.
 type row struct {
-	key   string
-	state string // first word
-	exit  string
-	start string
-	end   string
+	key      string
+	state    string // first word
+	exit     string
+	start    string
+	end      string
+	restarts int // which attempt it is: 0 for the first, as SLURM_RESTART_COUNT
+}
+
+// loss is a part of the history that was taken back: the state of the instant
+// from was put in the place of the state of the instant to.
+type loss struct {
+	from, to int64 // ns
+}
+
+// losses are in the order in which they happened.
+type losses []loss
+
+// has tells whether what happened at that instant was taken back.
+func (l losses) has(at int64) bool {
+	return slices.ContainsFunc(l, func(one loss) bool { return one.from <= at && at < one.to })
+}
+
+// history counts the restorations before an instant.
+func (l losses) history(at int64) int {
+	n := 0
+	for _, one := range l {
+		if one.to <= at {
+			n++
+		}
+	}
+	return n
+}
+
+// touches tells whether a job may have run in a history that was taken back. sacct
+// rounds times down to the second, and a backup holds what happened until some time
+// after it was asked for, so the bounds are wide. Accounting keeps the records of both
+// histories, so that of such a job only the number of records can be judged: every run
+// that was not taken back has one.
+func (l losses) touches(rows []row, did []attempt) bool {
+	if slices.ContainsFunc(did, func(a attempt) bool { return a.takenBack }) {
+		return true
+	}
+	return slices.ContainsFunc(rows, func(r row) bool {
+		end, ended := nanoseconds(r.end)
+		start, started := nanoseconds(r.start)
+		if !started {
+			start = end // it was cancelled while it waited
+		}
+		return ended && slices.ContainsFunc(l, func(one loss) bool {
+			return start < one.to && one.from-int64(time.Second) <= end
+		})
+	})
+}
+
+// nanoseconds reads a time of sacct; some are Unknown.
+func nanoseconds(text string) (int64, bool) {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", text, time.Local)
+	return at.UnixNano(), err == nil
 }
 
 // facts are everything that the checker may look at.
 type facts struct {
 	acked  []acked.Entry
+	losses losses
 	marks  []mark
 	queued map[string]string // squeue: key -> state, of jobs that have not ended
 	rows   []row             // sacct with duplicates, in its order
@@ -41,6 +96,7 @@ type facts struct {
 // verdict is what the facts say.
 type verdict struct {
 	acked       int // jobs, the tasks of arrays each
+	takenBack   int // jobs acknowledged in a history that was taken back; only their runs are judged
 	lost        []string
 	doubleRun   []string
 	unaccounted []string
@@ -64,7 +120,19 @@ func audit(f facts) verdict {
 		runs[m.key] = append(runs[m.key], m)
 	}
 	seen := map[string]bool{}
+	// A number of the lost history may be given again where neither a node nor
+	// accounting had told the controller of it: accounting has both jobs then.
+	reused := map[string]bool{}
 	for _, e := range f.acked {
+		if f.losses.has(e.At) {
+			reused[strconv.FormatUint(uint64(e.Job), 10)] = true
+		}
+	}
+	for _, e := range f.acked {
+		if f.losses.has(e.At) {
+			v.takenBack += len(e.Keys())
+			continue
+		}
 		for _, key := range e.Keys() {
 			v.acked++
 			if seen[key] {
@@ -83,13 +151,16 @@ func audit(f facts) verdict {
 					v.unaccounted = append(v.unaccounted, key+": it ran, but sacct has no record of it")
 				}
 			default:
-				v.account(key, e.Kind, byKey[key], runs[key])
+				did := f.losses.attempts(runs[key])
+				number, _, _ := strings.Cut(key, "_")
+				touched := reused[number] || f.losses.touches(byKey[key], did)
+				v.account(key, e.Kind, byKey[key], did, touched)
 			}
 		}
 	}
 	// Also jobs whose acknowledgement was lost on the way must not run twice.
 	for _, key := range sortedKeys(runs) {
-		v.doubles(key, runs[key])
+		v.doubles(key, runs[key], f.losses)
 	}
 	return v
 }
@@ -110,8 +181,9 @@ func final(state string) bool {
 
 func ended(rows []row) bool { return len(rows) > 0 && final(rows[len(rows)-1].state) }
 
-// account compares a job's records with what it did.
-func (v *verdict) account(key string, kind acked.Kind, rows []row, marks []mark) {
+// account compares a job's records with what it did. touched tells that records of a
+// lost history may be among them.
+func (v *verdict) account(key string, kind acked.Kind, rows []row, did []attempt, touched bool) {
 	bad := func(format string, args ...any) {
 		v.unaccounted = append(v.unaccounted, key+": "+fmt.Sprintf(format, args...))
 	}
@@ -122,29 +194,37 @@ func (v *verdict) account(key string, kind acked.Kind, rows []row, marks []mark)
 		return
 	}
 	for i, r := range rows {
-		for _, other := range rows[:i] {
-			if other.start == r.start && other.end == r.end {
-				bad("sacct has two records of the attempt that started %s", r.start)
-				return
-			}
+		same := func(other row) bool { return other.restarts == r.restarts }
+		if !touched && slices.ContainsFunc(rows[:i], same) {
+			bad("sacct has two records of attempt %d", r.restarts)
+			return
 		}
-		if i < len(rows)-1 && (r.state == "COMPLETED" || r.state == "FAILED") && rows[i+1].state == "COMPLETED" {
+		again := i < len(rows)-1 && rows[i+1].state == "COMPLETED"
+		if again && !touched && (r.state == "COMPLETED" || r.state == "FAILED") {
 			bad("sacct has it %s and %s", r.state, rows[i+1].state)
 			return
 		}
 	}
-	started, ends := 0, 0
-	for _, m := range marks {
-		switch m.what {
-		case "start":
-			started++
-		case "end":
+	stayed, ends := 0, 0
+	for _, a := range did {
+		// A run that began while the backup was made may be known after all.
+		if a.end != 0 {
 			ends++
 		}
+		if a.takenBack {
+			continue
+		}
+		stayed++
+		if !touched && !slices.ContainsFunc(rows, func(r row) bool { return r.restarts == a.number }) {
+			bad("attempt %d started, sacct has no record of it", a.number)
+			return
+		}
+	}
+	if stayed > len(rows) {
+		bad("%d attempts started, sacct has %d records", stayed, len(rows))
+		return
 	}
 	switch {
-	case started > len(rows):
-		bad("%d attempts started, sacct has %d records", started, len(rows))
 	case last.state == "COMPLETED" && kind != acked.OK:
 		bad("it exits with 7, sacct says COMPLETED")
 	case last.state == "COMPLETED" && ends == 0:
@@ -157,40 +237,58 @@ func (v *verdict) account(key string, kind acked.Kind, rows []row, marks []mark)
 	}
 }
 
-// doubles finds attempts of a job that were alive at the same time.
-func (v *verdict) doubles(key string, marks []mark) {
-	type span struct {
-		start, end int64
-		pid        int
-	}
-	spans := map[int]span{}
-	var order []int
+// attempt is one start of a job's script.
+type attempt struct {
+	number     int
+	pid        int
+	history    int  // restorations of an older state before it
+	takenBack  bool // the state that was restored does not know it
+	start, end int64
+}
+
+// attempts joins the starts and ends of one job. A process's end belongs to its
+// start: a run of a history that was taken back may end in the next one.
+func (l losses) attempts(marks []mark) []attempt {
+	var out []attempt
 	for _, m := range marks {
 		switch m.what {
-		case "double":
-			v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d (pid %d) found another process of the job alive", key, m.attempt, m.pid))
-			return
 		case "start":
-			v.ran++
-			if s, twice := spans[m.attempt]; twice {
-				v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d started twice, as pid %d and as pid %d", key, m.attempt, s.pid, m.pid))
-				return
-			}
-			spans[m.attempt] = span{start: m.at, pid: m.pid}
-			order = append(order, m.attempt)
+			out = append(out, attempt{number: m.attempt, pid: m.pid, history: l.history(m.at), takenBack: l.has(m.at), start: m.at})
 		case "end":
-			s := spans[m.attempt]
-			s.end = m.at
-			spans[m.attempt] = s
+			for i := len(out) - 1; i >= 0; i-- {
+				if out[i].pid == m.pid && out[i].number == m.attempt {
+					out[i].end = m.at
+					break
+				}
+			}
 		}
 	}
-	if len(order) > 1 {
+	return out
+}
+
+// doubles finds attempts of a job that were alive at the same time. An attempt
+// that was taken back may be made again, but not beside the old one.
+func (v *verdict) doubles(key string, marks []mark, lost losses) {
+	for _, m := range marks {
+		if m.what == "double" {
+			v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d (pid %d) found another process of the job alive", key, m.attempt, m.pid))
+			return
+		}
+	}
+	did := lost.attempts(marks)
+	v.ran += len(did)
+	if len(did) > 1 {
 		v.again++
 	}
-	for i, a := range order {
-		for _, b := range order[:i] {
-			if spans[b].end > spans[a].start && spans[a].start > spans[b].start {
-				v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d started %d ms before attempt %d ended", key, a, (spans[b].end-spans[a].start)/1e6, b))
+	for i, a := range did {
+		for _, b := range did[:i] {
+			if a.number == b.number && a.history == b.history {
+				v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d started twice, as pid %d and as pid %d", key, a.number, b.pid, a.pid))
+				return
+			}
+			if b.end > a.start && a.start > b.start {
+				v.doubleRun = append(v.doubleRun,
+					fmt.Sprintf("%s: attempt %d started %d ms before attempt %d ended", key, a.number, (b.end-a.start)/1e6, b.number))
 				return
 			}
 		}
@@ -224,18 +322,37 @@ func readMarks(r io.Reader) ([]mark, error) {
 	}
 }
 
-// readRows reads `sacct -n -P -o JobID,State,ExitCode,Start,End`.
+// readRows reads `sacct -n -P -o JobID,State,ExitCode,Start,End,Restarts`.
 func readRows(text string) ([]row, error) {
 	var out []row
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimRight(line, "\n"), "|")
-		if len(f) != 5 {
-			return nil, fmt.Errorf("sacct printed %q, want five columns", line)
+		if len(f) != 6 {
+			return nil, fmt.Errorf("sacct printed %q, want six columns", line)
+		}
+		restarts, err := strconv.Atoi(f[5])
+		if err != nil {
+			return nil, fmt.Errorf("sacct printed %q, want a number of restarts in the last column", line)
 		}
 		state, _, _ := strings.Cut(f[1], " ") // CANCELLED by 0
-		out = append(out, row{key: f[0], state: state, exit: f[2], start: f[3], end: f[4]})
+		out = append(out, row{key: f[0], state: state, exit: f[2], start: f[3], end: f[4], restarts: restarts})
 	}
 	return out, nil
+}
+
+// readLosses reads the restorations of a run: a line for each, with the instant
+// of the state that was put back and the instant at which it was.
+func readLosses(r io.Reader) (losses, error) {
+	var out losses
+	in := bufio.NewScanner(r)
+	for line := 1; in.Scan(); line++ {
+		var one loss
+		if _, err := fmt.Sscanf(in.Text()+"\n", "%d %d\n", &one.from, &one.to); err != nil || one.to < one.from {
+			return nil, fmt.Errorf("restorations, line %d: %q is not two instants in ns", line, in.Text())
+		}
+		out = append(out, one)
+	}
+	return out, in.Err()
 }
 
 // readQueue reads `squeue -h -r -o "%i|%T"`.

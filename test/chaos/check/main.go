@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,14 +24,15 @@ import (
 
 // options are the command line.
 type options struct {
-	ackedPath, marksPath, bin string
-	wait                      time.Duration
+	ackedPath, marksPath, lossPath, bin string
+	wait                                time.Duration
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.ackedPath, "acked", "", "the `file` of acknowledged jobs")
 	flag.StringVar(&o.marksPath, "effects", "", "the `file` that jobs append to")
+	flag.StringVar(&o.lossPath, "losses", "", "the `file` of restorations of an older state, which need not be there")
 	flag.StringVar(&o.bin, "bin", "bin", "`folder` of squeue and sacct")
 	flag.DurationVar(&o.wait, "wait", time.Minute, "how long records may take to arrive")
 	flag.Parse()
@@ -65,6 +67,9 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 	if f.acked, err = openList(o.ackedPath); err != nil {
 		return f, err
 	}
+	if f.losses, err = o.openLosses(); err != nil {
+		return f, err
+	}
 	// The queue first, what the jobs did last: one that ends in between is in
 	// all three, and nothing is recorded that is not seen here.
 	queue, err := o.ask(ctx, "squeue", "-h", "-r", "-o", "%i|%T")
@@ -78,7 +83,7 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 	if len(f.acked) > 0 {
 		since = time.Unix(0, f.acked[0].At)
 	}
-	rows, err := o.ask(ctx, "sacct", "-a", "-X", "-D", "-n", "-P", "-S", since.Add(-time.Minute).Format("2006-01-02T15:04:05"), "-o", "JobID,State,ExitCode,Start,End")
+	rows, err := o.ask(ctx, "sacct", "-a", "-X", "-D", "-n", "-P", "-S", since.Add(-time.Minute).Format("2006-01-02T15:04:05"), "-o", "JobID,State,ExitCode,Start,End,Restarts")
 	if err != nil {
 		return f, err
 	}
@@ -101,6 +106,19 @@ func openList(path string) ([]acked.Entry, error) {
 	}
 	defer f.Close()
 	return acked.Read(f)
+}
+
+// openLosses reads the restorations; most runs have none.
+func (o *options) openLosses() (losses, error) {
+	f, err := os.Open(o.lossPath)
+	if o.lossPath == "" || errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readLosses(f)
 }
 
 // ask runs a public command.
@@ -139,6 +157,9 @@ func (v *verdict) print(w io.Writer) bool {
 		fmt.Fprintf(w, "%-14s %d\n", s, v.states[s])
 	}
 	fmt.Fprintf(w, "attempts that started %d, jobs with more than one %d, ends other than the script's own %d\n", v.ran, v.again, v.unseen)
+	if v.takenBack > 0 {
+		fmt.Fprintf(w, "%d jobs were acknowledged in a history that was taken back, and are judged only for double runs\n", v.takenBack)
+	}
 	if len(v.queued) > 0 {
 		fmt.Fprintf(w, "%d jobs have not ended: the cluster did not drain\n", len(v.queued))
 	}
