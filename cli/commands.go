@@ -73,6 +73,7 @@ func commands() []tool.Entry {
 		{Name: "bench", Make: local.Bench},
 		{Name: "simulate", Make: local.Simulate},
 		{Name: "whatif", Make: local.Whatif},
+		{Name: "tune", Make: local.Tune},
 		{Name: "completion", Make: completionCommand},
 		{Name: "man", Make: manCommand},
 		{Name: "links", Make: linksCommand},

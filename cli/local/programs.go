@@ -78,6 +78,13 @@ func Whatif() *tool.Command {
 			{Line: "muster whatif --cluster old --old /etc/slurm/slurm.conf --conf new/slurm.conf --from 2026-10-01 --to 2026-11-01", What: "compares a month of an imported cluster"}}, Program: []string{"musterd", "whatif"}}
 }
 
+func Tune() *tool.Command {
+	return &tool.Command{Name: "tune", Summary: "look for settings of the scheduler that would have served this site better", Usage: []string{"--from TIME [--to TIME] [--try KEY=VALUE,...]...", "--cluster NAME --old slurm.conf --from TIME [...]", "--swf FILE --procs N [--in-force KEY=VALUE,...] [...]"},
+		About: "Replays the archived history, an imported one or a log under several settings of SchedulerParameters. They are compared on the first half; the best one is judged on the second half, which had no part in the choice, with confidence intervals, a list of who would wait longer, and the line of slurm.conf to change if a change is advised. Runs at the lowest priority, on the controller or from a copy of its archive, and continues where it was killed. `muster tune --help` lists the options.",
+		Example: []tool.Example{{Line: "muster tune --from now-120days", What: "asks the last four months"},
+			{Line: "muster tune --swf ALCF-Theta-2023.swf.gz --procs 4360 --json", What: "asks a published log"}}, Program: []string{"musterd", "tune"}}
+}
+
 func Top() *tool.Command {
 	return &tool.Command{Name: "top", Summary: "show the queue, nodes and GPUs on a full screen that updates itself", Usage: []string{"[OPTIONS] [FILTER...]"},
 		About:   `Runs muster-top. The screen is read again when the cluster has changed. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them. ` + "`muster top --help` lists the options.",

@@ -75,6 +75,8 @@ func main() {
 			os.Exit(monitoring.Mail(os.Args[2:], os.Stdin, os.Stderr))
 		case "whatif":
 			os.Exit(whatif.Run(os.Args[2:], os.Stdout, os.Stderr))
+		case "tune":
+			os.Exit(whatif.Tune(os.Args[2:], os.Stdout, os.Stderr))
 		case "ledger":
 			os.Exit(ledgerCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "backup":

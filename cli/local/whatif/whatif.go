@@ -58,18 +58,28 @@ Examples:
 Options:
 `
 
+// source is where a history comes from.
+type source struct {
+	command string // for messages
+	config  string // muster.yaml
+	archive string // instead of the one of muster.yaml
+	cluster string // an imported one
+	old     string // the slurm.conf that was in force
+	now     time.Time
+	errOut  io.Writer
+}
+
 // whatif is a parsed command line.
 type whatif struct {
-	config, archive, from, to, conf, old, cluster string
+	source
+	from, to, conf string
 
 	qos    []string
 	asJSON bool
-	now    time.Time
-	errOut io.Writer
 }
 
 func Run(args []string, out, errOut io.Writer) int {
-	w := &whatif{now: time.Now(), errOut: errOut}
+	w := &whatif{source: source{command: "muster whatif", now: time.Now(), errOut: errOut}}
 	fl := pflag.NewFlagSet("muster whatif", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
@@ -125,7 +135,7 @@ func Run(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-func (w *whatif) moment(option, text string) (spec.Instant, error) {
+func (w *source) moment(option, text string) (spec.Instant, error) {
 	sec, err := format.ParseTime(text, format.Moment{Now: w.now.Unix(), Loc: time.Local, Past: true})
 	if err != nil {
 		return 0, fmt.Errorf("--%s: %w", option, err)
@@ -149,7 +159,7 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, left, err := w.past(ctx, from, to)
+	old, left, err := w.past(ctx, from, to, spec.FarFuture)
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +185,9 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	return res, nil
 }
 
-// past is what is replayed first.
-func (w *whatif) past(ctx context.Context, from, to spec.Instant) (load *replay.Workload, left int, err error) {
+// past is what is replayed first: what had happened by an instant. A history
+// that is read again later is the same up to it.
+func (w *source) past(ctx context.Context, from, to, until spec.Instant) (load *replay.Workload, left int, err error) {
 	var old *spec.Config
 	if w.old != "" {
 		if old, err = w.read(w.old); err != nil {
@@ -186,7 +197,7 @@ func (w *whatif) past(ctx context.Context, from, to spec.Instant) (load *replay.
 	if w.cluster != "" {
 		return w.imported(ctx, from, to, old)
 	}
-	if load, left, err = w.history(ctx, from, to); err == nil && old != nil {
+	if load, left, err = w.history(ctx, from, to, until); err == nil && old != nil {
 		load, err = load.With(old, nil)
 	}
 	return load, left, err
@@ -229,7 +240,7 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 }
 
 // read reads a slurm.conf.
-func (w *whatif) read(conf string) (*spec.Config, error) {
+func (w *source) read(conf string) (*spec.Config, error) {
 	path, err := filepath.Abs(conf)
 	if err != nil {
 		return nil, err
@@ -239,14 +250,14 @@ func (w *whatif) read(conf string) (*spec.Config, error) {
 		return nil, fmt.Errorf("%s cannot be used:\n%w", conf, err)
 	}
 	for _, p := range problems {
-		fmt.Fprintln(w.errOut, "muster whatif:", p)
+		fmt.Fprintf(w.errOut, "%s: %s\n", w.command, p)
 	}
 	return &c.Config, nil
 }
 
 // history folds the archive. The controller may be writing to it: what is read
 // is a copy of the part that still grows, and links to the rest.
-func (w *whatif) history(ctx context.Context, from, to spec.Instant) (*replay.Workload, int, error) {
+func (w *source) history(ctx context.Context, from, to, until spec.Instant) (*replay.Workload, int, error) {
 	dir := w.archive
 	if dir == "" {
 		cfg, err := conffile.Load(w.config)
@@ -300,6 +311,9 @@ func (w *whatif) history(ctx context.Context, from, to spec.Instant) (*replay.Wo
 		for i := range events {
 			if events[i].Seq <= h.Seq() {
 				continue
+			}
+			if events[i].At > until {
+				return h.Workload()
 			}
 			if err := h.Add(&events[i]); err != nil {
 				return nil, 0, err

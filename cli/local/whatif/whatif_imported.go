@@ -18,7 +18,7 @@ import (
 )
 
 // imported asks accounting for the history of a cluster that was imported.
-func (w *whatif) imported(ctx context.Context, from, to spec.Instant, config *spec.Config) (*replay.Workload, int, error) {
+func (w *source) imported(ctx context.Context, from, to spec.Instant, config *spec.Config) (*replay.Workload, int, error) {
 	cfg, err := conffile.Load(w.config)
 	if err != nil {
 		return nil, 0, err

@@ -1,0 +1,363 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/sim/replay"
+	"github.com/musterhpc/muster/sim/tune"
+	"github.com/musterhpc/muster/spec"
+)
+
+const tuneUsage = `muster tune replays a site's own history under several settings of the scheduler
+and advises a change only if it would have served the site better.
+
+Usage:
+  muster tune --from TIME [--to TIME] [--try KEY=VALUE,...]...
+  muster tune --cluster NAME --old slurm.conf --from TIME [--to TIME] [--try ...]
+  muster tune --swf FILE --procs N [--in-force KEY=VALUE,...] [--try ...]
+
+The settings are options of SchedulerParameters. Without --try, several ways to
+plan are tried; none of them changes priorities, fair share or limits. They are
+compared on the first half of the history. The best one alone is then compared
+with the settings in force on the second half, which had no part in the choice,
+and only that comparison is printed. An interval is where the change lies with
+the confidence that is printed, from blocks of at least two days. A change is
+advised if it is surely better there, and neither the mean wait nor the longest
+wait exceeds its bound. Who would wait longer is listed in any case.
+
+A history of at least 40 days is needed. What is replayed, and how an imported
+history is read, is as in muster whatif. The replays run at the lowest priority
+of the CPU. Each one that is done is kept in the file of --state, so that the
+same command continues where it was interrupted or killed; the file is removed
+at the end. The same history gives the same report.
+
+Examples:
+  muster tune --from now-120days
+  muster tune --archive /backup/archive --from 2026-06-01 --to 2026-11-01 --json
+  muster tune --from now-90days --try bf_firm=2,bf_promise=prediction --aim wait
+  muster tune --cluster old --old /etc/slurm/slurm.conf --from 2026-06-01
+  muster tune --swf ALCF-Theta-2023.swf.gz --procs 4360
+
+Options:
+`
+
+// tuning is a parsed command line.
+type tuning struct {
+	source
+	from, to string
+	swf      string
+	procs    int64
+	inForce  string
+	try      []string
+	aim      string
+	bounds   tune.Bounds
+	seed     uint64
+	state    string
+	asJSON   bool
+	live     bool // errOut is a terminal
+}
+
+// Tune is muster tune.
+func Tune(args []string, out, errOut io.Writer) int {
+	w := &tuning{source: source{command: "muster tune", now: time.Now(), errOut: errOut}}
+	w.live = isTerminal(errOut)
+	usual := tune.DefaultBounds()
+	fl := pflag.NewFlagSet("muster tune", pflag.ContinueOnError)
+	fl.SetOutput(errOut)
+	fl.SortFlags = false
+	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
+	fl.StringVar(&w.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)")
+	fl.StringVar(&w.archive, "archive", "", "`folder` of an archive, instead of the one of muster.yaml")
+	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
+	fl.StringVar(&w.to, "to", "now", "end of the history")
+	fl.StringVar(&w.old, "old", "", "the slurm.conf in force, instead of the one of the history")
+	fl.StringVar(&w.cluster, "cluster", "", "replay the imported history of this cluster instead of this site's own")
+	fl.StringVar(&w.swf, "swf", "", "replay this log in Standard Workload Format, plain or gzip")
+	fl.Int64Var(&w.procs, "procs", 0, "number of processors of the cluster of --swf, as one pool")
+	fl.StringVar(&w.inForce, "in-force", "bf_firm=1,bf_promise=prediction", "SchedulerParameters in force for --swf")
+	fl.StringArrayVar(&w.try, "try", nil, "setting to try instead of the usual ones; may be repeated")
+	fl.StringVar(&w.aim, "aim", string(tune.Slowdown), "what to make smaller: slowdown (mean bounded slowdown) or wait (mean wait)")
+	fl.Float64Var(&w.bounds.LongestWait, "longest-wait", usual.LongestWait, "how many times the longest wait in force a longest wait may be")
+	fl.Float64Var(&w.bounds.MeanWait, "mean-wait", usual.MeanWait, "how many times the mean wait in force a mean wait may be")
+	fl.Uint64Var(&w.seed, "seed", 1, "seed of the intervals")
+	fl.StringVar(&w.state, "state", "muster-tune.state", "`file` for replays that are done")
+	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
+	help := fl.BoolP("help", "h", false, "print this help and exit")
+	fl.Usage = func() {}
+	if err := fl.Parse(args); err != nil {
+		fmt.Fprintf(errOut, "muster tune: %v (see --help)\n", err)
+		return 2
+	}
+	if *help {
+		fmt.Fprint(out, tuneUsage, fl.FlagUsages())
+		return 0
+	}
+	if *dir != "" {
+		w.config = filepath.Join(*dir, "muster.yaml")
+	}
+	settings, bad := w.settings()
+	bad = append(bad, w.wrong(fl)...)
+	if len(bad) > 0 {
+		for _, text := range bad {
+			fmt.Fprintf(errOut, "muster tune: %s (see --help)\n", text)
+		}
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	rep, err := w.run(ctx, settings)
+	if err == nil {
+		err = w.write(out, rep)
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "muster tune: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// wrong lists all that is wrong with a command line.
+func (w *tuning) wrong(fl *pflag.FlagSet) []string {
+	var bad []string
+	check := func(wrong bool, format string, args ...any) {
+		if wrong {
+			bad = append(bad, fmt.Sprintf(format, args...))
+		}
+	}
+	check(fl.NArg() > 0, "unknown argument %q", fl.Arg(0))
+	check(w.from == "" && w.swf == "", "--from is missing")
+	check(w.aim != string(tune.Slowdown) && w.aim != string(tune.Wait), "--aim=%s: expected slowdown or wait", w.aim)
+	check(!(w.bounds.LongestWait >= 1 && w.bounds.LongestWait <= 100), "--longest-wait=%v: expected a number from 1 to 100", w.bounds.LongestWait)
+	check(!(w.bounds.MeanWait >= 1 && w.bounds.MeanWait <= 100), "--mean-wait=%v: expected a number from 1 to 100", w.bounds.MeanWait)
+	check(w.cluster != "" && w.old == "", "an imported history does not tell the configuration: name with --old the one that was in force")
+	check(w.cluster != "" && w.archive != "", "--cluster and --archive: one history at a time")
+	check(w.state == "", "--state: a file name is missing")
+	if w.swf == "" {
+		for _, name := range []string{"procs", "in-force"} {
+			check(fl.Changed(name), "--%s belongs to --swf", name)
+		}
+		return bad
+	}
+	check(w.procs < 1 || w.procs > 1<<24, "--procs: how large is the cluster? A number from 1 to %d", 1<<24)
+	for _, name := range []string{"from", "to", "cluster", "archive", "old", "dir", "config"} {
+		check(fl.Changed(name), "--swf is a whole history of its own: --%s does not belong to it", name)
+	}
+	return bad
+}
+
+// settings are those to try, and what is wrong with them.
+func (w *tuning) settings() (out []tune.Setting, bad []string) {
+	if len(w.try) == 0 {
+		return tune.Candidates(), nil
+	}
+	for _, text := range w.try {
+		s, err := tune.ParseSetting(text)
+		if err != nil {
+			bad = append(bad, fmt.Sprintf("--try %q: %s", text, oneLine(err)))
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, bad
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ", ") }
+
+func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report, error) {
+	if err := lowerPriority(); err != nil {
+		fmt.Fprintf(w.errOut, "muster tune: the replays run at the usual priority: %v\n", err)
+	}
+	// A replay makes much garbage and keeps little.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	m, err := openMemory(w.state, w.question(), w.now)
+	if err != nil {
+		return nil, err
+	}
+	load, err := w.load(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.about(load); err != nil {
+		return nil, err
+	}
+	if n := len(m.saved.Replays); n > 0 {
+		fmt.Fprintf(w.errOut, "muster tune: %s has %d replays of this question, which are not made again\n", w.state, n)
+	}
+	study := &tune.Study{Load: load, Settings: settings, Aim: tune.Aim(w.aim), Bounds: w.bounds, Seed: w.seed}
+	rep, err := tune.Run(ctx, study, m, w.progress)
+	w.progressOver()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, fmt.Errorf("interrupted: the same command continues from %s, which has %d replays", w.state, len(m.saved.Replays))
+	case err != nil:
+		return nil, err
+	}
+	return rep, m.remove()
+}
+
+// question is the command line as far as the replays depend on it.
+func (w *tuning) question() []string {
+	return []string{w.config, w.archive, w.cluster, w.old, w.from, w.to, w.swf, fmt.Sprint(w.procs), w.inForce}
+}
+
+// load reads the history. Relative times count from when the question was first
+// asked, so that a command that continues asks the same.
+func (w *tuning) load(ctx context.Context, m *memory) (*replay.Workload, error) {
+	if w.swf != "" {
+		return w.trace()
+	}
+	w.now = time.Unix(m.saved.Asked, 0)
+	from, err := w.moment("from", w.from)
+	if err != nil {
+		return nil, err
+	}
+	to, err := w.moment("to", w.to)
+	if err != nil {
+		return nil, err
+	}
+	if to <= from {
+		return nil, errors.New("--to does not come after --from")
+	}
+	load, left, err := w.past(ctx, from, to, spec.AtUnix(m.saved.Asked))
+	if err == nil && left > 0 {
+		fmt.Fprintf(w.errOut, "muster tune: %d jobs that did not run to their end are left out\n", left)
+	}
+	return load, err
+}
+
+// progress tells how far a replay is: on a terminal in one line, elsewhere every
+// ten seconds.
+func (w *tuning) progress(step tune.Step) replay.Progress {
+	last := time.Now()
+	return func(ended, all int, _ spec.Instant) {
+		since := time.Since(last)
+		if since < 10*time.Second && (!w.live || since < time.Second/2) {
+			return
+		}
+		last = time.Now()
+		line := fmt.Sprintf("muster tune: replay %d of at most %d, %s: %d of %d jobs have ended", step.Number, step.Of, step.Setting, ended, all)
+		if w.live {
+			fmt.Fprint(w.errOut, "\r\x1b[K", line)
+			return
+		}
+		fmt.Fprintln(w.errOut, line)
+	}
+}
+
+// progressOver clears the line of progress.
+func (w *tuning) progressOver() {
+	if w.live {
+		fmt.Fprint(w.errOut, "\r\x1b[K")
+	}
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// lowerPriority gives way to everything else on the machine. Priorities belong
+// to threads on Linux, and new threads inherit them.
+func lowerPriority() error {
+	const lowest = 19
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		var id int
+		if _, err := fmt.Sscan(thread.Name(), &id); err != nil {
+			return err
+		}
+		// A thread that has ended meanwhile needs none.
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// write prints a report.
+func (w *tuning) write(out io.Writer, rep *tune.Report) error {
+	if w.asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(rep)
+	}
+	_, err := io.WriteString(out, reportText(rep))
+	return err
+}
+
+func reportText(rep *tune.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d jobs; %d settings were compared on the first %d, and one is judged on the other %d\n", rep.Jobs, len(rep.Tried), rep.LearnJobs, rep.JudgeJobs)
+	if j := rep.OutOfSample; j != nil {
+		fmt.Fprintf(&b, "\n%-24s %14s %14s %10s  %s\n", "second half", "in force", "judged", "change", fmt.Sprintf("with %d %% confidence", j.Level))
+		row := func(name, unit string, digits int, old, fresh float64, in *tune.Interval) {
+			change := "-"
+			if old > 0 {
+				change = fmt.Sprintf("%+.1f %%", 100*(fresh/old-1))
+			}
+			fmt.Fprintf(&b, "%-24s %14s %14s %10s", name, fmt.Sprintf("%.*f%s", digits, old, unit), fmt.Sprintf("%.*f%s", digits, fresh, unit), change)
+			if in != nil {
+				fmt.Fprintf(&b, "  %+.1f to %+.1f %%", 100*in.Low, 100*in.High)
+			}
+			b.WriteString("\n")
+		}
+		row("mean bounded slowdown", "", 2, j.Old.MeanSlowdown, j.New.MeanSlowdown, &j.Slowdown)
+		row("mean wait", " s", 0, j.Old.MeanWait, j.New.MeanWait, &j.Wait)
+		row("P95 wait", " s", 0, j.Old.P95Wait, j.New.P95Wait, nil)
+		row("longest wait", " s", 0, j.Old.LongestWait, j.New.LongestWait, nil)
+		fmt.Fprintf(&b, "judged: %s (%d blocks of %.1f days)\n", rep.Chosen, j.Blocks, j.BlockDays)
+		b.WriteString(losersText(j.Losers))
+	}
+	switch rep.Verdict {
+	case tune.Change:
+		fmt.Fprintf(&b, "\nadvice: change slurm.conf: %s\n- %s\n+ %s\n", rep.Why, rep.OldLine, rep.NewLine)
+	default:
+		fmt.Fprintf(&b, "\nadvice: change nothing: %s\n", rep.Why)
+	}
+	return b.String()
+}
+
+// maxLosers of each kind are printed; --json has them all.
+const maxLosers = 8
+
+func losersText(losers []tune.Group) string {
+	if len(losers) == 0 {
+		return "\nNo user, account or size of jobs would have waited noticeably longer.\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nWould have waited longer:\n%-8s %-28s %8s %16s %14s\n", "", "", "jobs", "mean wait, s", "judged")
+	for _, kind := range []string{"user", "account", "size"} {
+		of := slices.DeleteFunc(slices.Clone(losers), func(g tune.Group) bool { return g.Kind != kind })
+		for _, g := range of[:min(len(of), maxLosers)] {
+			fmt.Fprintf(&b, "%-8s %-28s %8d %16.0f %14.0f\n", g.Kind, g.Name, g.Jobs, g.OldWait, g.NewWait)
+		}
+		if more := len(of) - maxLosers; more > 0 {
+			fmt.Fprintf(&b, "%-8s and %d more, see --json\n", kind, more)
+		}
+	}
+	return b.String()
+}

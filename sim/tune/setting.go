@@ -1,0 +1,89 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/slurmconf"
+)
+
+// Setting is a candidate: options of SchedulerParameters, and their values.
+type Setting []spec.KeyValue
+
+// Candidates are the settings that are tried where none are named. They change
+// how jobs are planned, never who goes first: priorities, fair share and limits
+// are a site's policy, which no replay can judge.
+func Candidates() []Setting {
+	var out []Setting
+	add := func(firm, promise, slack string) {
+		s := Setting{{Key: "bf_firm", Value: firm}, {Key: "bf_promise", Value: promise}}
+		if slack != "" {
+			s = append(s, spec.KeyValue{Key: "bf_promise_slack", Value: slack})
+		}
+		out = append(out, s)
+	}
+	add("0", "limit", "")
+	add("1", "limit", "")
+	add("1", "prediction", "10")
+	add("1", "prediction", "1")
+	add("1", "prediction", "50")
+	add("2", "prediction", "10")
+	add("4", "prediction", "10")
+	add("16", "prediction", "10")
+	return out
+}
+
+// ParseSetting reads a setting as slurm.conf writes it.
+func ParseSetting(text string) (Setting, error) {
+	var s Setting
+	for item := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+		if !ok || key == "" || value == "" {
+			return nil, fmt.Errorf("%q is not of the form KEY=VALUE", item)
+		}
+		s = append(s, spec.KeyValue{Key: key, Value: value})
+	}
+	_, err := slurmconf.ChangeScheduler(&spec.Config{}, s)
+	return s, err
+}
+
+// String writes a setting as slurm.conf does.
+func (s Setting) String() string {
+	words := make([]string, len(s))
+	for i, kv := range s {
+		words[i] = kv.Key + "=" + kv.Value
+	}
+	return strings.Join(words, ",")
+}
+
+// Apply is a configuration with a setting.
+func (s Setting) Apply(c *spec.Config) (*spec.Config, error) {
+	return slurmconf.ChangeScheduler(c, s)
+}
+
+// Line is SchedulerParameters of a configuration as slurm.conf has it.
+func Line(c *spec.Config) string {
+	return "SchedulerParameters=" + strings.Join(c.Sched.Params, ",")
+}
+
+// effect is what of a configuration a setting can change, as one comparable
+// text: two settings of the same effect are replayed once.
+func effect(c *spec.Config) string {
+	s := c.Sched
+	s.Params = nil
+	if s.PredictRuns && s.PromiseSlack == 0 {
+		s.PromiseSlack = defaultSlack
+	}
+	if !s.PredictRuns {
+		s.PromiseSlack = 0
+	}
+	return fmt.Sprintf("%+v %d %d", s, c.Limits.UserShare, c.Limits.MaxScript)
+}
+
+// defaultSlack is bf_promise_slack where none is configured, in percent.
+const defaultSlack = 10
+
+// errSameAsInForce tells that no candidate differs from what is in force.
+var errSameAsInForce = errors.New("every setting to try has the effect of the one in force")
