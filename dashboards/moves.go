@@ -224,7 +224,7 @@ func movesOfController() []Move {
 		on(Pipeline, "Accounting", up("Accounting behind", Cut), up("Where the writer is", Run, "seq")),
 
 		on(Alerts, "Now", noisy("Critical; Warnings; About to fire", Break), noisy("Firing", Break, rowsOf), noisy("Notices", Hold)),
-		on(SLOs, "Objectives", up("Objectives", Run), down("Error budget left", Kill, "agents")),
+		on(SLOs, "Objectives", down("Objectives", End), down("Error budget left", Kill, "agents")),
 		on(SLOs, "Over time", up("Errors of the last hour; Burn rate", Kill, "agents"), noisy("Counted", Hammer, "submit")),
 		on(Alerts, "Over time", noisy("What fired when; Time spent firing", Break)),
 	)
