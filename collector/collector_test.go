@@ -535,3 +535,18 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("of every QOS: %+v, of normal: %+v", rest, named)
 	}
 }
+
+// TestReachable: of the lab's nodes n2 is drained. Its agent is not expected, and is
+// none of those that are.
+func TestReachable(t *testing.T) {
+	st := lab(t).State
+	for _, c := range []struct {
+		connected       []string
+		heard, expected int
+	}{{[]string{"n1", "n2", "n3"}, 2, 2}, {[]string{"n1", "n2"}, 1, 2}, {[]string{"n2"}, 0, 2}} {
+		heard, expected := Reachable(st, func(node string) bool { return slices.Contains(c.connected, node) })
+		if heard != c.heard || expected != c.expected {
+			t.Errorf("with %v connected: %d of %d, want %d of %d", c.connected, heard, expected, c.heard, c.expected)
+		}
+	}
+}

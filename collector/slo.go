@@ -29,7 +29,7 @@ func NewObjectives(list []slo.Objective) *Objectives {
 
 // Condition is how the cluster is at a moment.
 type Condition struct {
-	Connected, Expected int // agents
+	Connected, Expected int // agents; see Reachable
 	// Lag of accounting in seconds; negative if it is not known.
 	Lag float64
 	// Goodput of the last day; negative if there is none.
@@ -162,14 +162,19 @@ func sloFamilies() []family {
 	}
 }
 
-// Expected counts the nodes whose agents should be connected: those that have
-// registered, and are neither asleep nor taken out of service.
-func Expected(st *state.State) (n int) {
+// Reachable counts the nodes whose agents should be connected, and those of them
+// that are: nodes that have registered, and are neither asleep nor taken out of
+// service. The agent of a drained node does not make up for one that is missed.
+func Reachable(st *state.State, connected func(node string) bool) (heard, expected int) {
 	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
-		if node.Inv != nil && !node.Asleep() && node.Admin == event.NodeResume {
-			n++
+		if node.Inv == nil || node.Asleep() || node.Admin != event.NodeResume {
+			return true
+		}
+		expected++
+		if connected(node.Spec.Name) {
+			heard++
 		}
 		return true
 	})
-	return n
+	return heard, expected
 }

@@ -93,7 +93,9 @@ func (f *sampled) tick(now *figures) {
 			}
 		}
 	}
-	cond := collector.Condition{Connected: now.agents, Expected: collector.Expected(v.State), Lag: lag.Seconds, Goodput: goodput}
+	streams := f.s.ctl.ConnectedNodes()
+	heard, expected := collector.Reachable(v.State, func(node string) bool { return streams[node] })
+	cond := collector.Condition{Connected: heard, Expected: expected, Lag: lag.Seconds, Goodput: goodput}
 	f.objectives.Tick(since, cond)
 }
 

@@ -246,5 +246,8 @@ func (c *Controller) isStopping() bool {
 // Agents is the number of nodes with a stream to this controller.
 func (c *Controller) Agents() int { return c.hub.connected() }
 
+// ConnectedNodes are the nodes whose agents have a stream to this controller.
+func (c *Controller) ConnectedNodes() map[string]bool { return c.hub.connectedNodes() }
+
 // Live is what the agents' heartbeats said last, by node.
 func (c *Controller) Live() map[string]wire.NodeLive { return c.hub.said() }

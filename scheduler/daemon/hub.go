@@ -236,6 +236,17 @@ func (h *hub) connected() int {
 	return len(h.conns)
 }
 
+// connectedNodes are the nodes whose agents have a stream.
+func (h *hub) connectedNodes() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make(map[string]bool, len(h.conns))
+	for node := range h.conns {
+		out[node] = true
+	}
+	return out
+}
+
 // said copies what the heartbeats said.
 func (h *hub) said() map[string]wire.NodeLive {
 	h.mu.Lock()

@@ -143,7 +143,8 @@ func (c *cluster) serve() {
 		c.calls.Observe("Cluster/Submit", "", took, false)
 	}
 	c.ctl.syncs += 200
-	c.objectives.Tick(time.Minute, collector.Condition{Connected: c.connected(), Expected: collector.Expected(c.view.State), Goodput: 0.8})
+	heard, expected := collector.Reachable(c.view.State, func(node string) bool { return !c.byName[node].down && !c.byName[node].cut })
+	c.objectives.Tick(time.Minute, collector.Condition{Connected: heard, Expected: expected, Goodput: 0.8})
 }
 
 func (c *cluster) raft() collector.Raft {
