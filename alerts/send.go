@@ -113,7 +113,8 @@ func (s *Settings) Direct(ctx context.Context, t Test) error {
 		token := ""
 		if s.Webhook.TokenFile != "" {
 			var err error
-			if token, err = ReadSecret("webhook.bearer_token_file", s.Webhook.TokenFile); err != nil {
+			token, err = ReadSecret("webhook.bearer_token_file", s.Webhook.TokenFile)
+			if err != nil {
 				return err
 			}
 		}
@@ -159,7 +160,8 @@ func (s *Settings) mail(ctx context.Context, t Test) error {
 	}
 	server := mailer.Server{Addr: e.SMTP, User: e.Username, RequireTLS: e.tls()}
 	if e.Username != "" {
-		if server.Password, err = ReadSecret("email.password_file", e.PasswordFile); err != nil {
+		server.Password, err = ReadSecret("email.password_file", e.PasswordFile)
+		if err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,8 @@ func Main(e *tool.Env) int {
 		case "--help", "-h":
 			name = "help"
 		}
-		if cmd = find(name); cmd == nil {
+		cmd = find(name)
+		if cmd == nil {
 			return tool.Report(e, unknownCommand(name), "muster", 1)
 		}
 	}

@@ -120,7 +120,10 @@ func (s *scrape) cell(values []string) *cell {
 		c.labels[i] = &c.pairs[i]
 		n++
 	}
-	c.metric.Label, c.metric.Gauge, c.metric.Counter, c.metric.Histogram = c.labels[:n:n], nil, nil, nil
+	c.metric.Label = c.labels[:n:n]
+	c.metric.Gauge = nil
+	c.metric.Counter = nil
+	c.metric.Histogram = nil
 	s.family.Metric = append(s.family.Metric, &c.metric)
 	return c
 }

@@ -267,7 +267,9 @@ func timesHistogram(t *state.Times) *dto.Histogram {
 		h.Bucket = append(h.Bucket, &rows[i])
 	}
 	schema, threshold := int32(2), 1.0/128
-	h.Schema, h.ZeroThreshold, h.ZeroCount = &schema, &threshold, &t.Tiny
+	h.Schema = &schema
+	h.ZeroThreshold = &threshold
+	h.ZeroCount = &t.Tiny
 	last, gap := int64(0), int32(state.FineFirst)
 	var span *dto.BucketSpan
 	for i := range t.Fine {

@@ -20,7 +20,9 @@ const mib = 1 << 20
 // what only grows, and they stay gauges here: the type is part of the name.
 func native(endpoint string, list []family) []family {
 	for i := range list {
-		list[i].Dialect, list[i].Endpoint, list[i].Type = catalogue.Slurm, endpoint, catalogue.Gauge
+		list[i].Dialect = catalogue.Slurm
+		list[i].Endpoint = endpoint
+		list[i].Type = catalogue.Gauge
 	}
 	return list
 }

@@ -71,7 +71,9 @@ func (b Board) Grafana() (dashboard.Dashboard, error) {
 	}
 	out, err := d.Build()
 	for i := range out.Templating.List {
-		out.Templating.List[i].Auto, out.Templating.List[i].AutoMin, out.Templating.List[i].AutoCount = nil, nil, nil // of variables of another kind; Grafana's types do not know them here
+		out.Templating.List[i].Auto = nil
+		out.Templating.List[i].AutoMin = nil
+		out.Templating.List[i].AutoCount = nil // of variables of another kind; Grafana's types do not know them here
 	}
 	return out, err
 }
@@ -252,11 +254,16 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 	switch p.Kind {
 	case Stat:
 		o := stat.NewOptions()
-		o.GraphMode, o.ColorMode, o.ReduceOptions, o.Orientation = common.BigValueGraphModeNone, common.BigValueColorModeValue, last, common.VizOrientationAuto
+		o.GraphMode = common.BigValueGraphModeNone
+		o.ColorMode = common.BigValueColorModeValue
+		o.ReduceOptions = last
+		o.Orientation = common.VizOrientationAuto
 		b.Type("stat").Options(o)
 	case Bars:
 		o := bargauge.NewOptions()
-		o.Orientation, o.ReduceOptions, o.DisplayMode = common.VizOrientationHorizontal, last, common.BarGaugeDisplayModeGradient
+		o.Orientation = common.VizOrientationHorizontal
+		o.ReduceOptions = last
+		o.DisplayMode = common.BarGaugeDisplayModeGradient
 		b.Type("bargauge").Options(o)
 	case Table:
 		o := table.NewOptions()
@@ -285,12 +292,17 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		}
 	case HeatMap:
 		o := statushistory.NewOptions()
-		o.Legend, o.Tooltip, o.ShowValue, o.PerPage = legend, tooltip, common.VisibilityModeNever, nil
+		o.Legend = legend
+		o.Tooltip = tooltip
+		o.ShowValue = common.VisibilityModeNever
+		o.PerPage = nil
 		o.Legend.ShowLegend = false
 		b.Type("status-history").Options(o)
 	case States:
 		o := statetimeline.NewOptions()
-		o.Legend, o.Tooltip, o.ShowValue = legend, tooltip, common.VisibilityModeNever
+		o.Legend = legend
+		o.Tooltip = tooltip
+		o.ShowValue = common.VisibilityModeNever
 		b.Type("state-timeline").Options(o)
 	case Lines, Stack:
 		o := timeseries.NewOptions()

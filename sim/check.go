@@ -33,7 +33,8 @@ func (t *truth) begins(w *World, node string, r run) {
 	if t.started[r] == nil {
 		t.started[r] = map[string]int{}
 	}
-	if t.started[r][node]++; t.started[r][node] > 1 {
+	t.started[r][node]++
+	if t.started[r][node] > 1 {
 		w.fail("%s starts attempt %d of job uid %d twice", node, r.attempt, r.uid)
 	}
 	if t.alive[r.uid] == nil {

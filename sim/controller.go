@@ -116,7 +116,9 @@ func floorPolicy(cpus int) []event.Event {
 	out := []event.Event{&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: floorAccount}}, &event.AccountPut{Account: spec.Account{Name: "a"}},
 		assoc(1, 0, "root", ""), floor, assoc(3, 1, "a", "")}
 	for n := range users {
-		who, in, parent := user(n), "a", uint32(3)
+		who := user(n)
+		in := "a"
+		parent := uint32(3)
 		if n == 0 {
 			in, parent = floorAccount, 2
 		}
@@ -147,7 +149,8 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 		c.w.fail("after %T: %v", cmd, err)
 		return
 	}
-	if c.w.judge(cmd, c.last, t.Events); c.w.err != nil {
+	c.w.judge(cmd, c.last, t.Events)
+	if c.w.err != nil {
 		return
 	}
 	b := &batch{events: t.Events}
@@ -159,7 +162,8 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 		})
 	}
 	if len(t.Events) > 0 {
-		if b.bytes, err = c.w.codec.Encode(t.Events); err != nil {
+		b.bytes, err = c.w.codec.Encode(t.Events)
+		if err != nil {
 			c.w.fail("encode: %v", err)
 			return
 		}
@@ -220,7 +224,10 @@ func (c *controller) crash() {
 			c.started(f)
 		}
 	}
-	c.flying, c.queue, c.plan, c.kept = nil, scheduler.Queue{}, nil, nil
+	c.flying = nil
+	c.queue = scheduler.Queue{}
+	c.plan = nil
+	c.kept = nil
 	c.w.note("controller dies")
 	for _, n := range c.w.nodes {
 		n.lostController()
@@ -234,7 +241,8 @@ func (c *controller) restart() {
 	from := 0
 	if c.snap != nil && c.w.rng.IntN(4) > 0 {
 		var err error
-		if st, err = state.Decode(bytes.NewReader(c.snap)); err != nil {
+		st, err = state.Decode(bytes.NewReader(c.snap))
+		if err != nil {
 			c.w.fail("decode the snapshot: %v", err)
 			return
 		}
@@ -248,7 +256,9 @@ func (c *controller) restart() {
 	}
 	c.st, c.up, c.last = st, true, nil
 	c.durable = st.Freeze()
-	c.heard, c.answered, c.sent = map[string]spec.Instant{}, map[string]spec.Instant{}, map[string]int64{}
+	c.heard = map[string]spec.Instant{}
+	c.answered = map[string]spec.Instant{}
+	c.sent = map[string]int64{}
 	c.began = c.w.now
 	for _, n := range c.w.nodes {
 		c.heard[n.name] = c.w.now
@@ -288,7 +298,10 @@ func (c *controller) clockwork() {
 	}
 	pass = func() {
 		if c.up {
-			life, snap, now, opt := c.life, c.st.Freeze(), c.now(), c.options()
+			life := c.life
+			snap := c.st.Freeze()
+			now := c.now()
+			opt := c.options()
 			out, err := scheduler.Pass(snap, now, opt)
 			if err != nil {
 				c.w.fail("pass: %v", err)
@@ -298,7 +311,8 @@ func (c *controller) clockwork() {
 			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
 				if life == c.life {
 					fresh := snap.Seq == c.st.Seq && now == c.now()
-					if c.do(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil); fresh {
+					c.do(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil)
+					if fresh {
 						c.w.judgeIdle(out, opt)
 					}
 				}
@@ -383,7 +397,9 @@ func (c *controller) order(j *state.Job, only string) {
 		if j.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
-		n, r, batchHost := c.w.node(name), run{j.UID, j.Attempt}, i == 0
+		n := c.w.node(name)
+		r := run{j.UID, j.Attempt}
+		batchHost := i == 0
 		if !n.connected {
 			continue // reconcile orders it on the next connection, whose lease it needs
 		}

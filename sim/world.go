@@ -207,7 +207,10 @@ func Shrink(seed uint64, p Profile) (Profile, Result, error) {
 				continue
 			}
 			if r, e := RunProfile(seed, smaller); e != nil {
-				p, res, err, again = smaller, r, e, true
+				p = smaller
+				res = r
+				err = e
+				again = true
 			}
 		}
 	}
@@ -249,7 +252,8 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 		w.nodes = append(w.nodes, newNode(w, strangeName(i)))
 	}
 	for i, n := range w.nodes {
-		if n.dead = (w.profile.Power && i > 0) || i >= w.profile.Nodes; !n.dead {
+		n.dead = (w.profile.Power && i > 0) || i >= w.profile.Nodes
+		if !n.dead {
 			n.connectSoon()
 		}
 	}
@@ -281,7 +285,8 @@ func (w *World) runUntil(t spec.Instant) {
 		h := heap.Pop(&w.todo).(happening)
 		w.now = h.at
 		h.do()
-		if w.steps++; w.steps > 2_000_000 {
+		w.steps++
+		if w.steps > 2_000_000 {
 			w.fail("the run does not come to an end")
 		}
 	}

@@ -8,7 +8,10 @@ import (
 // WithoutNodes is a partition without all that says which nodes are of it.
 func (p *PartitionSpec) WithoutNodes() PartitionSpec {
 	out := *p
-	out.Nodes, out.NodeNames, out.AllNodes, out.NodeFeatures = "", nil, false, nil
+	out.Nodes = ""
+	out.NodeNames = nil
+	out.AllNodes = false
+	out.NodeFeatures = nil
 	return out
 }
 
@@ -93,7 +96,8 @@ func (c *Config) ChangeNode(n NodeSpec) {
 		return
 	}
 	was := c.Nodes[i]
-	if c.Nodes[i] = n; n.Dynamic {
+	c.Nodes[i] = n
+	if n.Dynamic {
 		return
 	}
 	at := indexNode(c.FileNodes, n.Name)

@@ -58,7 +58,9 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 	}
 	switch {
 	case kind == 0 && !has && word != "" && word[0] >= '0' && word[0] <= '9':
-		kind, ids, has = AfterAny, word, true // a bare number means afterany
+		kind = AfterAny
+		ids = word
+		has = true // a bare number means afterany
 	case kind == 0:
 		return nil, fmt.Errorf("%w %q: unknown type %q", ErrBadDependency, part, word)
 	case kind == Singleton && !has:

@@ -62,7 +62,8 @@ func ParseGPUBind(text string) (GPUBind, error) {
 		if kind == "per_task" {
 			b.Kind = BindPerTask
 		}
-		if b.N, err = strconv.Atoi(arg); err != nil || b.N < 1 || b.N > 1<<16 {
+		b.N, err = strconv.Atoi(arg)
+		if err != nil || b.N < 1 || b.N > 1<<16 {
 			return b, badGPUBind(text)
 		}
 	case "map_gpu":

@@ -68,7 +68,8 @@ func (p *piece) whole(dir string) error {
 		}
 		sum := sha256.New()
 		_, err = io.Copy(sum, file)
-		if err = errors.Join(err, file.Close()); err != nil {
+		err = errors.Join(err, file.Close())
+		if err != nil {
 			return err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
@@ -175,7 +176,8 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece) (piece, error) {
 	var err error
 	a, sc = p.rows(a, sc)
-	if p.Sums, err = s.sums(ctx, a.Sums(sc, m)); err != nil {
+	p.Sums, err = s.sums(ctx, a.Sums(sc, m))
+	if err != nil {
 		return p, err
 	}
 	for from := m.From; from < m.Until && p.Sums[0] > 0; from += dayMicros {
@@ -279,10 +281,12 @@ func writeWhole(path string, from io.Reader, also io.Writer) (err error) {
 	if also == nil {
 		also = io.Discard
 	}
-	if _, err = io.Copy(io.MultiWriter(f, also), from); err == nil {
+	_, err = io.Copy(io.MultiWriter(f, also), from)
+	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
@@ -326,7 +330,8 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 	var have manifest
 	if root != "" {
 		var err error
-		if have, err = readManifest(archiveDir(root, sc, m)); err != nil {
+		have, err = readManifest(archiveDir(root, sc, m))
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -375,10 +380,12 @@ func (s *Store) archived(ctx context.Context, sc query.Scope, a query.Aged, m qu
 		if !slices.Equal(sums, p.Sums) {
 			return fmt.Errorf("of rows up to event %d the store has %v, the archive %v (if an unarchive was broken off, end it first): %w", p.Seq, sums, p.Sums, ErrNoArchive)
 		}
-		if of.After = max(p.After, sc.Seq); of.After >= p.Seq {
+		of.After = max(p.After, sc.Seq)
+		if of.After >= p.Seq {
 			continue
 		}
-		if sums, err = s.sums(ctx, of.Sums(upto, m)); err != nil {
+		sums, err = s.sums(ctx, of.Sums(upto, m))
+		if err != nil {
 			return err
 		}
 		if sums[0] > 0 {
@@ -490,15 +497,18 @@ func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
 	for rows.Next() {
 		var r purgeRecord
 		var month string
-		if err = rows.Scan(&r.id, &month, &r.table, &r.upto, &r.sums, &r.rolled); err != nil {
+		err = rows.Scan(&r.id, &month, &r.table, &r.upto, &r.sums, &r.rolled)
+		if err != nil {
 			break
 		}
-		if r.month, err = query.ParseMonth(month); err != nil {
+		r.month, err = query.ParseMonth(month)
+		if err != nil {
 			break
 		}
 		list = append(list, r)
 	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+	err = errors.Join(err, rows.Err(), rows.Close())
+	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
 	for _, r := range list {

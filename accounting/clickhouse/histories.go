@@ -30,7 +30,8 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 	}
 	for rows.Next() {
 		var seg tally.Segment
-		if err = rows.Scan(&seg.At, &seg.Epoch, &seg.Seq); err != nil {
+		err = rows.Scan(&seg.At, &seg.Epoch, &seg.Seq)
+		if err != nil {
 			break
 		}
 		h.Segments = append(h.Segments, seg)
@@ -93,7 +94,8 @@ func (s *Store) ledgers(ctx context.Context) ([]uuid.UUID, error) {
 	var out []uuid.UUID
 	for rows.Next() {
 		var l uuid.UUID
-		if err = rows.Scan(&l); err != nil {
+		err = rows.Scan(&l)
+		if err != nil {
 			break
 		}
 		out = append(out, l)
@@ -272,7 +274,8 @@ func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) 
 	for rows.Next() {
 		var uid uint64
 		var last uint32
-		if err = rows.Scan(&uid, &last); err != nil {
+		err = rows.Scan(&uid, &last)
+		if err != nil {
 			break
 		}
 		out[spec.JobUID(uid)] = last

@@ -70,7 +70,9 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		}
 		set := askSettings()
 		// One run can become thousands of rows.
-		set["max_block_size"], set["insert_deduplicate"], set["distributed_foreground_insert"] = 4096, 0, 1
+		set["max_block_size"] = 4096
+		set["insert_deduplicate"] = 0
+		set["distributed_foreground_insert"] = 1
 		if err := w.s.conn.Exec(ch.Context(ctx, ch.WithSettings(set)), q.SQL, args...); err != nil {
 			return false, fmt.Errorf("add up the days before %s: %w", time.UnixMicro(u.Until).UTC().Format(time.DateOnly), err)
 		}

@@ -71,7 +71,8 @@ func Open(o Options) (*Store, error) {
 		}
 	default:
 		var err error
-		if co, err = ch.ParseDSN(o.DSN); err != nil {
+		co, err = ch.ParseDSN(o.DSN)
+		if err != nil {
 			return nil, fmt.Errorf("the ClickHouse DSN cannot be read: %w", err)
 		}
 	}
@@ -324,11 +325,13 @@ func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (s
 	}
 	for rows.Next() {
 		ok = true
-		if err = rows.Scan(&snap.Seq); err != nil {
+		err = rows.Scan(&snap.Seq)
+		if err != nil {
 			break
 		}
 	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil || !ok {
+	err = errors.Join(err, rows.Err(), rows.Close())
+	if err != nil || !ok {
 		return snap, false, wrap("look for a snapshot of the tally", err)
 	}
 	rows, err = s.conn.Query(ctx, "SELECT data FROM "+s.table("tally_snapshots")+
@@ -339,12 +342,14 @@ func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (s
 	}
 	for rows.Next() {
 		var data string
-		if err = rows.Scan(&data); err != nil {
+		err = rows.Scan(&data)
+		if err != nil {
 			break
 		}
 		snap.Data = append(snap.Data, data...)
 	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+	err = errors.Join(err, rows.Err(), rows.Close())
+	if err != nil {
 		return snap, false, wrap("read the snapshot of the tally", err)
 	}
 	return snap, true, nil

@@ -67,7 +67,8 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 	if intent.last > done.last {
 		res.Redo, w.doubt = intent.last-w.pos.Shift, true
 	}
-	if res.History, err = s.History(ctx, ledger, w.pos.Seq); err != nil {
+	res.History, err = s.History(ctx, ledger, w.pos.Seq)
+	if err != nil {
 		return nil, tally.Resume{}, err
 	}
 	return w, res, nil
@@ -255,7 +256,8 @@ func (w *Writer) rows(ctx context.Context, b *tally.Batch, verify bool) error {
 		go func() {
 			defer wg.Done()
 			defer func() { <-slots }()
-			if errs[i] = w.insert(ctx, b, p, verify); errs[i] != nil {
+			errs[i] = w.insert(ctx, b, p, verify)
+			if errs[i] != nil {
 				cancel()
 			}
 		}()
@@ -293,7 +295,8 @@ func (w *Writer) insert(ctx context.Context, b *tally.Batch, p part, verify bool
 	if err := p.send(ctx, token+":"+uuid.NewString()); err != nil {
 		return err
 	}
-	if have, err = w.count(ctx, p.table, b); err == nil && have != p.rows {
+	have, err = w.count(ctx, p.table, b)
+	if err == nil && have != p.rows {
 		err = fmt.Errorf("table %s has %d rows of events %d to %d, there must be %d", p.table, have, b.First, b.Last, p.rows)
 	}
 	return err
@@ -371,12 +374,14 @@ func (w *Writer) dropGenerations(ctx context.Context, which string, gen uint32) 
 	var old []uint32
 	for rows.Next() {
 		var g uint32
-		if err = rows.Scan(&g); err != nil {
+		err = rows.Scan(&g)
+		if err != nil {
 			break
 		}
 		old = append(old, g)
 	}
-	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+	err = errors.Join(err, rows.Err(), rows.Close())
+	if err != nil {
 		return fmt.Errorf("look for old generations of the live table: %w", err)
 	}
 	local, on := "live", ""

@@ -100,7 +100,8 @@ func spent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, 
 		return s, nil
 	}
 	var err error
-	if s.Spent, err = since(b.Start); err != nil {
+	s.Spent, err = since(b.Start)
+	if err != nil {
 		return s, err
 	}
 	end := min(b.End, scope.Now)

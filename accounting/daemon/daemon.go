@@ -204,8 +204,12 @@ const slowWrite = 30 * spec.Second
 // has run yet, what the store says. changed closes when there is a newer one.
 func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
 	d.mu.Lock()
-	pos, ledger, changed = d.pos, d.ledger, d.changed
-	stored, known, failed := d.stored, d.known, d.failed
+	pos = d.pos
+	ledger = d.ledger
+	changed = d.changed
+	stored := d.stored
+	known := d.known
+	failed := d.failed
 	d.mu.Unlock()
 	switch {
 	case errors.Is(failed, tally.ErrNewer):

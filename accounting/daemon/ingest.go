@@ -35,7 +35,8 @@ func (d *Daemon) ingest(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err = d.cfg.Store.Explain(err); errors.Is(err, context.Canceled) {
+		err = d.cfg.Store.Explain(err)
+		if errors.Is(err, context.Canceled) {
 			err = errRestoring
 		}
 		d.note(err)

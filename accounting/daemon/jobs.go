@@ -57,7 +57,8 @@ func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.
 	defer a.ahead.end()
 	err = s.runs(ctx, scope, ask, a.want, a.run)
 	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
-		if err = s.runs(ctx, scope, more, a.want, a.run); err == nil {
+		err = s.runs(ctx, scope, more, a.want, a.run)
+		if err == nil {
 			a.inOrder()
 		}
 	}

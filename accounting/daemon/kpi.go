@@ -177,7 +177,8 @@ func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, wind
 	var parts [][]kpi.Use
 	if days >= 2 {
 		// Whole days, counted back from the window's end.
-		if parts, err = demand(spec.Span(days)*spec.Day, days); err != nil {
+		parts, err = demand(spec.Span(days)*spec.Day, days)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -25,11 +25,13 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 	case "doctor":
 		found, err = s.D.examine(ctx)
 	case "backup":
-		if err = s.D.cfg.Store.Backup(ctx, req.GetName()); err == nil {
+		err = s.D.cfg.Store.Backup(ctx, req.GetName())
+		if err == nil {
 			found = []query.Finding{{Name: "backup", Detail: req.GetName() + " is complete"}}
 		}
 	case "restore":
-		if err = s.D.restore(ctx, req.GetName()); err == nil {
+		err = s.D.restore(ctx, req.GetName())
+		if err == nil {
 			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger"}}
 		}
 	case "archive", "purge", "discard", "unarchive":
@@ -137,7 +139,8 @@ func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, m query.Mon
 	if err != nil && d.cfg.Archive != "" {
 		// It is not archived yet, or not as it is now. Tables that went before it
 		// stand in an older archive, which must stay.
-		if _, err = d.cfg.Store.Archive(ctx, scope, m, d.cfg.Archive); err == nil {
+		_, err = d.cfg.Store.Archive(ctx, scope, m, d.cfg.Archive)
+		if err == nil {
 			found, err = purge()
 		}
 	}

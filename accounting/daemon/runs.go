@@ -159,7 +159,8 @@ func readAhead(read func(each func(acctRun) error) error, stop <-chan struct{}) 
 			chunk = nil
 		}
 		a.err = read(func(run acctRun) error {
-			if chunk = append(chunk, run); len(chunk) == liveChunk {
+			chunk = append(chunk, run)
+			if len(chunk) == liveChunk {
 				pass()
 			}
 			return nil

@@ -101,7 +101,8 @@ func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
 	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 || req.GetUsageSeconds() == 0 && slices.ContainsFunc(req.GetUsage(), func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 }) {
 		return out, badSamples(req, "a node and an interval are expected")
 	}
-	if out.GPUs, err = readGPUs(req); err == nil {
+	out.GPUs, err = readGPUs(req)
+	if err == nil {
 		out.Usage, err = readUsage(req, samplesOneCall-len(out.GPUs))
 	}
 	return out, err
@@ -177,7 +178,8 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
 				Attempt: g.GetAttempt(), JobID: g.GetJobId(), User: g.GetUser(), Account: g.GetAccount(), Partition: g.GetPartition(), Seconds: req.GetSeconds()}
 			for i, list := range lists {
-				if row.Values[i] = tally.NotMeasured; len(list) != 0 {
+				row.Values[i] = tally.NotMeasured
+				if len(list) != 0 {
 					row.Values[i] = list[k]
 				}
 			}
@@ -224,7 +226,9 @@ func markOf(rows SampleRows) sampleMark {
 	}
 	if m.useRows > 0 {
 		end := &rows.Usage[m.useRows-1]
-		m.uid, m.step, m.usedAt = end.UID, end.Step, end.At
+		m.uid = end.UID
+		m.step = end.Step
+		m.usedAt = end.At
 	}
 	return m
 }

@@ -51,7 +51,8 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 			return nil, spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("job %d belongs to another user: its script and environment are his", run.row.GetJobId()))
 		}
 		one := &apiv1.AcctScript{Row: run.row}
-		if one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment()); err != nil {
+		one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment())
+		if err != nil {
 			return nil, s.D.away(err)
 		}
 		one.Missing = one.Data == nil

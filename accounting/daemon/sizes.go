@@ -153,7 +153,8 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 	}
 	switch named := r.ask.Accounts; {
 	case by[0] == query.KeyAccount && !r.q.GetFlat():
-		if lines, err = r.lumped(ctx, lines, named); err != nil {
+		lines, err = r.lumped(ctx, lines, named)
+		if err != nil {
 			return err
 		}
 	case by[0] == query.KeyAccount && len(named) > 0:

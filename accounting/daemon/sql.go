@@ -158,7 +158,8 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	}
 	level, accounts := query.Standing(scope, v.User)
 	var err error
-	if v.Admin, err = d.operator(ctx, level); err != nil || v.Admin {
+	v.Admin, err = d.operator(ctx, level)
+	if err != nil || v.Admin {
 		return v, err
 	}
 	parents, heads := map[string]string{}, map[string]bool{}

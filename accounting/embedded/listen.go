@@ -13,8 +13,8 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/front"
 )
 
-// listenUnix opens the socket at path with mode 0600. A socket that nobody answers on is left over from a process that
-// was killed, and is replaced; one that somebody answers on is not.
+// listenUnix opens the socket at path with mode 0600. A socket that nobody answers on is left
+// over from a process that was killed, and is replaced; one that somebody answers on is not.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the socket's folder: %w", err)
@@ -31,8 +31,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 			return nil, fmt.Errorf("%w: something answers on the socket %s", ErrInUse, path)
 		}
 	}
-	// It is made in a folder nobody else can enter, given its mode there and then moved: at no time can another user
-	// connect.
+	// It is made in a folder nobody else can enter, given its mode there and then moved: at no
+	// time can another user connect.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
 		return nil, fmt.Errorf("make the socket: %w", err)
@@ -44,7 +44,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("make the socket: %w", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err = os.Chmod(made, 0o600); err == nil {
+	err = os.Chmod(made, 0o600)
+	if err == nil {
 		err = os.Rename(made, path)
 	}
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/front"
 )
 
-// Options say how the engine process runs. Args and ParseArgs carry them over a command line, but for Log.
+// Options say how the engine process runs. Args and ParseArgs carry them over a command line,
+// but for Log.
 type Options struct {
 	Data    string // folder of the engine's files, made when missing (0700); required
 	Library string // libchdb.so; "" means FindLibrary
@@ -38,8 +39,9 @@ type Options struct {
 
 	Grace time.Duration // for running statements when told to stop, before they are killed; 0 means 10 s
 
-	// TCPOptional keeps the engine running where the TCP listener cannot be had, for want of a password, a certificate or a
-	// free address: an error in the log says so. The parent's own socket must not depend on what others read.
+	// TCPOptional keeps the engine running where the TCP listener cannot be had, for want of a
+	// password, a certificate or a free address: an error in the log says so. The parent's own
+	// socket must not depend on what others read.
 	TCPOptional bool
 
 	UntilEOF bool // stop when standard input ends: it is a pipe that the parent holds
@@ -47,7 +49,8 @@ type Options struct {
 	Log *slog.Logger // nil means JSON lines on standard error
 }
 
-// Login is a name for the TCP listener. Its password is the first line of a file that others cannot read.
+// Login is a name for the TCP listener. Its password is the first line of a file that others
+// cannot read.
 type Login struct {
 	Name         string
 	PasswordFile string
@@ -68,8 +71,8 @@ func sound(settings map[string]string) map[string]string {
 	return out
 }
 
-// DefaultReading bounds what one statement of a reading login may cost: seconds, bytes. Functions that look into the
-// engine's own process are off.
+// DefaultReading bounds what one statement of a reading login may cost: seconds, bytes.
+// Functions that look into the engine's own process are off.
 func DefaultReading() map[string]string {
 	return map[string]string{
 		"max_execution_time":            "120",
@@ -103,7 +106,8 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Library == "" {
 		var err error
-		if o.Library, err = FindLibrary(); err != nil {
+		o.Library, err = FindLibrary()
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -151,7 +155,8 @@ func (o Options) passwords() ([]front.Login, error) {
 			return nil, fmt.Errorf("password of login %s: %w", l.Name, err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
-		if line = strings.TrimSuffix(line, "\r"); line == "" {
+		line = strings.TrimSuffix(line, "\r")
+		if line == "" {
 			return nil, fmt.Errorf("password of login %s: the first line of %s is empty", l.Name, l.PasswordFile)
 		}
 		out = append(out, front.Login{Name: l.Name, Password: line, ReadOnly: l.ReadOnly})
@@ -207,8 +212,8 @@ func (o Options) Args() []string {
 	return args
 }
 
-// ParseArgs reads the command line of the engine process. flag.ErrHelp is returned, with the usage written to usage,
-// when it was asked for.
+// ParseArgs reads the command line of the engine process. flag.ErrHelp is returned, with the
+// usage written to usage, when it was asked for.
 func ParseArgs(args []string, usage io.Writer) (Options, error) {
 	var o Options
 	f := flag.NewFlagSet("embedded-clickhouse", flag.ContinueOnError)

@@ -25,8 +25,8 @@ import (
 // Subcommand is the word by which a program runs Main; Supervisor puts it before the options.
 const Subcommand = "embedded-clickhouse"
 
-// ExitInUse is the exit status of Command when another process has the data path: the Supervisor waits for that to
-// change before it gives up.
+// ExitInUse is the exit status of Command when another process has the data path: the
+// Supervisor waits for that to change before it gives up.
 const ExitInUse = 75
 
 // timing holds how long a supervisor waits for what.
@@ -70,12 +70,13 @@ type Supervisor struct {
 	failed error         // why it ended; read after ended
 }
 
-// Start starts the engine as a child process and returns when it answers. command is a program and the arguments that
-// make it call Main; nil means this program with Subcommand. The error is the child's own last words when it would not
-// start. ctx bounds the wait for the first answer only; Close ends the child.
+// Start starts the engine as a child process and returns when it answers. command is a program
+// and the arguments that make it call Main; nil means this program with Subcommand. The error
+// is the child's own last words when it would not start. ctx bounds the wait for the first
+// answer only; Close ends the child.
 //
-// Afterwards a child that dies, or hangs, is started again, with growing pauses if it keeps dying. Whoever has requests
-// under way sees them fail and tries them again.
+// Afterwards a child that dies, or hangs, is started again, with growing pauses if it keeps
+// dying. Whoever has requests under way sees them fail and tries them again.
 func Start(ctx context.Context, o Options, command ...string) (*Supervisor, error) {
 	return start(ctx, o, defaultTiming(), command...)
 }
@@ -93,7 +94,8 @@ func start(ctx context.Context, o Options, wait timing, command ...string) (*Sup
 	if len(command) == 0 {
 		command = []string{"/proc/self/exe", Subcommand}
 		if runtime.GOOS != "linux" {
-			if command[0], err = os.Executable(); err != nil {
+			command[0], err = os.Executable()
+			if err != nil {
 				return nil, fmt.Errorf("find this program to run the ClickHouse engine: %w", err)
 			}
 		}
@@ -145,7 +147,8 @@ func (s *Supervisor) PID() int {
 // Ping asks the engine whether it answers.
 func (s *Supervisor) Ping(ctx context.Context) error { return s.ping(ctx, 0) }
 
-// ping asks the engine process pid, or any when it is 0: just after a restart a predecessor may still answer.
+// ping asks the engine process pid, or any when it is 0: just after a restart a predecessor may
+// still answer.
 func (s *Supervisor) ping(ctx context.Context, pid int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/ping", nil)
 	if err != nil {
@@ -166,10 +169,12 @@ func (s *Supervisor) ping(ctx context.Context, pid int) error {
 	return err
 }
 
-// Done is closed when the supervisor has ended: by Close, or because the engine cannot be started any more.
+// Done is closed when the supervisor has ended: by Close, or because the engine cannot be
+// started any more.
 func (s *Supervisor) Done() <-chan struct{} { return s.ended }
 
-// Close stops the child: it may finish its statements for Options.Grace. It may be called more than once.
+// Close stops the child: it may finish its statements for Options.Grace. It may be called more
+// than once.
 func (s *Supervisor) Close() error {
 	s.stop()
 	<-s.ended
@@ -177,8 +182,8 @@ func (s *Supervisor) Close() error {
 	return s.failed
 }
 
-// run starts children one after the other until ctx is over. It stays on one thread, since the kernel ties a child's
-// death signal to the thread that started it; the thread ends with run.
+// run starts children one after the other until ctx is over. It stays on one thread, since the
+// kernel ties a child's death signal to the thread that started it; the thread ends with run.
 func (s *Supervisor) run(ctx context.Context, started chan struct{}) {
 	runtime.LockOSThread()
 	defer close(s.ended)
@@ -221,8 +226,8 @@ func (s *Supervisor) run(ctx context.Context, started chan struct{}) {
 	}
 }
 
-// child runs one child to its end. answered tells whether it ever did; the error says how it ended, nil after an
-// orderly stop.
+// child runs one child to its end. answered tells whether it ever did; the error says how it
+// ended, nil after an orderly stop.
 func (s *Supervisor) child(ctx context.Context, onAnswer func()) (answered bool, err error) {
 	cmd := exec.Command(s.command[0], s.command[1:]...)
 	cmd.SysProcAttr = childAttributes()
@@ -285,7 +290,8 @@ func (s *Supervisor) setProcess(p *os.Process) {
 	s.mu.Unlock()
 }
 
-// watch asks the child until it answers and then now and again, and kills it when it has stopped answering.
+// watch asks the child until it answers and then now and again, and kills it when it has
+// stopped answering.
 func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) (answered bool) {
 	deadline := time.Now().Add(s.timing.start)
 	lost := 0
@@ -299,14 +305,17 @@ func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) 
 		case err == nil:
 			s.ready.Store(true)
 			onAnswer()
-			answered, lost, wait = true, 0, s.timing.pingEvery
+			answered = true
+			lost = 0
+			wait = s.timing.pingEvery
 		case !answered && time.Now().After(deadline):
 			s.log.Error("the ClickHouse engine did not answer in time and is killed", "waited", s.timing.start.String(), "error", err)
 			_ = p.Kill()
 			return false
 		case answered:
 			s.ready.Store(false)
-			if lost++; lost >= pingsLost {
+			lost++
+			if lost >= pingsLost {
 				s.log.Error("the ClickHouse engine has stopped answering and is killed", "error", err)
 				_ = p.Kill()
 				return true

@@ -175,7 +175,8 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.res.Before, err = c.Store.Totals(ctx, c.Ledger); err != nil {
+	r.res.Before, err = c.Store.Totals(ctx, c.Ledger)
+	if err != nil {
 		return nil, err
 	}
 	uids, restarts, err := c.Store.Open(ctx, c.Ledger)
@@ -191,7 +192,8 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 	if err != nil {
 		return &r.res, err
 	}
-	if r.res.After, err = c.Store.Totals(ctx, c.Ledger); err != nil {
+	r.res.After, err = c.Store.Totals(ctx, c.Ledger)
+	if err != nil {
 		return &r.res, err
 	}
 	return &r.res, nil
@@ -245,7 +247,9 @@ type part struct {
 // read takes the dump line by line. Reading a chunk, preparing the one before
 // it and writing the one before that overlap.
 func (r *run) read(in io.Reader) error {
-	chunks, batches, done := make(chan part), make(chan *tally.Batch), make(chan error, 2)
+	chunks := make(chan part)
+	batches := make(chan *tally.Batch)
+	done := make(chan error, 2)
 	failed := make(chan struct{}) // closed when no more is taken
 	stop := sync.OnceFunc(func() { close(failed) })
 	go func() {
@@ -266,7 +270,8 @@ func (r *run) read(in io.Reader) error {
 	go func() {
 		var err error
 		for b := range batches {
-			if err = r.Writer.Write(r.ctx, b); err != nil {
+			err = r.Writer.Write(r.ctx, b)
+			if err != nil {
 				stop()
 				break
 			}

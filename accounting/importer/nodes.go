@@ -121,10 +121,17 @@ func history(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, se
 	}
 	state := func(at tally.Micros) tally.NodeStateRow {
 		r := like
-		r.At, r.State, r.Class, r.Reason, r.By = at, "UP", tally.ClassUp, "", ""
+		r.At = at
+		r.State = "UP"
+		r.Class = tally.ClassUp
+		r.Reason = ""
+		r.By = ""
 		for _, o := range list {
 			if o.from <= at && (o.to == 0 || at < o.to) {
-				r.State, r.Class, r.Reason, r.By = o.state, tally.ClassDown, o.reason, o.by
+				r.State = o.state
+				r.Class = tally.ClassDown
+				r.Reason = o.reason
+				r.By = o.by
 			}
 		}
 		return r
@@ -202,14 +209,17 @@ func (s *Slurm) capacities(ctx context.Context) (map[string]tally.NodeStateRow, 
 		r, there := nodes[f[0]]
 		if !there {
 			r = tally.NodeStateRow{Node: f[0], State: "UP", Class: tally.ClassUp, GPUs: parseGRES(f[5])}
-			if r.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64); err == nil {
+			r.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64)
+			if err == nil {
 				r.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("sinfo: %q has no whole numbers of CPUs and memory: %w", line, err)
 			}
 			if state := outOfService(f[4]); state != "" {
-				r.State, r.Class, r.Reason = state, tally.ClassDown, f[6]
+				r.State = state
+				r.Class = tally.ClassDown
+				r.Reason = f[6]
 			}
 		}
 		if !slices.Contains(r.Partitions, f[3]) {
@@ -243,7 +253,8 @@ func (s *Slurm) outages(ctx context.Context, from, to time.Time) (map[string][]o
 			continue
 		}
 		o := outage{state: state, by: f[4], reason: f[5]}
-		if o.from, err = clock.instant(f[1]); err == nil {
+		o.from, err = clock.instant(f[1])
+		if err == nil {
 			o.to, err = clock.instant(f[2])
 		}
 		if err != nil || o.from == 0 || o.to != 0 && o.to < o.from {

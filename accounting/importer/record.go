@@ -183,7 +183,8 @@ func parseIDs(shown, raw string) (ids, bool) {
 	if !ok {
 		return out, true
 	}
-	if n, err = strconv.ParseUint(array, 10, 32); err != nil {
+	n, err = strconv.ParseUint(array, 10, 32)
+	if err != nil {
 		return out, false
 	}
 	out.array = uint32(n)
@@ -196,7 +197,8 @@ func parseIDs(shown, raw string) (ids, bool) {
 		out.count = uint64(max(set.Count(), 1))
 		return out, true
 	}
-	if out.task, err = strconv.ParseInt(task, 10, 64); err != nil || out.task < 0 {
+	out.task, err = strconv.ParseInt(task, 10, 64)
+	if err != nil || out.task < 0 {
 		return out, false
 	}
 	return out, true
@@ -303,10 +305,12 @@ func (r *reader) job(j *job, i ids, raw string) {
 		row.Limit = r.span("Timelimit", fLimit)
 	}
 	var ok bool
-	if row.Exit, ok = exit(r.text(fExit)); !ok {
+	row.Exit, ok = exit(r.text(fExit))
+	if !ok {
 		r.fail("ExitCode", fExit)
 	}
-	if row.Derived, ok = exit(r.text(fDerived)); !ok {
+	row.Derived, ok = exit(r.text(fDerived))
+	if !ok {
 		r.fail("DerivedExitCode", fDerived)
 	}
 }
@@ -324,7 +328,8 @@ func (r *reader) state(j *job) {
 		n := uint64(0)
 		if cut {
 			var err error
-			if n, err = strconv.ParseUint(by, 10, 32); err != nil {
+			n, err = strconv.ParseUint(by, 10, 32)
+			if err != nil {
 				r.fail("State", fState)
 			}
 		}
@@ -427,7 +432,9 @@ func (r *reader) size(j *job) {
 
 // use reads what was used: of a job, or of a step.
 func (r *reader) use(j *job) {
-	total, user, system := r.text(fTotalCPU), r.text(fUserCPU), r.text(fSystemCPU)
+	total := r.text(fTotalCPU)
+	user := r.text(fUserCPU)
+	system := r.text(fSystemCPU)
 	if user != "" || system != "" {
 		j.cpu, j.system, j.cpuSeen = r.span("UserCPU", fUserCPU), r.span("SystemCPU", fSystemCPU), true
 		// Each is cut to milliseconds; the sum was cut once.
@@ -486,7 +493,8 @@ func (r *reader) step(j *job, i ids) {
 		r.fail("State", fState)
 	}
 	var ok bool
-	if s.Exit, ok = exit(r.text(fExit)); !ok {
+	s.Exit, ok = exit(r.text(fExit))
+	if !ok {
 		r.fail("ExitCode", fExit)
 	}
 	if s.End != 0 && s.End < s.Start && r.bad == nil {

@@ -80,7 +80,8 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 	var list []string
 	if s.REST == nil {
 		var err error
-		if list, err = s.columns(ctx); err != nil {
+		list, err = s.columns(ctx)
+		if err != nil {
 			return err
 		}
 	}
@@ -97,7 +98,8 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 		}
 		// The position says up to when everything was read.
 		c.Now = spec.Instant(to.UnixNano())
-		if c.From = c.Writer.Position().At; c.From == 0 {
+		c.From = c.Writer.Position().At
+		if c.From == 0 {
 			c.From = spec.Instant(from.UnixNano())
 		}
 		res, err := s.stretch(ctx, c, list, from, to)
@@ -205,7 +207,8 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 		}
 		var n [3]int64
 		for i, text := range f[2:5] {
-			if n[i], err = number(text); err != nil {
+			n[i], err = number(text)
+			if err != nil {
 				return Said{}, fmt.Errorf("sacct: %q %w", line, err)
 			}
 		}

@@ -49,7 +49,9 @@ func (c *clocks) instant(s string) (int64, error) {
 			}
 			c.day, c.base = s[:10], t.Unix()
 		}
-		h, m, sec := two(s[11:]), two(s[14:]), two(s[17:])
+		h := two(s[11:])
+		m := two(s[14:])
+		sec := two(s[17:])
 		if h < 0 || h > 23 || m < 0 || m > 59 || sec < 0 || sec > 60 {
 			return 0, errValue
 		}
@@ -105,7 +107,9 @@ func span(s string) (int64, error) {
 		}
 		s, frac = whole, int64(n)
 	}
-	sec, parts, more := int64(0), 0, true
+	sec := int64(0)
+	parts := 0
+	more := true
 	for ; more; parts++ {
 		var p string
 		p, s, more = strings.Cut(s, ":")

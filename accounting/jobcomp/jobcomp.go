@@ -181,7 +181,8 @@ func (c *Writer) write(f *os.File, batch []compLine) {
 	if err == nil {
 		m := compMark{Seq: batch[len(batch)-1].seq, Size: info.Size(), Inode: inodeOf(info)}
 		var data []byte
-		if data, err = json.Marshal(m); err == nil {
+		data, err = json.Marshal(m)
+		if err == nil {
 			err = keyfile.Write(c.mark, data, 0o600)
 		}
 	}
@@ -199,9 +200,15 @@ func inodeOf(info fs.FileInfo) uint64 {
 
 func jobCompLine(st *state.State, j *state.Job) string {
 	js := j.Spec
-	nodes, count, cpus, tres := "(null)", 0, j.Req.CPU, j.Req
+	nodes := "(null)"
+	count := 0
+	cpus := j.Req.CPU
+	tres := j.Req
 	if j.Alloc != nil {
-		nodes, count, cpus, tres = hostlist.Fold(j.Alloc.NodeNames()), len(j.Alloc.Nodes), j.Alloc.TRES.CPU, j.Alloc.TRES
+		nodes = hostlist.Fold(j.Alloc.NodeNames())
+		count = len(j.Alloc.Nodes)
+		cpus = j.Alloc.TRES.CPU
+		tres = j.Alloc.TRES
 	}
 	limit := "UNLIMITED"
 	if j.Limit != spec.Infinite {

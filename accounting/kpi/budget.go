@@ -131,7 +131,8 @@ func Below(tree []Node, account string) []string {
 		}
 		up := n.Account
 		for range tree {
-			if up = parent[up]; up == account {
+			up = parent[up]
+			if up == account {
 				out = append(out, n.Account)
 				break
 			}

@@ -148,13 +148,19 @@ func failures() []KPI {
 
 // failed makes the definitions of a class; of all failures, without one.
 func failed(c Class) []KPI {
-	states, suffix, title, words := Failed, "", "", "runs that failed"
+	states := Failed
+	suffix := ""
+	title := ""
+	words := "runs that failed"
 	edges := []string{"Failed: FAILED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, BOOT_FAIL, DEADLINE.",
 		"Cancelled, preempted and requeued runs are in neither sum. A run that a node failure ended and that is run again is a failed run.",
 		"Without any end in the window the figure is missing."}
 	metric, lost := "muster_kpi_failure_ratio", "muster_kpi_lost_gpu_seconds"
 	if c.Name != "" {
-		states, suffix, title, words = "('"+c.State+"')", "_"+c.Name, " ("+c.Name+")", "runs that failed because "+c.Words
+		states = "('" + c.State + "')"
+		suffix = "_" + c.Name
+		title = " (" + c.Name + ")"
+		words = "runs that failed because " + c.Words
 		edges = []string{"State " + c.State + ". The classes add up to failure_rate."}
 		metric, lost = "muster_kpi_failure_class_ratio", "muster_kpi_lost_gpu_class_seconds"
 	}

@@ -100,7 +100,9 @@ func New(cfg *conffile.Config, config string, role func() Role, now func() time.
 // load reads what was sent. A line that was never there before begins now: what
 // was due before it was written is not sent.
 func (m *Mailer) load() error {
-	m.done, m.again, m.pauses = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Duration{}
+	m.done = map[string]time.Time{}
+	m.again = map[string]time.Time{}
+	m.pauses = map[string]time.Duration{}
 	data, err := os.ReadFile(m.file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -114,7 +116,8 @@ func (m *Mailer) load() error {
 	known := map[string]time.Time{}
 	for i := range m.list {
 		line := m.list[i].Line
-		if known[line] = m.done[line]; known[line].IsZero() {
+		known[line] = m.done[line]
+		if known[line].IsZero() {
 			known[line] = m.list[i].Due(m.now())
 		}
 	}

@@ -58,7 +58,8 @@ func ParseJobRef(s string) (JobRef, error) {
 		ref.Het, ref.ID = uint32(n), uint32(n+k) // their numbers are in a row
 	}
 	if tasked {
-		if ref.Task, err = strconv.ParseInt(task, 10, 64); err != nil || ref.Task < 0 {
+		ref.Task, err = strconv.ParseInt(task, 10, 64)
+		if err != nil || ref.Task < 0 {
 			return JobRef{}, bad
 		}
 	}
@@ -123,7 +124,8 @@ func Owner(word string) Who {
 	var parts [6]string
 	for i := range parts {
 		var more bool
-		if parts[i], word, more = strings.Cut(word, "\x1f"); !more {
+		parts[i], word, more = strings.Cut(word, "\x1f")
+		if !more {
 			break
 		}
 	}

@@ -123,7 +123,9 @@ func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
 	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
 		State: spec.Pending, Restarts: t.firstRun(e.UID), Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
 	if a := e.Spec.Queue.Array; a != nil {
-		j.Array, j.ArrayID, j.TaskSet = e.UID, e.ID, a.Tasks
+		j.Array = e.UID
+		j.ArrayID = e.ID
+		j.TaskSet = a.Tasks
 	}
 	t.jobs[e.UID] = j
 	t.open++

@@ -149,7 +149,11 @@ func (t *Tally) read(d *record.Decoder) error {
 	if err := d.Value(&head); err != nil {
 		return err
 	}
-	t.uuid, t.cluster, t.seq, t.at, t.midnight = head.UUID, head.Cluster, head.Seq, head.At, head.Midnight
+	t.uuid = head.UUID
+	t.cluster = head.Cluster
+	t.seq = head.Seq
+	t.at = head.At
+	t.midnight = head.Midnight
 	t.out.First = t.seq + 1
 	var specs []*spec.JobSpec
 	for range head.Specs {

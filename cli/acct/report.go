@@ -407,7 +407,9 @@ func (r *reporting) budget() error {
 			return strings.TrimSpace(fmt.Sprintf("%.2f %s", c[i].GetFloat(), rep.GetColumns()[i].GetUnit()))
 		}
 		day := func(i int) string { return format.Time(c[i].GetInt(), r.Loc)[:10] }
-		spent, elapsed, forecast := c[5].GetFloat(), c[6].GetFloat(), c[7].GetFloat()/c[3].GetFloat()
+		spent := c[5].GetFloat()
+		elapsed := c[6].GetFloat()
+		forecast := c[7].GetFloat() / c[3].GetFloat()
 		p := part{heading: fmt.Sprintf("%s, %s to %s, %s", c[0].GetText(), day(1), day(2), money(3)), bars: []render.Bar{
 			{Label: "Spent", Share: &spent, Text: money(4)}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) + " at its end, as in the last seven days"}}}
 		if !c[8].GetNull() {

@@ -32,7 +32,9 @@ func (r *reporting) mail(to []string) error {
 		}
 		list = append(list, addr.Address)
 	}
-	server, user, password := r.Opts.Text("smtp"), r.Opts.Text("smtp-user"), r.Opts.Text("smtp-password-file")
+	server := r.Opts.Text("smtp")
+	user := r.Opts.Text("smtp-user")
+	password := r.Opts.Text("smtp-password-file")
 	if (user == "") != (password == "") || (user != "" && server == "") {
 		return r.Errorf("--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together")
 	}

@@ -52,7 +52,8 @@ func isStep(r *apiv1.AcctRow) bool { return r.GetStep() != "" }
 func acctID(r *apiv1.AcctRow) string {
 	id := tool.Itoa(r.GetJobId())
 	if r.GetArrayJobId() != 0 {
-		if id = tool.Itoa(r.GetArrayJobId()) + "_"; r.GetArrayTasks() != "" {
+		id = tool.Itoa(r.GetArrayJobId()) + "_"
+		if r.GetArrayTasks() != "" {
 			id += "[" + strings.Trim(r.GetArrayTasks(), "[]") + "]"
 		} else {
 			id += tool.Itoa(r.GetArrayTask())

@@ -327,7 +327,8 @@ func acctQuery(c *tool.Call) (*acctAsk, error) {
 		q.Associations = append(q.Associations, uint32(n))
 	}
 	var err error
-	if q.HetWhole, err = wholeHet(c); err != nil {
+	q.HetWhole, err = wholeHet(c)
+	if err != nil {
 		return nil, err
 	}
 	q.Users = append(o.List("uid"), o.List("user")...)
@@ -397,7 +398,8 @@ func acctWindow(c *tool.Call, a *acctAsk) error {
 	var err error
 	switch {
 	case c.Opts.On("starttime"):
-		if a.req.Start, err = at("starttime"); err != nil {
+		a.req.Start, err = at("starttime")
+		if err != nil {
 			return err
 		}
 	case len(a.req.GetJobs()) > 0:
@@ -409,7 +411,8 @@ func acctWindow(c *tool.Call, a *acctAsk) error {
 		a.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.Loc).UnixNano()
 	}
 	if c.Opts.On("endtime") {
-		if a.req.End, err = at("endtime"); err != nil {
+		a.req.End, err = at("endtime")
+		if err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,9 @@ func showAccountedReservations(c *tool.Call, w render.PolicyWords) error {
 		return err
 	}
 	all := render.TextFields("Cluster", 10, "Name", 15, "TRES", 30, "TimeStart", 19, "TimeEnd", 19, "UnusedWall", 10, "NodeNames", 20, "Flags", 20, "Comment", 20)
-	all[3].Names, all[4].Names, all[6].Names = []string{"start"}, []string{"end"}, []string{"nodes"}
+	all[3].Names = []string{"start"}
+	all[4].Names = []string{"end"}
+	all[6].Names = []string{"nodes"}
 	var rows []*render.PolicyRow
 	for _, r := range rep.GetReservations() {
 		if len(w.Names) > 0 && !slices.Contains(w.Names, r.GetName()) {

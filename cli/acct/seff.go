@@ -65,7 +65,10 @@ func runSeff(c *tool.Call) error {
 func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	var b []byte
 	line := func(name, text string, args ...any) { b = fmt.Appendf(b, name+": "+text+"\n", args...) }
-	u, seconds, cores, nodes := r.GetUsage(), r.GetElapsed()/tool.Second, allocCPUs(r), max(allocNodes(r), 1)
+	u := r.GetUsage()
+	seconds := r.GetElapsed() / tool.Second
+	cores := allocCPUs(r)
+	nodes := max(allocNodes(r), 1)
 	if debug {
 		line("Fields", "JobID=%d NCPUS=%d NNodes=%d ElapsedRaw=%d TotalCPU(ns)=%d PeakRSS=%d measured=%v", r.GetJobId(), cores, nodes, seconds,
 			u.GetUserCpu()+u.GetSystemCpu(), u.GetPeakRss(), r.GetHasUsage())

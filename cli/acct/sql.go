@@ -98,7 +98,8 @@ func sqlOutput(c *tool.Call) (io.Writer, error) {
 // as it comes.
 func sqlAnswer(c *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
 	var err error
-	if req.MinSeq, err = fetch.LastSeq(c, tool.MethodAcctSQL); err != nil {
+	req.MinSeq, err = fetch.LastSeq(c, tool.MethodAcctSQL)
+	if err != nil {
 		return err
 	}
 	table := req.GetFormat() == "table" && req.GetExplain() == "" && !req.GetViews()

@@ -40,7 +40,8 @@ func Letters(format string) (before string, tokens []Token, err error) {
 		if strings.HasPrefix(part, ".") {
 			t.Right, part = true, part[1:]
 		}
-		if t.Width, part, err = width(part); err != nil {
+		t.Width, part, err = width(part)
+		if err != nil {
 			return "", nil, fmt.Errorf("format %q: %w", format, err)
 		}
 		switch {
@@ -75,7 +76,8 @@ func Names(format string) ([]Token, error) {
 				t.Right, spec = true, spec[1:]
 			}
 			var err error
-			if t.Width, t.Suffix, err = width(spec); err != nil {
+			t.Width, t.Suffix, err = width(spec)
+			if err != nil {
 				return nil, fmt.Errorf("format %q: %w", format, err)
 			}
 		}

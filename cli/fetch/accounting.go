@@ -16,7 +16,8 @@ import (
 // question, and hands each piece on.
 func AccountingRows(c *tool.Call, req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
 	var err error
-	if req.MinSeq, err = LastSeq(c, tool.MethodAcctRows); err != nil {
+	req.MinSeq, err = LastSeq(c, tool.MethodAcctRows)
+	if err != nil {
 		return err
 	}
 	return Stream(c, tool.MethodAcctRows, req, each)

@@ -120,7 +120,8 @@ func newSimulation(c *tool.Call) (*simulation, error) {
 		return nil, wrong("--itp: the trace tells no capacity, and its jobs need GPUs: choose --nodes and --gpus")
 	}
 	var err error
-	if s.rule, err = replay.RuleNamed(cmp.Or(c.Opts.Text("policy"), "muster")); err != nil {
+	s.rule, err = replay.RuleNamed(cmp.Or(c.Opts.Text("policy"), "muster"))
+	if err != nil {
 		return nil, wrong("--policy: %v", err)
 	}
 	s.machine = m
@@ -242,7 +243,8 @@ func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error
 	if z != nil {
 		err = errors.Join(err, z.Close())
 	}
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), name)

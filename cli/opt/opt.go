@@ -216,11 +216,13 @@ func (s *Set) explain(err error) error {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &unknown):
-		if text = fmt.Sprintf("unrecognized option '--%s'", unknown.GetSpecifiedName()); unknown.GetSpecifiedShortnames() != "" {
+		text = fmt.Sprintf("unrecognized option '--%s'", unknown.GetSpecifiedName())
+		if unknown.GetSpecifiedShortnames() != "" {
 			text = fmt.Sprintf("invalid option -- '%s'", unknown.GetSpecifiedName())
 		}
 	case errors.As(err, &missing):
-		if text = fmt.Sprintf("option '--%s' requires an argument", missing.GetSpecifiedName()); missing.GetSpecifiedShortnames() != "" {
+		text = fmt.Sprintf("option '--%s' requires an argument", missing.GetSpecifiedName())
+		if missing.GetSpecifiedShortnames() != "" {
 			text = fmt.Sprintf("option requires an argument -- '%s'", missing.GetSpecifiedName())
 		}
 	case errors.As(err, &invalid):

@@ -54,7 +54,8 @@ func runAt(c *tool.Call) error {
 	var names []string
 	for _, make := range pastCommands() {
 		cmd := make()
-		if names = append(names, cmd.Name); cmd.Name != c.Operands[1] {
+		names = append(names, cmd.Name)
+		if cmd.Name != c.Operands[1] {
 			continue
 		}
 		e := pastEnv(c.Env, m)

@@ -188,7 +188,8 @@ func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
 		if c.Ctx.Err() != nil {
 			return nil
 		}
-		if placed = placed || got; !placed || err != nil && !fetch.ControllerGone(err) && !tool.ExplainError(err).Lost {
+		placed = placed || got
+		if !placed || err != nil && !fetch.ControllerGone(err) && !tool.ExplainError(err).Lost {
 			return err
 		}
 		if got {

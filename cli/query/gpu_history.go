@@ -60,7 +60,9 @@ func overTimes() []overTime {
 // gpuHistoryText shows each figure of each GPU as a line over time.
 func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 	steps, empty := render.BarLevels(c)
-	width, sampled, absent := 0, false, false
+	width := 0
+	sampled := false
+	absent := false
 	for _, g := range rep.GetGpus() {
 		for _, p := range g.GetPoints() {
 			width, sampled = max(width, int(p.GetAt())+1), true
@@ -135,7 +137,10 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), g.GetUuid()}
 		if held := render.HeldPart(t); t.GetMeasured() && held > 0 {
 			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
-			row[3], row[4], row[5], row[7] = seconds(float64(t.GetNoProcess()/tool.Second)), seconds(float64(t.GetIdle()/tool.Second)), part(t.GetUtil()), render.PeakText(t)
+			row[3] = seconds(float64(t.GetNoProcess() / tool.Second))
+			row[4] = seconds(float64(t.GetIdle() / tool.Second))
+			row[5] = part(t.GetUtil())
+			row[7] = render.PeakText(t)
 			if t.Sm != nil {
 				row[6] = part(t.GetSm())
 			}

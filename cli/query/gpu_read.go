@@ -111,7 +111,8 @@ func parseMetricLine(line string) (metricLine, bool) {
 	}
 	if strings.HasPrefix(rest, "{") {
 		var ok bool
-		if rest, ok = parseLabels(rest[1:], s.labels); !ok {
+		rest, ok = parseLabels(rest[1:], s.labels)
+		if !ok {
 			return s, false
 		}
 	}
@@ -189,7 +190,10 @@ func gpusOf(node, text string) []*gpuNow {
 		case s.name == "muster_gpu_up":
 			g.lost = s.value == 0
 		case s.name == "muster_gpu_job_info":
-			g.job, g.user, g.account, g.partition = s.labels["slurm_job_id"], s.labels["user"], s.labels["account"], s.labels["partition"]
+			g.job = s.labels["slurm_job_id"]
+			g.user = s.labels["user"]
+			g.account = s.labels["account"]
+			g.partition = s.labels["partition"]
 		default:
 			g.figure[name] = s.value
 		}

@@ -123,7 +123,8 @@ func endSteps(c *tool.Call, steps []string, sig int32) error {
 		if r.Code == 0 || r.Code == spec.CodeUnreachable {
 			return err
 		}
-		if code = int(r.Code) & 0xff; !c.Opts.On("quiet") {
+		code = int(r.Code) & 0xff
+		if !c.Opts.On("quiet") {
 			fmt.Fprintf(c.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, r.Text)
 		}
 	}
@@ -227,7 +228,8 @@ func chooseJobs(c *tool.Call, req *apiv1.CancelRequest) error {
 		}
 		chosen = append(chosen, id)
 	}
-	if req.Filter = nil; len(chosen) > 0 {
+	req.Filter = nil
+	if len(chosen) > 0 {
 		req.Filter = &apiv1.JobFilter{Jobs: chosen}
 	}
 	return nil

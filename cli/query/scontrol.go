@@ -244,7 +244,8 @@ func showHosts(c *tool.Call, what, list string) error {
 		}
 		list = strings.Join(strings.Fields(string(data)), ",")
 	case list == "" && what == "hostnames":
-		if list = c.Getenv("SLURM_JOB_NODELIST"); list == "" {
+		list = c.Getenv("SLURM_JOB_NODELIST")
+		if list == "" {
 			list = c.Getenv("SLURM_NODELIST")
 		}
 	case strings.HasPrefix(list, "/") && what != "hostnames":

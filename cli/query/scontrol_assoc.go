@@ -378,7 +378,9 @@ func (m *assocMgr) assocTexts() [][]string {
 	var out [][]string
 	for _, a := range m.assocRecords() {
 		s, u := m.shares[a.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, a.GetId()}]
-		user, raw, norm := "", tool.Itoa(s.GetRawShares()), s.GetNormShares()
+		user := ""
+		raw := tool.Itoa(s.GetRawShares())
+		norm := s.GetNormShares()
 		if a.GetUser() != "" {
 			user = a.GetUser() + "(" + m.uid(a.GetUser()) + ")"
 		}
@@ -521,7 +523,9 @@ func (m *assocMgr) qosTexts() [][]string {
 
 // document is --json and --yaml: the sections that are asked for.
 func (m *assocMgr) document() error {
-	users, assocs, qos := tree.List{}, tree.List{}, tree.List{}
+	users := tree.List{}
+	assocs := tree.List{}
+	qos := tree.List{}
 	for _, u := range m.userRecords() {
 		users = append(users, tree.Object{{Key: "name", Value: u.GetName()}, {Key: "default", Value: tree.Object{{Key: "account", Value: u.GetDefaultAccount()}, {Key: "wckey", Value: u.GetDefaultWckey()}}},
 			{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}}})

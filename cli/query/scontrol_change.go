@@ -121,7 +121,8 @@ func readSettings(args []string) ([]setting, error) {
 	for i := 0; i < len(args); i++ {
 		key, value, ok := strings.Cut(args[i], "=")
 		if !ok {
-			if i++; i == len(args) {
+			i++
+			if i == len(args) {
 				return nil, tool.Fail(1, "Invalid input: "+key, "Request aborted")
 			}
 			value = args[i]

@@ -146,7 +146,9 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 	}
 	hosts := 0
 	for _, e := range mainEntries(rep.GetEntries()) {
-		id, name, val := strings.ToLower(e.GetKey()), e.GetKey(), cmp.Or(e.GetValue(), render.Null)
+		id := strings.ToLower(e.GetKey())
+		name := e.GetKey()
+		val := cmp.Or(e.GetValue(), render.Null)
 		if id == "slurmctldhost" || id == "controlmachine" {
 			name = fmt.Sprintf("SlurmctldHost[%d]", hosts)
 			id = fmt.Sprintf("slurmctldhost[%03d]", hosts)

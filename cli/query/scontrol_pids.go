@@ -114,7 +114,9 @@ func hostJobs(c *tool.Call, node string) ([]string, error) {
 // listPIDs prints the processes of jobs. Which task a process belongs to is not
 // known outside its step, so the columns of tasks hold a dash.
 func listPIDs(c *tool.Call, args []string) error {
-	job, step, node := "", "", ""
+	job := ""
+	step := ""
+	node := ""
 	if len(args) > 0 && args[0] != "*" {
 		job, step, _ = strings.Cut(args[0], ".")
 		if !tool.ValidJob(job) {
@@ -130,14 +132,16 @@ func listPIDs(c *tool.Call, args []string) error {
 	jobs := []string{job}
 	if job == "" {
 		var err error
-		if jobs, err = hostJobs(c, node); err != nil {
+		jobs, err = hostJobs(c, node)
+		if err != nil {
 			return err
 		}
 	}
 	var list []process
 	if len(jobs) > 0 {
 		var err error
-		if list, err = processes(c, jobs, node); err != nil {
+		list, err = processes(c, jobs, node)
+		if err != nil {
 			return err
 		}
 	}
@@ -169,7 +173,8 @@ func pidInfo(c *tool.Call, args []string) error {
 	}
 	var list []process
 	if len(ids) > 0 {
-		if list, err = processes(c, ids, ""); err != nil {
+		list, err = processes(c, ids, "")
+		if err != nil {
 			return err
 		}
 	}

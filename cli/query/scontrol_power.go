@@ -41,7 +41,8 @@ func reboot(c *tool.Call, args []string) error {
 		case !pair && key == "asap":
 			req.State = "reboot_asap"
 		case pair && key == "nextstate":
-			if req.NextState = strings.ToLower(val); req.NextState != "resume" && req.NextState != "down" {
+			req.NextState = strings.ToLower(val)
+			if req.NextState != "resume" && req.NextState != "down" {
 				return c.Errorf("Invalid NextState %s: RESUME and DOWN are known", val)
 			}
 		case pair && key == "reason":
@@ -52,7 +53,8 @@ func reboot(c *tool.Call, args []string) error {
 			return c.Errorf("nodes are one argument, as a host list: %s or %s?", req.Nodes, a)
 		default:
 			var err error
-			if req.Nodes, err = someNodes(c, a); err != nil {
+			req.Nodes, err = someNodes(c, a)
+			if err != nil {
 				return err
 			}
 		}

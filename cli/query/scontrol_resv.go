@@ -72,7 +72,8 @@ func createNodes(c *tool.Call, args []string) error {
 		if !ok {
 			return tool.Fail(1, "Invalid input: "+a, "Request aborted")
 		}
-		if words[i] = key + "=" + strings.Trim(val, `"`); strings.ContainsAny(val, " \t") {
+		words[i] = key + "=" + strings.Trim(val, `"`)
+		if strings.ContainsAny(val, " \t") {
 			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
 		}
 	}

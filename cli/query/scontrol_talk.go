@@ -87,7 +87,8 @@ func said(c *tool.Call, words []string) error {
 		}
 	}
 	var err error
-	if one.Operands, err = c.Command.Set().Parse(words, one.Opts, opt.FromCommand); err != nil || len(one.Operands) == 0 {
+	one.Operands, err = c.Command.Set().Parse(words, one.Opts, opt.FromCommand)
+	if err != nil || len(one.Operands) == 0 {
 		return err
 	}
 	err = scontrolCommand(&one)

@@ -72,7 +72,8 @@ powered down, ~ powered down, # being powered up.`,
 		More: func() string {
 			var letters, names []string
 			for _, f := range nodeFields() {
-				if names = append(names, f.name); f.letter != "" {
+				names = append(names, f.name)
+				if f.letter != "" {
 					letters = append(letters, "%"+f.letter+" "+f.name)
 				}
 			}

@@ -129,7 +129,8 @@ func joinFactors(list []*apiv1.NamedFactor, text func(*apiv1.NamedFactor) string
 			default:
 				kind = strings.ToUpper(kind[:1]) + kind[1:]
 			}
-			if name = kind; typed {
+			name = kind
+			if typed {
 				name += "/" + rest
 			}
 		}

@@ -188,7 +188,8 @@ func squeueQuery(c *tool.Call) (*jobQuery, error) {
 		sortText = "P,t,-p"
 	}
 	var err error
-	if q.sort, err = sortKeys(sortText); err != nil {
+	q.sort, err = sortKeys(sortText)
+	if err != nil {
 		return nil, c.Errorf("%v", err)
 	}
 	q.req.Detail = q.steps || q.structured
@@ -326,17 +327,20 @@ func jobColumns(c *tool.Call, q *jobQuery) error {
 			q.columns = everyField(q.fields)
 			return nil
 		}
-		if q.columns, err = column.Names(names); err != nil {
+		q.columns, err = column.Names(names)
+		if err != nil {
 			return c.Errorf("%v", err)
 		}
 		for i := range q.columns {
-			if q.columns[i].Field = canonicalName(q.fields, q.columns[i].Field); q.columns[i].Field == "" {
+			q.columns[i].Field = canonicalName(q.fields, q.columns[i].Field)
+			if q.columns[i].Field == "" {
 				return c.Errorf("Invalid job format specification: %s", names)
 			}
 		}
 		return nil
 	}
-	if q.before, q.columns, err = column.Letters(letters); err != nil {
+	q.before, q.columns, err = column.Letters(letters)
+	if err != nil {
 		return c.Errorf("%v", err)
 	}
 	if len(q.columns) > 0 && q.columns[0].Field == "all" {

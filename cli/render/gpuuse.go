@@ -14,7 +14,8 @@ func BarLevels(c *tool.Call) (steps []rune, empty rune) {
 	for _, name := range [...]string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		for _, kv := range c.Environ {
 			if v, ok := strings.CutPrefix(kv, name+"="); ok && v != "" {
-				if v = strings.ToUpper(v); strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8") {
+				v = strings.ToUpper(v)
+				if strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8") {
 					return []rune(BlockLevels), '·'
 				}
 				return []rune("_.-:=+*#"), 'x'

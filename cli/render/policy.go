@@ -342,7 +342,8 @@ func (s *PolicyView) TRESRows() []*PolicyRow {
 	}
 	next := 1001
 	for _, n := range tool.SplitList(ConfigValue(s.Config, "AccountingStorageTRES")) {
-		if n = strings.ToLower(strings.TrimSpace(n)); !slices.Contains(names, n) {
+		n = strings.ToLower(strings.TrimSpace(n))
+		if !slices.Contains(names, n) {
 			add(n, next)
 			next++
 		}

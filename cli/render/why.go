@@ -611,7 +611,9 @@ func (v *WhyView) fencingText(r *apiv1.Reason) []string {
 func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 	code, subject := r.GetCode(), who(r.GetSubject())
 	has := func(s string) bool { return strings.Contains(code, s) }
-	asked, limit, used := quantity(r.GetTres(), r.GetAsked()), quantity(r.GetTres(), r.GetLimit()), quantity(r.GetTres(), r.GetUsed())
+	asked := quantity(r.GetTres(), r.GetAsked())
+	limit := quantity(r.GetTres(), r.GetLimit())
+	used := quantity(r.GetTres(), r.GetUsed())
 	switch {
 	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
 		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, r.GetLimit(), r.GetUsed())}

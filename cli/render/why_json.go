@@ -17,7 +17,10 @@ func ReasonTree(r *apiv1.Reason) tree.Object {
 // WhyTree is an explanation as data. Times are seconds since 1970, 0 = unknown.
 func WhyTree(rep *apiv1.WhyReply) tree.Object {
 	j := rep.GetJob()
-	nodes, blockers, advice, history := tree.List{}, tree.List{}, tree.List{}, tree.List{}
+	nodes := tree.List{}
+	blockers := tree.List{}
+	advice := tree.List{}
+	history := tree.List{}
 	for _, n := range rep.GetNodes() {
 		nodes = append(nodes, tree.Object{{Key: "nodes", Value: n.GetNodes()}, {Key: "count", Value: n.GetCount()}, {Key: "why", Value: n.GetWhy()}, {Key: "free", Value: n.GetFree()}, {Key: "need", Value: n.GetNeed()}})
 	}

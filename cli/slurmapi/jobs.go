@@ -55,7 +55,9 @@ func allocateJob(q *request) (tree.Object, error) {
 	}
 	for _, js := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
 		js.Shell = true
-		js.Stdin, js.Stdout, js.Stderr = "", "", ""
+		js.Stdin = ""
+		js.Stdout = ""
+		js.Stderr = ""
 	}
 	var rep apiv1.SubmitReply
 	if err := q.rpc(tool.MethodSubmit, req, &rep); err != nil {
@@ -161,7 +163,8 @@ func updateJob(q *request) (tree.Object, error) {
 	}
 	results := tree.List{}
 	if len(changes) > 0 {
-		if results, err = q.control(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes}); err != nil {
+		results, err = q.control(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -342,7 +342,9 @@ func setAssociations(q *request) (tree.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		account, user, partition := values.Text("account"), values.Text("user"), values.Text("partition")
+		account := values.Text("account")
+		user := values.Text("user")
+		partition := values.Text("partition")
 		if account == "" {
 			return nil, problems{{Path: "#/associations/" + tool.Itoa(i) + "/account", Text: "the field is required"}}
 		}

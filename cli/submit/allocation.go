@@ -55,7 +55,8 @@ func allocate(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 	if err := a.wait(); err != nil {
 		return a, err
 	}
-	if a.all = []*apiv1.JobInfo{a.job}; len(specs) > 1 {
+	a.all = []*apiv1.JobInfo{a.job}
+	if len(specs) > 1 {
 		return a, a.others(len(specs))
 	}
 	return a, nil
@@ -212,7 +213,8 @@ func patience(c *tool.Call) (<-chan time.Time, error) {
 	n := uint64(1)
 	if v.Text != "" {
 		var err error
-		if n, err = strconv.ParseUint(v.Text, 10, 30); err != nil {
+		n, err = strconv.ParseUint(v.Text, 10, 30)
+		if err != nil {
 			return nil, c.Errorf("Invalid numeric value %q for --immediate.", v.Text)
 		}
 	}
@@ -230,7 +232,8 @@ func say(c *tool.Call, format string, args ...any) {
 func askAgain(c *tool.Call, method string, req, resp proto.Message) error {
 	var err error
 	for wait, began := firstWait/10, c.Now(); ; wait = min(2*wait, longWait) {
-		if err = c.RPC(method, req, resp); err == nil || !fetch.ControllerGone(err) || c.Now().Sub(began) > lastNews {
+		err = c.RPC(method, req, resp)
+		if err == nil || !fetch.ControllerGone(err) || c.Now().Sub(began) > lastNews {
 			return err
 		}
 		if c.Conn != nil {
@@ -244,7 +247,8 @@ func askAgain(c *tool.Call, method string, req, resp proto.Message) error {
 // end gives the allocation back, with the exit of what ran in it.
 func (a *allocation) end(code, sig int32) {
 	err := askAgain(a.c, tool.MethodEndJob, &apiv1.EndJobRequest{Job: tool.Itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
-	if a.stop(); err != nil && tool.ExplainError(err).Code != spec.CodeInvalidJobID {
+	a.stop()
+	if err != nil && tool.ExplainError(err).Code != spec.CodeInvalidJobID {
 		fmt.Fprintf(a.c.Stderr, "%s: error: job %d: %s\n", a.c.Command.Name, a.id, tool.ExplainError(err).Text)
 	}
 }

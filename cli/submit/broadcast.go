@@ -43,7 +43,8 @@ func castNodes(c *tool.Call, job *string) (string, error) {
 	if err := c.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: id, Step: step}, &made); err != nil {
 		return "", tool.Fail(1, fmt.Sprintf("sbcast: error: step %s: %s", *job, tool.ExplainError(err).Text))
 	}
-	if *job = id; nodes == "" {
+	*job = id
+	if nodes == "" {
 		var names []string
 		for _, n := range made.GetNodes() {
 			names = append(names, n.GetName())

@@ -64,11 +64,13 @@ func liveJobs(c *tool.Call, list []component) (calls []*tool.Call, specs []*apiv
 	for i := range list {
 		part, js := c, (*apiv1.JobSpec)(nil)
 		if len(list) > 1 {
-			if part, err = of(c, list[i], c.Lookup); err != nil {
+			part, err = of(c, list[i], c.Lookup)
+			if err != nil {
 				return nil, nil, err
 			}
 		}
-		if js, err = liveJob(part, part.Operands); err != nil {
+		js, err = liveJob(part, part.Operands)
+		if err != nil {
 			return nil, nil, err
 		}
 		js.Attended = i == 0 // the others end with the first
@@ -155,7 +157,8 @@ func stepsWithin(c *tool.Call, job string, list []component) ([]stepAsk, error) 
 		}
 		groups := []int{i}
 		if text := first.Opts.Text("het-group"); text != "" {
-			if groups, err = parseHetGroups(c, text); err != nil {
+			groups, err = parseHetGroups(c, text)
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -238,7 +238,8 @@ func applyNodeFile(r *jobRequest, v opt.Value) error {
 
 func applyLicenses(r *jobRequest, v opt.Value) error {
 	by := ","
-	if r.spec.AnyLicense = strings.Contains(v.Text, "|"); r.spec.AnyLicense {
+	r.spec.AnyLicense = strings.Contains(v.Text, "|")
+	if r.spec.AnyLicense {
 		by = "|"
 	}
 	for part := range strings.SplitSeq(v.Text, by) {
@@ -246,7 +247,8 @@ func applyLicenses(r *jobRequest, v opt.Value) error {
 		n := int64(1)
 		if counted {
 			var err error
-			if n, err = format.ParseCount(num); err != nil {
+			n, err = format.ParseCount(num)
+			if err != nil {
 				return r.badOption("licenses")
 			}
 		}
@@ -343,7 +345,8 @@ func applyNoRequeue(r *jobRequest, v opt.Value) error {
 }
 
 func applyNoKill(r *jobRequest, v opt.Value) error {
-	if r.spec.NoKill = v.Text == ""; !r.spec.NoKill && !strings.EqualFold(v.Text, "off") {
+	r.spec.NoKill = v.Text == ""
+	if !r.spec.NoKill && !strings.EqualFold(v.Text, "off") {
 		return r.badOption("no-kill")
 	}
 	return nil

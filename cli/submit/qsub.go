@@ -184,7 +184,8 @@ func pbsWords(c *tool.Call, args []string) (words, operands []string, err error)
 			i--
 		}
 		if o.Arg != "" && !has {
-			if i++; i == len(args) {
+			i++
+			if i == len(args) {
 				return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("option requires an argument -- '%s'", o.Short)}
 			}
 			value = args[i]

@@ -149,7 +149,9 @@ func liveJob(c *tool.Call, argv []string) (*apiv1.JobSpec, error) {
 	if err := request(c, js, c.Opts); err != nil {
 		return nil, err
 	}
-	js.Stdin, js.Stdout, js.Stderr = "", "", "" // they are the step's
+	js.Stdin = ""
+	js.Stdout = ""
+	js.Stderr = "" // they are the step's
 	return js, nil
 }
 

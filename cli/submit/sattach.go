@@ -118,7 +118,8 @@ func attach(c *tool.Call, made *apiv1.StepCreated) error {
 		mu.Lock()
 		defer mu.Unlock()
 		code, what := endOfTask(&x)
-		if worst = max(worst, code); what != "" {
+		worst = max(worst, code)
+		if what != "" {
 			r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
 		}
 	}

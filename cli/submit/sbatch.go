@@ -125,7 +125,8 @@ func newSubmission(c *tool.Call) (*submission, error) {
 	}
 	lists := make([][][]string, 1)
 	if !c.Opts.On("wrap") {
-		if lists, err = hetDirectives(c.Command.Name, script); err != nil {
+		lists, err = hetDirectives(c.Command.Name, script)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +167,8 @@ func newSubmission(c *tool.Call) (*submission, error) {
 		specs = append(specs, js)
 	}
 	wrap := c.Opts.On("wrap")
-	if c.Opts = first; wrap && !first.On("wrap") {
+	c.Opts = first
+	if wrap && !first.On("wrap") {
 		first.Put("wrap", "", true, opt.FromCommand)
 	}
 	env, err := jobEnvironment(c)
@@ -190,7 +192,8 @@ func hetGroups(c *tool.Call) ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.Operands = left; group.On("wrap") && !c.Opts.On("wrap") {
+		c.Operands = left
+		if group.On("wrap") && !c.Opts.On("wrap") {
 			c.Opts.Put("wrap", group.Text("wrap"), true, opt.FromCommand)
 		}
 	}
@@ -234,7 +237,8 @@ func script(c *tool.Call) (script []byte, command, name string, err error) {
 		if c.Terminal(c.Stdin) {
 			fmt.Fprintf(c.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", c.Command.Name)
 		}
-		if script, err = tool.ReadAll(c.Stdin, maxScript); err != nil {
+		script, err = tool.ReadAll(c.Stdin, maxScript)
+		if err != nil {
 			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: reading the script: %v", c.Command.Name, err))
 		}
 		name = "sbatch"
@@ -277,11 +281,13 @@ func waitForJob(c *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 	told := false
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		var err error
-		if last, err = watch(c, req); err == nil {
+		last, err = watch(c, req)
+		if err == nil {
 			break
 		}
 		if told && tool.ExplainError(err).Code == spec.CodeInvalidJobID {
-			if last, err = endedLongAgo(c, rep.GetJobId()); err == nil {
+			last, err = endedLongAgo(c, rep.GetJobId())
+			if err == nil {
 				break // over, and forgotten by the controller, while that was away
 			}
 		}

@@ -23,8 +23,16 @@ func srunAlone(c *tool.Call, list []component) error {
 		if err != nil {
 			return err
 		}
-		step.TimeLimit, step.Nodes, step.Exclude, step.MinNodes, step.MaxNodes, step.Exact = 0, "", "", 0, 0, false
-		step.MemPerNode, step.MemPerCpu, step.PerNode, step.PerStep = 0, 0, nil, nil // it has what the job has
+		step.TimeLimit = 0
+		step.Nodes = ""
+		step.Exclude = ""
+		step.MinNodes = 0
+		step.MaxNodes = 0
+		step.Exact = false
+		step.MemPerNode = 0
+		step.MemPerCpu = 0
+		step.PerNode = nil
+		step.PerStep = nil // it has what the job has
 		asks[i] = stepAsk{step: step, opts: part.Opts}
 	}
 	a, err := allocate(c, specs)
@@ -38,13 +46,15 @@ func srunAlone(c *tool.Call, list []component) error {
 	of, shared := a.variables()
 	for i, js := range specs {
 		ask, j := &asks[i], a.all[i]
-		if ask.step.Tasks = j.GetNumTasks(); js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
+		ask.step.Tasks = j.GetNumTasks()
+		if js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
 			ask.step.Tasks = max(j.GetNumNodes(), 1)
 		}
 		ask.job, ask.vars = tool.Itoa(j.GetJobId()), append(of[i], shared...)
 	}
 	var code int
-	if err = bcast(c, asks); err == nil {
+	err = bcast(c, asks)
+	if err == nil {
 		code, err = scripted(c, asks, func() (int, error) { return runStep(c, asks, true) })
 	}
 	var f *tool.ExitError

@@ -207,7 +207,8 @@ func readWait(c *tool.Call, s *apiv1.StepSpec, text string) error {
 	if err != nil {
 		return c.Errorf("Invalid numeric value %q for --wait.", text)
 	}
-	if s.Wait = int32(n); n == 0 {
+	s.Wait = int32(n)
+	if n == 0 {
 		s.Wait = -1
 	}
 	return nil

@@ -79,9 +79,11 @@ func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
 	}
 	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
 	if v, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
-		if req.Immediate = v.Text == ""; !req.Immediate {
+		req.Immediate = v.Text == ""
+		if !req.Immediate {
 			var err error
-			if r.patience, err = patience(c); err != nil {
+			r.patience, err = patience(c)
+			if err != nil {
 				return 0, err
 			}
 		}
@@ -118,7 +120,8 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			if !had && r.created != nil {
 				done = make(chan error, 1)
 				var err error
-				if restore, err = r.begin(ctx, tell, done); err != nil {
+				restore, err = r.begin(ctx, tell, done)
+				if err != nil {
 					r.end()
 					return 0, err
 				}
@@ -130,7 +133,8 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 				giveUp = time.After(lastOutput)
 			}
 		case <-r.patience:
-			if r.patience = nil; r.created == nil {
+			r.patience = nil
+			if r.created == nil {
 				return r.lost(spec.Refuse(spec.CodeNodesBusy, ""))
 			}
 		case <-exitsDue:
@@ -138,7 +142,8 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			r.sayExits()
 		case err := <-done:
 			done, giveUp = nil, time.After(lastNews)
-			if r.failed, r.told = err, err == nil; err != nil && r.over == nil {
+			r.failed, r.told = err, err == nil
+			if err != nil && r.over == nil {
 				r.end()
 			}
 		case err := <-news:
@@ -312,7 +317,8 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
 	cfg, tasks := r.nodes()
-	if r.out, err = newStepOutput(r.c, r.opts, facts, tasks); err != nil {
+	r.out, err = newStepOutput(r.c, r.opts, facts, tasks)
+	if err != nil {
 		return func() {}, err
 	}
 	cfg.Output = r.out.write
@@ -418,12 +424,14 @@ func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
 // endOfTask is the exit code of a task as a shell gives it, and what is said of
 // one that did not end well.
 func endOfTask(x *plan.TaskExit) (code int, what string) {
-	if code = int(x.Code); code != 0 {
+	code = int(x.Code)
+	if code != 0 {
 		what = fmt.Sprintf("Exited with exit code %d", x.Code)
 	}
 	if x.Signal != 0 {
 		code = 128 + int(x.Signal)
-		if what = signalText(int(x.Signal)); x.Error == plan.OutOfMemory {
+		what = signalText(int(x.Signal))
+		if x.Error == plan.OutOfMemory {
 			what = x.Error
 		}
 		if x.Core {
@@ -437,7 +445,8 @@ func endOfTask(x *plan.TaskExit) (code int, what string) {
 func (r *stepRun) exited(node string, x plan.TaskExit) {
 	delete(r.running, x.Rank)
 	code, what := endOfTask(&x)
-	if r.worst = max(r.worst, code); what != "" {
+	r.worst = max(r.worst, code)
+	if what != "" {
 		r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
 	}
 	step := r.created
@@ -538,7 +547,8 @@ func (r *stepRun) interrupt() {
 	if !again {
 		r.presses = 0
 	}
-	if r.presses++; r.opts.On("disable-status") {
+	r.presses++
+	if r.opts.On("disable-status") {
 		r.presses++
 	}
 	switch {

@@ -101,11 +101,13 @@ func (c *Call) run(args []string) error {
 	set := c.Command.Set()
 	var err error
 	if !c.Command.OwnPrecedence {
-		if err = set.FromEnviron(c.Lookup, IsNo, c.Opts); err != nil {
+		err = set.FromEnviron(c.Lookup, IsNo, c.Opts)
+		if err != nil {
 			return err
 		}
 	}
-	if c.Operands, err = set.Parse(args, c.Opts, opt.FromCommand); err != nil {
+	c.Operands, err = set.Parse(args, c.Opts, opt.FromCommand)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -248,7 +250,8 @@ func (c *Call) RPCAll(list ...Request) error {
 	began := c.Now()
 	waiting := make([]Pending, len(list))
 	for i, q := range list {
-		if waiting[i], err = conn.Start(ctx, q.Method, q.Req); err != nil {
+		waiting[i], err = conn.Start(ctx, q.Method, q.Req)
+		if err != nil {
 			return err
 		}
 	}

@@ -94,7 +94,8 @@ func (c *Command) Paragraphs() []string {
 	}
 	var out []string
 	for _, p := range strings.Split(text, "\n\n") {
-		if p = strings.Join(strings.Fields(p), " "); p != "" {
+		p = strings.Join(strings.Fields(p), " ")
+		if p != "" {
 			out = append(out, p)
 		}
 	}

@@ -172,10 +172,12 @@ func (s *session) readLists() lists {
 		return lists{same: true}
 	}
 	out := lists{jobs: &apiv1.ListJobsReply{}, nodes: &apiv1.ListNodesReply{}, name: ping.GetCluster()}
-	if out.err = fetch.Jobs(s.call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, out.jobs); out.err != nil {
+	out.err = fetch.Jobs(s.call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, out.jobs)
+	if out.err != nil {
 		return out
 	}
-	if out.err = s.call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, out.nodes); out.err == nil {
+	out.err = s.call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, out.nodes)
+	if out.err == nil {
 		s.seq, s.at = out.jobs.GetSeq(), time.Now()
 	}
 	return out

@@ -352,7 +352,9 @@ func (m *model) ask(k, id string, job *apiv1.JobInfo) {
 
 // moveKey moves the cursor; false if the key is not for that.
 func (m *model) moveKey(k string) bool {
-	at, all, rows := m.cursor[m.page], m.count(), m.rows()
+	at := m.cursor[m.page]
+	all := m.count()
+	rows := m.rows()
 	switch k {
 	case "down", "j":
 		at++

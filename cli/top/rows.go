@@ -174,11 +174,15 @@ func (m *model) gpuList() []string {
 	return m.table(columns, len(rows), func(i int) []cellText {
 		g := rows[i].gpu
 		state, style := "free", green
-		id, user, name := "", "", ""
+		id := ""
+		user := ""
+		name := ""
 		if g.GetAllocated() {
 			state, style = "in use", plain
 			if j := m.job(g.GetJobId()); j != nil {
-				id, user, name = text.ID(render.JobRow{JobInfo: j, Task: -1}), j.GetUser(), j.GetSpec().GetName()
+				id = text.ID(render.JobRow{JobInfo: j, Task: -1})
+				user = j.GetUser()
+				name = j.GetSpec().GetName()
 			} else if g.GetJobId() != 0 {
 				id = strconv.FormatUint(uint64(g.GetJobId()), 10)
 			}

@@ -54,7 +54,8 @@ func loadConfig(o options) (*conffile.Config, error) {
 func readSettings(o options) (*settings, error) {
 	s := &settings{options: o}
 	var err error
-	if s.cfg, err = loadConfig(o); err != nil {
+	s.cfg, err = loadConfig(o)
+	if err != nil {
 		return nil, err
 	}
 	var problems slurmconf.Problems
@@ -62,7 +63,8 @@ func readSettings(o options) (*settings, error) {
 		s.slurmConf = filepath.Join(o.sent.root, o.sent.name)
 		s.cluster, problems = conffile.ReadSlurmBelow(o.sent.root, o.sent.name)
 	} else {
-		if s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf)); err != nil {
+		s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf))
+		if err != nil {
 			return nil, err
 		}
 		s.cluster, problems = conffile.ReadSlurm(s.slurmConf)
@@ -73,7 +75,8 @@ func readSettings(o options) (*settings, error) {
 	for _, p := range problems.AtLeast(slurmconf.Warning) {
 		s.warnings = append(s.warnings, p.String())
 	}
-	if s.host, err = host.Read(host.This("/tmp")); err != nil {
+	s.host, err = host.Read(host.This("/tmp"))
+	if err != nil {
 		return nil, err
 	}
 	if o.dynamic {
@@ -84,7 +87,8 @@ func readSettings(o options) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
 	}
-	if s.stateDir, err = filepath.Abs(orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name))); err != nil {
+	s.stateDir, err = filepath.Abs(orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name)))
+	if err != nil {
 		return nil, err
 	}
 	if s.shepherd == "" {
@@ -171,7 +175,8 @@ func (s *settings) describe() error {
 func someNodes(nodes []spec.NodeSpec) string {
 	names := make([]string, 0, 64)
 	for i := range nodes {
-		if names = append(names, nodes[i].Name); len(names) == cap(names) {
+		names = append(names, nodes[i].Name)
+		if len(names) == cap(names) {
 			break
 		}
 	}
@@ -230,7 +235,8 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	}
 	check := &s.cluster.File.Agent.Check
 	c.CheckIdle, c.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
-	if c.CheckEvery = check.Every; check.Once {
+	c.CheckEvery = check.Every
+	if check.Once {
 		c.CheckEvery = 0
 	}
 	if check.Spread && c.CheckEvery > 0 {

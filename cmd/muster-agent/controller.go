@@ -58,7 +58,8 @@ func (c *controllers) client() (service.AgentsClient, string, error) {
 	conn := c.conns[address]
 	if conn == nil {
 		var err error
-		if conn, err = dial(address, c.source); err != nil {
+		conn, err = dial(address, c.source)
+		if err != nil {
 			return nil, address, err
 		}
 		c.conns[address] = conn
@@ -81,7 +82,8 @@ func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 		client, address, err := c.client()
 		if err == nil {
 			var s service.Agents_ConnectClient
-			if s, err = client.Connect(ctx); err == nil {
+			s, err = client.Connect(ctx)
+			if err == nil {
 				return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
 			}
 		}
@@ -142,7 +144,8 @@ func (v *verifier) Use(keys [][]byte, cluster [16]byte) error {
 	list := make([]credential.PublicKey, len(keys))
 	for i, b := range keys {
 		var err error
-		if list[i], err = credential.ParsePublicKey(b); err != nil {
+		list[i], err = credential.ParsePublicKey(b)
+		if err != nil {
 			return err
 		}
 	}

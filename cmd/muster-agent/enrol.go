@@ -150,17 +150,21 @@ func (p party) request() (csr, key []byte, err error) {
 	}
 	// Nothing is lost with a request for another name or one that cannot be
 	// read: the controller has refused it, or would.
-	if csr, key, err = pki.NewRequest(p.name); err != nil {
+	csr, key, err = pki.NewRequest(p.name)
+	if err != nil {
 		return nil, nil, err
 	}
 	// Users' jobs are run from below the folder around it: they must be able to pass.
-	if err = os.MkdirAll(filepath.Dir(p.tls), 0o711); err != nil {
+	err = os.MkdirAll(filepath.Dir(p.tls), 0o711)
+	if err != nil {
 		return nil, nil, err
 	}
-	if err = os.MkdirAll(p.tls, 0o700); err != nil {
+	err = os.MkdirAll(p.tls, 0o700)
+	if err != nil {
 		return nil, nil, err
 	}
-	if err = keyfile.Write(csrPath, csr, 0o600); err == nil {
+	err = keyfile.Write(csrPath, csr, 0o600)
+	if err == nil {
 		err = keyfile.Write(keyPath, key, 0o600)
 	}
 	return csr, key, err

@@ -129,8 +129,10 @@ func readLogin(o options) (*loginSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.party.name = orElse(s.party.name, known.Name); s.party.name == "" {
-		if s.party.name, err = os.Hostname(); err != nil {
+	s.party.name = orElse(s.party.name, known.Name)
+	if s.party.name == "" {
+		s.party.name, err = os.Hostname()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -211,7 +213,8 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 	}
 	gates := []*gate{g}
 	if s.accounting != "" {
-		if g, err = openGate(s.cfg.AccountingSocket, []string{s.accounting}, source, log); err != nil {
+		g, err = openGate(s.cfg.AccountingSocket, []string{s.accounting}, source, log)
+		if err != nil {
 			return err
 		}
 		gates = append(gates, g)
@@ -220,7 +223,8 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 	if _, port, err := net.SplitHostPort(string(s.cfg.Listen.AgentGRPC)); err == nil {
 		steps.port = port
 	}
-	if steps.near, err = listen.Unix(nearSteps(s.cfg), 0o666); err != nil {
+	steps.near, err = listen.Unix(nearSteps(s.cfg), 0o666)
+	if err != nil {
 		return err
 	}
 	ctl := newControllers(s.addresses, source)

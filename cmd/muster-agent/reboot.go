@@ -27,7 +27,9 @@ func startReboot(program, output string, log *slog.Logger) {
 	}
 	defer out.Close()
 	cmd := exec.Command(program)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
+	cmd.Dir = "/"
+	cmd.Stdout = out
+	cmd.Stderr = out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		log.Error("RebootProgram was not started", "error", err)

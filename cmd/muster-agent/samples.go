@@ -60,7 +60,8 @@ func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) 
 	for range list {
 		address := list[s.at%len(list)]
 		var conn *grpc.ClientConn
-		if conn, err = s.conn(address); err == nil {
+		conn, err = s.conn(address)
+		if err == nil {
 			_, err = service.NewAccountingClient(conn).PutGpuSamples(ctx, req)
 		}
 		if err == nil || ctx.Err() != nil {

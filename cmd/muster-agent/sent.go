@@ -51,7 +51,8 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 		p.name = enrolledNode(cfg.StateDir)
 	}
 	if p.name == "" {
-		if p.name, err = os.Hostname(); err != nil {
+		p.name, err = os.Hostname()
+		if err != nil {
 			return o, err
 		}
 		p.name, _, _ = strings.Cut(p.name, ".")
@@ -66,7 +67,8 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 	if o.controller != "" {
 		addresses = namedControllers(o.controller, 0)
 	}
-	if addresses = remotes(addresses); err != nil || len(addresses) == 0 {
+	addresses = remotes(addresses)
+	if err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said
 	}
 	o.node, o.stateDir, o.sent = p.name, state, &sent{root: filepath.Join(state, sentDir), controllers: addresses}

@@ -150,17 +150,20 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	}
 	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName,
 		ClusterLabel: s.cfg.Telemetry.ClusterLabel, Private: s.hidesJobs()}
-	if opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile); err != nil {
+	opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile)
+	if err != nil {
 		a.weak(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
 	var gpus daemon.GPUs
-	if a.gpus = choice.Provider; a.gpus != nil {
+	a.gpus = choice.Provider
+	if a.gpus != nil {
 		opts.Provider, gpus = a.gpus.Name(), a.gpus
 		if p, ok := a.gpus.(*simulated.Provider); ok {
 			gpus = simulatedGPUs{p}
 		}
 	}
-	if a.metrics, err = telemetry.New(opts); err != nil {
+	a.metrics, err = telemetry.New(opts)
+	if err != nil {
 		return nil, err
 	}
 	if err := a.openShipping(); err != nil {
@@ -168,7 +171,8 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	}
 	a.steps = a.openSteps(ctx, addresses, source)
 	m := &machine{s: s, metrics: a.metrics, steps: a.steps}
-	if m.addr, err = a.listen(ctx); err != nil {
+	m.addr, err = a.listen(ctx)
+	if err != nil {
 		return nil, err
 	}
 	cfg := s.agentConfig(sys.Now())
@@ -285,7 +289,8 @@ func (a *assembled) listen(ctx context.Context) (string, error) {
 		address = ":" + address
 	}
 	var err error
-	if a.listener, err = listen.TCP(ctx, string(address)); err != nil {
+	a.listener, err = listen.TCP(ctx, string(address))
+	if err != nil {
 		return "", fmt.Errorf("metrics: %w (choose another address with --metrics)", err)
 	}
 	hostPart, port, err := net.SplitHostPort(a.listener.Addr().String())

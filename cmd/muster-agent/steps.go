@@ -64,11 +64,13 @@ func (a *assembled) openSteps(ctx context.Context, controllers []string, source 
 	s := &stepServer{node: a.s.node.Name, source: source, log: a.log}
 	path := filepath.Join(a.s.stateDir, stepsSocket)
 	var err error
-	if s.unix, err = listen.Unix(path, 0o666); err != nil {
+	s.unix, err = listen.Unix(path, 0o666)
+	if err != nil {
 		a.weak(fmt.Errorf("srun cannot start steps on this node: %w", err))
 		return nil
 	}
-	if err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755); err == nil {
+	err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755)
+	if err == nil {
 		s.near, err = listen.Unix(nearSteps(a.s.cfg), 0o666)
 	}
 	if err != nil { // mostly another agent of this host: srun needs one of them
@@ -218,7 +220,8 @@ func (c *callers) enter(uid uint32) (leave func(), ok bool) {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.of[uid]--; c.of[uid] == 0 {
+		c.of[uid]--
+		if c.of[uid] == 0 {
 			delete(c.of, uid)
 		}
 	}, true
@@ -254,7 +257,8 @@ func (s *stepServer) revoked(serials []string) {
 	var list pki.Revocations
 	for _, serial := range serials {
 		var err error
-		if list, err = list.With(serial, time.Now()); err != nil {
+		list, err = list.With(serial, time.Now())
+		if err != nil {
 			s.log.Warn("the controller revokes what is no certificate", "error", err)
 		}
 	}
@@ -276,7 +280,8 @@ func (s *stepServer) barred(c *tls.Conn) bool {
 
 // admit counts a user's connection, or sends it away where he has too many.
 func (s *stepServer) admit(sock net.Conn, uid uint32) (leave func(), ok bool) {
-	if leave, ok = s.callers.enter(uid); !ok {
+	leave, ok = s.callers.enter(uid)
+	if !ok {
 		refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
 	}
 	return leave, ok
@@ -403,7 +408,8 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 		return &refused{stepio.Over, err}
 	}
 	c := &stepConn{sock: sock, log: s.log}
-	if c.step, err = runtime.DialStep(ctx, socket, c.frames); err != nil {
+	c.step, err = runtime.DialStep(ctx, socket, c.frames)
+	if err != nil {
 		return &refused{stepio.Unreachable, err}
 	}
 	defer c.step.Close()
@@ -495,7 +501,8 @@ func (c *stepConn) feed(ctx context.Context) {
 		} else {
 			_ = c.send(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(data))})
 		}
-		if m = next; m == nil && more {
+		m = next
+		if m == nil && more {
 			m, more = <-c.inputs
 		}
 	}

@@ -45,7 +45,8 @@ func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, er
 	path := filepath.Join(stateDir, "credential.keys")
 	ring, err := credential.LoadRing(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if ring, err = credential.NewRing(now); err == nil {
+		ring, err = credential.NewRing(now)
+		if err == nil {
 			err = ring.Save(path)
 		}
 	}
@@ -54,7 +55,8 @@ func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, er
 	}
 	a := &access{ca: ca, ringFile: path}
 	a.use(ring)
-	if a.user, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now); err != nil {
+	a.user, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
+	if err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -188,7 +190,8 @@ func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {
 
 // clusterUUID makes the identity of a new ledger.
 func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
-	if _, err = random(id[:]); err != nil {
+	_, err = random(id[:])
+	if err != nil {
 		return id, err
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4

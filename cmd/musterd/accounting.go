@@ -82,7 +82,8 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		return nil, err
 	}
 	opts.Rates = &rates
-	if a.store, err = clickhouse.Open(opts); err != nil {
+	a.store, err = clickhouse.Open(opts)
+	if err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
 	}
 	identify := caller(uint32(os.Getuid()))
@@ -107,7 +108,8 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	if a.mail, err = mailing.New(s.cfg, s.config, func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) }, time.Now, s.log); err != nil {
+	a.mail, err = mailing.New(s.cfg, s.config, func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) }, time.Now, s.log)
+	if err != nil {
 		s.log.Error("no reports are mailed", "error", err) // jobs run without them
 	}
 	return a, nil

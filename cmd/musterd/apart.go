@@ -49,7 +49,8 @@ func (s *server) runApart(ctx context.Context) error {
 	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log,
 		hide: s.cluster.Private, who: caller(uint32(os.Getuid()))}
 	s.apart = ledger
-	if s.acct, err = s.openAccounting(ledger); err != nil {
+	s.acct, err = s.openAccounting(ledger)
+	if err != nil {
 		return err
 	}
 	defer s.acct.close()
@@ -349,7 +350,9 @@ func (l *remoteLedger) report(ctx context.Context, status func() acctd.Status) e
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		p, budgets, changed := l.progress, l.budgets, make(chan struct{})
+		p := l.progress
+		budgets := l.budgets
+		changed := make(chan struct{})
 		l.changed = changed
 		l.mu.Unlock()
 		st := status()

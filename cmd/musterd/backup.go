@@ -77,7 +77,8 @@ type backupHistory struct {
 func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	began := b.now()
 	b.rep.Warnings = []string{}
-	if b.codec, err = event.NewCodec(); err != nil {
+	b.codec, err = event.NewCodec()
+	if err != nil {
 		return b.rep, err
 	}
 	head, err := b.ledger.headline(ctx)
@@ -88,7 +89,8 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	if err != nil {
 		return b.rep, err
 	}
-	if b.blobs, err = openBlobs(b.folder.contents(), slog.New(slog.DiscardHandler)); err != nil {
+	b.blobs, err = openBlobs(b.folder.contents(), slog.New(slog.DiscardHandler))
+	if err != nil {
 		return b.rep, fmt.Errorf("the contents in %s: %w", b.folder.contents(), err)
 	}
 	defer func() { err = errors.Join(err, b.blobs.Close()) }()
@@ -97,7 +99,8 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 		return b.rep, err
 	}
 	defer func() { err = errors.Join(err, h.arch.Close()) }()
-	if head, err = b.copyBatches(ctx, h, head); err != nil {
+	head, err = b.copyBatches(ctx, h, head)
+	if err != nil {
 		return b.rep, err
 	}
 	if err := b.checkFold(h, head); err != nil {

@@ -112,7 +112,8 @@ func (v backupVerb) run(args []string, out, errOut io.Writer) int {
 	case o.check && o.list:
 		err = errors.New("--check and --list exclude each other")
 	default:
-		if o.folder, err = filepath.Abs(o.folder); err == nil {
+		o.folder, err = filepath.Abs(o.folder)
+		if err == nil {
 			o.config, err = filepath.Abs(o.config)
 		}
 	}

@@ -127,7 +127,8 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 	if !known && (!create || len(names) > 0) {
 		return nil, fmt.Errorf("%s: %w, it has no folder backups (muster backup --to makes one in an empty or a new folder)", dir, errBackupFolder)
 	}
-	if b.lock, err = log.OS().Lock(filepath.Join(dir, "LOCK")); err != nil {
+	b.lock, err = log.OS().Lock(filepath.Join(dir, "LOCK"))
+	if err != nil {
 		if errors.Is(err, log.ErrLocked) {
 			err = fmt.Errorf("another backup or restore uses %s: wait until it has ended: %w", dir, err)
 		}
@@ -226,7 +227,8 @@ func (b *backupFolder) pick(at string) (*backupManifest, error) {
 	}
 	when, err := time.ParseInLocation("2006-01-02T15:04:05", at, time.Local)
 	if err != nil {
-		if when, err = time.ParseInLocation("2006-01-02T15:04", at, time.Local); err != nil {
+		when, err = time.ParseInLocation("2006-01-02T15:04", at, time.Local)
+		if err != nil {
 			return nil, fmt.Errorf("%w with the name %q in %s, and it is no time YYYY-MM-DDTHH:MM[:SS] (muster restore --from %s --list)", errNoBackup, at, b.dir, b.dir)
 		}
 	}

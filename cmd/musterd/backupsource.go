@@ -296,14 +296,17 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK")); err != nil {
+	s.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK"))
+	if err != nil {
 		return nil, inUse(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	if s.arch, err = openArchive(care.archive, quiet); err != nil {
+	s.arch, err = openArchive(care.archive, quiet)
+	if err != nil {
 		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
 	}
-	if s.blobs, err = openBlobs(care.contents(), quiet); err != nil {
+	s.blobs, err = openBlobs(care.contents(), quiet)
+	if err != nil {
 		return nil, fmt.Errorf("the contents in %s: %w", care.contents(), err)
 	}
 	s.machine = daemon.NewMachine(codec, unarchived{}, s.blobs)

@@ -64,7 +64,8 @@ func (c *ledgerCare) verify() error {
 	if err != nil {
 		return err
 	}
-	if bad += n; bad > 0 {
+	bad += n
+	if bad > 0 {
 		return fmt.Errorf("%w (%d places)", errDamaged, bad)
 	}
 	return nil
@@ -218,7 +219,8 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 			continue
 		}
 		data, err := io.ReadAll(r)
-		if err = errors.Join(err, r.Close()); err == nil {
+		err = errors.Join(err, r.Close())
+		if err == nil {
 			err = machine.Restore(bytes.NewReader(data))
 		}
 		if err == nil {

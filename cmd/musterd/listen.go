@@ -189,7 +189,8 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 	}
 	var api net.Listener
 	if d.openAPI == nil {
-		if api, err = tcp(d.apiKey, d.api); err != nil {
+		api, err = tcp(d.apiKey, d.api)
+		if err != nil {
 			return err
 		}
 	}
@@ -199,7 +200,8 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 	}
 	var local net.Listener
 	if d.openLocal == nil {
-		if local, err = listen.Unix(d.socket, 0o666); err != nil {
+		local, err = listen.Unix(d.socket, 0o666)
+		if err != nil {
 			return err
 		}
 		opened = append(opened, local)

@@ -105,7 +105,9 @@ func raftFigures(d *log.Durable) collector.Raft {
 		SyncSeconds: float64(st.SyncNanos) / 1e9, SyncFailures: st.Failures, Pending: st.Pending, FirstIndex: st.FirstIndex,
 		LastIndex: st.LastIndex, SnapshotIndex: st.SnapshotIndex, Snapshots: st.Snapshots}
 	room, err := d.Headroom()
-	r.FreeBytes, r.ReserveBytes, r.HeadroomUnknown = room.Free, room.Reserve, err != nil
+	r.FreeBytes = room.Free
+	r.ReserveBytes = room.Reserve
+	r.HeadroomUnknown = err != nil
 	return r
 }
 

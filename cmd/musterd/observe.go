@@ -29,7 +29,8 @@ func observe(ctx context.Context, cfg *conffile.Config, config string, withAccou
 		return err
 	}
 	from := slurm.Options{Interval: time.Duration(cfg.Observe.Interval), Timeout: time.Duration(cfg.Observe.Timeout), Bin: cfg.Observe.Bin, Log: log}
-	if from.REST, err = restOf(&cfg.Observe); err != nil {
+	from.REST, err = restOf(&cfg.Observe)
+	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	source := slurm.New(from)

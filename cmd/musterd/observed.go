@@ -106,7 +106,8 @@ func (o *observed) feed(ctx context.Context, store *clickhouse.Store, stored fun
 	var w *clickhouse.Writer
 	for {
 		var err error
-		if w, err = o.pull(ctx, store, w, stored); ctx.Err() != nil {
+		w, err = o.pull(ctx, store, w, stored)
+		if ctx.Err() != nil {
 			return
 		}
 		failed(err)
@@ -136,7 +137,8 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 			return nil, err
 		}
 		var err error
-		if w, err = store.NewImportWriter(ctx, ledger, cluster); err != nil {
+		w, err = store.NewImportWriter(ctx, ledger, cluster)
+		if err != nil {
 			return nil, err
 		}
 		tell()
@@ -151,7 +153,8 @@ func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickho
 	}
 	rejected := 0
 	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: w, Rejected: func(r importer.Reject) {
-		if rejected++; rejected <= importing.ShownRejects {
+		rejected++
+		if rejected <= importing.ShownRejects {
 			o.log.Warn("a line of sacct was not taken", "line", r.Line, "reason", r.Reason, "text", r.Text)
 		}
 	}}
@@ -198,9 +201,10 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, conf
 		return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
 	}}
 	s := &server{cfg: cfg, config: config, cluster: &spec.Config{ClusterName: cfg.Observe.Cluster}, log: log, roles: []string{"accounting"}, calls: &collector.Calls{}}
-	if s.acct, err = s.openAccountingWith(o, func(ctx context.Context, stored func(tally.Position), failed func(error)) {
+	s.acct, err = s.openAccountingWith(o, func(ctx context.Context, stored func(tally.Position), failed func(error)) {
 		o.feed(ctx, s.acct.store, stored, failed)
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	ep, err := s.endpoint(certificates)
@@ -225,7 +229,9 @@ func (s *server) observedPages(o *observed) *http.ServeMux {
 			return nil
 		}
 		st := state.New()
-		st.Seq, st.At, st.ClusterName = head, at, o.cfg.Cluster
+		st.Seq = head
+		st.At = at
+		st.ClusterName = o.cfg.Cluster
 		return &view.View{State: st}
 	}})
 }

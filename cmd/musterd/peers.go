@@ -92,7 +92,8 @@ func openPeers(ctx context.Context, s *server) (*peers, error) {
 		return nil, err
 	}
 	p := &peers{self: *self, group: who, dir: s.cfg.StateDir, log: s.log}
-	if p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir)); err != nil {
+	p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	if err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
 	}
 	if named := p.source.Self().Node; named != self.Name {
@@ -138,7 +139,9 @@ func (p *peers) answer(question string) (any, error) {
 // nothing: it must not be taken for one that has none.
 func (p *peers) standing() (standing, error) {
 	p.mu.Lock()
-	durable, leads, waits := p.durable, p.leads, p.waits
+	durable := p.durable
+	leads := p.leads
+	waits := p.waits
 	trail := p.trail
 	p.mu.Unlock()
 	out := standing{Name: p.self.Name, Version: version, Clock: time.Now().UnixNano()}
@@ -271,7 +274,8 @@ func (p *peers) begin(ctx context.Context) (first bool, err error) {
 			if p.group.IsWitness(p.self.Name) {
 				return false, nil // it signs nothing
 			}
-			if err = p.fetchKeys(ctx, leader(list).of); err == nil {
+			err = p.fetchKeys(ctx, leader(list).of)
+			if err == nil {
 				return false, nil
 			}
 			why = err.Error()
@@ -422,7 +426,8 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 	known := map[string]string{}
 	for _, m := range self.Members {
 		known[m.ID] = m.Address
-		if joining[m.ID] = m.Joining; !m.Joining {
+		joining[m.ID] = m.Joining
+		if !m.Joining {
 			voters++
 		}
 	}

@@ -35,7 +35,9 @@ func (p *programs) start(file, nodes string, resume []byte) error {
 	}
 	defer out.Close()
 	cmd := exec.Command(file, nodes)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
+	cmd.Dir = "/"
+	cmd.Stdout = out
+	cmd.Stderr = out
 	as, err := slurmUser(p.user)
 	if err != nil {
 		return err
@@ -43,7 +45,8 @@ func (p *programs) start(file, nodes string, resume []byte) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
 	resumeFile := ""
 	if resume != nil {
-		if resumeFile, err = p.keep(resume, as); err != nil {
+		resumeFile, err = p.keep(resume, as)
+		if err != nil {
 			return err
 		}
 		cmd.Env = append(cmd.Environ(), "SLURM_RESUME_FILE="+resumeFile)

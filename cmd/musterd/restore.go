@@ -111,11 +111,13 @@ func refuseRestoring(stateDir string) error {
 // run prepares everything beside its place, checks it, and only then moves it.
 func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 	began := r.now()
-	if r.codec, err = event.NewCodec(); err != nil {
+	r.codec, err = event.NewCodec()
+	if err != nil {
 		return r.rep, err
 	}
 	r.rep = r.newReport()
-	if r.cfg, err = r.configuration(); err != nil {
+	r.cfg, err = r.configuration()
+	if err != nil {
 		return r.rep, err
 	}
 	r.rep.StateDir = r.cfg.StateDir
@@ -127,7 +129,8 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 		return r.rep, err
 	}
 	if plan == nil {
-		if plan, err = r.prepare(ctx); err != nil {
+		plan, err = r.prepare(ctx)
+		if err != nil {
 			return r.rep, err
 		}
 	}
@@ -261,7 +264,8 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 	}
 	st := machine.Applied()
 	_, err = arch.Sync()
-	if err = errors.Join(err, blobs.Sync()); err != nil {
+	err = errors.Join(err, blobs.Sync())
+	if err != nil {
 		return errors.Join(err, arch.Close(), blobs.Close())
 	}
 	if n := countMissing(st, blobs); n > 0 {
@@ -374,7 +378,8 @@ func (r *restoreRun) startOf(from *archive.Archive, put func(pos, seq uint64, st
 		return 0, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
 	data, err := io.ReadAll(s)
-	if err = errors.Join(err, s.Close()); err == nil {
+	err = errors.Join(err, s.Close())
+	if err == nil {
 		err = machine.Restore(bytes.NewReader(data))
 	}
 	if err != nil {
@@ -522,7 +527,8 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	cfg := *r.cfg
 	if fileAbsent(cfg.SlurmConf) {
 		var err error
-		if cfg.SlurmConf, err = r.prepared(plan, kindSlurm, "conf", filepath.Base(cfg.SlurmConf)); err != nil {
+		cfg.SlurmConf, err = r.prepared(plan, kindSlurm, "conf", filepath.Base(cfg.SlurmConf))
+		if err != nil {
 			return err
 		}
 	}
@@ -532,7 +538,8 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	}
 	tls := cfg.TLS.Dir
 	if fileAbsent(filepath.Join(tls, "ca.crt")) {
-		if tls, err = r.prepared(plan, kindTLS, "tls", ""); err != nil {
+		tls, err = r.prepared(plan, kindTLS, "tls", "")
+		if err != nil {
 			return err
 		}
 	}
@@ -733,7 +740,8 @@ func makeFolderOf(f plannedFile) error {
 // check folds a backup and reads everything that belongs to it, and restores nothing.
 func (r *restoreRun) check() (_ restoreReport, err error) {
 	began := r.now()
-	if r.codec, err = event.NewCodec(); err != nil {
+	r.codec, err = event.NewCodec()
+	if err != nil {
 		return r.rep, err
 	}
 	r.rep = r.newReport()

@@ -45,7 +45,8 @@ func (a *access) rotate(now spec.Instant, every spec.Span) (changed bool, err er
 	ring := held.Prune(now)
 	public := ring.Public()
 	if len(public) == 1 && every != spec.Infinite && now >= public[0].From.Add(every) {
-		if ring, err = ring.Rotate(now, keyLead, keyOverlap); err != nil {
+		ring, err = ring.Rotate(now, keyLead, keyOverlap)
+		if err != nil {
 			return false, err
 		}
 	} else if len(public) == len(held.Public()) {

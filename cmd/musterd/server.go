@@ -74,7 +74,9 @@ func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
 
 // run brings the roles up in order and takes them down in the reverse one.
 func (s *server) run(ctx context.Context) (err error) {
-	s.stop, s.stopOnce, s.calls = make(chan struct{}), new(sync.Once), &collector.Calls{}
+	s.stop = make(chan struct{})
+	s.stopOnce = new(sync.Once)
+	s.calls = &collector.Calls{}
 	s.limits = s.limitTable()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -114,7 +116,8 @@ func (s *server) lead(ctx context.Context) (err error) {
 		return err
 	}
 	if s.has("accounting") {
-		if s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log}); err != nil {
+		s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log})
+		if err != nil {
 			return err
 		}
 		defer s.acct.close()
@@ -172,7 +175,8 @@ func (s *server) serveRoles(g *group) error {
 	}
 	g.spawn("keep the history", newKeeper(s).run)
 	g.spawn("rotate the keys", s.rotateKeys)
-	if s.trail, err = openTrail(s); err != nil {
+	s.trail, err = openTrail(s)
+	if err != nil {
 		return err
 	}
 	s.trail.spawn(g)
@@ -211,10 +215,12 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	if err != nil {
 		return err
 	}
-	if s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log); err != nil {
+	s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log)
+	if err != nil {
 		return err
 	}
-	if s.blobs, err = openBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log); err != nil {
+	s.blobs, err = openBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log)
+	if err != nil {
 		return errors.Join(err, s.archive.Close())
 	}
 	// A member of a group applies what it has only when a leader tells it how far
@@ -240,7 +246,8 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	place.Logger = s.log
 	place.SnapshotEvery, place.ReserveBytes = uint64(s.cfg.Ledger.SnapshotEvery), uint64(s.cfg.Ledger.ReserveBytes)
 	place.AtLeast, place.BeforeCompact = log.Position(known), s.beforeCompact
-	if s.durable, err = log.Open(ctx, place); err != nil {
+	s.durable, err = log.Open(ctx, place)
+	if err != nil {
 		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
 	}
 	if founds {

@@ -59,7 +59,8 @@ func (a *archiveAdapter) drain() error {
 		if err := a.a.Append(w.position, w.first, w.last, w.events); err != nil {
 			return err
 		}
-		if a.waiting = a.waiting[1:]; len(a.waiting) == 0 {
+		a.waiting = a.waiting[1:]
+		if len(a.waiting) == 0 {
 			a.log.Info("the archive has caught up", "position", w.position)
 		}
 	}

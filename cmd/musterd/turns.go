@@ -113,7 +113,8 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 	first := false
 	if fresh {
 		p.setWaits()
-		if first, err = p.begin(ctx); err != nil {
+		first, err = p.begin(ctx)
+		if err != nil {
 			return err
 		}
 	}

@@ -117,7 +117,8 @@ func (w *witness) open(ctx context.Context) error {
 		return fmt.Errorf("%s holds the ledger of a controller, and this is a witness: give it an empty state_dir", dir)
 	}
 	options.Transport = log.NewTransport(p.door.Layer(p.self.Address), max(10*options.Timeout, 2*time.Second), s.log)
-	if s.durable, err = log.Open(ctx, options); err != nil {
+	s.durable, err = log.Open(ctx, options)
+	if err != nil {
 		return fmt.Errorf("the log in %s: %w", s.cfg.StateDir, err)
 	}
 	p.setDurable(s.durable)

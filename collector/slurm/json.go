@@ -61,7 +61,8 @@ func (w *words) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		var s string
 		err := json.Unmarshal(data, &s)
-		if *w = nil; s != "" {
+		*w = nil
+		if s != "" {
 			*w = strings.Split(s, ",")
 		}
 		return err
@@ -196,7 +197,8 @@ func (j *jobJSON) job() Job {
 	if out.Partition != "" { // several while pending: it counts in the first
 		out.Partition, _, _ = strings.Cut(out.Partition, ",")
 	}
-	if out.TRES = j.TRES; out.TRES == "" {
+	out.TRES = j.TRES
+	if out.TRES == "" {
 		out.TRES = j.ReqTRES
 	}
 	for _, kv := range strings.Split(out.TRES, ",") {
@@ -307,7 +309,8 @@ func readNodes(r io.Reader) ([]Node, error) {
 			node.CPUsForJobs = node.CPUs
 		}
 		for i, w := range append(append(words{}, n.State...), n.Flags...) {
-			if w = strings.ToUpper(w); i == 0 {
+			w = strings.ToUpper(w)
+			if i == 0 {
 				node.State = w
 			} else {
 				node.Flags = append(node.Flags, w)

@@ -140,7 +140,8 @@ func (s *Source) Refresh(ctx context.Context) {
 	for _, sec := range s.sections {
 		now, old := Section{Name: sec.name}, was[sec.name]
 		began := s.o.Now()
-		if now.Err = away; away == nil {
+		now.Err = away
+		if away == nil {
 			now.Err = s.fetch(ctx, sec.args(s), func(r io.Reader) error { return sec.read(next, r) })
 		}
 		now.Took, now.At = s.o.Now().Sub(began), began

@@ -31,7 +31,8 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errToken, err)
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
-	if line = strings.TrimSpace(line); len(line) < minToken {
+	line = strings.TrimSpace(line)
+	if len(line) < minToken {
 		return "", fmt.Errorf("%w: the token in %s has %d characters, %d at least are needed", errToken, path, len(line), minToken)
 	}
 	return line, nil

@@ -31,7 +31,9 @@ type Source struct {
 
 // Open makes the clients.
 func (s Source) Open() Source {
-	s.prom, s.clickHouse, s.clickHouseEndpoint = &http.Client{Timeout: 20 * time.Second}, &http.Client{Timeout: 20 * time.Second}, s.ClickHouse
+	s.prom = &http.Client{Timeout: 20 * time.Second}
+	s.clickHouse = &http.Client{Timeout: 20 * time.Second}
+	s.clickHouseEndpoint = s.ClickHouse
 	if strings.HasPrefix(s.ClickHouse, "/") {
 		s.clickHouseEndpoint = "http://engine"
 		s.clickHouse.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -197,7 +197,8 @@ func (e *Exporter) take(ctx context.Context, m *apiv1.EventsReply) error {
 		if err != nil {
 			return err
 		}
-		if lines = append(lines, line); len(lines) == linesAtOnce {
+		lines = append(lines, line)
+		if len(lines) == linesAtOnce {
 			if err := e.write(ctx, lines); err != nil {
 				return err
 			}

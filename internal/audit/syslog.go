@@ -172,7 +172,9 @@ func (t *Syslog) connect(ctx context.Context) error {
 	if err != nil && network == "unixgram" {
 		// Some receivers listen there for streams.
 		if stream, streamErr := d.DialContext(ctx, "unix", t.address); streamErr == nil {
-			conn, err, t.network = stream, nil, "unix"
+			conn = stream
+			err = nil
+			t.network = "unix"
 		}
 	} else if err != nil && network == "unix" {
 		t.network = "unixgram" // another receiver may come; both are tried

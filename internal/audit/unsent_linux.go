@@ -15,7 +15,8 @@ func unsent(c net.Conn) (left int, err error) {
 		return 0, nil
 	}
 	var raw syscall.RawConn
-	if raw, err = tcp.SyscallConn(); err != nil {
+	raw, err = tcp.SyscallConn()
+	if err != nil {
 		return 0, err
 	}
 	if controlErr := raw.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); controlErr != nil {

@@ -52,7 +52,8 @@ func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 		return group, nil, err
 	}
 	group.Controllers = controllersOf(c)
-	if group.Witness, err = readWitness(cfg.Controller.Witness, portOf(c)); err != nil {
+	group.Witness, err = readWitness(cfg.Controller.Witness, portOf(c))
+	if err != nil {
 		return group, nil, err
 	}
 	if len(group.Controllers) < 2 {

@@ -83,7 +83,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, at place) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if at.depth++; at.depth > maxDepth {
+	at.depth++
+	if at.depth > maxDepth {
 		d.problem(n.Line, at.path, "is nested too deeply")
 		return
 	}

@@ -59,7 +59,8 @@ func parseReportMail(line string) (m ReportMail, err error) {
 		}
 	case "monthly":
 		day := next()
-		if m.Day, err = strconv.Atoi(day); err != nil || m.Day < 1 || m.Day > 28 {
+		m.Day, err = strconv.Atoi(day)
+		if err != nil || m.Day < 1 || m.Day > 28 {
 			return m, fmt.Errorf("%q is no day that every month has, 1 to 28", day)
 		}
 	default:

@@ -8,9 +8,9 @@
 //
 // console.go routes requests and writes answers, session.go knows who asks,
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
-// that many pages ask for, past.go shows pages of the past, and each page has a file: page_now.go, page_queue.go,
-// page_job.go, page_nodes.go, page_people.go,
-// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
+// that many pages ask for, past.go shows pages of the past, and each page has a file:
+// page_now.go, page_queue.go, page_job.go, page_nodes.go, page_people.go, page_cluster.go,
+// page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
 //
 // Nothing is built: the templates, the style sheet and the script are embedded
 // as they are. Every page works without the script, except that it does not
@@ -150,7 +150,8 @@ func (c *Console) readPages() error {
 		if err != nil {
 			return err
 		}
-		if c.pages[name], err = own.ParseFS(pageFiles, path); err != nil {
+		c.pages[name], err = own.ParseFS(pageFiles, path)
+		if err != nil {
 			return err
 		}
 	}
@@ -416,7 +417,8 @@ func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []by
 func ask[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
 	var asked proto.Message = req
 	if v.past != nil {
-		if asked, err = v.past.place(req); err != nil {
+		asked, err = v.past.place(req)
+		if err != nil {
 			return reply, err
 		}
 	}

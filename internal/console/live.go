@@ -91,7 +91,8 @@ func (l *live) enter(user string) bool {
 func (l *live) leave(user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[user]--; l.open[user] == 0 {
+	l.open[user]--
+	if l.open[user] == 0 {
 		delete(l.open, user)
 	}
 }

@@ -241,7 +241,9 @@ func (d *pastData) chartNodes(report *apiv1.JobReportReply) {
 // at its top; 0 takes the largest.
 func draw(name, unit string, full float64, values []*float64) chart {
 	c := chart{Name: name, Width: max(len(values)-1, 1)}
-	sum, most, n := 0.0, 0.0, 0
+	sum := 0.0
+	most := 0.0
+	n := 0
 	for _, v := range values {
 		if v != nil {
 			sum += *v

@@ -408,7 +408,9 @@ func (p *people) row(s *apiv1.Share) person {
 	}
 	out.Link = queueChoice{Query: filter}.link()
 	if s.GetParent() == 0 {
-		out.Shares, out.Norm, out.Link = "", "", "/queue"
+		out.Shares = ""
+		out.Norm = ""
+		out.Link = "/queue"
 	}
 	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, s.GetAssoc())
 	out.Running, out.Submitted = number(u.GetRunning()), number(u.GetSubmitted())

@@ -106,7 +106,8 @@ func planScale(planned []*apiv1.JobInfo, now int64) (whole, step int64) {
 		last = max(last, j.GetPlannedStart()-now+min(max(j.GetTimeLimit(), 0), int64(time.Hour)))
 	}
 	for _, hours := range [...]int64{1, 3, 6, 12, 24, 72, 168, 720} {
-		if whole = hours * int64(time.Hour); last <= whole {
+		whole = hours * int64(time.Hour)
+		if last <= whole {
 			break
 		}
 	}

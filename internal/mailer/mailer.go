@@ -45,7 +45,8 @@ func (s *Server) Send(ctx context.Context, from string, to []string, message []b
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err = s.talk(conn, host, port == smtpsPort, func(c *smtp.Client) error { return hand(c, from, to, message) }); err != nil && ctx.Err() != nil {
+	err = s.talk(conn, host, port == smtpsPort, func(c *smtp.Client) error { return hand(c, from, to, message) })
+	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("it did not take the message in time: %w", ctx.Err())
 	}
 	return err
@@ -64,7 +65,8 @@ func (s *Server) talk(conn net.Conn, host string, encrypted bool, then func(*smt
 	}
 	defer c.Close()
 	if !encrypted {
-		if encrypted, err = s.encrypt(c, secure); err != nil {
+		encrypted, err = s.encrypt(c, secure)
+		if err != nil {
 			return err
 		}
 	}

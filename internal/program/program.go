@@ -18,7 +18,10 @@ import (
 func Run(ctx context.Context, file string, env []string, as *syscall.Credential, args ...string) error {
 	out := &tail{most: 300}
 	cmd := exec.CommandContext(ctx, file, args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, "/", out, out
+	cmd.Env = env
+	cmd.Dir = "/"
+	cmd.Stdout = out
+	cmd.Stderr = out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second

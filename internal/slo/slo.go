@@ -122,19 +122,22 @@ func Parse(kind Kind, text string) (o Objective, ok bool, err error) {
 	f := formOf(kind)
 	bad := fmt.Errorf("invalid objective %q: expected off or a text such as %q", text, f.example)
 	o.Kind = kind
-	if o.Part, err = part(words[0]); err != nil {
+	o.Part, err = part(words[0])
+	if err != nil {
 		return o, false, bad
 	}
 	switch {
 	case f.timed && len(words) == 3 && words[1] == "within":
-		if o.Within, err = readSpan(words[2]); err != nil {
+		o.Within, err = readSpan(words[2])
+		if err != nil {
 			return o, false, bad
 		}
 		if o.Within < f.least {
 			return o, false, fmt.Errorf("invalid objective %q: times below %s are not counted", text, writeSpan(f.least))
 		}
 	case kind == Goodput && len(words) == 3 && words[1] == "above":
-		if o.Above, err = part(words[2]); err != nil {
+		o.Above, err = part(words[2])
+		if err != nil {
 			return o, false, bad
 		}
 	case !f.timed && kind != Goodput && len(words) == 1:

@@ -42,7 +42,8 @@ func (c *Client) Get(ctx context.Context, page, token string) (*http.Response, e
 	if c.user != "" {
 		req.Header.Set("X-SLURM-USER-NAME", c.user)
 	}
-	if token = strings.TrimPrefix(strings.TrimSpace(token), "SLURM_JWT="); token != "" {
+	token = strings.TrimPrefix(strings.TrimSpace(token), "SLURM_JWT=")
+	if token != "" {
 		req.Header.Set("X-SLURM-USER-TOKEN", token)
 	}
 	return c.http.Do(req)

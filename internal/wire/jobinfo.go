@@ -54,7 +54,9 @@ func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
 		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), js.Queue.Array.Throttle
 	}
 	if h := j.Het; h != nil {
-		out.HetJobId, out.HetOffset, out.HetSize = uint32(j.ID)-h.Offset, h.Offset, h.Size
+		out.HetJobId = uint32(j.ID) - h.Offset
+		out.HetOffset = h.Offset
+		out.HetSize = h.Size
 	}
 	s.allocation(j, out)
 	if j.State == spec.Pending {
@@ -72,7 +74,8 @@ func (s *Shower) limit(j *state.Job) int64 {
 	}
 	limit := j.Spec.Time.Limit
 	if p := s.v.State.Parts.Find(j.Partition()); limit == 0 && p != nil {
-		if limit = p.Spec.DefaultTime; limit == 0 {
+		limit = p.Spec.DefaultTime
+		if limit == 0 {
 			limit = p.Spec.MaxTime
 		}
 	}
@@ -126,7 +129,8 @@ func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
 		out.End = int64(at)
 	}
 	out.Paused, out.SuspendedAt = int64(j.Paused), int64(j.SuspendedAt)
-	if out.Configuring = j.Configuring(); out.Configuring {
+	out.Configuring = j.Configuring()
+	if out.Configuring {
 		s.boot(j, out)
 	} else if j.Ready != 0 {
 		out.Start = int64(j.Ready) // its time began when its nodes were there
@@ -225,7 +229,9 @@ func Files(st *state.State, j *state.Job) (stdin, stdout, stderr string) {
 	if j.Array != 0 {
 		def = "slurm-%A_%a.out"
 	}
-	stdin, stdout, stderr = js.IO.Stdin, js.IO.Stdout, js.IO.Stderr
+	stdin = js.IO.Stdin
+	stdout = js.IO.Stdout
+	stderr = js.IO.Stderr
 	if stdin == "" {
 		stdin = "/dev/null"
 	}

@@ -10,7 +10,10 @@ import (
 
 // JobSpec writes a job as it was asked for.
 func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
-	s, t, p, q := &j.Size, &j.Time, &j.Place, &j.Queue
+	s := &j.Size
+	t := &j.Time
+	p := &j.Place
+	q := &j.Queue
 	out := &apiv1.JobSpec{
 		Name: j.Name, Account: j.Account, Qos: j.QOSText(), Partitions: j.Partitions, Wckey: j.WCKey, Comment: j.Comment,
 		MinNodes: s.MinNodes, MaxNodes: s.MaxNodes, Tasks: s.Tasks, TasksPerNode: s.TasksPerNode,
@@ -170,7 +173,10 @@ func meet(o, t spec.TaskRange) bool {
 // gcdInverse returns the greatest common divisor g of two positive numbers,
 // and the inverse of a/g modulo b/g.
 func gcdInverse(a, b int64) (g, inv int64) {
-	r0, r1, x0, x1 := a, b, int64(1), int64(0)
+	r0 := a
+	r1 := b
+	x0 := int64(1)
+	x1 := int64(0)
 	for r1 != 0 {
 		q := r0 / r1
 		r0, r1, x0, x1 = r1, r0-q*r1, x1, x0-q*x1

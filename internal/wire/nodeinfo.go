@@ -92,7 +92,8 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 	}
 	for i := range n.GPUs {
 		g := GPU(&n.GPUs[i])
-		if g.Allocated = n.UsedGPU.Has(i); g.Allocated {
+		g.Allocated = n.UsedGPU.Has(i)
+		if g.Allocated {
 			g.JobUid, g.JobId = holder(st, n, n.GPUs[i].UUID)
 		}
 		if share := n.ShareAt(i); share.N > 0 {

@@ -140,12 +140,15 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 		}
 		s.offsets, s.lasts = append(s.offsets, s.size), append(s.lasts, r.LastSeq)
 		s.size += int64(n)
-		s.last, s.lastSeq, s.at = r.Pos, r.LastSeq, r.At
+		s.last = r.Pos
+		s.lastSeq = r.LastSeq
+		s.at = r.At
 	}
 	return s, nil
 }
 
-// cutTail removes the incomplete record at s.size, unless whole records follow it: then it is damage.
+// cutTail removes the incomplete record at s.size, unless whole records follow it: then it is
+// damage.
 func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause error) error {
 	if !newest {
 		return corrupt(s.path, s.size, cureSegment, "%v, and another segment follows", cause)

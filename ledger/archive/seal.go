@@ -18,8 +18,8 @@ func (a *Archive) sealSoon() {
 	}
 }
 
-// sealer compresses full segments in the background. A failure is retried when the next segment is full, or at the next Open;
-// until then the segment stays readable as it is.
+// sealer compresses full segments in the background. A failure is retried when the next segment
+// is full, or at the next Open; until then the segment stays readable as it is.
 func (a *Archive) sealer() {
 	defer a.wg.Done()
 	for {
@@ -83,7 +83,8 @@ func (a *Archive) writeSealed(s *segment) (*segment, error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return nil, errors.Join(err, os.Remove(temp))
 	}
 	if err := os.Rename(temp, out.path); err != nil {
@@ -114,7 +115,8 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 			return err
 		}
 		k := block{off: off, size: uint32(len(body)), firstPos: pos}
-		if pos, err = k.describe(body, s, pos); err != nil {
+		pos, err = k.describe(body, s, pos)
+		if err != nil {
 			return err
 		}
 		packed := enc.EncodeAll(body, nil)
@@ -137,7 +139,8 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 	return nil
 }
 
-// describe fills in what the index says about a block, checking its records once more before the only other copy goes.
+// describe fills in what the index says about a block, checking its records once more before
+// the only other copy goes.
 func (k *block) describe(body []byte, s *segment, pos uint64) (uint64, error) {
 	for len(body) > 0 {
 		r, n, err := readRecord(body, s.salt)

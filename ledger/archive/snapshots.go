@@ -14,8 +14,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A snapshot file is "MUSTARSN", version u32, position, sequence and time u64, CRC32C of these u32; then chunks of a zstd
-// stream: length u32, CRC32C of chunk number and bytes u32, bytes; a chunk of length 0 ends it.
+// A snapshot file is "MUSTARSN", version u32, position, sequence and time u64, CRC32C of these
+// u32; then chunks of a zstd stream: length u32, CRC32C of chunk number and bytes u32, bytes; a
+// chunk of length 0 ends it.
 const (
 	snapMagic  = "MUSTARSN"
 	snapHeader = 40
@@ -35,7 +36,8 @@ func (a *Archive) snapPath(pos, seq uint64) string {
 	return filepath.Join(a.snapDir(), fmt.Sprintf("%020d-%020d.snap", pos, seq))
 }
 
-// PutSnapshot stores the state after the batch at pos, whose last event is seq, as r encodes it. It is durable on return.
+// PutSnapshot stores the state after the batch at pos, whose last event is seq, as r encodes
+// it. It is durable on return.
 func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
 	path := a.snapPath(pos, seq)
 	temp := path + ".tmp"
@@ -47,7 +49,8 @@ func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return errors.Join(fmt.Errorf("write the snapshot of batch %d: %w", pos, err), os.Remove(temp))
 	}
 	if err := os.Rename(temp, path); err != nil {
@@ -167,8 +170,8 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 		Size: st.Size(), path: path}, nil
 }
 
-// OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as it is read: io.EOF comes only
-// after everything matched.
+// OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as
+// it is read: io.EOF comes only after everything matched.
 func (a *Archive) OpenSnapshot(s SnapshotInfo) (io.ReadCloser, error) {
 	f, _, err := openSnapshot(a.snapPath(s.Pos, s.Seq))
 	if err != nil {

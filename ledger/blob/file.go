@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// A blob file begins with "MUSTBLOB", version u32, salt u32, number u32, CRC32C of these 20 bytes u32. A record is: length
-// u32, CRC32C started from the salt over length and hash and bytes u32, hash, bytes.
+// A blob file begins with "MUSTBLOB", version u32, salt u32, number u32, CRC32C of these 20
+// bytes u32. A record is: length u32, CRC32C started from the salt over length and hash and
+// bytes u32, hash, bytes.
 const (
 	formatVersion = 1
 	fileMagic     = "MUSTBLOB"
@@ -74,7 +75,8 @@ func appendRecord(b []byte, salt uint32, h Hash, data []byte) []byte {
 	return b
 }
 
-// readRecord returns the hash and length of the record at the start of b; n is the length of the blob.
+// readRecord returns the hash and length of the record at the start of b; n is the length of
+// the blob.
 func readRecord(b []byte, salt uint32) (h Hash, n int, ok bool) {
 	if len(b) < recordHeader {
 		return h, 0, false
@@ -109,7 +111,8 @@ func newFile(dir string, id, salt uint32) (*file, error) {
 
 const cureFile = "move it away: blobs that jobs still need are reported by name and come again from the archive or another controller"
 
-// openFile opens a blob file and reads its header. It returns nil for one whose header never reached the disk.
+// openFile opens a blob file and reads its header. It returns nil for one whose header never
+// reached the disk.
 func openFile(dir string, id uint32) (*file, error) {
 	path := blobPath(dir, id)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -135,8 +138,9 @@ func openFile(dir string, id uint32) (*file, error) {
 	return &file{id: id, path: path, f: f, salt: salt, size: st.Size()}, nil
 }
 
-// scan finds the records of a file. Bytes between two records are damage and counted; bytes behind the last one are what a
-// crash left, and end is where they begin. The salt keeps a blob's own bytes from passing for a record.
+// scan finds the records of a file. Bytes between two records are damage and counted; bytes
+// behind the last one are what a crash left, and end is where they begin. The salt keeps a
+// blob's own bytes from passing for a record.
 func (f *file) scan() (found []entry, damaged, end int64, err error) {
 	b := make([]byte, f.size)
 	if n, err := f.f.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
@@ -180,7 +184,8 @@ func writeIndex(dir string, id uint32, entries []entry) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return errors.Join(err, os.Remove(path+".tmp"))
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {

@@ -42,7 +42,8 @@ type Store struct {
 
 const flushBytes = 256 << 10
 
-// Open opens or creates the store in a folder. A torn tail is cut off: replaying the log's tail brings it again.
+// Open opens or creates the store in a folder. A torn tail is cut off: replaying the log's tail
+// brings it again.
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -81,9 +82,11 @@ func (s *Store) load(id uint32, newest bool) error {
 	}
 	s.files[id] = f
 	entries := readIndex(s.dir, id)
-	if f.sealed = entries != nil; !f.sealed {
+	f.sealed = entries != nil
+	if !f.sealed {
 		var damaged, end int64
-		if entries, damaged, end, err = f.scan(); err != nil {
+		entries, damaged, end, err = f.scan()
+		if err != nil {
 			return err
 		}
 		if damaged > 0 {
@@ -204,8 +207,8 @@ func (s *Store) Has(h Hash) bool {
 	return ok
 }
 
-// Get returns a blob, which must not be changed. It fails with ErrNotFound, or ErrCorrupt when the bytes no longer match; then
-// the blob is forgotten and can be put again.
+// Get returns a blob, which must not be changed. It fails with ErrNotFound, or ErrCorrupt when
+// the bytes no longer match; then the blob is forgotten and can be put again.
 func (s *Store) Get(h Hash) ([]byte, error) {
 	if data, ok := s.cache.get(h); ok {
 		return data, nil
@@ -317,7 +320,8 @@ func (s *Store) sealFile(f *file) error {
 	return nil
 }
 
-// fail refuses everything further: after a failed sync, what is on disk is known only after the next Open.
+// fail refuses everything further: after a failed sync, what is on disk is known only after the
+// next Open.
 func (s *Store) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,12 +14,13 @@ type Swept struct {
 	Freed        int64 // bytes given back to the filesystem
 }
 
-// Sweep forgets every blob that keep does not want and gives back the space of files that are at least half empty. keep must
-// know of every reference whose Put returned before Sweep was called; blobs put during the Sweep always stay. Only complete
-// files are looked at, so that the newest blobs are left alone.
+// Sweep forgets every blob that keep does not want and gives back the space of files that are
+// at least half empty. keep must know of every reference whose Put returned before Sweep was
+// called; blobs put during the Sweep always stay. Only complete files are looked at, so that
+// the newest blobs are left alone.
 //
-// Space inside a file that is more than half full is given back by a later Sweep; after a restart such blobs are known again
-// until then.
+// Space inside a file that is more than half full is given back by a later Sweep; after a
+// restart such blobs are known again until then.
 func (s *Store) Sweep(keep func(Hash) bool) (Swept, error) {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
@@ -57,7 +58,8 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 	s.mu.RUnlock()
 	if entries == nil {
 		var err error
-		if entries, _, _, err = f.scan(); err != nil {
+		entries, _, _, err = f.scan()
+		if err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,8 @@ func (c *Codec) Append(dst []byte, batch []Envelope) ([]byte, error) {
 	dst = record.AppendHead(dst, record.MajorArray, uint64(len(batch)))
 	for i := range batch {
 		var err error
-		if dst, err = c.appendEnvelope(dst, &batch[i]); err != nil {
+		dst, err = c.appendEnvelope(dst, &batch[i])
+		if err != nil {
 			return nil, fmt.Errorf("encode %s (sequence %d): %w", batch[i].Event.Kind(), batch[i].Seq, err)
 		}
 	}
@@ -70,7 +71,8 @@ func (c *Codec) appendEnvelope(dst []byte, e *Envelope) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dst, err = c.set.Append(dst, &e.Cause); err != nil {
+	dst, err = c.set.Append(dst, &e.Cause)
+	if err != nil {
 		return nil, err
 	}
 	dst = record.AppendHead(dst, record.MajorUint, uint64(e.Event.Kind()))
@@ -130,7 +132,8 @@ func decodeEnvelope(d *record.Decoder, e *Envelope) error {
 	if parts < envelopeLen {
 		return fmt.Errorf("envelope of %d parts: %w", parts, ErrMalformed)
 	}
-	if e.Seq, err = d.Uint(); err != nil {
+	e.Seq, err = d.Uint()
+	if err != nil {
 		return classify(err, "envelope")
 	}
 	at, err := d.Int()

@@ -12,9 +12,10 @@ import (
 
 // Durable is the replicated log on disk. It implements Log.
 //
-// A batch passes through: queue -> dispatcher -> raft's own queue -> raft's main goroutine, which stores what has
-// gathered as one group with one sync -> raft's FSM goroutine, which applies and answers. The answer comes from the FSM, never
-// from raft's futures, which may stay silent for ever at a shutdown.
+// A batch passes through: queue -> dispatcher -> raft's own queue -> raft's main goroutine,
+// which stores what has gathered as one group with one sync -> raft's FSM goroutine, which
+// applies and answers. The answer comes from the FSM, never from raft's futures, which may stay
+// silent for ever at a shutdown.
 type Durable struct {
 	opts  Options
 	alone bool
@@ -209,8 +210,8 @@ func (d *Durable) cause() error {
 	return errStale
 }
 
-// fail refuses further batches until Resume, and fails the waiting ones that are not stored; all of them if even a stored
-// one may be overruled by another leader.
+// fail refuses further batches until Resume, and fails the waiting ones that are not stored;
+// all of them if even a stored one may be overruled by another leader.
 func (d *Durable) fail(err error, all bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,8 +270,8 @@ func (d *Durable) onStored(logs []*raft.Log) {
 
 func (d *Durable) onStoreFailed(err error) { d.fail(err, false) }
 
-// refuse keeps out a frame that its writer was told has failed. Only in a cluster of one can that be promised: elsewhere such
-// a frame may come back from another member.
+// refuse keeps out a frame that its writer was told has failed. Only in a cluster of one can
+// that be promised: elsewhere such a frame may come back from another member.
 func (d *Durable) refuse(logs []*raft.Log) bool {
 	if !d.alone {
 		return false
@@ -357,7 +358,9 @@ func (d *Durable) Stats() Stats {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Pending, s.PendingBytes, s.Snapshots = len(d.waiting), d.bytes, d.snapsNum
+	s.Pending = len(d.waiting)
+	s.PendingBytes = d.bytes
+	s.Snapshots = d.snapsNum
 	if d.snapErr != nil {
 		s.SnapshotError = d.snapErr.Error()
 	}

@@ -40,12 +40,16 @@ type frame struct {
 	payload []byte
 }
 
-// castagnoli is the polynomial for which processors have an instruction. The table is never written.
+// castagnoli is the polynomial for which processors have an instruction. The table is never
+// written.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sealFrame fills in the header of b, whose payload is in place.
 func sealFrame(b []byte, f frame) {
-	b[0], b[1], b[2], b[3] = 'M', 'B', frameVersion, byte(f.kind)
+	b[0] = 'M'
+	b[1] = 'B'
+	b[2] = frameVersion
+	b[3] = byte(f.kind)
 	binary.LittleEndian.PutUint64(b[8:], f.run)
 	binary.LittleEndian.PutUint64(b[16:], f.seq)
 	binary.LittleEndian.PutUint32(b[24:], uint32(len(b)-frameHeader))
@@ -56,8 +60,8 @@ func frameSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
 }
 
-// decodeFrame returns ErrCorrupt for bytes that are no frame and a VersionError for one that a newer release wrote. The
-// payload aliases b.
+// decodeFrame returns ErrCorrupt for bytes that are no frame and a VersionError for one that a
+// newer release wrote. The payload aliases b.
 func decodeFrame(b []byte) (frame, error) {
 	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
 		return frame{}, fmt.Errorf("%w: %d bytes that are no batch frame", ErrCorrupt, len(b))

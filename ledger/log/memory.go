@@ -22,9 +22,11 @@ type MemoryStore struct {
 type MemoryOptions struct {
 	Machine Machine
 	Store   *MemoryStore
-	// Inline applies batches inside Append, on the caller's goroutine, so that a simulation stays in one.
+	// Inline applies batches inside Append, on the caller's goroutine, so that a simulation
+	// stays in one.
 	Inline bool
-	// Fault, when set, is asked before a batch is stored; its error ends the run of the writer as a full disk would.
+	// Fault, when set, is asked before a batch is stored; its error ends the run of the writer
+	// as a full disk would.
 	Fault func(batch []byte) error
 	// Headroom, when set, is what Headroom answers.
 	Headroom func() Headroom
@@ -179,7 +181,8 @@ func (m *Memory) drain() {
 
 func (m *Memory) answer(p *memPending, cause error) {
 	defer close(p.done)
-	if p.err = cause; cause != nil {
+	p.err = cause
+	if cause != nil {
 		return
 	}
 	if p.barrier {
@@ -197,7 +200,8 @@ func (m *Memory) answer(p *memPending, cause error) {
 		}
 	}
 	pos := m.LastPosition() + 1
-	// Stored before applied, as on disk: a batch that the machine refuses is refused again after a restart.
+	// Stored before applied, as on disk: a batch that the machine refuses is refused again
+	// after a restart.
 	m.store.mu.Lock()
 	m.store.tail = append(m.store.tail, p.batch)
 	m.store.mu.Unlock()

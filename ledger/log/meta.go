@@ -14,9 +14,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// The metadata of the log are the list of segments, raft's term and vote, and the watermark. They live in two files of fixed
-// size that hold the same bytes, so that an update needs no new block on the disk and damage to either is repaired.
-// One file:
+// The metadata of the log are the list of segments, raft's term and vote, and the watermark.
+// They live in two files of fixed size that hold the same bytes, so that an update needs no new
+// block on the disk and damage to either is repaired. One file:
 //
 //	0  "MUSTMETA"
 //	8  version
@@ -26,8 +26,8 @@ import (
 //	28 zero
 //	32 JSON
 //
-// An update writes and syncs file 0, then writes file 1, whose sync is due only before the next update of file 0. So at any
-// instant one of them holds the newest durable generation.
+// An update writes and syncs file 0, then writes file 1, whose sync is due only before the next
+// update of file 0. So at any instant one of them holds the newest durable generation.
 const (
 	metaMagic   = "MUSTMETA"
 	metaVersion = 1
@@ -54,15 +54,16 @@ type metaStore struct {
 	files      [2]File
 	secondDue  bool // file 1 has been written but not synced
 	existed    bool // Load found the store of an earlier run
-	// onFail decides what to do when an update fails: it may wait for room and return nil to try again.
+	// onFail decides what to do when an update fails: it may wait for room and return nil to
+	// try again.
 	onFail func(error) error
 	note   func(error) error // remembers an error that raft-wal will not pass on
 }
 
 func metaPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("meta.%d", i)) }
 
-// openMeta loads or creates the store. fresh says whether the folder may be new: when it already holds segments or snapshots,
-// missing metadata are damage, not a new log.
+// openMeta loads or creates the store. fresh says whether the folder may be new: when it
+// already holds segments or snapshots, missing metadata are damage, not a new log.
 func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (*metaStore, error) {
 	m := &metaStore{fs: fs, dir: dir, log: logger, onFail: func(err error) error { return err },
 		note: func(err error) error { return err }}
@@ -90,7 +91,9 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 	}
 	switch {
 	case found[best] != nil:
-		m.state, m.generation, m.existed = *found[best], gens[best], true
+		m.state = *found[best]
+		m.generation = gens[best]
+		m.existed = true
 	case fresh:
 		m.state = metaState{Salt: salt}
 	default:
@@ -172,7 +175,8 @@ func (m *metaStore) update(change func(*metaState)) error {
 			m.state = next
 			return nil
 		}
-		if err = m.onFail(err); err != nil {
+		err = m.onFail(err)
+		if err != nil {
 			return m.note(fmt.Errorf("write the log's metadata in %s: %w", m.dir, err))
 		}
 	}
@@ -264,7 +268,8 @@ func (m *metaStore) setWatermark(index uint64) error {
 	return m.update(func(st *metaState) { st.Watermark = index })
 }
 
-// Close is called by nobody but shut: raft-wal does not own the store, because the log reopens raft-wal over it.
+// Close is called by nobody but shut: raft-wal does not own the store, because the log reopens
+// raft-wal over it.
 func (m *metaStore) Close() error { return nil }
 
 func (m *metaStore) shut() error {

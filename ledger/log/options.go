@@ -15,33 +15,38 @@ type Options struct {
 	Machine Machine
 	Logger  *slog.Logger // default: discards
 
-	// NodeID names this member for ever; the folder remembers it. Default "controller". A folder of a cluster of one
-	// becomes that of the first member of a group when it is opened with a Transport.
+	// NodeID names this member for ever; the folder remembers it. Default "controller". A
+	// folder of a cluster of one becomes that of the first member of a group when it is opened
+	// with a Transport.
 	NodeID string
-	// Transport carries raft between members; nil means a cluster of one. The log closes it. See NewTransport.
+	// Transport carries raft between members; nil means a cluster of one. The log closes it.
+	// See NewTransport.
 	Transport raft.Transport
 	// Witness makes this member one that votes and keeps the log without state. It
 	// has no Machine.
 	Witness bool
-	// Members are the first members of a new group, this one included. Ignored once the folder has a log. A member
-	// that joins a group has none: it waits until the leader adds it.
+	// Members are the first members of a new group, this one included. Ignored once the folder
+	// has a log. A member that joins a group has none: it waits until the leader adds it.
 	Members []Member
-	// Found, if set, is asked before what a controller alone has written becomes the log of a group. Its error refuses that:
-	// others may have gone on without this folder.
+	// Found, if set, is asked before what a controller alone has written becomes the log of a
+	// group. Its error refuses that: others may have gone on without this folder.
 	Found func() error
-	// Timeout is raft's heartbeat and election timeout. Default 50 ms for a cluster of one, 1 s otherwise.
+	// Timeout is raft's heartbeat and election timeout. Default 50 ms for a cluster of one, 1 s
+	// otherwise.
 	Timeout time.Duration
 
 	// A snapshot is taken after so many batches or bytes. Defaults 50,000 and 128 MiB.
 	SnapshotEvery uint64
 	SnapshotBytes uint64
-	// Trailing entries stay behind a snapshot for members that lag a little. Default 256, or 10,240 with a Transport.
+	// Trailing entries stay behind a snapshot for members that lag a little. Default 256, or
+	// 10,240 with a Transport.
 	Trailing uint64
-	// BeforeCompact is asked before batches up to pos are removed from the log: it must return nil only when everything up
-	// to pos is synced elsewhere, that is in the archive and the blob store. On an error the log keeps them.
+	// BeforeCompact is asked before batches up to pos are removed from the log: it must return
+	// nil only when everything up to pos is synced elsewhere, that is in the archive and the
+	// blob store. On an error the log keeps them.
 	BeforeCompact func(pos Position) error
-	// AtLeast is a position known, from the archive, to have been applied: a log that ends before it is damaged. Only for
-	// a cluster of one, whose log is complete when Open returns.
+	// AtLeast is a position known, from the archive, to have been applied: a log that ends
+	// before it is damaged. Only for a cluster of one, whose log is complete when Open returns.
 	AtLeast Position
 
 	// StartAt is the position of the state that Machine has already: the next batch
@@ -120,7 +125,9 @@ func setDefault[T comparable](v *T, def T) {
 func (o Options) raftConfig(notify chan<- bool, first time.Duration) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(o.NodeID)
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = first, first, o.Timeout
+	c.HeartbeatTimeout = first
+	c.ElectionTimeout = first
+	c.LeaderLeaseTimeout = o.Timeout
 	c.MaxAppendEntries = 1024
 	c.BatchApplyCh = true
 	c.ShutdownOnRemove = false

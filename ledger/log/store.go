@@ -13,7 +13,8 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 )
 
-// storeHooks are how the store tells the log what became of frames. All are called on raft's own goroutines.
+// storeHooks are how the store tells the log what became of frames. All are called on raft's
+// own goroutines.
 type storeHooks struct {
 	stored  func(logs []*raft.Log)           // durable here
 	failed  func(err error)                  // a group was not stored; raft steps down
@@ -24,9 +25,10 @@ type storeHooks struct {
 	running func() bool                      // raft's goroutines run
 }
 
-// logStore is raft's log and stable store: raft-wal, and around it the checks and the recovery that it lacks. It verifies
-// every segment before raft-wal sees it, reads the replayed tail in large pieces, and opens raft-wal anew after a failed
-// write, since raft-wal's writer is of no use afterwards.
+// logStore is raft's log and stable store: raft-wal, and around it the checks and the recovery
+// that it lacks. It verifies every segment before raft-wal sees it, reads the replayed tail in
+// large pieces, and opens raft-wal anew after a failed write, since raft-wal's writer is of no
+// use afterwards.
 type logStore struct {
 	fs       FS
 	dir      string
@@ -115,7 +117,8 @@ func (s *logStore) store(logs []*raft.Log) error {
 	}
 	began := time.Now()
 	if err := s.wal.StoreLogs(sealed); err != nil {
-		if err = s.vfs.cause(err); isFull(err) {
+		err = s.vfs.cause(err)
+		if isFull(err) {
 			err = diskFull(err)
 		}
 		s.broken = err
@@ -130,7 +133,8 @@ func (s *logStore) store(logs []*raft.Log) error {
 	return nil
 }
 
-// reopen waits a little for room and opens raft-wal anew, dropping what the failed write may have left.
+// reopen waits a little for room and opens raft-wal anew, dropping what the failed write may
+// have left.
 func (s *logStore) reopen() error {
 	if !isFull(s.broken) {
 		return s.broken
@@ -246,7 +250,8 @@ func (s *logStore) fillWindow(seg *segment, index uint64) error {
 	return nil
 }
 
-// DeleteRange compacts the log (a prefix), clears it (everything), or removes entries that a new leader overruled (a suffix).
+// DeleteRange compacts the log (a prefix), clears it (everything), or removes entries that a
+// new leader overruled (a suffix).
 func (s *logStore) DeleteRange(lo, hi uint64) error {
 	first, err := s.FirstIndex()
 	if err != nil {
@@ -346,8 +351,9 @@ func (s *logStore) bootTerm() error {
 	return s.SetUint64(key, 1)
 }
 
-// stable ends raft's goroutine when its term or vote cannot be saved. raft would panic and take the whole controller down
-// with a stack trace; so the log stops with its error and the daemon can say what happened.
+// stable ends raft's goroutine when its term or vote cannot be saved. raft would panic and take
+// the whole controller down with a stack trace; so the log stops with its error and the daemon
+// can say what happened.
 func (s *logStore) stable(err error) error {
 	if err == nil {
 		return nil
@@ -359,8 +365,8 @@ func (s *logStore) stable(err error) error {
 	return err
 }
 
-// metaFailed waits for room and lets the update of the metadata be tried again. Their blocks are reserved, so this is for
-// filesystems that write every block anew.
+// metaFailed waits for room and lets the update of the metadata be tried again. Their blocks
+// are reserved, so this is for filesystems that write every block anew.
 func (s *logStore) metaFailed(err error) error {
 	if !isFull(err) || !s.hooks.running() {
 		return err
@@ -372,7 +378,8 @@ func (s *logStore) metaFailed(err error) error {
 	return nil
 }
 
-// close notes the last entry, so that a shorter log at the next open is known to be damaged, and closes everything.
+// close notes the last entry, so that a shorter log at the next open is known to be damaged,
+// and closes everything.
 func (s *logStore) close(clean bool) error {
 	s.op.Lock()
 	defer s.op.Unlock()

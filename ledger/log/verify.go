@@ -118,7 +118,8 @@ func (v *verifier) readSegments(meta *metaState) {
 			v.damage(err)
 		}
 	}
-	if last = max(last, v.newest); last < meta.Watermark {
+	last = max(last, v.newest)
+	if last < meta.Watermark {
 		v.damage(corrupt(v.walDir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, meta.Watermark))
 	}
 }
@@ -148,7 +149,8 @@ func readSnapshot(s *snapStore, name string) (pos Position, index uint64, err er
 		return 0, 0, err
 	}
 	var head [fsmHeader]byte
-	if _, err = io.ReadFull(r, head[:]); err == nil {
+	_, err = io.ReadFull(r, head[:])
+	if err == nil {
 		pos, err = snapshotPosition(head[:])
 	}
 	if err == nil {

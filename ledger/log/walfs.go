@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walFS gives raft-wal its segments from an FS. It remembers the first error, because raft-wal rotates segments in the
-// background and only logs why that failed.
+// walFS gives raft-wal its segments from an FS. It remembers the first error, because raft-wal
+// rotates segments in the background and only logs why that failed.
 type walFS struct {
 	fs    FS
 	spare *spare
@@ -41,7 +41,8 @@ func (v *walFS) Create(dir, name string, size uint64) (types.WritableFile, error
 	f, ok := v.spare.take(path, int64(size))
 	if !ok {
 		var err error
-		if f, err = v.fs.Create(path, int64(size)); err != nil {
+		f, err = v.fs.Create(path, int64(size))
+		if err != nil {
 			return nil, v.note(err)
 		}
 	}
@@ -63,7 +64,8 @@ func (v *walFS) OpenReader(dir, name string) (types.ReadableFile, error) {
 	return f, nil
 }
 
-// OpenWriter opens the tail for recovery, which raft-wal does with two small reads per entry; hence the window.
+// OpenWriter opens the tail for recovery, which raft-wal does with two small reads per entry;
+// hence the window.
 func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := v.fs.Open(filepath.Join(dir, name), true)
 	if err != nil {
@@ -77,7 +79,8 @@ func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return &walFile{File: f, v: v, dir: dir, next: size / spareFrom, window: &windowReader{f: f, size: size}}, nil
 }
 
-// spareFrom is the part of a segment that is written when the next one is made ready: a log that stays small never has one.
+// spareFrom is the part of a segment that is written when the next one is made ready: a log
+// that stays small never has one.
 const spareFrom = 8
 
 type walFile struct {

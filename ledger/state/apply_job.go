@@ -204,7 +204,11 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	if e.By == spec.NotHeld {
 		return contradiction("job uid %d is held by nobody", e.UID)
 	}
-	j.Hold, j.Eligible, j.Accrue, j.NoAccrue, j.Claim = e.By, 0, 0, false, nil
+	j.Hold = e.By
+	j.Eligible = 0
+	j.Accrue = 0
+	j.NoAccrue = false
+	j.Claim = nil
 	j.Promised = 0
 	j.Reason = spec.Reason{Code: HoldReason(e.By)}
 	s.store(j)
@@ -320,15 +324,26 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	}
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
-	j.Ending, j.LastSignal, j.Batch, j.Steps, j.Warned = nil, nil, nil, nil, false
+	j.Ending = nil
+	j.LastSignal = nil
+	j.Batch = nil
+	j.Steps = nil
+	j.Warned = false
 	j.Stopped = false
-	j.Leaving, j.Launched, j.Charged = nil, nil, 0
+	j.Leaving = nil
+	j.Launched = nil
+	j.Charged = 0
 	j.NextStep, j.StepExit = 0, spec.ExitStatus{}
 	j.Epoch, j.StartSeq = s.CurrentEpoch(), 0
 	if j.Epoch != 0 {
 		j.StartSeq = env.Seq
 	}
-	j.Paused, j.SuspendedAt, j.Claim, j.Yields, j.Auto, j.Turn = 0, 0, nil, false, false, 0
+	j.Paused = 0
+	j.SuspendedAt = 0
+	j.Claim = nil
+	j.Yields = false
+	j.Auto = false
+	j.Turn = 0
 	j.Boots, j.Ready = s.boots(e.Alloc) || j.Spec.Queue.Reboot, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority

@@ -84,7 +84,8 @@ func (s *State) eachJob(f func(j *Job) error) error {
 	var err error
 	n := 0
 	s.Jobs.Range(func(uid uint64, j *Job) bool {
-		if n++; s.breathe != nil && n%breatheEvery == 0 {
+		n++
+		if s.breathe != nil && n%breatheEvery == 0 {
 			s.breathe()
 		}
 		if uint64(j.UID) != uid {
@@ -176,7 +177,9 @@ func CheckIndexes(s *State) error {
 
 // CheckGroups is S1 for Named, Waiters and Ends.
 func CheckGroups(s *State) error {
-	named, waits, ends := 0, 0, 0
+	named := 0
+	waits := 0
+	ends := 0
 	err := s.eachJob(func(j *Job) error {
 		if j.State < spec.Completed {
 			named++

@@ -61,7 +61,8 @@ func CheckNodes(s *State) error {
 		case h == nil:
 			h = newHolding()
 		}
-		if err = h.addHolds(n); err == nil {
+		err = h.addHolds(n)
+		if err == nil {
 			err = h.compare(s, n)
 		}
 		return err == nil
@@ -100,7 +101,8 @@ func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 	for i := range a.Shares {
 		g := &a.Shares[i]
 		h.part[g.UUID] += g.N
-		if asked[g.Name] -= g.N; g.N <= 0 || asked[g.Name] < 0 {
+		asked[g.Name] -= g.N
+		if g.N <= 0 || asked[g.Name] < 0 {
 			return broken("%s holds %d %s of GPU %s of node %s, which is not what it counts as", s.label(j), g.N, g.Name, g.UUID, a.Name)
 		}
 	}
@@ -147,7 +149,8 @@ func (h *holding) compare(s *State, n *Node) error {
 	}
 	gres := 0
 	for _, c := range n.UsedGRES {
-		if gres++; h.gres[spec.Count{Name: c.Name, Type: c.Type}] != c.N {
+		gres++
+		if h.gres[spec.Count{Name: c.Name, Type: c.Type}] != c.N {
 			return broken("node %s shows %d of %s:%s in use; jobs hold %d", name, c.N, c.Name, c.Type, h.gres[spec.Count{Name: c.Name, Type: c.Type}])
 		}
 	}

@@ -70,7 +70,8 @@ func (r *recounter) subjects(j *Job) []subject {
 	var out []subject
 	own, part := j.Spec.QOS, ""
 	if j.Alloc != nil {
-		if part = j.Alloc.Partition; j.Alloc.QOS != "" {
+		part = j.Alloc.Partition
+		if j.Alloc.QOS != "" {
 			own = j.Alloc.QOS
 		}
 	} else if len(j.Spec.Partitions) > 0 {

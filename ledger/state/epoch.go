@@ -86,7 +86,8 @@ func (s *State) KnowsEpoch(value uint64) bool { return value == 0 || s.epoch(val
 func (s *State) HasSeen(epoch, seq uint64) bool {
 	at := -1
 	if epoch != 0 {
-		if at = s.epoch(epoch); at < 0 || seq < s.Epochs[at].Seq {
+		at = s.epoch(epoch)
+		if at < 0 || seq < s.Epochs[at].Seq {
 			return false
 		}
 	}

@@ -229,11 +229,13 @@ func (s *State) encodeJobs(e *encoder) {
 	s.Jobs.Range(func(_ uint64, j *Job) bool {
 		at, ok := byPointer[j.Spec]
 		if !ok {
-			if scratch, e.err = e.set.Append(scratch[:0], j.Spec); e.err != nil {
+			scratch, e.err = e.set.Append(scratch[:0], j.Spec)
+			if e.err != nil {
 				return false
 			}
 			sum := sha256.Sum256(scratch)
-			if at, ok = byContent[sum]; !ok {
+			at, ok = byContent[sum]
+			if !ok {
 				at = uint64(len(byContent))
 				byContent[sum] = at
 				e.put(snapSpec, j.Spec)
@@ -277,7 +279,8 @@ func Decode(r io.Reader) (*State, error) {
 	}
 	var block []byte
 	for {
-		if block, err = readBlock(r, block); err != nil {
+		block, err = readBlock(r, block)
+		if err != nil {
 			return nil, err
 		}
 		if len(block) == 0 {

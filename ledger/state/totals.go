@@ -138,7 +138,9 @@ func SizeOf(req *spec.TRES) SizeClass {
 	n, class := req.Get("gres/gpu"), SizeGPU1
 	bounds := [...]int64{1, 8, 64}
 	if n == 0 {
-		n, class, bounds = req.CPU, SizeCPU1, [...]int64{1, 16, 128}
+		n = req.CPU
+		class = SizeCPU1
+		bounds = [...]int64{1, 16, 128}
 	}
 	for _, b := range bounds {
 		if n <= b {

@@ -229,7 +229,8 @@ func (s *State) loadOf(j *Job, at spec.Instant) load {
 	}
 	if j.State.Active() {
 		l.running, l.alloc = 1, j.Alloc
-		if l.due, l.still = s.due(j); !l.still && l.due <= s.second(at) {
+		l.due, l.still = s.due(j)
+		if !l.still && l.due <= s.second(at) {
 			l.due, l.still = 0, true
 		}
 	}
@@ -241,9 +242,15 @@ func (s *State) loadOf(j *Job, at spec.Instant) load {
 // tried: in a state that is kept it would be counted for ever.
 func (s *State) Hold(j *Job, a *spec.Allocation, limit spec.Span, held bool) {
 	run := *j
-	run.State, run.Alloc, run.Started, run.Limit, run.Tasks = spec.Running, a, s.At, limit, nil
+	run.State = spec.Running
+	run.Alloc = a
+	run.Started = s.At
+	run.Limit = limit
+	run.Tasks = nil
 	run.Paused, run.SuspendedAt = 0, 0
-	is, was, sign := s.loadOf(&run, s.At), load{}, int64(1)
+	is := s.loadOf(&run, s.At)
+	was := load{}
+	sign := int64(1)
 	is.submitted = 0 // it is counted as that already
 	if !held {
 		is, was, sign = was, is, -1
@@ -302,7 +309,8 @@ func (s *State) chargeAlloc(u *Usage, l *load, sign int64) {
 	for i := range a.Nodes {
 		id := uint64(a.Nodes[i].ID)
 		n, _ := u.Nodes.Get(id)
-		if n += int32(sign); n == 0 {
+		n += int32(sign)
+		if n == 0 {
 			u.Nodes.Delete(s.own, id)
 		} else {
 			u.Nodes.Set(s.own, id, n)

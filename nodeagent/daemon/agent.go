@@ -163,7 +163,8 @@ func (a *Agent) begin(ctx context.Context) error {
 			a.judge(&hello)
 			a.core.Listing()
 			var runs []plan.Observed
-			if runs, err = a.deps.Shepherd.List(ctx); err == nil {
+			runs, err = a.deps.Shepherd.List(ctx)
+			if err == nil {
 				a.core.Resync(runs)
 				a.shepherdAnswered(nil)
 				a.log.Info("the shepherd answers", "release", hello.Release, "pid", hello.PID, "cgroups", hello.CgroupMode, "runs", len(runs))
@@ -559,7 +560,8 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 func (a *Agent) listed(ctx context.Context, devices []device.Device, known bool) []device.Device {
 	got := make(chan []device.Device, 1)
 	a.inbox.put(func() {
-		if a.core.unlisted = !known; known {
+		a.core.unlisted = !known
+		if known {
 			list := a.core.Missed(devices)
 			a.core.SetDevices(list)
 			a.deps.Telemetry.SetDevices(list)

@@ -68,7 +68,8 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 		var err error
 		rd.Processes, err = a.deps.GPUs.Processes(ctx, nil)
 		rd.Listed = err == nil
-		if rd.Events, err = a.deps.GPUs.Events(ctx, began, nil); err != nil {
+		rd.Events, err = a.deps.GPUs.Events(ctx, began, nil)
+		if err != nil {
 			a.log.Warn("GPU events cannot be read", "error", err)
 		}
 		a.deps.Telemetry.SetSample(&rd.Sample)

@@ -253,7 +253,8 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 	c.setUnknown(w.GetUnknown())
 	for _, k := range c.keys() {
 		r := c.runs[k]
-		if r.wanted = c.wants(k); r.wanted {
+		r.wanted = c.wants(k)
+		if r.wanted {
 			continue
 		}
 		switch r.phase {
@@ -269,7 +270,9 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 		}
 	}
 	c.outbox.rewind()
-	c.fx.Send, c.fx.List, c.fx.Jobs = true, true, true
+	c.fx.Send = true
+	c.fx.List = true
+	c.fx.Jobs = true
 }
 
 // wants tells whether the controller names the attempt.
@@ -429,7 +432,10 @@ func (c *Core) adopt(o *plan.Observed) {
 	if r.phase == 0 || r.phase == asked {
 		c.live(r)
 	}
-	r.socket, r.launch, r.seq, r.user = o.Socket, o.Launch, o.Seq, o.UID
+	r.socket = o.Socket
+	r.launch = o.Launch
+	r.seq = o.Seq
+	r.user = o.UID
 	if o.Start != 0 {
 		c.began(r, o.Start)
 	}

@@ -36,7 +36,9 @@ func (s *jobSums) add(list []plan.Usage) []JobUsage {
 	for key, u := range s.last {
 		k := attempt{spec.JobUID(key.Job), key.Attempt}
 		if _, runs := now[key]; !runs && sums[k] != nil {
-			u.RSS, u.VM, u.Procs = 0, 0, 0
+			u.RSS = 0
+			u.VM = 0
+			u.Procs = 0
 			sum := gone[k]
 			addUsage(&sum, &u)
 			gone[k] = sum

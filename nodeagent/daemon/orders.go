@@ -200,10 +200,12 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 		out.Task = j.GetArrayTask()
 	}
 	out.Here = allocation(l.GetHere())
-	if out.CPUsPerNode, err = perNode(l.GetCpusPerNode()); err != nil {
+	out.CPUsPerNode, err = perNode(l.GetCpusPerNode())
+	if err != nil {
 		return nil, fmt.Errorf("the order's CPUs: %w", err)
 	}
-	if out.TasksOnNode, err = perNode(l.GetTasksPerNode()); err != nil {
+	out.TasksOnNode, err = perNode(l.GetTasksPerNode())
+	if err != nil {
 		return nil, fmt.Errorf("the order's tasks: %w", err)
 	}
 	for _, h := range l.GetComponents() {

@@ -40,7 +40,9 @@ func (c *Core) exited(e *plan.Exit) {
 	if r.from == 0 && e.Start != 0 {
 		c.began(r, e.Start)
 	}
-	r.exit, r.spec, r.early = e, nil, nil
+	r.exit = e
+	r.spec = nil
+	r.early = nil
 	c.measure(r)
 }
 
@@ -186,7 +188,9 @@ func (c *Core) reportFailed(r *run, why refusal, code int32) {
 func (c *Core) report(r *run, m *apiv1.Report, last bool) {
 	if last {
 		c.closeAccounts(r)
-		r.phase, r.spec, r.retry = reported, nil, false
+		r.phase = reported
+		r.spec = nil
+		r.retry = false
 		c.fx.Jobs = true
 	}
 	c.outbox.add(m, r.key, last)

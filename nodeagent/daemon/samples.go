@@ -255,7 +255,8 @@ func (a *Agent) shipper(ctx context.Context) {
 		a.samples.settle(b, err == nil)
 		a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
 		if failed := err != nil; failed != failing {
-			if failing = failed; failed {
+			failing = failed
+			if failed {
 				a.log.Warn("samples of GPUs and jobs wait: the accounting does not take them", "error", err)
 			} else {
 				a.log.Info("samples of GPUs and jobs are stored again")

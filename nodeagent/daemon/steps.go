@@ -143,7 +143,8 @@ func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) 
 	}
 	s := &plan.StepPart{Job: job, Key: k, Spec: ss, Here: allocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
 		Ranks: m.GetRanks(), LaunchHost: m.GetLaunchHost()}
-	if s.TasksOnNode, err = perNode(m.GetTasksPerNode()); err != nil {
+	s.TasksOnNode, err = perNode(m.GetTasksPerNode())
+	if err != nil {
 		return nil, fmt.Errorf("the order's step: %w", err)
 	}
 	if n := len(s.TasksOnNode); s.Index >= n || int(s.TasksOnNode[s.Index]) != len(s.Ranks) {

@@ -140,7 +140,8 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 		r.FenceDevices, r.Devices = true, j.Devices
 	}
 	r.Space = spaceOf(j, n)
-	if r.Container = containerOf(j.Spec.Container, j); r.Container != nil {
+	r.Container = containerOf(j.Spec.Container, j)
+	if r.Container != nil {
 		r.leaveOut("TaskProlog", &r.TaskProlog)
 	}
 	return r, warnings
@@ -218,10 +219,15 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		f.Tasks = j.Tasks
 	}
 	if a := js.Queue.Array; a != nil {
-		f.ArrayCount, f.ArrayMin, f.ArrayMax, f.ArrayStep = uint64(a.Count), uint64(a.Min), uint64(a.Max), uint64(a.Step)
+		f.ArrayCount = uint64(a.Count)
+		f.ArrayMin = uint64(a.Min)
+		f.ArrayMax = uint64(a.Max)
+		f.ArrayStep = uint64(a.Step)
 	}
 	m := memory(j, n)
-	f.MemPerCPU, f.MemPerNode, f.MemPerGPU = m.PerCPU, m.PerNode, m.PerGPU
+	f.MemPerCPU = m.PerCPU
+	f.MemPerNode = m.PerNode
+	f.MemPerGPU = m.PerGPU
 	distribution, plane, _ := strings.Cut(js.Place.Distribution, "=")
 	f.Asked = AskedText{
 		NTasksPerNode: positive(size.TasksPerNode), NTasksPerCore: positive(size.TasksPerCore), NTasksPerSocket: positive(size.TasksPerSocket),

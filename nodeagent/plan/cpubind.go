@@ -49,7 +49,8 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 		kind = "none"
 	case kind == "":
 		// As Slurm does by itself: bind where the tasks fill what the step has.
-		if kind = "none"; tasks*each == len(cpus) {
+		kind = "none"
+		if tasks*each == len(cpus) {
 			kind, b.tasks = "cores", blocks(cpus, tasks, each)
 		}
 	case kind == "none":
@@ -115,7 +116,8 @@ func repeated(text string, tasks int, entry func(string) ([]int32, error)) ([][]
 		n := 1
 		var err error
 		if found {
-			if n, err = strconv.Atoi(times); err != nil || n < 1 || n > 1<<16 {
+			n, err = strconv.Atoi(times)
+			if err != nil || n < 1 || n > 1<<16 {
 				return nil, fmt.Errorf("%q is no number of repetitions", times)
 			}
 		}

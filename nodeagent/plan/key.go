@@ -74,7 +74,8 @@ func ParseRunKey(s string) (RunKey, error) {
 	}
 	k := RunKey{Job: job, Attempt: uint32(attempt)}
 	if len(part) == keyPartsEpoch {
-		if k.Epoch, err = strconv.ParseUint(part[3], 16, 64); err != nil || k.Epoch == 0 {
+		k.Epoch, err = strconv.ParseUint(part[3], 16, 64)
+		if err != nil || k.Epoch == 0 {
 			return RunKey{}, fmt.Errorf("run key %q: bad epoch", s)
 		}
 	}

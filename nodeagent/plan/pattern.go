@@ -88,7 +88,8 @@ func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' {
-			if i++; i == len(s) {
+			i++
+			if i == len(s) {
 				break
 			}
 		}

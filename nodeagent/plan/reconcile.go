@@ -87,7 +87,9 @@ type Memory struct {
 
 func (m *Memory) init() {
 	if m.sent == nil {
-		m.accepted, m.confirmed, m.missing = map[RunKey]bool{}, map[RunKey]bool{}, map[RunKey]bool{}
+		m.accepted = map[RunKey]bool{}
+		m.confirmed = map[RunKey]bool{}
+		m.missing = map[RunKey]bool{}
 		m.sent, m.orphans = map[RunKey]ActionKind{}, map[RunKey]spec.Instant{}
 	}
 }

@@ -80,7 +80,8 @@ func Worst(list []TaskExit) (code, signal int32) {
 	var own int32
 	for i := range list {
 		x := &list[i]
-		if own = max(own, x.Code); x.Signal != 0 {
+		own = max(own, x.Code)
+		if x.Signal != 0 {
 			signal, code = max(signal, x.Signal), max(code, signalled+x.Signal)
 		}
 	}

@@ -79,12 +79,14 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 	for i, rank := range s.Ranks {
 		task := Task{Rank: rank, CPUs: bound.of(i)}
 		if len(ss.Programs) > 0 {
-			if task.Argv, err = programOf(ss.Programs, rank); err != nil {
+			task.Argv, err = programOf(ss.Programs, rank)
+			if err != nil {
 				return RunSpec{}, warnings, err
 			}
 		}
 		s.files(&task, n)
-		if task.Env, err = s.taskEnv(i, n, &task, visible); err != nil {
+		task.Env, err = s.taskEnv(i, n, &task, visible)
+		if err != nil {
 			return RunSpec{}, warnings, err
 		}
 		if pmi != nil {

@@ -40,7 +40,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 func dialWithin(ctx context.Context, socket string, limit time.Duration) (*Client, error) {
 	c := &Client{news: make(chan struct{}, 1), limit: limit}
 	var err error
-	if c.link, err = connect(ctx, socket, c.take); err != nil {
+	c.link, err = connect(ctx, socket, c.take)
+	if err != nil {
 		return nil, fmt.Errorf("connect to the shepherd: %w", err)
 	}
 	if err := c.ask(ctx, protocol.OpHello, nil, &c.hello); err != nil {

@@ -77,7 +77,8 @@ func (k *Keeper) keep(ctx context.Context, c *Client) {
 		for {
 			next, err := Start(ctx, k.cfg)
 			if err == nil {
-				if err = k.attach(ctx, k.cfg.Release, next); err == nil {
+				err = k.attach(ctx, k.cfg.Release, next)
+				if err == nil {
 					c, wait = next, first
 					break
 				}
@@ -263,7 +264,8 @@ func (k *Keeper) each(fn func(*Client) error) error {
 		return err
 	}
 	for _, c := range clients {
-		if err = fn(c); !errors.Is(err, ErrNotFound) {
+		err = fn(c)
+		if !errors.Is(err, ErrNotFound) {
 			return err
 		}
 	}

@@ -131,7 +131,8 @@ func (c *link) read() {
 	for {
 		m, err := c.r.Next()
 		if err == nil && m.ID == 0 {
-			if err = c.news(c.r, m); err == nil {
+			err = c.news(c.r, m)
+			if err == nil {
 				continue
 			}
 		}

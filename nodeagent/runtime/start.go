@@ -61,7 +61,8 @@ func Start(ctx context.Context, cfg Config) (*Client, error) {
 	default:
 		// It was drained, by a `muster down` or by a newer release that has been
 		// taken back: it is wanted again. One that refuses is about to be gone.
-		if err = c.Resume(ctx); err == nil {
+		err = c.Resume(ctx)
+		if err == nil {
 			return c, nil
 		}
 		c.Close()

@@ -24,7 +24,8 @@ type Step struct {
 func DialStep(ctx context.Context, socket string, plain func([]byte)) (*Step, error) {
 	s := &Step{plain: plain}
 	var err error
-	if s.link, err = connect(ctx, socket, s.take); err != nil {
+	s.link, err = connect(ctx, socket, s.take)
+	if err != nil {
 		return nil, fmt.Errorf("connect to the step: %w", err)
 	}
 	return s, nil

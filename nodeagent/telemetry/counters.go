@@ -28,7 +28,10 @@ const driverLabel = "DCGM_FI_DRIVER_VERSION"
 // every bad line as file:line:column.
 func ParseCounters(file, text string) (*Counters, error) {
 	r := csv.NewReader(strings.NewReader(text))
-	r.Comment, r.FieldsPerRecord, r.TrimLeadingSpace, r.LazyQuotes = '#', -1, true, true
+	r.Comment = '#'
+	r.FieldsPerRecord = -1
+	r.TrimLeadingSpace = true
+	r.LazyQuotes = true
 	var c Counters
 	var problems error
 	for {
@@ -60,7 +63,9 @@ func (c *Counters) add(record []string) (column int, problem string) {
 	if len(record) != 3 {
 		return 0, fmt.Sprintf("want field, type, help; there are %d columns", len(record))
 	}
-	name, kind, help := record[0], record[1], record[2]
+	name := record[0]
+	kind := record[1]
+	help := record[2]
 	if name == driverLabel {
 		if kind != "label" {
 			return 1, fmt.Sprintf("%s can only be a label", driverLabel)

@@ -58,7 +58,8 @@ func (d Changes) tellSiblings(ev event.Event) error {
 			return nil // a component may be cancelled alone
 		}
 		for _, c := range d.t.Components(j) {
-			if c = d.t.Job(c.UID); c.UID == j.UID || !c.State.Active() || (c.Ending != nil && (e.Requeue || !c.Ending.Requeue)) {
+			c = d.t.Job(c.UID)
+			if c.UID == j.UID || !c.State.Active() || (c.Ending != nil && (e.Requeue || !c.Ending.Requeue)) {
 				continue
 			}
 			if err := d.Emit(&event.JobEndRequested{UID: c.UID, Attempt: c.Attempt, Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,
@@ -70,15 +71,17 @@ func (d Changes) tellSiblings(ev event.Event) error {
 	return nil
 }
 
-// waitTogether queues components again that are over, one of which may have been cancelled alone, where their leader
-// waits: it starts with all of them. One that still has nodes is queued when it has given them back.
+// waitTogether queues components again that are over, one of which may have been cancelled
+// alone, where their leader waits: it starts with all of them. One that still has nodes is
+// queued when it has given them back.
 func (d Changes) waitTogether(uid spec.JobUID) error {
 	j := d.t.Job(uid)
 	if leader := d.t.Job(LeaderOf(j)); j.Het == nil || leader == nil || leader.State != spec.Pending {
 		return nil
 	}
 	for _, c := range d.t.Components(j) {
-		if c = d.t.Job(c.UID); !c.State.Terminal() || c.HoldsNodes() {
+		c = d.t.Job(c.UID)
+		if !c.State.Terminal() || c.HoldsNodes() {
 			continue // or was queued with one before it
 		}
 		if err := d.RequeueJob(c, spec.Pending, spec.NotHeld, false); err != nil {
@@ -88,8 +91,9 @@ func (d Changes) waitTogether(uid spec.JobUID) error {
 	return nil
 }
 
-// holdTogether holds all waiting components of a heterogeneous job if one of them is held, as the strictest hold
-// says: one may have been queued again too often, or end for another reason than the others did.
+// holdTogether holds all waiting components of a heterogeneous job if one of them is held, as
+// the strictest hold says: one may have been queued again too often, or end for another reason
+// than the others did.
 func (d Changes) holdTogether(uid spec.JobUID) error {
 	waiting := slices.DeleteFunc(d.t.Components(d.t.Job(uid)), func(c *state.Job) bool { return c.State != spec.Pending })
 	by := spec.NotHeld

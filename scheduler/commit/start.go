@@ -28,7 +28,8 @@ func (d Changes) StartJob(s *Start) (spec.JobUID, error) {
 	j := d.t.Job(s.UID)
 	if s.Task != spec.NoTask {
 		var err error
-		if j, err = d.SplitTask(j, s.Task); err != nil {
+		j, err = d.SplitTask(j, s.Task)
+		if err != nil {
 			return 0, err
 		}
 	}

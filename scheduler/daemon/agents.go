@@ -197,7 +197,8 @@ const (
 func firstMessage(orders []*apiv1.Order) int {
 	n, size := 0, 0
 	for n < len(orders) && n < maxOrderCount && size < maxOrderBytes {
-		if size += proto.Size(orders[n]); n > 0 && size > maxOrderBytes {
+		size += proto.Size(orders[n])
+		if n > 0 && size > maxOrderBytes {
 			break
 		}
 		n++

@@ -188,7 +188,9 @@ func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run sc
 func epilogEnv(st *state.State, j *state.Job, due *state.Epilog) []string {
 	was := *j
 	was.State, was.Attempt, was.Restarts, was.Alloc, was.Started = spec.Running, due.Attempt, due.Restarts, due.Alloc, due.Started
-	was.Ready, was.Paused, was.Limit = 0, 0, spec.Infinite
+	was.Ready = 0
+	was.Paused = 0
+	was.Limit = spec.Infinite
 	if due.Until != spec.FarFuture {
 		was.Limit = due.Until.Sub(due.Started)
 	}

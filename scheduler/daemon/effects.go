@@ -34,7 +34,8 @@ func (h *hub) effects(f *flight) {
 			h.launch(f.state, e.UID, "")
 			h.c.ctl.started(f.state, e.UID)
 		case *event.JobPrepared:
-			if h.launch(f.state, e.UID, ""); f.state.Job(e.UID).State == spec.Suspended {
+			h.launch(f.state, e.UID, "")
+			if f.state.Job(e.UID).State == spec.Suspended {
 				h.signal(f.state.Job(e.UID), "")
 			}
 		case *event.JobReady:
@@ -156,7 +157,8 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 		}
 		if orders[form] == nil {
 			var err error
-			if orders[form], err = h.launchOrder(st, j, conn.epochs); err != nil {
+			orders[form], err = h.launchOrder(st, j, conn.epochs)
+			if err != nil {
 				h.launchImpossible(j, a.Name, err)
 				return
 			}
@@ -169,7 +171,8 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 			l.Script, l.Environment, l.Components = order.Script, order.Environment, order.Components
 		}
 		var err error
-		if l.Lease, err = h.leaseFor(conn, st, j); err != nil {
+		l.Lease, err = h.leaseFor(conn, st, j)
+		if err != nil {
 			h.launchImpossible(j, a.Name, err)
 			return
 		}
@@ -206,7 +209,8 @@ func (h *hub) launchOrder(st *state.State, j *state.Job, epochs bool) (*apiv1.La
 		if b.hash.IsZero() {
 			continue
 		}
-		if *b.to, err = h.c.deps.Blobs.Get(b.hash); err != nil {
+		*b.to, err = h.c.deps.Blobs.Get(b.hash)
+		if err != nil {
 			return nil, fmt.Errorf("content %s of job %d: %w", b.hash, j.ID, err)
 		}
 	}

@@ -123,7 +123,11 @@ func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant}
-	a.orders, a.asks, a.ackDue, a.barred, a.keyed = nil, nil, false, false, false
+	a.orders = nil
+	a.asks = nil
+	a.ackDue = false
+	a.barred = false
+	a.keyed = false
 	a.grant = nil
 	return out
 }

@@ -199,7 +199,9 @@ func (m *Machine) Restore(r io.Reader) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state, m.ahead, m.pos = s, nil, 0
+	m.state = s
+	m.ahead = nil
+	m.pos = 0
 	return nil
 }
 

@@ -82,7 +82,8 @@ func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, e
 	if known.last < known.first {
 		return 0, 0, spec.Refuse(spec.CodeInvalidTime, "no moment of the past is known yet")
 	}
-	if seq = m.GetSeq(); seq != 0 {
+	seq = m.GetSeq()
+	if seq != 0 {
 		if seq < known.first || seq > known.last {
 			return 0, 0, c.unknownMoment(known)
 		}
@@ -158,7 +159,8 @@ func (m *moments) show(ctx context.Context, seq uint64, at spec.Instant) (*pastV
 		// The plan was never stored. The pass that made it is a function of state and
 		// time, and makes it again.
 		if st.Waiting.Len()+st.Sleeping.Len() > 0 {
-			if kept.view.Plan, err = planAt(st, at); err != nil {
+			kept.view.Plan, err = planAt(st, at)
+			if err != nil {
 				return nil, err
 			}
 		}

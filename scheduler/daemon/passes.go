@@ -68,7 +68,8 @@ func (c *Controller) passes(ctx context.Context) error {
 			return nil
 		}
 		var err error
-		if took, wake, err = c.pass(ctx, &run, false); err != nil {
+		took, wake, err = c.pass(ctx, &run, false)
+		if err != nil {
 			return err
 		}
 		if took > 5*spec.Millisecond {
@@ -175,7 +176,8 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 		c.deps.Logger.Error("a scheduling pass failed", "error", err)
 		return max(took, spec.Second), spec.FarFuture, nil
 	}
-	if run.kept = out.Promises; out.Exit == "start limit" && !quick {
+	run.kept = out.Promises
+	if out.Exit == "start limit" && !quick {
 		run.kept = nil // not everybody has been promised what is theirs
 	}
 	dropped := 0
@@ -193,7 +195,8 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 	}
 	c.publish(func(v *view.View) {
 		p := &v.Pass
-		if p.Dropped += uint64(dropped); quick {
+		p.Dropped += uint64(dropped)
+		if quick {
 			p.QuickPasses++
 			return
 		}

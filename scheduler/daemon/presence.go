@@ -61,7 +61,8 @@ func (p *presence) enter(k attended) (leave func()) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.here[k]--; p.here[k] <= 0 {
+		p.here[k]--
+		if p.here[k] <= 0 {
 			delete(p.here, k)
 			p.left[k] = p.c.deps.Clock.Now()
 		}

@@ -79,7 +79,8 @@ func (r *eventReaders) enter(user string) (leave func(), err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.all--
-		if r.byUser[user]--; r.byUser[user] == 0 {
+		r.byUser[user]--
+		if r.byUser[user] == 0 {
 			delete(r.byUser, user)
 		}
 	}, nil
@@ -149,7 +150,8 @@ func (t *eventTeller) begin(req *apiv1.EventsRequest) error {
 		}
 		t.from = from
 	case req.GetSince() != 0:
-		if t.from, err = c.firstSince(known, spec.Instant(req.GetSince())); err != nil {
+		t.from, err = c.firstSince(known, spec.Instant(req.GetSince()))
+		if err != nil {
 			return err
 		}
 	default:
@@ -233,7 +235,8 @@ func (t *eventTeller) tell(ctx context.Context, follow bool) error {
 func (t *eventTeller) readBatch() error {
 	if t.reader == nil {
 		var err error
-		if t.reader, err = t.s.C.deps.Past.Read(t.seq + 1); err != nil {
+		t.reader, err = t.s.C.deps.Past.Read(t.seq + 1)
+		if err != nil {
 			return err
 		}
 	}
@@ -250,7 +253,8 @@ func (t *eventTeller) readBatch() error {
 		if env.Seq <= t.seq {
 			continue // of a batch in whose middle this began
 		}
-		if t.over = t.until != 0 && env.At >= t.until; t.over {
+		t.over = t.until != 0 && env.At >= t.until
+		if t.over {
 			return nil
 		}
 		t.seq = env.Seq
@@ -299,7 +303,8 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 			info.Host = env.Actor.Host
 		}
 		t.out.Events = append(t.out.Events, info)
-		if t.size += proto.Size(info); t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
+		t.size += proto.Size(info)
+		if t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
 			// Another part of this event may follow: it has not been told whole.
 			t.full(env.Seq - 1)
 		}
@@ -313,7 +318,9 @@ func (t *eventTeller) full(seq uint64) {
 	m := t.out
 	m.Seq, m.Epoch, m.HeadSeq = seq, st.EpochAt(seq), st.Seq
 	t.ready = append(t.ready, m)
-	t.out, t.size, t.told = &apiv1.EventsReply{}, 0, seq
+	t.out = &apiv1.EventsReply{}
+	t.size = 0
+	t.told = seq
 }
 
 // sendReady hands on what is complete.

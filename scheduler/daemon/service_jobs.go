@@ -110,7 +110,8 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 		if int64(len(b.in.GetData())) > limit {
 			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the script or environment is larger than max_script_size")
 		}
-		if *b.to, err = s.content(who, b.in); err != nil {
+		*b.to, err = s.content(who, b.in)
+		if err != nil {
 			return nil, nil, err
 		}
 		if len(b.in.GetData()) > 0 {
@@ -257,7 +258,8 @@ func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer)
 				return spec.Refuse(spec.CodeStopping, "")
 			}
 		case <-stopping:
-			if stopping = nil; len(waiting) == 0 {
+			stopping = nil
+			if len(waiting) == 0 {
 				return spec.Refuse(spec.CodeStopping, "")
 			}
 		}
@@ -362,7 +364,8 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 		if most == math.MaxInt {
 			return
 		}
-		if size += proto.Size(info); size >= most {
+		size += proto.Size(info)
+		if size >= most {
 			err = send(out)
 			out, size = part(), 0
 		}

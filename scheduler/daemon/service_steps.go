@@ -93,7 +93,8 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 	keys := make([]attended, len(jobs))
 	number := spec.StepID(req.GetCreated())
 	if req.GetAttempt() == 0 {
-		if number, err = s.awaitStep(ctx, r, req, jobs[0], stream); err != nil {
+		number, err = s.awaitStep(ctx, r, req, jobs[0], stream)
+		if err != nil {
 			return err
 		}
 	}
@@ -158,7 +159,8 @@ func (s *ClusterService) stepSpec(who Caller, p *apiv1.StepInComponent, r *reque
 		return nil, spec.Refuse(spec.CodeBadRequest, "invalid step request: check the step's memory")
 	}
 	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
-		if sp.Env, err = s.content(who, env); err != nil {
+		sp.Env, err = s.content(who, env)
+		if err != nil {
 			return nil, err
 		}
 		if len(env.GetData()) > 0 {
@@ -239,7 +241,8 @@ func stepsOf(st *state.State, keys []attended) ([]jobStep, error) {
 		if j == nil || j.Attempt != key.attempt {
 			return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 		}
-		if out[i] = (jobStep{j, j.StepByID(key.step)}); out[i].step == nil {
+		out[i] = (jobStep{j, j.StepByID(key.step)})
+		if out[i].step == nil {
 			return nil, spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
 		}
 	}
@@ -444,11 +447,13 @@ func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only s
 		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(a), uint32(i), ranks[i]
 		l := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, j, at)), CpusPerNode: order.CpusPerNode,
 			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part, Seq: j.StartSeq}
-		if l.Credential, l.Launch, err = h.signStep(st, j, step, part, conn.epochs); err != nil {
+		l.Credential, l.Launch, err = h.signStep(st, j, step, part, conn.epochs)
+		if err != nil {
 			h.stepImpossible(j, step, a.Name, err)
 			continue
 		}
-		if l.Lease, err = h.leaseFor(conn, st, j); err != nil {
+		l.Lease, err = h.leaseFor(conn, st, j)
+		if err != nil {
 			h.stepImpossible(j, step, a.Name, err)
 			continue
 		}
@@ -479,7 +484,8 @@ func (h *hub) stepOrder(st *state.State, j *state.Job, step *state.Step) (*apiv1
 	out := h.jobOrder(st, j)
 	if env := step.Spec.Env; !env.IsZero() {
 		var err error
-		if out.Environment, err = h.c.deps.Blobs.Get(env); err != nil {
+		out.Environment, err = h.c.deps.Blobs.Get(env)
+		if err != nil {
 			return nil, fmt.Errorf("environment %s of step %d.%d: %w", env, j.ID, step.ID, err)
 		}
 	}

@@ -26,13 +26,16 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 	if who.Limited {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "a compute node vouches for its users only while their jobs run there, and a token would last: ask for it on a login host")
 	}
-	name, uid, gid := who.User, who.UID, who.GID
+	name := who.User
+	uid := who.UID
+	gid := who.GID
 	if other := req.GetUser(); other != "" && other != who.User {
 		if !s.administrator(who) {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "only an administrator gets a token of another user")
 		}
 		var ok bool
-		if uid, gid, ok = s.C.deps.Directory.User(ctx, other); !ok {
+		uid, gid, ok = s.C.deps.Directory.User(ctx, other)
+		if !ok {
 			return nil, spec.Refuse(spec.CodeInvalidUser, fmt.Sprintf("there is no user %q on the controller's host", other))
 		}
 		if uid == 0 && !who.Admin {

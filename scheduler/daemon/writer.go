@@ -424,7 +424,8 @@ func (w *writer) settle(ctx context.Context) error {
 func (w *writer) land(ctx context.Context, f *flight) {
 	if f.pending != nil {
 		if err := f.pending.Wait(ctx); err != nil {
-			if w.failure = err; !w.broken.Swap(true) {
+			w.failure = err
+			if !w.broken.Swap(true) {
 				w.c.deps.Logger.Error("the ledger refused a batch", "error", err, "commands", len(f.requests))
 			}
 			refuseAll(f.requests, unwritable(err))

@@ -11,7 +11,10 @@ import (
 func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
 	d := decisionOn(trial.On(st.Fork(), now, event.Actor{}, "explain"))
 	asked := *js
-	asked.Queue.Dependency, asked.Queue.Hold, asked.Time.Begin, asked.Time.Deadline = nil, spec.NotHeld, 0, 0
+	asked.Queue.Dependency = nil
+	asked.Queue.Hold = spec.NotHeld
+	asked.Time.Begin = 0
+	asked.Time.Deadline = 0
 	_, _, err := d.submission().resolve(&asked, j)
 	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
 }

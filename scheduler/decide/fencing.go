@@ -118,7 +118,8 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 			if err := d.RequestEnd(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
 				return err
 			}
-			if j = d.t.Job(uid); !j.HoldsNodes() || !commit.HoldsNode(j, node) {
+			j = d.t.Job(uid)
+			if !j.HoldsNodes() || !commit.HoldsNode(j, node) {
 				continue // it had not begun
 			}
 		}

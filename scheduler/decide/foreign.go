@@ -119,7 +119,8 @@ func (d foreignCommands) place(n *state.Node, c *TakeForeignHold) (*event.Foreig
 	if err != nil {
 		return nil, err
 	}
-	if h.GPUs, err = placeDevices(n, c); err != nil {
+	h.GPUs, err = placeDevices(n, c)
+	if err != nil {
 		return nil, err
 	}
 	return &event.ForeignHoldTaken{Node: c.Node, Hold: h, CPUs: cpus}, nil

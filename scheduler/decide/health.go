@@ -23,7 +23,9 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 	j := d.t.Job(f.Job)
 	nameHolder(&f, j)
 	if j == nil || j.Attempt != f.Attempt || !commit.HoldsNode(j, c.Node) {
-		j, f.Job, f.Attempt = nil, 0, 0
+		j = nil
+		f.Job = 0
+		f.Attempt = 0
 	}
 	if f.Kind == spec.GPUIdle && j == nil {
 		d.res.Stale++ // nobody holds it any more
@@ -54,7 +56,9 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 // job often arrives after the job's end, or after its next start elsewhere: the
 // agent says which attempt held the GPU at the time, so the name is still right.
 func nameHolder(f *spec.GPUFault, j *state.Job) {
-	f.JobID, f.User, f.Account = 0, "", ""
+	f.JobID = 0
+	f.User = ""
+	f.Account = ""
 	if j == nil || f.Attempt == 0 || f.Attempt > j.Attempt {
 		return
 	}

@@ -50,7 +50,8 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 	}
 	evs[0].Request = request
 	for i := range evs {
-		if d.submission().firstReason(&evs[i]); i > 0 {
+		d.submission().firstReason(&evs[i])
+		if i > 0 {
 			evs[i].Reason, evs[i].Eligible = evs[0].Reason, evs[0].Eligible
 		}
 		if err := d.Emit(&evs[i]); err != nil {

@@ -58,7 +58,8 @@ func (d jobCommands) hold(c Hold) error {
 	if j.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
 		return nil // the stronger hold stays
 	}
-	if j, err = d.target(c.Target, true); err != nil {
+	j, err = d.target(c.Target, true)
+	if err != nil {
 		return err
 	}
 	return d.Emit(&event.JobHeld{UID: j.UID, By: c.By})
@@ -77,7 +78,8 @@ func (d jobCommands) release(c Release) error {
 	case j.Hold != spec.HeldByUser && j.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
 		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
 	}
-	if j, err = d.target(c.Target, true); err != nil { // of an array only the task that is named
+	j, err = d.target(c.Target, true)
+	if err != nil { // of an array only the task that is named
 		return err
 	}
 	return d.Emit(&event.JobReleased{UID: j.UID})

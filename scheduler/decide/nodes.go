@@ -134,7 +134,8 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 					return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%s is not among the available features of %s", f, name))
 				}
 			}
-			if ev.Features, ev.Available = *c.Active, all; len(*c.Active) == len(all) {
+			ev.Features, ev.Available = *c.Active, all
+			if len(*c.Active) == len(all) {
 				ev.Features, ev.Available = all, nil
 			}
 		}

@@ -19,7 +19,9 @@ func (d partitionCommands) updatePartition(c UpdatePartition) error {
 	if p == nil {
 		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name)
 	}
-	now, old, next := *p.Spec, c.Old, c.New
+	now := *p.Spec
+	old := c.Old
+	next := c.New
 	if !c.Nodes {
 		now, old, next = now.WithoutNodes(), old.WithoutNodes(), next.WithoutNodes()
 	}

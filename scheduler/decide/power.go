@@ -277,7 +277,8 @@ func (d powerCommands) notKept(idle []string) []string {
 			if n := d.t.Node(name); !n.Usable() && k.N > 0 {
 				return false // it is none of those that count
 			}
-			if up--; k.N > 0 && up >= k.N {
+			up--
+			if k.N > 0 && up >= k.N {
 				return false
 			}
 			return true

@@ -90,7 +90,8 @@ func (d reservationCommands) settleResvCores(a *resvAsk) error {
 	}
 	if asked {
 		choose := d.chooseCores
-		if r.GPUs = nil; a.gpus > 0 {
+		r.GPUs = nil
+		if a.gpus > 0 {
 			choose = d.chooseGPUs
 		} else if a.perNode {
 			return spec.Refuse(spec.CodeCPUCountInvalid, "TRESPerNode is for GPUs: cores of each node are Nodes= with CoreCnt=2,4")
@@ -124,7 +125,8 @@ func (d reservationCommands) coresTRES(r *spec.Reservation) spec.TRES {
 			continue
 		}
 		kept := timeline.KeptOn(r, n)
-		if sum.CPU += kept.CPU; kept.GPU > 0 {
+		sum.CPU += kept.CPU
+		if kept.GPU > 0 {
 			sum = sum.With("gres/gpu", sum.Get("gres/gpu")+kept.GPU)
 		}
 	}
@@ -189,7 +191,8 @@ func (d reservationCommands) chooseCores(a *resvAsk) error {
 	if a.choose {
 		want = int64(r.Want)
 	}
-	if total = max(total, a.cpus); want > total {
+	total = max(total, a.cpus)
+	if want > total {
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d cores", want, total))
 	}
 	r.Nodes, r.Cores = nil, nil
@@ -208,7 +211,8 @@ func (d reservationCommands) chooseCores(a *resvAsk) error {
 		take := min(free, (left+threads-1)/threads)
 		if want > 0 {
 			each := (left + want - int64(len(list)) - 1) / (want - int64(len(list)))
-			if take = (each + threads - 1) / threads; free < take {
+			take = (each + threads - 1) / threads
+			if free < take {
 				continue
 			}
 		}
@@ -268,7 +272,8 @@ func (d reservationCommands) heldBeside(r *spec.Reservation, n *state.Node) (hel
 		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, timeline.Windows(o, d.t.Now)) {
 			continue
 		}
-		if who = "; reservation " + o.Name + " is there"; o.Cores == nil {
+		who = "; reservation " + o.Name + " is there"
+		if o.Cores == nil {
 			return held, who, true
 		}
 		kept := timeline.KeptOn(o, n)

@@ -234,7 +234,8 @@ func (d reservationCommands) resvLicences(v string) ([]spec.Count, error) {
 		n := int64(1)
 		if counted {
 			var err error
-			if n, err = strconv.ParseInt(num, 10, 32); err != nil {
+			n, err = strconv.ParseInt(num, 10, 32)
+			if err != nil {
 				return nil, spec.Refuse(spec.CodeInvalidLicense, item)
 			}
 		}
@@ -400,7 +401,8 @@ func (d reservationCommands) settleResvTime(a *resvAsk) error {
 		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
 	}
 	if r.Flags.Has(spec.ResvTimeFloat) && (a.startGiven || a.fresh) {
-		if r.Ahead = r.Start.Sub(d.t.Now); r.Ahead < 0 {
+		r.Ahead = r.Start.Sub(d.t.Now)
+		if r.Ahead < 0 {
 			r.Ahead = 0
 		}
 	}

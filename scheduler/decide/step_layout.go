@@ -155,7 +155,8 @@ func fitStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc
 			if nodes[i].named != named || len(chosen) >= z.most {
 				continue
 			}
-			if asked[i] = nodes[i].room(s); asked[i] > 0 {
+			asked[i] = nodes[i].room(s)
+			if asked[i] > 0 {
 				chosen = append(chosen, i)
 			} else if named {
 				return nil, tooSmall(s)

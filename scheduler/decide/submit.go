@@ -80,8 +80,8 @@ func (d submission) firstReason(ev *event.JobSubmitted) {
 const defaultUserShare = 90
 
 // room refuses jobs of a user beyond MaxJobCount, and beyond his share of what
-// others leave of it, so that nobody with many jobs takes the last records. The tasks of an array count once: they are one record
-// until they start.
+// others leave of it, so that nobody with many jobs takes the last records. The tasks of an
+// array count once: they are one record until they start.
 func (d submission) room(uid uint32) error {
 	most := int(d.t.Config.Limits.MaxJobCount)
 	if most == 0 {
@@ -112,7 +112,8 @@ func (d submission) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req
 	if err := d.resolvePartitions(js); err != nil {
 		return 0, req, err
 	}
-	if assoc, err = d.resolveAccount(js); err != nil {
+	assoc, err = d.resolveAccount(js)
+	if err != nil {
 		return 0, req, err
 	}
 	if err := d.resolveQOS(js, assoc); err != nil {
@@ -129,7 +130,8 @@ func (d submission) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req
 	if err := d.resolveDependency(js, old); err != nil {
 		return 0, req, err
 	}
-	if req, err = d.checkFit(js, assoc); err != nil {
+	req, err = d.checkFit(js, assoc)
+	if err != nil {
 		return 0, req, err
 	}
 	return assoc, req, nil
@@ -292,7 +294,9 @@ func (d submission) checkSize(js *spec.JobSpec) error {
 // contradictingGPUs says why no number of nodes and tasks satisfies all that is
 // said about GPUs; empty if one does.
 func contradictingGPUs(sz *spec.Size) string {
-	all, node, task := gpusOf(sz.PerJob), gpusOf(sz.PerNode), gpusOf(sz.PerTask)
+	all := gpusOf(sz.PerJob)
+	node := gpusOf(sz.PerNode)
+	task := gpusOf(sz.PerTask)
 	most := greatestNodes(sz)
 	switch {
 	case all > 0 && all < int64(sz.MinNodes):

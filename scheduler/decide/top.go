@@ -39,7 +39,8 @@ func (d jobCommands) topJob(c TopJob) error {
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may do this without SchedulerParameters="+userTop)
 	}
-	if j, err = d.target(c.Target, true); err != nil {
+	j, err = d.target(c.Target, true)
+	if err != nil {
 		return err
 	}
 	before := d.jobsBefore(j)

@@ -40,14 +40,16 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	}
 	assoc, req := j.Assoc, j.Req
 	if j.State == spec.Pending {
-		if assoc, req, err = d.submission().resolve(&js, j); err != nil {
+		assoc, req, err = d.submission().resolve(&js, j)
+		if err != nil {
 			return err
 		}
 		if err := d.stillAllowed(&js, j, assoc, req); err != nil {
 			return err
 		}
 	}
-	if j, err = d.target(c.Target, true); err != nil {
+	j, err = d.target(c.Target, true)
+	if err != nil {
 		return err
 	}
 	newDep := !js.Queue.Dependency.Equal(j.Spec.Queue.Dependency)
@@ -484,7 +486,10 @@ func (d jobCommands) changeMemoryOfNode(c *jobChange, value string) error {
 		return spec.Refuse(spec.CodeMemoryUnavailable, value)
 	}
 	size := &c.spec.Size
-	size.MemPerNode, size.MemPerCPU, size.MemPerGPU, size.AllMem = n, 0, 0, n == 0
+	size.MemPerNode = n
+	size.MemPerCPU = 0
+	size.MemPerGPU = 0
+	size.AllMem = n == 0
 	return nil
 }
 
@@ -494,7 +499,10 @@ func (d jobCommands) changeMemoryOfCPU(c *jobChange, value string) error {
 		return spec.Refuse(spec.CodeMemoryUnavailable, value)
 	}
 	size := &c.spec.Size
-	size.MemPerNode, size.MemPerCPU, size.MemPerGPU, size.AllMem = 0, n, 0, false
+	size.MemPerNode = 0
+	size.MemPerCPU = n
+	size.MemPerGPU = 0
+	size.AllMem = false
 	return nil
 }
 

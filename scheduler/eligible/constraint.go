@@ -117,7 +117,8 @@ func (p *featureParser) and(c *constraint) (match, error) {
 // term reads a name, something in parentheses or in brackets, and a count
 // behind it.
 func (p *featureParser) term(c *constraint) (match, error) {
-	if p.depth++; p.depth > 32 {
+	p.depth++
+	if p.depth > 32 {
 		return nil, p.bad()
 	}
 	defer func() { p.depth-- }()
@@ -129,7 +130,8 @@ func (p *featureParser) term(c *constraint) (match, error) {
 		p.at++
 		inner := &constraint{}
 		var err error
-		if m, err = p.or(inner); err != nil {
+		m, err = p.or(inner)
+		if err != nil {
 			return nil, err
 		}
 		if len(inner.Counts)+len(inner.OneOf) > 0 || p.peek() != ')' {
@@ -175,7 +177,8 @@ func (p *featureParser) digits() string {
 // bracket reads [a|b], a choice that all nodes share, or [a*2&b*4], counts of
 // nodes of which each has one of the features.
 func (p *featureParser) bracket(c *constraint) (match, error) {
-	if p.brackets++; p.brackets > 1 {
+	p.brackets++
+	if p.brackets > 1 {
 		return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: there may be one pair of brackets", p.text))
 	}
 	p.at++

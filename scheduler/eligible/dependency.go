@@ -155,7 +155,8 @@ func afterAll(st *state.State, a *state.Array, t *spec.DependencyTerm, now spec.
 	last := spec.Instant(0)
 	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
 		if j := st.Job(uid); j != nil {
-			if last = max(last, j.Started); j.Started == 0 {
+			last = max(last, j.Started)
+			if j.Started == 0 {
 				last = max(last, j.Ended)
 			}
 		}

@@ -56,7 +56,8 @@ func AllowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (NodeSe
 		}
 	}
 	if js.Place.Switches > 0 {
-		if out.Switches, err = leafSets(st, p.Spec, out.Set, int(js.Place.Switches)); err != nil {
+		out.Switches, err = leafSets(st, p.Spec, out.Set, int(js.Place.Switches))
+		if err != nil {
 			return out, err
 		}
 	}

@@ -28,7 +28,10 @@ type Rejection struct {
 
 // CheckPartition says what keeps a job out of a partition, or nil.
 func CheckPartition(st *state.State, p *state.Partition, js *spec.JobSpec, d *place.Demand) *Rejection {
-	ps, cfg, own, who := p.Spec, st.Config, st.Policy.FindQOS(js.QOS), p.Subject
+	ps := p.Spec
+	cfg := st.Config
+	own := st.Policy.FindQOS(js.QOS)
+	who := p.Subject
 	free := func(flag string) bool { return own != nil && own.HasFlag(flag) }
 	access := func(code spec.Code, detail string) *Rejection {
 		return &Rejection{code, spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who, Detail: detail}, true}
@@ -119,7 +122,8 @@ func RaiseMinNodes(st *state.State, p *state.Partition, d *place.Demand) {
 	most := int64(0)
 	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
 		if n := st.NodeByID(spec.NodeID(id)); n != nil {
-			if most = max(most, n.CPUs/d.CPUsPerTask); most >= d.Tasks {
+			most = max(most, n.CPUs/d.CPUsPerTask)
+			if most >= d.Tasks {
 				return
 			}
 		}

@@ -42,7 +42,8 @@ func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	}
 	leader := a.jobs[0]
 	var err error
-	if a.x, err = scheduler.Explore(v.State, now, leader.UID, a.opt); err != nil || a.x == nil {
+	a.x, err = scheduler.Explore(v.State, now, leader.UID, a.opt)
+	if err != nil || a.x == nil {
 		return nil, err
 	}
 	for _, c := range a.jobs {
@@ -156,7 +157,8 @@ func (a *advisor) try(c change, of int) {
 	at, ok := start(low, a.now)
 	if !ok {
 		low = (c.most + 1) / 2
-		if at, ok = start(low, spec.FarFuture); !ok {
+		at, ok = start(low, spec.FarFuture)
+		if !ok {
 			return
 		}
 	}
@@ -184,7 +186,8 @@ func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
 		}
 	}
 	if a.doubtful(asks) {
-		if a.passes++; a.passes > maxPasses {
+		a.passes++
+		if a.passes > maxPasses {
 			return
 		}
 		changes := make([]scheduler.Change, len(asks))

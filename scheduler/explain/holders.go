@@ -43,7 +43,8 @@ func holders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Insta
 			list = append(list, all[i].job.UID)
 		}
 		if short > 0 {
-			if short -= all[i].n; short <= 0 && all[i].end < spec.FarFuture {
+			short -= all[i].n
+			if short <= 0 && all[i].end < spec.FarFuture {
 				free = all[i].end
 			}
 		}

@@ -94,7 +94,8 @@ func log2(a fixed.U128) int64 {
 	out := whole
 	for range fraction { // m is from 1 to 2, in 2^-63: what it is squared tells a bit
 		hi, lo := bits.Mul64(m, m)
-		if out <<= 1; hi>>63 != 0 {
+		out <<= 1
+		if hi>>63 != 0 {
 			m, out = hi, out|1
 		} else {
 			m = hi<<1 | lo>>63

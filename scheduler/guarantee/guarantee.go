@@ -90,7 +90,8 @@ func (f *Guarantees) owner(j *state.Job) *owner {
 	if o == nil {
 		o = &owner{id: id, floor: floor, weight: 1}
 		if a := f.st.Policy.Assoc(id); a != nil {
-			if o.weight = max(a.Share(), 1); a.OverQuota != nil {
+			o.weight = max(a.Share(), 1)
+			if a.OverQuota != nil {
 				o.weight = *a.OverQuota
 			}
 		}

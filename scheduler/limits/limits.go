@@ -204,7 +204,9 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 	qos := b.rules[:len(b.rules):len(b.rules)]
 	own := state.UsageKey(state.UsageAssoc, 0, chain[0].ID)
 	for up, a := range chain {
-		who, all, level := subject(a), state.UsageKey(state.UsageAssoc, 0, a.ID), base+up
+		who := subject(a)
+		all := state.UsageKey(state.UsageAssoc, 0, a.ID)
+		level := base + up
 		add := func(w what, at int, tres string, limit int64, usage uint64, code spec.ReasonCode) {
 			over := qos
 			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall && w != groupTRES && w != groupMins && w != groupRunMins {

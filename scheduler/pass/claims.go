@@ -104,7 +104,8 @@ func (p *claims) readyClaimant(c *claimant) bool {
 	}
 	if c.member.job.IsArrayRecord() {
 		var r *spec.Reason
-		if c.task, r = p.nextTask(c.member.job); r != nil {
+		c.task, r = p.nextTask(c.member.job)
+		if r != nil {
 			return false
 		}
 	}
@@ -139,7 +140,8 @@ func (p *claims) placeClaimants(list []claimant) {
 			copy(best, list)
 			most = placed
 		}
-		if out = slices.DeleteFunc(out, func(uid spec.JobUID) bool { return slices.Contains(tried, uid) }); len(out) == 0 {
+		out = slices.DeleteFunc(out, func(uid spec.JobUID) bool { return slices.Contains(tried, uid) })
+		if len(out) == 0 {
 			break
 		}
 		tried = append(tried, out[0])
@@ -157,7 +159,8 @@ func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 	got := map[spec.JobUID]bool{}
 	for i := range list {
 		c := &list[i]
-		if c.slot = (timeline.Slot{}); got[c.member.uid] {
+		c.slot = (timeline.Slot{})
+		if got[c.member.uid] {
 			continue
 		}
 		query := p.line.NewQuery(c.class.demand, c.class.nodes.Set.And(c.member.job.Claim), c.class.nodes.Options(p.cfg, c.class.part.Spec, c.member.job.Spec, p.trees), p.barsOf(c.class))
@@ -204,7 +207,9 @@ func (p *claims) awaits(j *state.Job) bool {
 // claim starts a job on the nodes that were freed for it, or promises them to
 // it if they will be free soon.
 func (p *claims) claim(c *claimant) error {
-	class, m, j := c.class, &c.member, c.member.job
+	class := c.class
+	m := &c.member
+	j := c.member.job
 	if !p.withinLimits(c) { // those that came before may have what there was
 		return nil
 	}

@@ -108,7 +108,8 @@ func memberOf(j *state.Job, by memberOrder) member {
 		m.submitted = j.Submitted
 	}
 	if by == byAge && j.Spec.Queue.Priority == 0 {
-		if m.eligible = j.AgesSince(); m.eligible == 0 {
+		m.eligible = j.AgesSince()
+		if m.eligible == 0 {
 			m.eligible = spec.FarFuture
 		}
 	}
@@ -157,8 +158,15 @@ func (class *jobClass) empty() bool { return class.gone == len(class.members) }
 
 // begin prepares a class for a pass.
 func (class *jobClass) begin(ctx *order.Context) {
-	class.position, class.ready, class.query, class.noReserve, class.length, class.share = -1, false, nil, false, 0, 0
-	class.insistsOnSwitches, class.noVictims, class.view = false, false, nil
+	class.position = -1
+	class.ready = false
+	class.query = nil
+	class.noReserve = false
+	class.length = 0
+	class.share = 0
+	class.insistsOnSwitches = false
+	class.noVictims = false
+	class.view = nil
 	class.fixed = ctx.Fixed(class.inQOS(class.request.representative), class.part.Spec)
 	class.next(ctx)
 }
@@ -167,7 +175,8 @@ func (class *jobClass) begin(ctx *order.Context) {
 func (class *jobClass) measure(st *state.State, j *state.Job) {
 	if wall := class.bound.Wall(); !class.sized || class.wall != wall {
 		class.demand, class.wall = eligible.ResolveRequest(st, class.part, j.Spec, wall), wall
-		if class.sized = !eligible.IsElastic(&class.demand); !class.sized {
+		class.sized = !eligible.IsElastic(&class.demand)
+		if !class.sized {
 			eligible.RaiseMinNodes(st, class.part, &class.demand)
 		}
 		class.least = eligible.MinimumTRES(&class.demand, class.part.Spec, j.Spec)

@@ -42,7 +42,8 @@ func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spe
 			return false, err
 		}
 		for _, gone := range componentsOf(p.snapshot, list[i].Victim.UID) {
-			if p.guarantees.RemoveVictim(gone.UID); list[i].Victim.Mode == preempt.Suspend {
+			p.guarantees.RemoveVictim(gone.UID)
+			if list[i].Victim.Mode == preempt.Suspend {
 				p.turns.keepCPUsOf(p.trial.Job(gone.UID))
 			}
 		}

@@ -212,7 +212,8 @@ func (p *pass) repeat() (*Outcome, error) {
 		}
 	}
 	if opt.Starts > 0 {
-		if opt.Starts -= len(first.Starts); opt.Starts <= 0 {
+		opt.Starts -= len(first.Starts)
+		if opt.Starts <= 0 {
 			opt.Starts = -1
 		}
 	}
@@ -272,7 +273,8 @@ func newPass(st *state.State, now spec.Instant, opt Options) *pass {
 		p.queue = &Queue{}
 	}
 	p.ctx = order.NewContext(st, p.now)
-	if p.planner.depth = opt.Discipline.Depth; p.planner.depth == 0 {
+	p.planner.depth = opt.Discipline.Depth
+	if p.planner.depth == 0 {
 		p.planner.depth = int64(p.cfg.Sched.BFMaxJobTest)
 	}
 	if p.planner.depth == 0 {
@@ -284,7 +286,8 @@ func newPass(st *state.State, now spec.Instant, opt Options) *pass {
 	case p.planner.firm == 0:
 		p.planner.firm = math.MaxInt64
 	}
-	if p.guarantees = guarantee.New(st, p.now, opt.ran); p.guarantees != nil {
+	p.guarantees = guarantee.New(st, p.now, opt.ran)
+	if p.guarantees != nil {
 		p.ctx.First = func(j *state.Job) bool { return p.guarantees.Within(j, j.Req) }
 		p.ctx.Share = p.guarantees.Share
 	}
@@ -451,7 +454,8 @@ func (p *pass) run() error {
 			}
 			more = class.next(p.ctx)
 		case nextClass:
-			if more = false; p.phase == gaps && p.planner.depth > 0 {
+			more = false
+			if p.phase == gaps && p.planner.depth > 0 {
 				aside = append(aside, class)
 			} else {
 				p.reasons.refuseAll(class, r)
@@ -494,7 +498,8 @@ const (
 func (p *pass) try(class *jobClass, m *member) (next, *spec.Reason, error) {
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
-		if j = class.inQOS(p.trial.Job(m.uid)); j.State != spec.Pending {
+		j = class.inQOS(p.trial.Job(m.uid))
+		if j.State != spec.Pending {
 			return nextMember, nil, nil // it started, or started in another partition
 		}
 	}
@@ -532,7 +537,8 @@ func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Rea
 	task := spec.NoTask
 	if j.IsArrayRecord() {
 		var r *spec.Reason
-		if task, r = p.nextTask(j); r != nil {
+		task, r = p.nextTask(j)
+		if r != nil {
 			return nextMember, r, nil
 		}
 	}
@@ -729,7 +735,8 @@ func (p *pass) allocate(st *state.State, class *jobClass, j *state.Job, parts []
 		alloc.Reservation = v.Inside(p.snapshot, NodeIDs(alloc), p.now)
 	}
 	var short *spec.Reason
-	if alloc.Licenses, short = eligible.ChooseLicenses(st, j.Spec, p.now, class.demand.Limit); short != nil {
+	alloc.Licenses, short = eligible.ChooseLicenses(st, j.Spec, p.now, class.demand.Limit)
+	if short != nil {
 		return nil, short
 	}
 	for _, c := range alloc.Licenses {

@@ -141,7 +141,8 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 	}
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
-		if j = class.inQOS(p.trial.Job(m.uid)); j.State != spec.Pending {
+		j = class.inQOS(p.trial.Job(m.uid))
+		if j.State != spec.Pending {
 			return class.next(p.ctx), nil
 		}
 	}
@@ -164,7 +165,8 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 	task := spec.NoTask
 	if j.IsArrayRecord() {
 		var r *spec.Reason
-		if task, r = p.nextTask(j); r != nil {
+		task, r = p.nextTask(j)
+		if r != nil {
 			return class.next(p.ctx), nil
 		}
 	}
@@ -194,7 +196,8 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 	if r, err := p.start(class, m, task, slot.Parts, wholeLimit(class)); err != nil || r != nil {
 		return false, err
 	}
-	if began = true; task != spec.NoTask {
+	began = true
+	if task != spec.NoTask {
 		delete(p.planner.kept, promiseKey{m.uid, task})
 		return true, nil // the next task of the record
 	}

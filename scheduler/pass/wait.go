@@ -176,7 +176,8 @@ func (p *reasons) impossibleReason(class *jobClass, j *state.Job) *spec.Reason {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
 	if opt := nodes.Options(p.cfg, class.part.Spec, j.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(j) {
-		if opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches); place.Pick(&class.demand, cands, opt) == nil {
+		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
+		if place.Pick(&class.demand, cands, opt) == nil {
 			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(j)}
 		}
 	}
@@ -220,7 +221,8 @@ func (p *planner) planTasksFrom(class *jobClass, j *state.Job, slot timeline.Slo
 		p.notePromise(class, &promise{j.UID, tasks[made], slot, class.demand.Limit, blockers})
 		p.countReservation()
 		p.lastPlanned[class.partIndex] = slot.Start
-		if made++; made == len(tasks) || p.depth <= 0 {
+		made++
+		if made == len(tasks) || p.depth <= 0 {
 			break
 		}
 		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hint(j.UID, tasks[made]))

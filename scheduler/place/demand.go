@@ -131,7 +131,9 @@ func some(list []spec.Count) []spec.Count {
 // --gpus-per-node says how many nodes, with --gpus-per-task how many tasks;
 // --ntasks-per-gpu ties tasks to GPUs. A type that one of them says holds for all.
 func (d *Demand) resolveGPUs(sz *spec.Size) {
-	all, node, task := gpus(d.PerJob), gpus(d.PerNode), gpus(d.PerTask)
+	all := gpus(d.PerJob)
+	node := gpus(d.PerNode)
+	task := gpus(d.PerTask)
 	if all > 0 && node > 0 && all%node == 0 {
 		d.PerNode = ofType(d.PerNode, d.PerJob)
 		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
@@ -221,7 +223,8 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 		d.MinNodes = max(d.MinNodes, ceil(d.Tasks, d.TasksPerNode))
 	}
 	if d.MaxNodes == 0 {
-		if d.MaxNodes = d.Tasks; given {
+		d.MaxNodes = d.Tasks
+		if given {
 			d.MaxNodes = d.MinNodes
 		}
 	}
@@ -238,7 +241,9 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 
 func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, sz *spec.Size) {
 	if sz.AllMem {
-		d.MemPerNode, d.MemPerCPU, d.MemPerGPU = -1, 0, 0
+		d.MemPerNode = -1
+		d.MemPerCPU = 0
+		d.MemPerGPU = 0
 		return
 	}
 	if d.MemPerNode > 0 || d.MemPerCPU > 0 || d.MemPerGPU > 0 {

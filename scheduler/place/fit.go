@@ -249,7 +249,8 @@ func (d *Demand) Fits(s *Shape, f *Free) (tasks int64, lack Lack) {
 	if d.lack(s, f, most).What == "" {
 		return most, Lack{}
 	}
-	if lack = d.lack(s, f, 1); lack.What != "" {
+	lack = d.lack(s, f, 1)
+	if lack.What != "" {
 		return 0, lack
 	}
 	low, high := int64(1), most // low fits, high does not

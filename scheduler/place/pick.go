@@ -87,7 +87,8 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 		switch {
 		case opt.Mix != nil && d.MaxNodes == 1:
 			l := opt.Mix.loss(d, c)
-			if c.spared = l.loss; len(c.Before) == 0 && l.pos >= 0 {
+			c.spared = l.loss
+			if len(c.Before) == 0 && l.pos >= 0 {
 				c.Before = []int32{l.pos}
 			}
 		case share.N > 0:
@@ -136,7 +137,8 @@ func (d *Demand) best(cs []Candidate, musts int, opt *Options) []Part {
 func (d *Demand) lay(cs []Candidate, musts int, opt *Options) []Part {
 	if len(opt.Quotas) > 0 {
 		var ok bool
-		if cs, musts, ok = favour(cs, musts, opt.Quotas); !ok {
+		cs, musts, ok = favour(cs, musts, opt.Quotas)
+		if !ok {
 			return nil
 		}
 	}

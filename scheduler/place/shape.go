@@ -109,7 +109,8 @@ func (s *Shapes) Configured(n *state.Node) *Shape {
 	var devices []spec.GPU
 	var shares []spec.DeviceShares
 	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
-		if devices = n.GPUs; int64(len(devices)) < declared(n.Spec) {
+		devices = n.GPUs
+		if int64(len(devices)) < declared(n.Spec) {
 			devices = declaredDevices(n.Spec)
 		}
 		shares = n.Spec.SharesOf(devices)
@@ -335,7 +336,8 @@ func (b *Shape) Now(n *state.Node) Free {
 		switch {
 		case k.Counts.limits():
 		case k.Counts == CountsDevice:
-			if f.More[i] -= n.ShareUsed(k.Device); n.UsedGPU.Has(k.Device) {
+			f.More[i] -= n.ShareUsed(k.Device)
+			if n.UsedGPU.Has(k.Device) {
 				f.More[i] = 0
 			}
 		case k.Counts == CountsDeviceParts:
@@ -537,7 +539,8 @@ func (b *Shape) Leave(kept *Free, heeds func(resv string) bool) Free {
 		if use.More == nil {
 			use.More = make([]int64, len(b.Kinds))
 		}
-		if use.More[i] = kept.CPU; k.Counts.gpusOfReservation() {
+		use.More[i] = kept.CPU
+		if k.Counts.gpusOfReservation() {
 			use.More[i] = kept.GPU
 		}
 	}

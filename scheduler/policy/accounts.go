@@ -152,7 +152,8 @@ func (p *planner) modifyAccount(name string) error {
 	a, as := *old, *assoc
 	setAccount(&a, p.c.Set)
 	if a.Parent != old.Parent {
-		if as.Parent = p.pol().AccountAssoc(a.Parent); as.Parent == 0 || name == "root" {
+		as.Parent = p.pol().AccountAssoc(a.Parent)
+		if as.Parent == 0 || name == "root" {
 			return bad("account %q cannot be put below %q, which does not exist or is below it", name, a.Parent)
 		}
 	}
@@ -269,7 +270,8 @@ func MayChange(st *state.State, user string, c Change) bool {
 	all := slices.Concat(c.Where, c.Set)
 	accounts, ok := listValue(all, "account", "accounts")
 	if !ok {
-		if accounts, ok = listValue(all, "defaultaccount"); !ok || c.Verb != Add {
+		accounts, ok = listValue(all, "defaultaccount")
+		if !ok || c.Verb != Add {
 			return false
 		}
 	}

@@ -85,7 +85,8 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 		{"comment", text(&a.Comment)},
 		{"defaultqos defqos", defaultQOS(pol, &a.DefaultQOS)},
 		{"fairshare shares share", func(v string, mode byte) error {
-			if a.SharesParent = strings.EqualFold(v, "parent"); a.SharesParent {
+			a.SharesParent = strings.EqualFold(v, "parent")
+			if a.SharesParent {
 				return nil
 			}
 			if v == "-1" {
@@ -173,7 +174,8 @@ func setQOSList(pol *state.Policy, a *spec.Association, v string, mode byte) err
 	}
 	var add, remove, exact []string
 	for _, n := range strings.Split(v, ",") {
-		if n = strings.TrimSpace(n); n == "" {
+		n = strings.TrimSpace(n)
+		if n == "" {
 			continue
 		}
 		sign := mode
@@ -401,7 +403,8 @@ func usageFactor(to *int64) setter {
 			return nil
 		}
 		n, err := decimal(v)
-		if *to = n; n == 0 {
+		*to = n
+		if n == 0 {
 			*to = -1
 		}
 		return err

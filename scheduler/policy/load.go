@@ -129,7 +129,8 @@ func parseLine(line string) (*entry, error) {
 	}
 	for _, part := range parts[1:] {
 		k, v, ok := strings.Cut(part, "=")
-		if k = strings.TrimSpace(k); !ok || k == "" {
+		k = strings.TrimSpace(k)
+		if !ok || k == "" {
 			return nil, fmt.Errorf("%q is not Option='value'", part)
 		}
 		e.set = append(e.set, spec.KeyValue{Key: k, Value: unquote(strings.TrimSpace(v))})

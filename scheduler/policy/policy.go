@@ -136,7 +136,8 @@ func listValue(list []spec.KeyValue, keys ...string) ([]string, bool) {
 	}
 	var out []string
 	for _, s := range strings.Split(v, ",") {
-		if s = strings.TrimSpace(s); s != "" {
+		s = strings.TrimSpace(s)
+		if s != "" {
 			out = append(out, s)
 		}
 	}

@@ -15,7 +15,8 @@ func preempts(pol *state.Policy, q *spec.QOS) setter {
 	return func(v string, mode byte) error {
 		var names []string
 		for _, n := range strings.Split(v, ",") {
-			if n = strings.TrimSpace(n); n == "" || n == "-1" {
+			n = strings.TrimSpace(n)
+			if n == "" || n == "-1" {
 				continue
 			}
 			if n[0] == '+' || n[0] == '-' {

@@ -127,7 +127,8 @@ func (r *Rules) look(j *state.Job) (run, bool) {
 	if none(c) || (c.PreemptExemptPrio > 0 && x.prio >= c.PreemptExemptPrio) {
 		x.mode = Off
 	}
-	if x.turn = j.RunsSince().Add(Slice(c)); j.Het == nil {
+	x.turn = j.RunsSince().Add(Slice(c))
+	if j.Het == nil {
 		x.share = turns(c, x.part)
 	}
 	return x, x.mode != Off || x.share > 1
@@ -143,7 +144,8 @@ func (r *Rules) ranked(j *state.Job) run {
 	exempt := c.PreemptExempt
 	switch {
 	case !r.byQ && x.part != nil:
-		if x.grace = x.part.GraceTime; x.part.PreemptMode != "" {
+		x.grace = x.part.GraceTime
+		if x.part.PreemptMode != "" {
 			x.words = x.part.PreemptMode
 		}
 	case r.byQ && x.qos != nil:

@@ -126,7 +126,8 @@ func cut(windows []Window, spans []window, tail spec.Instant) ([]window, spec.In
 			if w.From > s.from {
 				out = append(out, window{s.from, w.From})
 			}
-			if s.from = w.To; s.from >= s.to {
+			s.from = w.To
+			if s.from >= s.to {
 				break
 			}
 		}

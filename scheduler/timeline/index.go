@@ -166,7 +166,9 @@ func (x *index) update() {
 	if !x.built {
 		n := len(x.t.lanes)
 		if cap(x.spans) < n {
-			x.spans, x.tail, x.hole = make([][]window, n), make([]spec.Instant, n), make([]spec.Span, n)
+			x.spans = make([][]window, n)
+			x.tail = make([]spec.Instant, n)
+			x.hole = make([]spec.Span, n)
 		}
 		x.spans, x.tail, x.hole = x.spans[:n], x.tail[:n], x.hole[:n]
 		for id, l := range x.t.lanes {
@@ -274,7 +276,8 @@ func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span)
 	if n == 1 {
 		best := spec.FarFuture
 		for _, id := range ids {
-			if best = min(best, x.first(id, from, limit)); best == from {
+			best = min(best, x.first(id, from, limit))
+			if best == from {
 				break
 			}
 		}

@@ -175,7 +175,8 @@ func KeptByOthers(st *state.State, n *state.Node, own *spec.Reservation, now, fr
 		if kept.CPU == 0 || (own != nil && (r.Name == own.Name || !own.Heeds(r))) || !slices.ContainsFunc(Windows(r, now), func(w Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
-		if sum.Add(&kept, 1); kept.CPU > most {
+		sum.Add(&kept, 1)
+		if kept.CPU > most {
 			most, who = kept.CPU, r.Name
 		}
 	}

@@ -319,7 +319,8 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 		l := t.lanes[id]
 		first, last := l.split(start), len(l.segs)
 		if end != spec.FarFuture {
-			if last = l.split(end); l.segs[last].after == 0 {
+			last = l.split(end)
+			if l.segs[last].after == 0 {
 				l.segs[last].after = uid
 			}
 		}

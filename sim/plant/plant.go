@@ -131,7 +131,9 @@ func (s *Site) Submit(jobs int) error {
 // SubmitArray hands in one array of so many one-GPU tasks.
 func (s *Site) SubmitArray(tasks int) error {
 	js := s.Job()
-	js.Size.MinNodes, js.Size.MaxNodes, js.Size.TasksPerNode = 1, 1, NodeCPUs/NodeGPUs
+	js.Size.MinNodes = 1
+	js.Size.MaxNodes = 1
+	js.Size.TasksPerNode = NodeCPUs / NodeGPUs
 	js.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
 	js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(tasks - 1), Step: 1}}, 0)
 	return s.Do(scheduler.Submit{Spec: js})
@@ -143,7 +145,8 @@ func (s *Site) Occupy() error {
 	half := s.State.Nodes.Len() * NodeGPUs / 2
 	for used := 0; used < half; {
 		js := s.Job()
-		if used += int(js.Size.MinNodes) * int(js.Size.PerNode[0].N); used > half {
+		used += int(js.Size.MinNodes) * int(js.Size.PerNode[0].N)
+		if used > half {
 			js.Size.MinNodes, js.Size.MaxNodes = 1, 1
 		}
 		js.Time.Limit += spec.Hour // none is over its limit when the hour is over

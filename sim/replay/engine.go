@@ -385,7 +385,9 @@ func (e *engine) linked(j *Job) *spec.JobSpec {
 	if dep == nil || j.After == nil {
 		return j.Spec
 	}
-	js, out, held := *j.Spec, &spec.Dependency{Any: dep.Any}, false
+	js := *j.Spec
+	out := &spec.Dependency{Any: dep.Any}
+	held := false
 	for k, t := range dep.Terms {
 		t.UID = 0
 		if i := j.After[k]; i >= 0 {
@@ -444,7 +446,8 @@ func (e *engine) end(x ending) error {
 	}
 	delete(e.of, x.uid)
 	e.ended++
-	if e.stale++; e.stale >= 1000 { // forget those that ended
+	e.stale++
+	if e.stale >= 1000 { // forget those that ended
 		e.stale = 0
 		_, _, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Tick{})
 		return err

@@ -99,7 +99,8 @@ func (h *History) Add(env *event.Envelope) error {
 	case *event.JobStarted:
 		j := h.st.Job(e.UID)
 		p := h.enter(j)
-		if p.started = env.At; p.eligible == 0 || p.eligible > env.At {
+		p.started = env.At
+		if p.eligible == 0 || p.eligible > env.At {
 			p.eligible = env.At
 		}
 	case *event.JobEnded:
@@ -132,7 +133,10 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 			continue
 		}
 		js := *p.spec
-		js.Queue.Array, js.Queue.Hold, js.Time.Begin, js.Time.Deadline = nil, spec.NotHeld, 0, 0
+		js.Queue.Array = nil
+		js.Queue.Hold = spec.NotHeld
+		js.Time.Begin = 0
+		js.Time.Deadline = 0
 		j := Job{Spec: &js, Submit: p.eligible, Run: p.run, Failed: p.failed}
 		if !h.link(w, &j, p, at) {
 			js.Queue.Dependency = nil
@@ -156,7 +160,8 @@ func (h *History) link(w *Workload, j *Job, p *past, at map[spec.JobUID]int) boo
 	}
 	after, submit := make([]int, len(dep.Terms)), max(p.free, h.from)
 	for k, t := range dep.Terms {
-		if after[k] = -1; t.Kind == spec.Singleton {
+		after[k] = -1
+		if t.Kind == spec.Singleton {
 			continue
 		}
 		i, ok := at[t.UID]

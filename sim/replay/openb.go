@@ -69,7 +69,8 @@ func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
 	}
 	at := make([]int, len(columns))
 	for i, name := range columns {
-		if at[i] = slices.Index(head, name); at[i] < 0 {
+		at[i] = slices.Index(head, name)
+		if at[i] < 0 {
 			return fmt.Errorf("no column %s", name)
 		}
 	}
@@ -83,7 +84,8 @@ func eachNumbers(r io.Reader, columns []string, row func([]int64)) error {
 			return err
 		}
 		for i, k := range at {
-			if out[i], err = strconv.ParseInt(rec[k], 10, 64); err != nil || out[i] < 0 || out[i] > 1<<40 {
+			out[i], err = strconv.ParseInt(rec[k], 10, 64)
+			if err != nil || out[i] < 0 || out[i] > 1<<40 {
 				return fmt.Errorf("line %d: %s=%q is no whole number", line, columns[i], rec[k])
 			}
 		}

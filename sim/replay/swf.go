@@ -170,9 +170,13 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 	var buf []byte
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		wait, run, status := int64(-1), int64(-1), int64(5)
+		wait := int64(-1)
+		run := int64(-1)
+		status := int64(5)
 		if j := &res.Jobs[i]; j.Started() {
-			wait, run, status = seconds(j.Wait()), seconds(j.End.Sub(j.Start)), -1
+			wait = seconds(j.Wait())
+			run = seconds(j.End.Sub(j.Start))
+			status = -1
 		}
 		limit := int64(-1)
 		if r.Limit > 0 {

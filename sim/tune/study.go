@@ -143,7 +143,8 @@ func Run(ctx context.Context, question *Study, m Memory, tell func(Step) replay.
 		return rep, nil
 	}
 	rep.Chosen = chosen.String()
-	if rep.OutOfSample, err = s.judge(ctx, chosen); err != nil {
+	rep.OutOfSample, err = s.judge(ctx, chosen)
+	if err != nil {
 		return nil, err
 	}
 	rep.Verdict, rep.Why = rep.OutOfSample.verdict(s.Aim, s.Bounds)

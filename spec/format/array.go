@@ -130,7 +130,8 @@ func normal(in []Range) ([]Range, bool) {
 			return nil, false
 		}
 		if r.count() <= 2 {
-			if out = extend(out, r.First); r.First != r.Last {
+			out = extend(out, r.First)
+			if r.First != r.Last {
 				out = extend(out, r.Last)
 			}
 			continue
@@ -185,7 +186,8 @@ func rebuild(in []Range) ([]Range, bool) {
 		if set[i/64]&(1<<(i%64)) == 0 {
 			continue
 		}
-		if out = extend(out, i); len(out) > maxRanges+2 {
+		out = extend(out, i)
+		if len(out) > maxRanges+2 {
 			return nil, false
 		}
 	}
@@ -364,7 +366,8 @@ func (a Array) Display(limit int) string {
 		}
 		for i := r.First; i <= r.Last; i += r.Step {
 			flat.Ranges = append(flat.Ranges, Range{i, i, 1})
-			if size += 2; size > limit {
+			size += 2
+			if size > limit {
 				break
 			}
 		}

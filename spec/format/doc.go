@@ -47,7 +47,8 @@ func digits(s string, limit int64) (int64, bool) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		if n = n*10 + int64(c-'0'); n >= limit {
+		n = n*10 + int64(c-'0')
+		if n >= limit {
 			return 0, false
 		}
 	}

@@ -50,7 +50,8 @@ func ParseMemory(s string) (int64, error) {
 		return n, nil
 	}
 	for ; power > 2; power-- {
-		if n <<= 10; n >= maxAmount {
+		n <<= 10
+		if n >= maxAmount {
 			return 0, bad("memory size", s, "it is too large")
 		}
 	}
@@ -65,7 +66,8 @@ func ParseCount(s string) (int64, error) {
 		return 0, err
 	}
 	for ; power > 0; power-- {
-		if n <<= 10; n >= maxAmount {
+		n <<= 10
+		if n >= maxAmount {
 			return 0, bad("count", s, "it is too large")
 		}
 	}

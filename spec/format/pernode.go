@@ -43,7 +43,8 @@ func ParsePerNode(s string) ([]int64, error) {
 		reps := int64(1)
 		if folded {
 			body, closed := strings.CutSuffix(times, ")")
-			if reps, ok = digits(body, maxPerNode+1); !ok || !closed || reps == 0 {
+			reps, ok = digits(body, maxPerNode+1)
+			if !ok || !closed || reps == 0 {
 				return nil, bad(what, s, "expected counts such as 2(x3),1")
 			}
 		}

@@ -55,7 +55,8 @@ func strftime(layout string, t time.Time) (string, bool) {
 			b = append(b, layout[i])
 			continue
 		}
-		if i++; i == len(layout) {
+		i++
+		if i == len(layout) {
 			return "", false
 		}
 		any = true

@@ -79,7 +79,9 @@ func (b *builder) changeNodes(d *partDraft, at map[string]int, was *spec.Partiti
 // signedNodes is a list of nodes after what +n1,-n[2-3] says.
 func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []string) string {
 	names := slices.Clone(have)
-	items, depth, from := []string(nil), 0, 0
+	items := []string(nil)
+	depth := 0
+	from := 0
 	for i, c := range expr + "," {
 		switch {
 		case c == '[':

@@ -54,7 +54,9 @@ func gresKeys() []key[gresDraft] {
 			case len(d.Files) > 0:
 				v.fail("File and MultipleFiles cannot be combined")
 			default:
-				d.Files, d.Multiple, d.GRES.Files = got, multiple, v.Value
+				d.Files = got
+				d.Multiple = multiple
+				d.GRES.Files = v.Value
 			}
 		}
 	}
@@ -175,7 +177,8 @@ func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
 		var d gresDraft
 		d.Setting = rec[0]
 		before := len(ps.AtLeast(Error))
-		if applyAll(&d, t, rec, &ps); len(ps.AtLeast(Error)) == before {
+		applyAll(&d, t, rec, &ps)
+		if len(ps.AtLeast(Error)) == before {
 			g.line(&d, &ps)
 		}
 	}
@@ -379,8 +382,8 @@ type Cluster struct {
 }
 
 // ReadCluster reads slurm.conf, and gres.conf, cgroup.conf, job_container.conf and
-// topology.conf where they are beside it, refuses what a plugstack.conf there would load, and completes the nodes' resources. It must not be used if the
-// problems hold an Error.
+// topology.conf where they are beside it, refuses what a plugstack.conf there would load, and
+// completes the nodes' resources. It must not be used if the problems hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	f, ps := Read(fsys, name)
 	c := &Cluster{File: f, Gres: &Gres{}, Cgroup: cgroupDefaults()}

@@ -59,7 +59,8 @@ func (l *lexer) file(name string, from Setting) {
 		l.problems.add(at, Error, "%s includes itself", name)
 		return
 	}
-	if l.files++; len(l.open) >= maxDepth || l.files > maxFiles {
+	l.files++
+	if len(l.open) >= maxDepth || l.files > maxFiles {
 		l.problems.add(at, Error, "more than %d files or %d levels of Include", maxFiles, maxDepth)
 		return
 	}
@@ -248,7 +249,8 @@ func setting(text string, at int) (s Setting, next int, reason string) {
 			return s, v, "a double quote is not closed"
 		}
 		s.Value = text[v+1 : v+1+q]
-		if next = v + q + 2; next < len(text) && text[next] != ' ' && text[next] != '\t' {
+		next = v + q + 2
+		if next < len(text) && text[next] != ' ' && text[next] != '\t' {
 			return s, next, "text follows the closing quote: " + short(text[next:])
 		}
 		return s, next, ""

@@ -42,7 +42,10 @@ func (b *builder) buildNodes() map[string]int {
 			}
 			at[name], lines[name] = len(b.file.Config.Nodes), d.at
 			n := d.NodeSpec
-			n.Name, n.Hostname, n.Addr, n.Port = name, hosts[k], addrs[k], ports[k]
+			n.Name = name
+			n.Hostname = hosts[k]
+			n.Addr = addrs[k]
+			n.Port = ports[k]
 			n.GRES = slices.Clone(d.gres)
 			b.file.Config.Nodes = append(b.file.Config.Nodes, n)
 		}

@@ -82,7 +82,8 @@ func keep(f *File, v value, item string) {
 		k.N = n
 	}
 	var err error
-	if k.Nodes, err = hostlist.Expand(expr); err != nil || len(k.Nodes) == 0 {
+	k.Nodes, err = hostlist.Expand(expr)
+	if err != nil || len(k.Nodes) == 0 {
 		v.fail("%s is no list of nodes", short(expr))
 		return
 	}

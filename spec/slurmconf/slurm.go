@@ -299,7 +299,8 @@ func (b *builder) finish() {
 		c.Ctl = &f.ctl
 	}
 	if f.jobComp == "jobcomp/filetxt" {
-		if c.JobCompFile = f.jobCompLoc; c.JobCompFile == "" {
+		c.JobCompFile = f.jobCompLoc
+		if c.JobCompFile == "" {
 			c.JobCompFile = "/var/log/slurm_jobcomp.log"
 		}
 		if !path.IsAbs(c.JobCompFile) {

@@ -36,11 +36,18 @@ func setEnforce(f *File, v value) {
 		case "qos":
 			e.Associations, e.QOS = true, true
 		case "safe":
-			e.Associations, e.Limits, e.Safe = true, true, true
+			e.Associations = true
+			e.Limits = true
+			e.Safe = true
 		case "wckeys":
-			e.Associations, e.WCKeys, f.Config.TrackWCKey = true, true, true
+			e.Associations = true
+			e.WCKeys = true
+			f.Config.TrackWCKey = true
 		case "all":
-			e.Associations, e.Limits, e.QOS, e.Safe = true, true, true, true
+			e.Associations = true
+			e.Limits = true
+			e.QOS = true
+			e.Safe = true
 		}
 	})
 }
@@ -304,7 +311,10 @@ func setSelectType(_ *File, v value) {
 
 func setSelectParameters(f *File, v value) {
 	s := &f.Config.Sched
-	s.Cores, s.Memory, s.LLN, s.LeastShared = true, false, false, false
+	s.Cores = true
+	s.Memory = false
+	s.LLN = false
+	s.LeastShared = false
 	v.options(selectParams(), func(name string, _ value) {
 		switch name {
 		case "CR_CPU":

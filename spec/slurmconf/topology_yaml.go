@@ -70,7 +70,8 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	}
 	cfg, t := &c.Config, all[main]
 	cfg.TopologyName, cfg.Topology, cfg.Blocks, cfg.BlockSizes = t.Name, t.Switches, t.Blocks, t.Sizes
-	if all = slices.Delete(all, main, main+1); len(all) > 0 {
+	all = slices.Delete(all, main, main+1)
+	if len(all) > 0 {
 		cfg.Topologies = all
 	}
 	return ps
@@ -231,7 +232,8 @@ func (r *yamlReader) where(l yamlLine) Setting { return Setting{File: r.file, Li
 // block reads the lines of one indentation.
 func (r *yamlReader) block(indent int) *yamlNode {
 	n := &yamlNode{at: r.where(r.lines[0])}
-	if r.depth++; r.depth > maxYAMLDepth {
+	r.depth++
+	if r.depth > maxYAMLDepth {
 		r.bad(r.lines[0], "it is nested too deeply")
 		r.lines = nil
 		return n
@@ -240,7 +242,8 @@ func (r *yamlReader) block(indent int) *yamlNode {
 	for len(r.lines) > 0 && r.lines[0].indent == indent && r.ps.Err() == nil {
 		l := r.lines[0]
 		if item, ok := strings.CutPrefix(l.text+" ", "- "); ok {
-			if item = strings.TrimSpace(item); item == "" {
+			item = strings.TrimSpace(item)
+			if item == "" {
 				r.bad(l, "the value of - stands on the same line")
 				return n
 			}
@@ -318,7 +321,8 @@ func (r *yamlReader) scalar(l yamlLine, text string) *yamlNode {
 		n.text = text[1 : len(text)-1]
 	case first == '[' && last == ']':
 		for item := range strings.SplitSeq(text[1:len(text)-1], ",") {
-			if item = strings.Trim(strings.TrimSpace(item), "\"'"); item != "" {
+			item = strings.Trim(strings.TrimSpace(item), "\"'")
+			if item != "" {
 				n.list = append(n.list, &yamlNode{at: n.at, text: item})
 			}
 		}

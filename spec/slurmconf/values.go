@@ -159,7 +159,8 @@ func (v value) word(words string) (string, bool) {
 func (v value) items() []string {
 	var out []string
 	for p := range strings.SplitSeq(v.Value, ",") {
-		if p = strings.TrimSpace(p); p != "" {
+		p = strings.TrimSpace(p)
+		if p != "" {
 			out = append(out, p)
 		}
 	}

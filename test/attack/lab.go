@@ -91,7 +91,8 @@ func (l *lab) up(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if l.port, err = freePorts(20); err != nil {
+	l.port, err = freePorts(20)
+	if err != nil {
 		return err
 	}
 	// A program of root that runs beside every job, for attacks by its environment.

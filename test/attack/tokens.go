@@ -122,7 +122,9 @@ func (l *lab) token(ctx context.Context, uid int) (string, error) {
 // forgeries are tokens that must not be accepted, by what is wrong with them.
 func forgeries(genuine string) map[string]string {
 	parts := strings.Split(genuine, ".")
-	header, body, signature := parts[0], parts[1], parts[2]
+	header := parts[0]
+	body := parts[1]
+	signature := parts[2]
 	var said claims
 	if err := errors.Join(decodeClaims(body, &said)); err != nil {
 		panic(err) // the controller's own token

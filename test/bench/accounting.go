@@ -148,7 +148,8 @@ func (b *accountingBench) run(ctx context.Context, p *progress) (result, error) 
 	} else {
 		small.dir = ""
 	}
-	if res.Beside, err = small.measure(ctx, p); err != nil {
+	res.Beside, err = small.measure(ctx, p)
+	if err != nil {
 		return nil, err
 	}
 	return res, nil
@@ -180,10 +181,12 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 		}
 		res.Fill = time.Since(began).Seconds()
 	}
-	if res.Bytes, err = f.bytes(ctx, store); err != nil {
+	res.Bytes, err = f.bytes(ctx, store)
+	if err != nil {
 		return nil, err
 	}
-	if pos, err = store.Position(ctx, f.ledger); err != nil {
+	pos, err = store.Position(ctx, f.ledger)
+	if err != nil {
 		return nil, err
 	}
 	stop, err := b.serve(ctx, store, f, pos)

@@ -73,7 +73,8 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer c.close()
 	if b.pid == 0 {
-		if b.pid, err = c.pid(); err != nil {
+		b.pid, err = c.pid()
+		if err != nil {
 			return nil, fmt.Errorf("which process is the controller? name it with --pid: %w", err)
 		}
 	}
@@ -91,7 +92,8 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	if err := c.quiet(ctx); err != nil {
 		return nil, err
 	}
-	if res.RSSBefore, err = rss(b.pid); err != nil {
+	res.RSSBefore, err = rss(b.pid)
+	if err != nil {
 		return nil, err
 	}
 	defer c.cancel(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
@@ -113,7 +115,8 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	if err := c.quiet(ctx); err != nil {
 		return nil, err
 	}
-	if res.RSSAfter, err = rss(b.pid); err != nil {
+	res.RSSAfter, err = rss(b.pid)
+	if err != nil {
 		return nil, err
 	}
 	res.Latency = summarise(times)

@@ -40,7 +40,8 @@ func openBenchStore(ctx context.Context, dir string, keep bool) (_ *benchStore, 
 	if err != nil {
 		return nil, err
 	}
-	if s.Store, err = clickhouse.Open(clickhouse.Options{Socket: s.engine.Socket()}); err != nil {
+	s.Store, err = clickhouse.Open(clickhouse.Options{Socket: s.engine.Socket()})
+	if err != nil {
 		return nil, err
 	}
 	return s, s.Migrate(ctx)

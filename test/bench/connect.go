@@ -72,7 +72,8 @@ func connect(ctx context.Context, a *address) (*cluster, error) {
 	c := &cluster{socket: socket, conn: conn, api: service.NewClusterClient(conn), acct: service.NewAccountingClient(conn)}
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
-	if c.ping, err = c.api.Ping(ctx, &apiv1.PingRequest{}); err != nil {
+	c.ping, err = c.api.Ping(ctx, &apiv1.PingRequest{})
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the controller at %s does not answer: %w", socket, err), conn.Close())
 	}
 	return c, nil

@@ -197,7 +197,9 @@ func (f *fill) questions() []question {
 	stamp := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02T15:04:05") }
 	end := fillFrom + int64(f.months)*30*86400
 	month := end - 30*86400
-	day, next, last := stamp(month+14*86400), stamp(month+15*86400), stamp(end)
+	day := stamp(month + 14*86400)
+	next := stamp(month + 15*86400)
+	last := stamp(end)
 	job := fmt.Sprint(10000001 + f.jobs - f.jobs/(2*f.months))
 	large := f.months > 1 // the goals for a store of 100,000,000 jobs
 	goal := func(small, big float64) float64 {

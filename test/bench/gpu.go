@@ -217,7 +217,9 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 		}
 		groups, at = append(groups, g), at+size
 	}
-	jobs, made, gathered := make([]gpuJob, len(groups)), 0, 0
+	jobs := make([]gpuJob, len(groups))
+	made := 0
+	gathered := 0
 	dice := func(n int64) int64 { made++; return int64(mix(uint64(n)<<32+uint64(made))>>1) % 1000 }
 	var sample device.Sample
 	var procs []device.Process
@@ -252,11 +254,13 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 		if err := dev.Sample(ctx, now, &sample); err != nil {
 			return err
 		}
-		if procs, err = dev.Processes(ctx, procs[:0]); err != nil {
+		procs, err = dev.Processes(ctx, procs[:0])
+		if err != nil {
 			return err
 		}
 		addSamples(req, &sample, procs, groups, jobs)
-		if gathered += len(sample.Readings); gathered >= gpuGather {
+		gathered += len(sample.Readings)
+		if gathered >= gpuGather {
 			if err := putSamples(req, put); err != nil {
 				return err
 			}

@@ -113,7 +113,8 @@ func (l *load) put(ctx context.Context, c *cluster, p *progress) (outcome, error
 	}()
 	for i := range clients {
 		var err error
-		if clients[i], err = c.caller(ctx, l.framed); err != nil {
+		clients[i], err = c.caller(ctx, l.framed)
+		if err != nil {
 			return outcome{}, fmt.Errorf("client %d: %w", i+1, err)
 		}
 	}

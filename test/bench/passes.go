@@ -65,7 +65,8 @@ func (b *passesBench) flags(fs *pflag.FlagSet) {
 }
 
 func (b *passesBench) check() (err error) {
-	if b.musterd, err = serverProgram(b.musterd); err != nil {
+	b.musterd, err = serverProgram(b.musterd)
+	if err != nil {
 		return err
 	}
 	return positive(map[string]int{"nodes": b.nodes, "pending": b.pending, "seconds": b.seconds, "rate": b.rate, "clients": b.clients})
@@ -230,7 +231,8 @@ func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err erro
 		return err
 	}
 	site, err := plant.NewAt(b.nodes, b.seed, spec.Instant(time.Now().Add(-time.Hour).UnixNano()), func(events []event.Envelope) error {
-		if batch = append(batch, events...); len(batch) < 1000 {
+		batch = append(batch, events...)
+		if len(batch) < 1000 {
 			return nil
 		}
 		return write()
@@ -328,7 +330,9 @@ func (b *passesBench) measure(ctx context.Context, c *cluster, p *progress) (res
 		sum += s.to.Sub(s.from)
 		busy += max(min(s.to.Sub(began), took)-max(s.from.Sub(began), 0), 0)
 	}
-	res.Passes, res.Acked, res.InPass = len(spans), len(all), len(during)
+	res.Passes = len(spans)
+	res.Acked = len(all)
+	res.InPass = len(during)
 	res.PassMean, res.Share = milliseconds(sum)/float64(max(len(spans), 1)), float64(busy)/float64(took)
 	res.All, res.During, res.Between = summarise(all), summarise(during), summarise(between)
 	if res.InPass == 0 {
@@ -392,7 +396,8 @@ func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, er
 		case <-time.After(pollEvery):
 		}
 		var d *apiv1.DiagReply
-		if d, err = c.api.Diag(ctx, &apiv1.DiagRequest{}); err != nil {
+		d, err = c.api.Diag(ctx, &apiv1.DiagRequest{})
+		if err != nil {
 			break
 		}
 		if n := d.GetPasses() - last.GetPasses(); n > 0 {

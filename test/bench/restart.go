@@ -65,7 +65,8 @@ func (b *restartBench) check() error {
 		return fmt.Errorf("%w: --events and --tail must not be negative", errUsage)
 	}
 	var err error
-	if b.musterd, err = serverProgram(b.musterd); err != nil {
+	b.musterd, err = serverProgram(b.musterd)
+	if err != nil {
 		return err
 	}
 	return positive(map[string]int{"jobs": b.jobs, "times": b.times})
@@ -213,7 +214,8 @@ func (w *restarter) answer(ctx context.Context) *cluster {
 		return nil
 	}
 	c := &cluster{socket: w.socket, conn: conn, api: service.NewClusterClient(conn)}
-	if c.ping, err = c.api.Ping(ctx, &apiv1.PingRequest{}); err != nil {
+	c.ping, err = c.api.Ping(ctx, &apiv1.PingRequest{})
+	if err != nil {
 		c.close()
 		return nil
 	}
@@ -303,7 +305,8 @@ func (w *restarter) grow(ctx context.Context, s *server, events uint64) error {
 				}
 			}
 		}
-		if d, err = s.conn.api.Diag(ctx, &apiv1.DiagRequest{}); err != nil {
+		d, err = s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
+		if err != nil {
 			return err
 		}
 	}

@@ -106,7 +106,8 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	if b.array {
 		res.Mode = "array tasks"
 	}
-	if res.ForksSeen[0], err = forkRate(ctx, b.forks); err != nil {
+	res.ForksSeen[0], err = forkRate(ctx, b.forks)
+	if err != nil {
 		return nil, err
 	}
 	p.say("xargs -P4: %.0f/s", res.ForksSeen[0])
@@ -119,7 +120,8 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	res.Machine.after()
 	res.Rate = float64(b.jobs) / max(res.Accounted, res.Ended)
 	res.PerJobMs = res.Machine.CPUSeconds * 1000 / float64(b.jobs)
-	if res.ForksSeen[1], err = forkRate(ctx, b.forks); err != nil {
+	res.ForksSeen[1], err = forkRate(ctx, b.forks)
+	if err != nil {
 		return nil, err
 	}
 	res.Forks = (res.ForksSeen[0] + res.ForksSeen[1]) / 2

@@ -152,7 +152,8 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site
 		p.say("full pass %d of %d", i+1, b.times)
 		s.Now = s.Now.Add(spec.Second)
 		opt.Keep, opt.Incremental = nil, false
-		if out, took, err = timed(); err != nil {
+		out, took, err = timed()
+		if err != nil {
 			return err
 		}
 		full, fullCPU = append(full, took), append(fullCPU, used)
@@ -161,7 +162,8 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site
 			return err
 		}
 		opt.Incremental = true
-		if out, took, err = timed(); err != nil {
+		out, took, err = timed()
+		if err != nil {
 			return err
 		}
 		quick, quickCPU = append(quick, took), append(quickCPU, used)

@@ -78,12 +78,14 @@ func (k *killer) silence(ctx context.Context) error {
 	how := "stopped"
 	back := func() error { return nil }
 	if k.rng.IntN(2) == 0 {
-		if back, err = k.o.stop(ctx, death{role: agent, node: lost}, death{role: shepherd, node: lost}); err != nil {
+		back, err = k.o.stop(ctx, death{role: agent, node: lost}, death{role: shepherd, node: lost})
+		if err != nil {
 			return err
 		}
 	} else {
 		how = "killed"
-		if _, err = k.kill(ctx, death{role: roleNode, node: lost}); err != nil {
+		_, err = k.kill(ctx, death{role: roleNode, node: lost})
+		if err != nil {
 			return err
 		}
 	}

@@ -98,9 +98,11 @@ func (k *killer) run(ctx context.Context) error {
 			k.done[r]++
 			continue
 		}
-		if d.pid, err = k.once(ctx, d); err != nil {
+		d.pid, err = k.once(ctx, d)
+		if err != nil {
 			// It died with the one before it, so that comes back first.
-			if err = k.allBack(ctx, &gone); err == nil {
+			err = k.allBack(ctx, &gone)
+			if err == nil {
 				d.pid, err = k.kill(ctx, d)
 			}
 		}
@@ -227,7 +229,8 @@ const patience = 60 * time.Second
 // kill waits until the process is there and kills it.
 func (k *killer) kill(ctx context.Context, d death) (pid string, err error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if pid, err = k.once(ctx, d); err == nil {
+		pid, err = k.once(ctx, d)
+		if err == nil {
 			return pid, nil
 		}
 		if perr := pause(ctx, 50*time.Millisecond); perr != nil {

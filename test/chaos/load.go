@@ -121,7 +121,8 @@ func (l *load) note(how string, j job, answer string, err error) {
 	if err == nil {
 		var id uint64
 		text, _, _ := strings.Cut(strings.TrimSpace(answer), ";")
-		if id, err = strconv.ParseUint(text, 10, 32); err == nil && id > 0 {
+		id, err = strconv.ParseUint(text, 10, 32)
+		if err == nil && id > 0 {
 			err = l.list.Add(acked.Entry{Job: uint32(id), Tasks: j.tasks, Kind: j.kind, At: time.Now().UnixNano()})
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/chdb"
 )
 
-// maxStatement bounds the text of one statement with the rows written into it. Larger inserts give the INSERT in the
-// query parameter and stream the rows in the body.
+// maxStatement bounds the text of one statement with the rows written into it. Larger inserts
+// give the INSERT in the query parameter and stream the rows in the body.
 const maxStatement = 64 << 20
 
 // request is one HTTP request, understood.
@@ -49,7 +49,8 @@ const (
 	maxHold     = 64 << 20
 )
 
-// unavailable names what a parameter asks for when the embedded engine cannot give it; "" otherwise.
+// unavailable names what a parameter asks for when the embedded engine cannot give it; ""
+// otherwise.
 func unavailable(name, value string) string {
 	switch name {
 	case "session_id", "session_timeout", "session_check", "close_session":
@@ -67,7 +68,8 @@ func unavailable(name, value string) string {
 	return ""
 }
 
-// parseRequest reads the parameters, and the body as far as it is statement text. The caller calls close when done.
+// parseRequest reads the parameters, and the body as far as it is statement text. The caller
+// calls close when done.
 func parseRequest(r *http.Request) (*request, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -96,7 +98,8 @@ func parseRequest(r *http.Request) (*request, error) {
 		}
 	}
 	if req.framed {
-		if req.framing, err = parseFraming(flags.method, flags.level); err != nil {
+		req.framing, err = parseFraming(flags.method, flags.level)
+		if err != nil {
 			return nil, refuse(codeBadArguments, "%v", err)
 		}
 	}
@@ -134,7 +137,8 @@ func (req *request) parameter(name, value string, flags *paramFlags) (err error)
 		req.wait, err = truth(name, value)
 	case "buffer_size":
 		var n uint64
-		if n, err = strconv.ParseUint(value, 10, 63); err == nil {
+		n, err = strconv.ParseUint(value, 10, 63)
+		if err == nil {
 			req.hold = int(min(n, maxHold))
 		}
 	case "client_protocol_version":
@@ -247,7 +251,8 @@ func unpackContent(body io.Reader, encoding string) (io.Reader, error) {
 	return nil, refuse(codeNotImplemented, "Content-Encoding %q is not one of gzip, deflate, br", encoding)
 }
 
-// lazyReader opens a decoder when the first byte is asked for, since decoders read ahead when they are made.
+// lazyReader opens a decoder when the first byte is asked for, since decoders read ahead when
+// they are made.
 type lazyReader struct {
 	open func() (io.Reader, error)
 	from io.Reader

@@ -26,8 +26,8 @@ type PoolOptions struct {
 	Log     *slog.Logger
 }
 
-// Pool owns the engine's sessions in this process. It keeps one of its own open from beginning to end, since closing
-// the last one would shut the engine down.
+// Pool owns the engine's sessions in this process. It keeps one of its own open from beginning
+// to end, since closing the last one would shut the engine down.
 type Pool struct {
 	lib     *chdb.Library
 	path    string
@@ -62,7 +62,8 @@ type session struct {
 // ErrClosed is returned once the pool has been closed.
 var ErrClosed = errors.New("the ClickHouse engine is shutting down")
 
-// NewPool opens the engine on path. args are server options of the engine, like "--backups.allowed_path=/x".
+// NewPool opens the engine on path. args are server options of the engine, like
+// "--backups.allowed_path=/x".
 func NewPool(lib *chdb.Library, path string, args []string, o PoolOptions) (*Pool, error) {
 	if o.Writers <= 0 {
 		o.Writers = 32
@@ -76,7 +77,8 @@ func NewPool(lib *chdb.Library, path string, args []string, o PoolOptions) (*Poo
 	p := &Pool{lib: lib, path: path, options: o,
 		writers: make(chan struct{}, o.Writers), readers: make(chan struct{}, o.Readers)}
 	var err error
-	if p.root, err = lib.Connect(append([]string{"--path=" + path}, args...)...); err != nil {
+	p.root, err = lib.Connect(append([]string{"--path=" + path}, args...)...)
+	if err != nil {
 		return nil, err
 	}
 	if err := p.learn(); err != nil {
@@ -93,8 +95,9 @@ func (p *Pool) learn() error {
 		return err
 	}
 	p.identity = identity{rows[0][0], rows[0][1], rows[0][2]}
-	// A table function that a read-only user may not call reaches files or other machines. The engine holds to that
-	// in SELECT but not in DESCRIBE. Names that are also ordinary functions are harmless, but for the ones below.
+	// A table function that a read-only user may not call reaches files or other machines. The
+	// engine holds to that in SELECT but not in DESCRIBE. Names that are also ordinary
+	// functions are harmless, but for the ones below.
 	rows, err = p.ask("SELECT name FROM system.table_functions WHERE NOT allow_readonly AND name NOT IN (SELECT name FROM system.functions)")
 	if err != nil {
 		return err
@@ -136,8 +139,9 @@ func (p *Pool) classify(sql string) (chdb.Analysis, error) {
 	return p.root.Classify(sql)
 }
 
-// Close ends every session and with the last one the engine. Borrowed sessions are waited for until ctx is over; then
-// the engine is left running for the process's end to stop, and the error says so.
+// Close ends every session and with the last one the engine. Borrowed sessions are waited for
+// until ctx is over; then the engine is left running for the process's end to stop, and the
+// error says so.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -287,7 +291,8 @@ func (p *Pool) prepare(s *session, w wish) error {
 	return nil
 }
 
-// changes lists the assignments that turn the settings of s into wanted; base is what a setting goes back to.
+// changes lists the assignments that turn the settings of s into wanted; base is what a setting
+// goes back to.
 func (s *session) changes(wanted []setting, base map[string]string) []string {
 	var out []string
 	named := make(map[string]bool, len(wanted))
@@ -319,7 +324,8 @@ func (s *session) changes(wanted []setting, base map[string]string) []string {
 	return out
 }
 
-// limited adds the reading settings to those a request wants; where both give a limit, the smaller one holds.
+// limited adds the reading settings to those a request wants; where both give a limit, the
+// smaller one holds.
 func (p *Pool) limited(wanted []setting) []setting {
 	out := make([]setting, 0, len(wanted)+len(p.options.Reading))
 	given := map[string]string{}
@@ -341,11 +347,12 @@ func (p *Pool) limited(wanted []setting) []setting {
 	return out
 }
 
-// killEvery is how long KILL QUERY is given before it is sent again: a statement may have been between two states.
+// killEvery is how long KILL QUERY is given before it is sent again: a statement may have been
+// between two states.
 const killEvery = 100 * time.Millisecond
 
-// killWhenOver stops what s runs once ctx is over. The caller calls the returned function when the statement has
-// returned; after that nothing is killed any more.
+// killWhenOver stops what s runs once ctx is over. The caller calls the returned function when
+// the statement has returned; after that nothing is killed any more.
 func (p *Pool) killWhenOver(ctx context.Context, s *session) func() {
 	returned, ended := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -353,7 +360,8 @@ func (p *Pool) killWhenOver(ctx context.Context, s *session) func() {
 		again := time.NewTicker(killEvery)
 		defer again.Stop()
 		for {
-			// ASYNC: a failed statement stays listed until its session's next one, and SYNC would wait for it.
+			// ASYNC: a failed statement stays listed until its session's next one, and SYNC
+			// would wait for it.
 			if _, err := p.ask("KILL QUERY WHERE startsWith(Settings['log_comment'], " + quoteText(s.tag) + ") ASYNC"); err != nil {
 				p.options.Log.Warn("a statement whose client has gone could not be stopped", "session", s.tag, "error", err)
 			}

@@ -23,8 +23,9 @@ func (s statement) streams() bool {
 	return s.verb == "SELECT" || s.verb == "WITH" || s.verb == "FROM"
 }
 
-// cancels reports whether the statement should end when its client has gone: reading ones, and INSERT ... SELECT.
-// Schema changes run to their end, so that no one is left guessing at half of one.
+// cancels reports whether the statement should end when its client has gone: reading ones, and
+// INSERT ... SELECT. Schema changes run to their end, so that no one is left guessing at half
+// of one.
 func (s statement) cancels() bool {
 	return s.streams() || s.verb == "INSERT" || slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
 }
@@ -37,7 +38,8 @@ func (s statement) soils() bool {
 	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH", "BACKUP", "RESTORE"}, s.verb)
 }
 
-// examine reads a text once. It does not judge syntax: what it cannot make sense of, the engine will refuse.
+// examine reads a text once. It does not judge syntax: what it cannot make sense of, the engine
+// will refuse.
 func examine(sql string) statement {
 	lex := lexer{sql: sql}
 	var s statement
@@ -91,12 +93,14 @@ func examineInsert(s statement, lex *lexer) statement {
 		}
 		previous = t
 	}
-	s.rows, s.head, s.format = true, lex.sql, "Values"
+	s.rows = true
+	s.head = lex.sql
+	s.format = "Values"
 	return s
 }
 
-// skipToRows drops the blanks between a format's name and the rows, up to and including one line end, as the engine
-// does, so that binary formats may begin with anything.
+// skipToRows drops the blanks between a format's name and the rows, up to and including one
+// line end, as the engine does, so that binary formats may begin with anything.
 func skipToRows(data string) string {
 	data = strings.TrimLeft(data, " \t\f")
 	data = strings.TrimPrefix(data, "\r")

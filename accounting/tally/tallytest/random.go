@@ -152,7 +152,8 @@ func (w *world) end() {
 func (w *world) requeue() {
 	j := w.some(func(j *state.Job) bool { return j.State != spec.Pending && j.Attempt > 0 && !j.HoldsNodes() })
 	if j == nil {
-		if j = w.some(func(j *state.Job) bool { return j.State.Active() }); j == nil {
+		j = w.some(func(j *state.Job) bool { return j.State.Active() })
+		if j == nil {
 			return
 		}
 		w.Put(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndRequeue, Requeue: true})

@@ -220,7 +220,8 @@ func (im *importing) reject(r importer.Reject) {
 		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", r.Line, r.Reason, r.Text)
 		return
 	}
-	if im.shown++; im.shown <= ShownRejects {
+	im.shown++
+	if im.shown <= ShownRejects {
 		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", r.Line, r.Reason, r.Text)
 	}
 }
@@ -230,7 +231,10 @@ func (im *importing) sacct(ctx context.Context, c importer.Config) error {
 	if err != nil {
 		return fmt.Errorf("--zone=%s: give an IANA name like Europe/Berlin", im.zone)
 	}
-	c.Columns, c.Delimiter, c.Skip, c.Zone = im.columns, im.delimiter, im.skip, loc
+	c.Columns = im.columns
+	c.Delimiter = im.delimiter
+	c.Skip = im.skip
+	c.Zone = loc
 	in := io.Reader(os.Stdin)
 	if im.file != "-" {
 		f, err := os.Open(im.file)
@@ -296,7 +300,8 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 		began, sum := now, importer.Result{}
 		var err error
 		if w == nil {
-			if w, err = store.NewImportWriter(ctx, c.Ledger, im.cluster); err == nil {
+			w, err = store.NewImportWriter(ctx, c.Ledger, im.cluster)
+			if err == nil {
 				c.Writer = w
 			}
 		}

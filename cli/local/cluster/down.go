@@ -197,7 +197,8 @@ func endRuns(ctx context.Context, c *runtime.Client, live, ended []plan.RunKey) 
 			return live, ended, nil
 		}
 		var err error
-		if live, ended, err = runsOf(ctx, c); err != nil {
+		live, ended, err = runsOf(ctx, c)
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -108,7 +108,8 @@ func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
 // pick takes the nodes of --nodes. A list without a name is a variable of a
 // script that was not set; it must not mean the whole cluster.
 func (l *local) pick(list string) (err error) {
-	if l.picked, err = hostlist.Expand(list); err != nil {
+	l.picked, err = hostlist.Expand(list)
+	if err != nil {
 		return err
 	}
 	if len(l.picked) == 0 {
@@ -121,18 +122,22 @@ func (l *local) pick(list string) (err error) {
 }
 
 func (l *local) load() (err error) {
-	if l.config, err = filepath.Abs(l.config); err != nil {
+	l.config, err = filepath.Abs(l.config)
+	if err != nil {
 		return err
 	}
-	if l.cfg, err = conffile.Load(l.config); errors.Is(err, fs.ErrNotExist) {
+	l.cfg, err = conffile.Load(l.config)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: `muster init` makes it", l.config)
 	} else if err != nil {
 		return err
 	}
-	if l.cluster, _, err = conffile.ReadCluster(l.cfg); err != nil {
+	l.cluster, _, err = conffile.ReadCluster(l.cfg)
+	if err != nil {
 		return err
 	}
-	if l.host, err = os.Hostname(); err != nil {
+	l.host, err = os.Hostname()
+	if err != nil {
 		return err
 	}
 	here := l.here()

@@ -106,7 +106,8 @@ func (o dashboardsOptions) source() (preview.Source, error) {
 		if err != nil {
 			return s, fmt.Errorf("%w (or name the accounting store with --clickhouse)", err)
 		}
-		if s.ClickHouse = cfg.ClickHouse.Embedded.Socket; cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
+		s.ClickHouse = cfg.ClickHouse.Embedded.Socket
+		if cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
 			return s, errors.New("the accounting store is a server: name its HTTP interface with --clickhouse")
 		}
 	}
@@ -215,7 +216,8 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 		return err
 	}
 	results, err := preview.Page{Boards: boards, Scope: scope, Source: s}.Write(ctx, f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return err
 	}
 	empty, failed := 0, tell(out, results)

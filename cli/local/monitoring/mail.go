@@ -47,7 +47,8 @@ func sendMail(args []string, in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if s.Password = strings.TrimRight(string(data), "\r\n"); s.Password == "" || strings.ContainsAny(s.Password, "\x00\r\n") {
+		s.Password = strings.TrimRight(string(data), "\r\n")
+		if s.Password == "" || strings.ContainsAny(s.Password, "\x00\r\n") {
 			return fmt.Errorf("%s must hold one line, the password", *file)
 		}
 	}

@@ -115,7 +115,8 @@ func (w *tuning) trace() (*replay.Workload, error) {
 	buffered := bufio.NewReaderSize(f, 256<<10)
 	var in io.Reader = buffered
 	if magic, err := buffered.Peek(2); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		if in, err = gzip.NewReader(buffered); err != nil {
+		in, err = gzip.NewReader(buffered)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.swf, err)
 		}
 	}

@@ -190,14 +190,16 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 func (w *source) past(ctx context.Context, from, to, until spec.Instant) (load *replay.Workload, left int, err error) {
 	var old *spec.Config
 	if w.old != "" {
-		if old, err = w.read(w.old); err != nil {
+		old, err = w.read(w.old)
+		if err != nil {
 			return nil, 0, err
 		}
 	}
 	if w.cluster != "" {
 		return w.imported(ctx, from, to, old)
 	}
-	if load, left, err = w.history(ctx, from, to, until); err == nil && old != nil {
+	load, left, err = w.history(ctx, from, to, until)
+	if err == nil && old != nil {
 		load, err = load.With(old, nil)
 	}
 	return load, left, err
@@ -356,7 +358,8 @@ func beginning(a *archive.Archive) (*state.State, error) {
 // copyArchive makes a folder that can be opened while the controller goes on
 // writing to the archive.
 func copyArchive(dir string) (temp string, err error) {
-	if temp, err = os.MkdirTemp("", "muster-whatif-"); err != nil {
+	temp, err = os.MkdirTemp("", "muster-whatif-")
+	if err != nil {
 		return "", err
 	}
 	defer func() {

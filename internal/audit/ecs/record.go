@@ -331,7 +331,8 @@ func (r *Record) Line() (string, error) {
 		orchestra.Resource = &cutAbout
 		short.Orchestrator = &orchestra
 	}
-	if data, err = json.Marshal(&short); err == nil && len(data) > MaxLine {
+	data, err = json.Marshal(&short)
+	if err == nil && len(data) > MaxLine {
 		short.Muster.Fields = nil // hundreds of facts: the ledger has them
 		data, err = json.Marshal(&short)
 	}

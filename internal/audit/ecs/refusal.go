@@ -29,9 +29,13 @@ func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
 	r.Event.Outcome = "failure"
 	r.Event.Reason = f.Reason
 	if f.Unknown {
-		r.Event.Category, r.Event.Type, r.Event.Action = []string{"authentication"}, []string{"info"}, "authentication-refused"
+		r.Event.Category = []string{"authentication"}
+		r.Event.Type = []string{"info"}
+		r.Event.Action = "authentication-refused"
 	} else {
-		r.Event.Category, r.Event.Type, r.Event.Action = []string{"api"}, []string{"denied"}, "authorization-refused"
+		r.Event.Category = []string{"api"}
+		r.Event.Type = []string{"denied"}
+		r.Event.Action = "authorization-refused"
 	}
 	if f.User != "" || f.UID != "" {
 		r.User = &named{ID: f.UID, Name: f.User}
@@ -53,7 +57,10 @@ func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
 func (o Origin) LeftOut(at time.Time, n uint64) *Record {
 	r := o.record(at)
 	r.Event.ID = fmt.Sprintf("left-out-%x", at.UnixNano())
-	r.Event.Category, r.Event.Type, r.Event.Action, r.Event.Outcome = []string{"api"}, []string{"denied"}, "refusals-left-out", "failure"
+	r.Event.Category = []string{"api"}
+	r.Event.Type = []string{"denied"}
+	r.Event.Action = "refusals-left-out"
+	r.Event.Outcome = "failure"
 	r.Muster = muster{Actor: "system", LeftOut: n}
 	r.Message = strconv.FormatUint(n, 10) + " refusals have no record: they came faster than they are written"
 	return r
@@ -63,7 +70,11 @@ func (o Origin) LeftOut(at time.Time, n uint64) *Record {
 func (o Origin) Gap(at time.Time, why string) *Record {
 	r := o.record(at)
 	r.Event.ID = fmt.Sprintf("gap-%x", at.UnixNano())
-	r.Event.Category, r.Event.Type, r.Event.Action, r.Event.Outcome, r.Event.Reason = []string{"configuration"}, []string{"info"}, "audit-gap", "failure", why
+	r.Event.Category = []string{"configuration"}
+	r.Event.Type = []string{"info"}
+	r.Event.Action = "audit-gap"
+	r.Event.Outcome = "failure"
+	r.Event.Reason = why
 	r.Muster = muster{Actor: "system"}
 	r.Message = "the audit trail is not whole here: " + why
 	return r

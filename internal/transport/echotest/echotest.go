@@ -1,5 +1,6 @@
-// Package echotest is a small gRPC service, written by hand over well-known messages, with which the packages of internal/transport
-// test and measure themselves: one implementation, reached over gRPC and over the framed protocol.
+// Package echotest is a small gRPC service, written by hand over well-known messages, with
+// which the packages of internal/transport test and measure themselves: one implementation,
+// reached over gRPC and over the framed protocol.
 package echotest
 
 import (
@@ -144,15 +145,17 @@ func Desc() *grpc.ServiceDesc {
 	}
 }
 
-// NoGoroutines fails the test when goroutines whose stack mentions any of the given texts outlive it. It registers itself to run after
-// the clean-ups that were registered later. A goroutine that has done its last work may need a moment to disappear, which it is given
-// by yielding the processor, not by waiting for a time.
+// NoGoroutines fails the test when goroutines whose stack mentions any of the given texts
+// outlive it. It registers itself to run after the clean-ups that were registered later. A
+// goroutine that has done its last work may need a moment to disappear, which it is given by
+// yielding the processor, not by waiting for a time.
 func NoGoroutines(t testing.TB, texts ...string) {
 	t.Helper()
 	t.Cleanup(func() {
 		var left []byte
 		for range 5000 {
-			if left = stacks(texts); left == nil {
+			left = stacks(texts)
+			if left == nil {
 				return
 			}
 			runtime.Gosched()

@@ -20,8 +20,9 @@ const (
 	clientPatience = 30 * time.Second // a server that takes no bytes for so long is gone
 )
 
-// DetailOutcome is the key of a detail that transport errors carry: OutcomeNotSent says that the server has not looked at the
-// request, so that repeating it is safe; OutcomeUnknown that it may have been carried out.
+// DetailOutcome is the key of a detail that transport errors carry: OutcomeNotSent says that
+// the server has not looked at the request, so that repeating it is safe; OutcomeUnknown that
+// it may have been carried out.
 const (
 	DetailOutcome  = "outcome"
 	OutcomeNotSent = "not-sent"
@@ -42,7 +43,8 @@ type Conn struct {
 	closed   *StatusError // why the connection is of no further use
 }
 
-// NewConn takes over an open connection. first is sent at once: Preface, or nothing where somebody has sent it.
+// NewConn takes over an open connection. first is sent at once: Preface, or nothing where
+// somebody has sent it.
 func NewConn(conn net.Conn, first string) *Conn {
 	c := &Conn{
 		conn: conn, out: NewWriter(conn, first, maxUnsent, clientPatience), done: make(chan struct{}),
@@ -85,8 +87,9 @@ type Call struct {
 	held uint64 // cost of what was received and not credited yet; the receiver's own
 }
 
-// Start sends a request and returns without waiting for an answer, so that one goroutine can have many on their way. The caller
-// must receive until the end or Cancel. The deadline of ctx goes with the request; ctx stays the call's.
+// Start sends a request and returns without waiting for an answer, so that one goroutine can
+// have many on their way. The caller must receive until the end or Cancel. The deadline of ctx
+// goes with the request; ctx stays the call's.
 func (c *Conn) Start(ctx context.Context, method string, payload []byte, header ...Pair) (*Call, error) {
 	return c.StartFrame(ctx, &Frame{Method: method, Header: header, Payload: payload})
 }
@@ -102,7 +105,8 @@ func (c *Conn) StartFrame(ctx context.Context, f *Frame) (*Call, error) {
 	}
 	f.Kind, f.Window = Request, DefaultWindow
 	if deadline, ok := ctx.Deadline(); ok {
-		if f.Timeout = time.Until(deadline); f.Timeout < time.Microsecond {
+		f.Timeout = time.Until(deadline)
+		if f.Timeout < time.Microsecond {
 			<-c.slot
 			return nil, contextErrorOf(context.DeadlineExceeded, OutcomeNotSent)
 		}
@@ -142,7 +146,8 @@ func (c *Conn) writeError(ctx context.Context, err error, begun bool) error {
 	return transportError(status.Unavailable, outcome, "the connection broke while the request was sent: %v", err)
 }
 
-// register gives a call its id and counts it in. The writer's lock is held, so ids grow on the wire.
+// register gives a call its id and counts it in. The writer's lock is held, so ids grow on the
+// wire.
 func (c *Conn) register(call *Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,8 +202,8 @@ func (k *Call) Wait() ([]byte, error) {
 	return answer, nil
 }
 
-// Recv returns the next message of the call, io.EOF after its successful end, or a *StatusError. When ctx of the call is over the
-// call is cancelled at the server too.
+// Recv returns the next message of the call, io.EOF after its successful end, or a
+// *StatusError. When ctx of the call is over the call is cancelled at the server too.
 func (k *Call) Recv() ([]byte, error) {
 	for {
 		k.conn.mu.Lock()
@@ -232,7 +237,8 @@ func (k *Call) Recv() ([]byte, error) {
 
 // credit tells the server what was consumed, in steps of half a window.
 func (k *Call) credit(n int) {
-	if k.held += Cost(n); k.held < DefaultWindow/2 {
+	k.held += Cost(n)
+	if k.held < DefaultWindow/2 {
 		return
 	}
 	// A failure shows as the end of the call.
@@ -241,7 +247,8 @@ func (k *Call) credit(n int) {
 	}
 }
 
-// Cancel gives the call up: the server is told and what it still sends is dropped. After the end it does nothing.
+// Cancel gives the call up: the server is told and what it still sends is dropped. After the
+// end it does nothing.
 func (k *Call) Cancel() {
 	if !k.conn.forget(k) {
 		return
@@ -250,7 +257,8 @@ func (k *Call) Cancel() {
 	k.end(transportError(status.Canceled, OutcomeUnknown, "the call was cancelled here"))
 	k.queue = nil
 	k.conn.mu.Unlock()
-	// Not under the call's context, which may be over; a connection that takes nothing fails by itself.
+	// Not under the call's context, which may be over; a connection that takes nothing fails by
+	// itself.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), time.Second)
 	defer cancel()
 	if err := k.conn.out.Write(ctx, &Frame{Kind: Cancel, ID: k.id}); err != nil {

@@ -1,9 +1,10 @@
-// Package framed is the small protocol of the hot commands: the same protobuf messages and methods as gRPC's, carried in
-// length-prefixed frames over the local unix socket or over TLS, so that a tool which lives for five milliseconds need not link and
-// start an HTTP/2 stack.
+// Package framed is the small protocol of the hot commands: the same protobuf messages and
+// methods as gRPC's, carried in length-prefixed frames over the local unix socket or over TLS,
+// so that a tool which lives for five milliseconds need not link and start an HTTP/2 stack.
 //
-// A client opens a connection, sends the eight bytes of Preface and then frames; there is no answer to wait for. Many calls
-// share a connection: each has an id that the client chooses, growing from 1. A frame is
+// A client opens a connection, sends the eight bytes of Preface and then frames; there is no
+// answer to wait for. Many calls share a connection: each has an id that the client chooses,
+// growing from 1. A frame is
 //
 //	length  4 bytes, big endian: of what follows, at most MaxFrame
 //	kind    1 byte
@@ -17,12 +18,14 @@
 //	End      server   an encoded status.Error, or nothing for success
 //	Drain    server   empty; id is the last request that the server will answer, later ones have not been looked at
 //
-// Strings are a uvarint length and bytes; headers a uvarint count and key, value strings. A call ends with a Message marked last
-// or with End. The server sends Messages of a call only while the bytes sent exceed those credited by less than the window, so
-// a client that does not read one stream never holds up the other calls of its connection.
+// Strings are a uvarint length and bytes; headers a uvarint count and key, value strings. A
+// call ends with a Message marked last or with End. The server sends Messages of a call only
+// while the bytes sent exceed those credited by less than the window, so a client that does not
+// read one stream never holds up the other calls of its connection.
 //
-// This package holds the frames, the writer and the client's side on plain bytes. framed/client adds protobuf, framed/serve is the
-// server's side on plain bytes, framed/server dispatches to gRPC service descriptions. Nothing here or in framed/client links gRPC.
+// This package holds the frames, the writer and the client's side on plain bytes. framed/client
+// adds protobuf, framed/serve is the server's side on plain bytes, framed/server dispatches to
+// gRPC service descriptions. Nothing here or in framed/client links gRPC.
 package framed
 
 import (
@@ -36,7 +39,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/status"
 )
 
-// Preface is what a client sends first. It differs from HTTP/2's in every position that matters, so one socket serves both.
+// Preface is what a client sends first. It differs from HTTP/2's in every position that
+// matters, so one socket serves both.
 const Preface = "MUSTERF1"
 
 // ALPN is the protocol's name in TLS.
@@ -54,8 +58,9 @@ const (
 	DefaultWindow = 1 << 20
 )
 
-// HeaderAttest is the header (and gRPC metadata key) with which a login host or a node names the local user for whom it relays a
-// request: "UID:GID", decimal. The server reads it only on channels that may attest.
+// HeaderAttest is the header (and gRPC metadata key) with which a login host or a node names
+// the local user for whom it relays a request: "UID:GID", decimal. The server reads it only on
+// channels that may attest.
 const HeaderAttest = "muster-attest"
 
 // Attest returns the attestation header for a user.
@@ -100,13 +105,16 @@ type Frame struct {
 	Raw []byte
 }
 
-// Cost is what a message of n bytes counts against the window; more than n, so that empty messages are not free.
+// Cost is what a message of n bytes counts against the window; more than n, so that empty
+// messages are not free.
 func Cost(n int) uint64 { return uint64(n) + 16 }
 
-// ErrProtocol is wrapped when the peer's bytes are not frames of this protocol; the connection is of no further use.
+// ErrProtocol is wrapped when the peer's bytes are not frames of this protocol; the connection
+// is of no further use.
 var ErrProtocol = errors.New("framed: protocol error")
 
-// ErrEncode is wrapped when a payload could not be encoded; nothing was sent and the connection stays usable.
+// ErrEncode is wrapped when a payload could not be encoded; nothing was sent and the connection
+// stays usable.
 var ErrEncode = errors.New("framed: message cannot be encoded")
 
 // ErrTooLarge is wrapped when a frame would exceed MaxFrame; the connection stays usable.
@@ -175,7 +183,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Parse reads the bytes after the length field into f, whose old content is lost. Only the canonical form is taken.
+// Parse reads the bytes after the length field into f, whose old content is lost. Only the
+// canonical form is taken.
 func Parse(b []byte, f *Frame) error {
 	*f = Frame{}
 	if len(b) == 0 || len(b) > MaxFrame {
@@ -197,7 +206,8 @@ func Parse(b []byte, f *Frame) error {
 	case End:
 		if len(p.rest) > 0 && !p.bad {
 			var err error
-			if f.Err, err = status.Parse(p.rest); err != nil {
+			f.Err, err = status.Parse(p.rest)
+			if err != nil {
 				return fmt.Errorf("%w: %w", ErrProtocol, err)
 			}
 			p.rest = nil
@@ -214,7 +224,8 @@ func Parse(b []byte, f *Frame) error {
 	return nil
 }
 
-// parser reads the fields of a body; after the first mistake bad stays set and everything reads as zero.
+// parser reads the fields of a body; after the first mistake bad stays set and everything reads
+// as zero.
 type parser struct {
 	rest []byte
 	bad  bool

@@ -14,18 +14,21 @@ const (
 	keepBuffer = 1 << 20   // larger buffers are given back to the collector
 )
 
-// Writer sends the frames of one connection for any number of goroutines. Whoever finds it idle writes (or starts a goroutine that
-// does, where Background is set), and takes along what the others add meanwhile: a burst of small frames is one system call, and a
-// single frame waits for nobody.
+// Writer sends the frames of one connection for any number of goroutines. Whoever finds it idle
+// writes (or starts a goroutine that does, where Background is set), and takes along what the
+// others add meanwhile: a burst of small frames is one system call, and a single frame waits
+// for nobody.
 //
-// A peer that does not read is tolerated for limit between two pieces of progress; then the connection is closed and every Write
-// fails. Until then at most max bytes wait; further writers wait for room.
+// A peer that does not read is tolerated for limit between two pieces of progress; then the
+// connection is closed and every Write fails. Until then at most max bytes wait; further
+// writers wait for room.
 type Writer struct {
 	conn  net.Conn
 	limit time.Duration
 	max   int
 
-	// Background makes Write return without waiting for the network, so that its caller's context bounds it. Set it before use.
+	// Background makes Write return without waiting for the network, so that its caller's
+	// context bounds it. Set it before use.
 	Background bool
 
 	mu      sync.Mutex
@@ -41,12 +44,14 @@ func NewWriter(conn net.Conn, first string, max int, limit time.Duration) *Write
 	return &Writer{conn: conn, limit: limit, max: max, pending: []byte(first)}
 }
 
-// Write sends a frame, or leaves it with the goroutine that is writing. nil says that it is on its way, not that it arrived. A frame
-// that is too large (ErrTooLarge) is not sent and harms nothing.
+// Write sends a frame, or leaves it with the goroutine that is writing. nil says that it is on
+// its way, not that it arrived. A frame that is too large (ErrTooLarge) is not sent and harms
+// nothing.
 func (w *Writer) Write(ctx context.Context, f *Frame) error { return w.write(ctx, f, nil) }
 
-// write is Write; prepare, unless nil, runs when the frame's turn has come and may complete it or call it off. The order of these
-// calls is the order on the wire. It holds the writer's lock.
+// write is Write; prepare, unless nil, runs when the frame's turn has come and may complete it
+// or call it off. The order of these calls is the order on the wire. It holds the writer's
+// lock.
 func (w *Writer) write(ctx context.Context, f *Frame, prepare func() error) error {
 	w.mu.Lock()
 	for len(w.pending) > w.max && w.err == nil {
@@ -66,7 +71,8 @@ func (w *Writer) write(ctx context.Context, f *Frame, prepare func() error) erro
 		}
 	}
 	var err error
-	if w.pending, err = Append(w.pending, f); err != nil {
+	w.pending, err = Append(w.pending, f)
+	if err != nil {
 		w.mu.Unlock()
 		return err
 	}
@@ -90,7 +96,8 @@ func (w *Writer) write(ctx context.Context, f *Frame, prepare func() error) erro
 	return err
 }
 
-// Flush waits until everything that was written has been handed to the kernel, or the writer failed, or ctx is over.
+// Flush waits until everything that was written has been handed to the kernel, or the writer
+// failed, or ctx is over.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +125,8 @@ func (w *Writer) wait(ctx context.Context) error {
 	}
 }
 
-// flush writes until nothing is pending. The caller has set writing; the lock is held on entry and exit, and not while writing.
+// flush writes until nothing is pending. The caller has set writing; the lock is held on entry
+// and exit, and not while writing.
 func (w *Writer) flush() {
 	for len(w.pending) > 0 && w.err == nil {
 		out := w.pending
@@ -170,7 +178,8 @@ func (w *Writer) fail(err error) {
 	w.wake()
 }
 
-// Close makes further writes fail with err, closes the connection and waits for the goroutine that writes, if any.
+// Close makes further writes fail with err, closes the connection and waits for the goroutine
+// that writes, if any.
 func (w *Writer) Close(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

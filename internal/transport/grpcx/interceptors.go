@@ -18,11 +18,12 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Admit decides for each call who is asking; see channel.Admission.Admit. nil = the channel's identity as it is.
+// Admit decides for each call who is asking; see channel.Admission.Admit. nil = the channel's
+// identity as it is.
 type Admit func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
 
-// guard is what surrounds every gRPC call: it finds out who is asking, recovers from panics, and makes errors ready for the wire.
-// The framed server does the same in package serve.
+// guard is what surrounds every gRPC call: it finds out who is asking, recovers from panics,
+// and makes errors ready for the wire. The framed server does the same in package serve.
 type guard struct {
 	admit   Admit
 	refused func(ctx context.Context, channel identity.Identity, method string, err error)
@@ -59,7 +60,8 @@ func (g guard) tap(ctx context.Context, info *tap.Info) (context.Context, error)
 			return first(values)
 		}
 		var err error
-		if id, err = g.admit(ctx, id, header); err != nil {
+		id, err = g.admit(ctx, id, header)
+		if err != nil {
 			return ctx, nil // the interceptor says it with all that belongs to it
 		}
 	}

@@ -1,9 +1,10 @@
 // Package identity says who is at the other end of a channel.
 //
-// An Identity is made in exactly three ways: from the kernel's peer credentials of a unix socket (FromPeer), from the client
-// certificate of a verified TLS connection (FromCertificate), or from an attestation that a login host or node made over its own
-// certificate (Identity.Attest). Nothing a message says about its sender is ever read. The server puts the Identity into the
-// context of each request; handlers read it with From.
+// An Identity is made in exactly three ways: from the kernel's peer credentials of a unix
+// socket (FromPeer), from the client certificate of a verified TLS connection
+// (FromCertificate), or from an attestation that a login host or node made over its own
+// certificate (Identity.Attest). Nothing a message says about its sender is ever read. The
+// server puts the Identity into the context of each request; handlers read it with From.
 package identity
 
 import (
@@ -37,13 +38,15 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// NoID is the UID and GID of an identity that has none. It is the kernel's own "no such id", so it can own nothing.
+// NoID is the UID and GID of an identity that has none. It is the kernel's own "no such id", so
+// it can own nothing.
 const NoID uint32 = 1<<32 - 1
 
 // Nobody is the uid and gid that stands for root of another machine.
 const Nobody uint32 = 65534
 
-// Identity is who is at the other end of a channel. The zero value must not be used: take Nameless instead, whose ids are NoID.
+// Identity is who is at the other end of a channel. The zero value must not be used: take
+// Nameless instead, whose ids are NoID.
 type Identity struct {
 	Kind     Kind
 	UID, GID uint32    // LocalUser and AttestedUser; NoID otherwise
@@ -61,13 +64,15 @@ type Identity struct {
 // Nameless is the identity of a party that has shown nothing.
 func Nameless() Identity { return Identity{Kind: Anonymous, UID: NoID, GID: NoID} }
 
-// IsRoot reports a process of root on this machine, which may do what the service itself may. Attested users and machines never are.
+// IsRoot reports a process of root on this machine, which may do what the service itself may.
+// Attested users and machines never are.
 func (id Identity) IsRoot() bool { return id.Kind == LocalUser && id.UID == 0 }
 
 // IsUser reports that UID and GID mean something.
 func (id Identity) IsUser() bool { return id.Kind == LocalUser || id.Kind == AttestedUser }
 
-// Key names the party for counting and limits: two connections with the same key belong to the same party.
+// Key names the party for counting and limits: two connections with the same key belong to the
+// same party.
 func (id Identity) Key() string {
 	switch id.Kind {
 	case LocalUser:
@@ -110,8 +115,8 @@ func With(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, contextKey{}, id)
 }
 
-// From returns the identity of the channel that the request came on, and Nameless() where there is none, so that a
-// forgotten check fails closed.
+// From returns the identity of the channel that the request came on, and Nameless() where there
+// is none, so that a forgotten check fails closed.
 func From(ctx context.Context) Identity {
 	if id, ok := ctx.Value(contextKey{}).(Identity); ok {
 		return id
@@ -121,7 +126,8 @@ func From(ctx context.Context) Identity {
 
 type addressKey struct{}
 
-// WithAddress returns a context that carries the network address from which a call came. A socket of this host has none.
+// WithAddress returns a context that carries the network address from which a call came. A
+// socket of this host has none.
 func WithAddress(ctx context.Context, from net.Addr) context.Context {
 	if tcp, ok := from.(*net.TCPAddr); ok {
 		return context.WithValue(ctx, addressKey{}, tcp)
@@ -141,13 +147,14 @@ type Attestation struct{ UID, GID uint32 }
 // ErrMayNotAttest is wrapped when a channel may not vouch for the user it names.
 var ErrMayNotAttest = errors.New("may not attest this user")
 
-// JobThere tells as whom a user of a compute node counts: ok only if a job of his is on the node, and then with the group of that
-// job rather than with any that the node might think of.
+// JobThere tells as whom a user of a compute node counts: ok only if a job of his is on the
+// node, and then with the group of that job rather than with any that the node might think of.
 type JobThere func(node string, a Attestation) (gid uint32, ok bool)
 
-// AttestLocal returns the identity of a user of a controller's own host whose call that controller passes on, because another one
-// leads: he is what he would be on the leader's host. The caller has made sure that the controller belongs to the group: another
-// holder of such a certificate, as accounting on a host of its own is, vouches for nobody.
+// AttestLocal returns the identity of a user of a controller's own host whose call that
+// controller passes on, because another one leads: he is what he would be on the leader's host.
+// The caller has made sure that the controller belongs to the group: another holder of such a
+// certificate, as accounting on a host of its own is, vouches for nobody.
 func (id Identity) AttestLocal(a Attestation) (Identity, error) {
 	if id.Kind != Controller || a.UID == NoID || a.GID == NoID {
 		return Nameless(), fmt.Errorf("%s: uid %d: %w", id, a.UID, ErrMayNotAttest)
@@ -155,9 +162,10 @@ func (id Identity) AttestLocal(a Attestation) (Identity, error) {
 	return Identity{Kind: LocalUser, UID: a.UID, GID: a.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}, nil
 }
 
-// Attest returns the identity of the user for whom the channel id vouches. A login host may vouch for any user, a node only for
-// users with a job there; others for nobody. Root of another machine is Nobody here, who may look and change nothing. Group
-// membership is not attested: the controller looks it up itself. User is left empty for the caller to fill in.
+// Attest returns the identity of the user for whom the channel id vouches. A login host may
+// vouch for any user, a node only for users with a job there; others for nobody. Root of
+// another machine is Nobody here, who may look and change nothing. Group membership is not
+// attested: the controller looks it up itself. User is left empty for the caller to fill in.
 func (id Identity) Attest(a Attestation, there JobThere) (Identity, error) {
 	if id.Kind != Login && id.Kind != Agent {
 		return Nameless(), fmt.Errorf("%s: only login hosts and nodes attest users: %w", id, ErrMayNotAttest)
@@ -167,7 +175,9 @@ func (id Identity) Attest(a Attestation, there JobThere) (Identity, error) {
 	}
 	out := Identity{Kind: AttestedUser, UID: a.UID, GID: a.GID, Node: id.Node, By: id.Kind, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
 	if a.UID == 0 {
-		out.UID, out.GID, out.Squashed = Nobody, Nobody, true
+		out.UID = Nobody
+		out.GID = Nobody
+		out.Squashed = true
 		return out, nil
 	}
 	if id.Kind == Agent {

@@ -12,8 +12,8 @@ import (
 // soPeerGroups is SO_PEERGROUPS of the kernel (4.13), which package syscall does not name.
 const soPeerGroups = 59
 
-// FromPeer returns the identity of the process at the other end of a unix socket, as the kernel recorded it when the
-// connection was made. names may be nil; a uid without a name is no error.
+// FromPeer returns the identity of the process at the other end of a unix socket, as the kernel
+// recorded it when the connection was made. names may be nil; a uid without a name is no error.
 func FromPeer(ctx context.Context, conn syscall.Conn, names Resolver) (Identity, error) {
 	if u, ok := conn.(*net.UnixConn); !ok || u == nil {
 		return Nameless(), errors.New("peer credentials: not a unix socket")
@@ -26,11 +26,13 @@ func FromPeer(ctx context.Context, conn syscall.Conn, names Resolver) (Identity,
 	var groups []uint32
 	var sockErr error
 	err = raw.Control(func(fd uintptr) {
-		if cred, sockErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); sockErr == nil {
+		cred, sockErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		if sockErr == nil {
 			groups, sockErr = peerGroups(fd)
 		}
 	})
-	if err = errors.Join(err, sockErr); err != nil {
+	err = errors.Join(err, sockErr)
+	if err != nil {
 		return Nameless(), fmt.Errorf("peer credentials: %w", err)
 	}
 	if cred.Uid == NoID {

@@ -206,7 +206,8 @@ func (t *Table) Connect(p Party) bool {
 func (t *Table) Disconnect(p Party) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.connections[p.key]--; t.connections[p.key] <= 0 {
+	t.connections[p.key]--
+	if t.connections[p.key] <= 0 {
 		delete(t.connections, p.key)
 	}
 }
@@ -230,7 +231,8 @@ func (t *Table) Give(p Party, n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.allBytes -= n
-	if t.bytes[p.key] -= n; t.bytes[p.key] <= 0 {
+	t.bytes[p.key] -= n
+	if t.bytes[p.key] <= 0 {
 		delete(t.bytes, p.key)
 	}
 }

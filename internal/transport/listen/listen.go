@@ -30,8 +30,9 @@ type UnixListener struct {
 	err  error
 }
 
-// Unix listens on a socket with the given permissions. A file lock beside it (path + ".lock") tells a socket in use from one that
-// a killed process left behind; the latter is replaced. The socket appears under its name only when its permissions are set.
+// Unix listens on a socket with the given permissions. A file lock beside it (path + ".lock")
+// tells a socket in use from one that a killed process left behind; the latter is replaced. The
+// socket appears under its name only when its permissions are set.
 func Unix(path string, perm fs.FileMode) (*UnixListener, error) {
 	temporary := path + ".new"
 	if len(temporary) > maxSocketPath {
@@ -60,7 +61,8 @@ func bind(path, temporary string, perm fs.FileMode) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("listen on socket %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	if err = os.Chmod(temporary, perm); err == nil {
+	err = os.Chmod(temporary, perm)
+	if err == nil {
 		err = os.Rename(temporary, path)
 	}
 	if err != nil {
@@ -124,7 +126,8 @@ func unixOwner(path string) string {
 // Addr returns the socket's final name.
 func (l *UnixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// Close stops listening and removes the socket. The lock file stays: removing it would let two processes lock different files.
+// Close stops listening and removes the socket. The lock file stays: removing it would let two
+// processes lock different files.
 func (l *UnixListener) Close() error {
 	l.once.Do(func() {
 		l.err = errors.Join(os.Remove(l.path), l.UnixListener.Close(), l.lock.Close())
@@ -132,7 +135,8 @@ func (l *UnixListener) Close() error {
 	return l.err
 }
 
-// TCP listens on a TCP address. When it is taken, the error names the process, as far as this one may see it.
+// TCP listens on a TCP address. When it is taken, the error names the process, as far as this
+// one may see it.
 func TCP(ctx context.Context, address string) (net.Listener, error) {
 	var cfg net.ListenConfig
 	l, err := cfg.Listen(ctx, "tcp", address)
@@ -145,7 +149,8 @@ func TCP(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// tcpOwner looks for the process that listens on a port: its socket's inode is in /proc/net/tcp, the process has it open.
+// tcpOwner looks for the process that listens on a port: its socket's inode is in
+// /proc/net/tcp, the process has it open.
 func tcpOwner(proc, address string) string {
 	_, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -169,7 +174,8 @@ func tcpOwner(proc, address string) string {
 	return "another process"
 }
 
-// listening reads a line of /proc/net/tcp: "sl local:port remote:port state queues timer retransmits uid timeout inode ...".
+// listening reads a line of /proc/net/tcp: "sl local:port remote:port state queues timer
+// retransmits uid timeout inode ...".
 func listening(line string, port int) (inode, uid string, ok bool) {
 	const listenState = "0A"
 	f := strings.Fields(line)

@@ -1,12 +1,14 @@
-// Package pki is the certificate authority of a cluster: made by `muster init`, it signs the controllers' certificates, enrols
-// nodes with single-use tokens, renews their certificates and lists the revoked ones.
+// Package pki is the certificate authority of a cluster: made by `muster init`, it signs the
+// controllers' certificates, enrols nodes with single-use tokens, renews their certificates and
+// lists the revoked ones.
 //
-// Every certificate names its holder by one URI, muster://CLUSTER/ROLE/NAME (see identity.Name), and lives at most 90 days; the
-// authority lives ten years. Keys are ECDSA P-256, which every TLS stack and browser reads. A private key never travels: a node
-// makes its own and sends a signing request, of which only the public key is used.
+// Every certificate names its holder by one URI, muster://CLUSTER/ROLE/NAME (see
+// identity.Name), and lives at most 90 days; the authority lives ten years. Keys are ECDSA
+// P-256, which every TLS stack and browser reads. A private key never travels: a node makes its
+// own and sends a signing request, of which only the public key is used.
 //
-// The functions here work on bytes and take the time as an argument. What has to be remembered (tokens) goes through
-// TokenStore, which the controller implements on its ledger.
+// The functions here work on bytes and take the time as an argument. What has to be remembered
+// (tokens) goes through TokenStore, which the controller implements on its ledger.
 package pki
 
 import (
@@ -34,7 +36,8 @@ const (
 	backdate     = time.Hour
 )
 
-// RenewAfter is the part of a certificate's life after which its holder asks for the next one: two thirds.
+// RenewAfter is the part of a certificate's life after which its holder asks for the next one:
+// two thirds.
 func RenewAfter(notBefore, notAfter time.Time) time.Time {
 	return notBefore.Add(notAfter.Sub(notBefore) / 3 * 2)
 }
@@ -117,7 +120,8 @@ func (ca *CA) Certificate() *x509.Certificate { return ca.cert }
 // Cluster returns the name of the cluster.
 func (ca *CA) Cluster() string { return ca.cluster }
 
-// Pin returns the SHA-256 of the authority's certificate, by which a node that has nothing but a token recognises its cluster.
+// Pin returns the SHA-256 of the authority's certificate, by which a node that has nothing but
+// a token recognises its cluster.
 func (ca *CA) Pin() [sha256.Size]byte { return sha256.Sum256(ca.cert.Raw) }
 
 // Holder is whom a certificate is for.
@@ -127,7 +131,8 @@ type Holder struct {
 	Hosts []string      // names and addresses under which it is dialled; for nodes Name is added
 }
 
-// Issue makes a key and a certificate for a holder on this machine: `muster init` does so for the controller.
+// Issue makes a key and a certificate for a holder on this machine: `muster init` does so for
+// the controller.
 func (ca *CA) Issue(h Holder, now time.Time) (Pair, error) {
 	key, err := newKey()
 	if err != nil {
@@ -144,8 +149,9 @@ func (ca *CA) Issue(h Holder, now time.Time) (Pair, error) {
 	return Pair{Cert: append(encodeCert(cert.Raw), ca.CertPEM()...), Key: keyPEM}, nil
 }
 
-// SignRequest makes a certificate for the public key in a PEM signing request. The request proves possession of its private key;
-// nothing else in it is used. The result is leaf then authority, PEM.
+// SignRequest makes a certificate for the public key in a PEM signing request. The request
+// proves possession of its private key; nothing else in it is used. The result is leaf then
+// authority, PEM.
 func (ca *CA) SignRequest(h Holder, csrPEM []byte, now time.Time) ([]byte, *x509.Certificate, error) {
 	csr, err := ParseRequest(csrPEM)
 	if err != nil {
@@ -207,7 +213,8 @@ func addHosts(template *x509.Certificate, h Holder) {
 	}
 }
 
-// NewRequest makes a private key and a signing request for a node: what an agent does before it enrols or renews.
+// NewRequest makes a private key and a signing request for a node: what an agent does before it
+// enrols or renews.
 func NewRequest(node string) (csrPEM, keyPEM []byte, err error) {
 	key, err := newKey()
 	if err != nil {
@@ -217,13 +224,15 @@ func NewRequest(node string) (csrPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a signing request: %w", err)
 	}
-	if keyPEM, err = encodeKey(key); err != nil {
+	keyPEM, err = encodeKey(key)
+	if err != nil {
 		return nil, nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), keyPEM, nil
 }
 
-// ParseRequest reads a PEM signing request and checks that its sender holds the key. Only ECDSA P-256 keys are taken.
+// ParseRequest reads a PEM signing request and checks that its sender holds the key. Only ECDSA
+// P-256 keys are taken.
 func ParseRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 	block, err := decode(csrPEM, "CERTIFICATE REQUEST")
 	if err != nil {
@@ -259,7 +268,8 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// newSerial returns 127 random bits with the top one set, so that every serial number has the same length.
+// newSerial returns 127 random bits with the top one set, so that every serial number has the
+// same length.
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
 	if err != nil {

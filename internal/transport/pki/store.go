@@ -25,13 +25,15 @@ const (
 // ErrExists is wrapped when a new authority would replace one that is there.
 var ErrExists = errors.New("there is an authority already")
 
-// Dir is the folder that holds a host's certificates: on controllers the authority with its key too, on nodes only its certificate.
+// Dir is the folder that holds a host's certificates: on controllers the authority with its key
+// too, on nodes only its certificate.
 type Dir string
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
 
-// Init makes the authority of a new cluster and the certificate of its first controller, and stores both. It refuses to touch a
-// folder that holds an authority's key. The key is written last, so that an interrupted Init can simply be run again.
+// Init makes the authority of a new cluster and the certificate of its first controller, and
+// stores both. It refuses to touch a folder that holds an authority's key. The key is written
+// last, so that an interrupted Init can simply be run again.
 func (d Dir) Init(cluster string, controller Holder, now time.Time) (*CA, error) {
 	if _, err := os.Lstat(d.path(CAKeyFile)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("%s: %w: every certificate of the cluster hangs on it", d.path(CAKeyFile), ErrExists), err)
@@ -86,7 +88,8 @@ func (d Dir) SaveHost(p Pair) error {
 	return keyfile.Write(d.path(HostFile), bytes.Join([][]byte{p.Cert, p.Key}, nil), 0o600)
 }
 
-// SaveEnrolled stores what a host got when it enrolled: its pair and the authority's certificate, which is the last in p.Cert.
+// SaveEnrolled stores what a host got when it enrolled: its pair and the authority's
+// certificate, which is the last in p.Cert.
 func (d Dir) SaveEnrolled(p Pair) error {
 	i := bytes.LastIndex(p.Cert, []byte("-----BEGIN CERTIFICATE-----"))
 	if i <= 0 {
@@ -110,7 +113,8 @@ type Host struct {
 	Number    int64       // of that list
 }
 
-// Host reads this host's material: key and certificate belong together, the authority signed the certificate and the list.
+// Host reads this host's material: key and certificate belong together, the authority signed
+// the certificate and the list.
 func (d Dir) Host() (Host, error) {
 	var h Host
 	both, err := keyfile.Read(d.path(HostFile))
@@ -132,7 +136,8 @@ func (d Dir) Host() (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	if h.Revoked, h.Number, err = ParseList(list, h.Authority); err != nil {
+	h.Revoked, h.Number, err = ParseList(list, h.Authority)
+	if err != nil {
 		return Host{}, fmt.Errorf("%s: %w", d.path(RevokedFile), err)
 	}
 	return h, nil
@@ -140,10 +145,12 @@ func (d Dir) Host() (Host, error) {
 
 func (h *Host) check(caPEM []byte) error {
 	var err error
-	if h.Authority, err = ParseCertificate(caPEM); err != nil {
+	h.Authority, err = ParseCertificate(caPEM)
+	if err != nil {
 		return fmt.Errorf("%s: %w", CACertFile, err)
 	}
-	if h.Leaf, err = ParseCertificate(h.Pair.Cert); err != nil {
+	h.Leaf, err = ParseCertificate(h.Pair.Cert)
+	if err != nil {
 		return fmt.Errorf("%s: %w", HostFile, err)
 	}
 	key, err := parseKey(h.Pair.Key)
@@ -159,7 +166,8 @@ func (h *Host) check(caPEM []byte) error {
 	return nil
 }
 
-// SaveList stores a revocation list after checking that the authority signed it and that it is not older than the stored one.
+// SaveList stores a revocation list after checking that the authority signed it and that it is
+// not older than the stored one.
 func (d Dir) SaveList(listPEM []byte) error {
 	h, err := d.Host()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 // TypeURL names the encoded Error where gRPC's status carries it as a detail.
 const TypeURL = "type.googleapis.com/muster.transport.v1.Error"
 
-// The encoding is this protobuf message, written by hand so that a client needs no reflection for it:
+// The encoding is this protobuf message, written by hand so that a client needs no reflection
+// for it:
 //
 //	message Error  { uint32 wire = 1; sint32 number = 2; string message = 3; string slurm = 4; repeated Detail details = 5; }
 //	message Detail { string key = 1; string value = 2; }
@@ -28,8 +29,8 @@ const (
 // ErrMalformed is what Parse returns for bytes that are not an encoded Error.
 var ErrMalformed = errors.New("status: malformed error on the wire")
 
-// Append appends the encoding of e to b. Texts beyond 64 KiB are cut, details beyond 256 are left out, and bytes that are not
-// UTF-8 are replaced: an error must always be sendable.
+// Append appends the encoding of e to b. Texts beyond 64 KiB are cut, details beyond 256 are
+// left out, and bytes that are not UTF-8 are replaced: an error must always be sendable.
 func Append(b []byte, e *Error) []byte {
 	b = protowire.AppendTag(b, fieldWire, protowire.VarintType)
 	b = protowire.AppendVarint(b, uint64(e.Wire))
@@ -69,15 +70,17 @@ func clean(s string) string {
 	}
 	out := make([]byte, 0, len(s))
 	for _, r := range s {
-		if out = utf8.AppendRune(out, r); len(out) > maxText-utf8.UTFMax {
+		out = utf8.AppendRune(out, r)
+		if len(out) > maxText-utf8.UTFMax {
 			break
 		}
 	}
 	return string(out)
 }
 
-// Parse decodes one encoded Error. Unknown fields are skipped: the schema only grows. A wire code of OK or one this release
-// does not know becomes Unknown, so that an error can never read as a success.
+// Parse decodes one encoded Error. Unknown fields are skipped: the schema only grows. A wire
+// code of OK or one this release does not know becomes Unknown, so that an error can never read
+// as a success.
 func Parse(b []byte) (*Error, error) {
 	e := &Error{}
 	err := fields(b, func(num protowire.Number, varint uint64, bytes []byte) error {
@@ -125,7 +128,8 @@ func parseDetail(b []byte) (Detail, error) {
 	return d, err
 }
 
-// fields walks a message and calls visit for each varint and bytes field; a known number with the wrong type reads as zero.
+// fields walks a message and calls visit for each varint and bytes field; a known number with
+// the wrong type reads as zero.
 func fields(b []byte, visit func(protowire.Number, uint64, []byte) error) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)

@@ -151,7 +151,9 @@ var errShown = errors.New("the step's output cannot be written")
 func (n *node) finish() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.over, n.queue, n.unheard = true, nil, nil
+	n.over = true
+	n.queue = nil
+	n.unheard = nil
 	n.changed.Broadcast()
 }
 
@@ -177,7 +179,8 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 	}
 	n.mu.Unlock()
 	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.Run, Credential: n.Credential, Watch: n.of.cfg.Watch, UpTo: n.have})
-	if _, err = sock.Write(open); err != nil {
+	_, err = sock.Write(open)
+	if err != nil {
 		_ = sock.Close()
 		return false, err
 	}
@@ -225,7 +228,8 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 			if m.Frame.Number <= n.have {
 				continue // heard before
 			}
-			if over, err = n.of.handle(n, &m.Frame); err != nil {
+			over, err = n.of.handle(n, &m.Frame)
+			if err != nil {
 				return false, fmt.Errorf("%w: %w", errShown, err)
 			}
 			n.have = m.Frame.Number

@@ -63,7 +63,8 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 	key, err := keyfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, keySize)
-		if _, err = rand.Read(key); err == nil {
+		_, err = rand.Read(key)
+		if err == nil {
 			err = keyfile.Write(path, key, 0o600)
 		}
 	}

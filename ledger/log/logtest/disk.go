@@ -8,15 +8,17 @@ import (
 	"sync"
 )
 
-// ErrPower is what every operation returns after the power is gone, but those that read: raft panics where it cannot read
-// what it has committed, and that is no business of a process that is gone.
+// ErrPower is what every operation returns after the power is gone, but those that read: raft
+// panics where it cannot read what it has committed, and that is no business of a process that
+// is gone.
 var ErrPower = errors.New("the simulated machine has no power")
 
 const sector = 512
 
-// Disk is a simulated disk that promises no more than POSIX does: bytes survive a power cut only if the file was synced after
-// they were written, a name only if its folder was. What was not synced survives in part, sector by sector, as chance has
-// it. A Disk can also fill up, fail to sync, and flip bits.
+// Disk is a simulated disk that promises no more than POSIX does: bytes survive a power cut
+// only if the file was synced after they were written, a name only if its folder was. What was
+// not synced survives in part, sector by sector, as chance has it. A Disk can also fill up,
+// fail to sync, and flip bits.
 type Disk struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -77,7 +79,8 @@ func (d *Disk) CutAfter(n int) {
 // burn counts an operation; false means that the power goes with it. The caller holds mu.
 func (d *Disk) burn() bool {
 	if d.fuse > 0 {
-		if d.fuse--; d.fuse == 0 {
+		d.fuse--
+		if d.fuse == 0 {
 			d.cut()
 			return false
 		}
@@ -85,8 +88,8 @@ func (d *Disk) burn() bool {
 	return true
 }
 
-// PowerCut ends everything under way: each unsynced sector and each unsynced change of a folder is kept or lost by chance.
-// Operations fail with ErrPower until PowerOn.
+// PowerCut ends everything under way: each unsynced sector and each unsynced change of a folder
+// is kept or lost by chance. Operations fail with ErrPower until PowerOn.
 func (d *Disk) PowerCut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -85,7 +85,8 @@ func (k *Keeper) tune(ctx context.Context, owner, uuid string, ask spec.GPUFreq)
 	}
 	old, was := k.set[uuid]
 	fresh := old // of a job whose clocks were not set back yet
-	if fresh.Owner = owner; !was {
+	fresh.Owner = owner
+	if !was {
 		fresh.Before, fresh.Known = device.Clocks{}, false
 	}
 	k.set[uuid] = fresh

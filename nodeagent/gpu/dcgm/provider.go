@@ -135,7 +135,8 @@ func (p *Provider) watch(devices []device.Device) error {
 		return err
 	}
 	var err error
-	if p.group, err = dcgm.CreateGroup("muster"); err != nil {
+	p.group, err = dcgm.CreateGroup("muster")
+	if err != nil {
 		return fmt.Errorf("DCGM: %w", err)
 	}
 	for _, e := range p.entities {
@@ -153,7 +154,9 @@ func (p *Provider) watch(devices []device.Device) error {
 			base = append(base, dcgm.Short(f.Field))
 		}
 	}
-	p.fields, p.groups, p.note = nil, nil, ""
+	p.fields = nil
+	p.groups = nil
+	p.note = ""
 	p.answered = map[string]bool{}
 	if p.lost == nil {
 		p.lost = map[string]bool{}
@@ -326,7 +329,8 @@ func (p *Provider) noticed(r *device.Reading, now spec.Instant) {
 		return
 	}
 	e := device.Event{At: now, Kind: device.EventReturned, UUID: r.UUID, Text: "the device answers again"}
-	if p.lost[r.UUID] = r.Lost; r.Lost {
+	p.lost[r.UUID] = r.Lost
+	if r.Lost {
 		e.Kind, e.Text = device.EventLost, "the device does not answer"
 	}
 	const most = 256

@@ -64,7 +64,8 @@ func (p *Provider) clocked(ctx context.Context, uuid string, f func(*model) erro
 	}
 	var failed error
 	err := p.with(uuid, func(m *model) {
-		if failed = errors.New("the device does not answer"); !m.lost {
+		failed = errors.New("the device does not answer")
+		if !m.lost {
 			failed = f(m)
 		}
 	})

@@ -156,12 +156,14 @@ func (l *Load) fault(name, at string) error {
 	kind, number, hasNumber := strings.Cut(name, "=")
 	after, length, hasLength := strings.Cut(at, "+")
 	var err error
-	if f.After, err = span(after); err != nil {
+	f.After, err = span(after)
+	if err != nil {
 		return err
 	}
 	switch {
 	case kind == "xid" && hasNumber && !hasLength:
-		if f.XID, err = strconv.Atoi(number); err != nil || f.XID <= 0 || f.XID > 9999 {
+		f.XID, err = strconv.Atoi(number)
+		if err != nil || f.XID <= 0 || f.XID > 9999 {
 			return errors.New("want an XID from 1 to 9999")
 		}
 	case kind == "mig" && !hasLength:
@@ -176,7 +178,8 @@ func (l *Load) fault(name, at string) error {
 		f.Kind = FaultLost
 	case kind == "thermal" && !hasNumber && hasLength:
 		f.Kind = FaultThermal
-		if f.For, err = span(length); err != nil {
+		f.For, err = span(length)
+		if err != nil {
 			return err
 		}
 	default:

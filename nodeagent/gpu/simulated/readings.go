@@ -10,7 +10,8 @@ func reservedMiB(memory int64) int64 { return memory / 128 }
 func (m *model) read(uuid string, out []device.Reading) []device.Reading {
 	l := m.whole()
 	out, r := next(out, uuid)
-	if r.Lost = m.lost; !m.lost {
+	r.Lost = m.lost
+	if !m.lost {
 		m.readDevice(r, l)
 	}
 	if !m.mig {
@@ -19,7 +20,8 @@ func (m *model) read(uuid string, out []device.Reading) []device.Reading {
 	for i := range m.units {
 		u := &m.units[i]
 		out, r = next(out, u.uuid)
-		if r.Lost = m.lost; !m.lost {
+		r.Lost = m.lost
+		if !m.lost {
 			m.readUnit(r, u)
 		}
 	}

@@ -81,10 +81,12 @@ func (g *Group) nest(base string, prepare func(job string) error) (string, error
 	dir := filepath.Join(job, g.name)
 	var err error
 	for range nestTries {
-		if err = unix.Mkdir(job, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		err = unix.Mkdir(job, 0o755)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return dir, err
 		}
-		if err = prepare(job); err == nil {
+		err = prepare(job)
+		if err == nil {
 			err = unix.Mkdir(dir, 0o755)
 		}
 		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {

@@ -96,7 +96,8 @@ func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err e
 		return nil, 0, fmt.Errorf("journal %s: %w", path, err)
 	}
 	j.end = end
-	if torn = int64(len(b)) - end; torn > 0 {
+	torn = int64(len(b)) - end
+	if torn > 0 {
 		if err := f.Truncate(end); err != nil {
 			return nil, 0, fmt.Errorf("cut torn record of %s: %w", path, err)
 		}

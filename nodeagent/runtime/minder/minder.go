@@ -148,7 +148,8 @@ func (m *minder) open(folder string) error {
 	// The standard files must not be those of anything that is started.
 	fds := [2]int{}
 	for i := range fds {
-		if fds[i], err = unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		fds[i], err = unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
 			return fmt.Errorf("standard file %d: %w", i, err)
 		}
 	}

@@ -43,7 +43,8 @@ func (m *minder) pump(t *task, f *os.File, stream uint8) {
 			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 				return false
 			}
-			if rerr = err; n > 0 {
+			rerr = err
+			if n > 0 {
 				data = slices.Clone(buf[:n])
 			}
 			return true

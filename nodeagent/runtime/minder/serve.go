@@ -164,7 +164,8 @@ func (c *conn) push(r *reader, plain bool) {
 			for i := range list {
 				buf = stepio.Append(buf, &stepio.Message{Kind: stepio.Frame, Frame: list[i]})
 			}
-			if buf, err = protocol.EndPlain(buf); err == nil {
+			buf, err = protocol.EndPlain(buf)
+			if err == nil {
 				err = c.write(buf)
 			}
 		} else { // an agent of an older release

@@ -174,7 +174,9 @@ func (m *minder) environment(t *task) []string {
 		name, _, _ := strings.Cut(e, "=")
 		own[name] = true
 	}
-	own[MarkName], own["SLURM_TASK_PID"], own["PMI_FD"] = true, true, true
+	own[MarkName] = true
+	own["SLURM_TASK_PID"] = true
+	own["PMI_FD"] = true
 	for _, e := range m.spec.Env {
 		if name, _, _ := strings.Cut(e, "="); !own[name] {
 			env = append(env, e)

@@ -55,7 +55,8 @@ func (c *Clocks) read(b []byte) {
 		case !ok:
 		case strings.TrimSpace(name) == "processor":
 			n, err := strconv.Atoi(value)
-			if cpu = n; err != nil {
+			cpu = n
+			if err != nil {
 				cpu = -1
 			}
 		case strings.TrimSpace(name) == "cpu MHz" && cpu >= 0:

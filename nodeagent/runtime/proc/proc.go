@@ -64,7 +64,8 @@ func parseStat(b []byte) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
 	}
-	if s.CPU = -1; len(f) > 36 {
+	s.CPU = -1
+	if len(f) > 36 {
 		if n, e := strconv.Atoi(f[39-3]); e == nil {
 			s.CPU = n
 		}

@@ -267,7 +267,8 @@ func (r *Reader) Next() (Message, error) {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	isPlain := n&plain != 0
-	if n &^= plain; n == 0 || n > MaxFrame {
+	n &^= plain
+	if n == 0 || n > MaxFrame {
 		return Message{}, fmt.Errorf("%w: length %d", ErrFrame, n)
 	}
 	if isPlain {

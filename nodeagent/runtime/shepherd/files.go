@@ -234,10 +234,12 @@ func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
 		}
 	}
 	var err error
-	if f.in, err = openFile(sp, sp.Stdin, true); err != nil {
+	f.in, err = openFile(sp, sp.Stdin, true)
+	if err != nil {
 		return f, err
 	}
-	if f.out, err = openFile(sp, sp.Stdout, false); err != nil {
+	f.out, err = openFile(sp, sp.Stdout, false)
+	if err != nil {
 		return f, err
 	}
 	if sp.Stderr == "" || sp.Stderr == sp.Stdout {
@@ -273,7 +275,9 @@ func (f *stdio) close() {
 	if f.err != f.out {
 		closeFD(f.err)
 	}
-	f.in, f.out, f.err = -1, -1, -1
+	f.in = -1
+	f.out = -1
+	f.err = -1
 }
 
 // execMessage explains a failed execution; a missing interpreter is named,

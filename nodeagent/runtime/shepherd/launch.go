@@ -415,14 +415,18 @@ func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
 	if r.TaskEpilog != "" {
 		r.env = r.spec.Env
 	}
-	r.state, r.pidfd, r.spec = plan.Running, c.PIDFD, nil
+	r.state = plan.Running
+	r.pidfd = c.PIDFD
+	r.spec = nil
 	s.pids[c.PID] = r
 	end, over := s.early[c.PID]
 	if over {
 		delete(s.pids, c.PID)
 	}
 	s.endSpawning()
-	pending, term, killed := r.pending, r.term, r.killed
+	pending := r.pending
+	term := r.term
+	killed := r.killed
 	r.pending = nil
 	o := r.observed()
 	s.publish(plan.Event{Started: &o})

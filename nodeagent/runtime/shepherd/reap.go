@@ -80,7 +80,9 @@ func (s *Shepherd) conclude(r *run, x *plan.Exit) {
 		s.readResults(r, x)
 	}
 	if s.endedByLease(r, x) {
-		x.Failure, x.Code, x.Signal = plan.Lost, 0, 0
+		x.Failure = plan.Lost
+		x.Code = 0
+		x.Signal = 0
 		x.Message = "the controller had not answered its node for so long that its lease was over"
 	}
 	x.Start, x.End, x.Adopted = r.Start, now(), r.adopted
@@ -201,7 +203,9 @@ func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
 	}
 	err := s.save(record{Exit: x})
 	s.mu.Lock()
-	r.state, r.exit, r.spec = plan.Exited, x, nil
+	r.state = plan.Exited
+	r.exit = x
+	r.spec = nil
 	if r.timer != nil {
 		r.timer.Stop()
 		r.timer = nil

@@ -177,7 +177,8 @@ func (s *Shepherd) prepare() error {
 		return err
 	}
 	s.selfCheck()
-	if s.watch, err = newWatcher(s); err != nil {
+	s.watch, err = newWatcher(s)
+	if err != nil {
 		return err
 	}
 	s.rememberGrant(s.dir)

@@ -74,7 +74,8 @@ func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() err
 	leave := func() error { return nil }
 	dir := r.spec.WorkDir
 	if r.Spaced {
-		if leave, err = s.spaces.Enter(r.Key); err != nil {
+		leave, err = s.spaces.Enter(r.Key)
+		if err != nil {
 			return &placeError{plan.FailSpace, err}, nil
 		}
 	}

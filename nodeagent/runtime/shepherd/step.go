@@ -98,14 +98,16 @@ func openMinder(r *run) (*stdio, error) {
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		f.in = sock
-		if err = unix.Bind(sock, &unix.SockaddrUnix{Name: path}); err == nil {
+		err = unix.Bind(sock, &unix.SockaddrUnix{Name: path})
+		if err == nil {
 			err = unix.Listen(sock, 64)
 		}
 	}
 	if err != nil {
 		return f, fmt.Errorf("the step's socket: %w", err)
 	}
-	if f.out, err = stdfile.Open(filepath.Join(r.Spool, minder.ResultsName), stdfile.How{}); err != nil {
+	f.out, err = stdfile.Open(filepath.Join(r.Spool, minder.ResultsName), stdfile.How{})
+	if err != nil {
 		return f, err
 	}
 	f.err, err = stdfile.Open(filepath.Join(r.Spool, minder.LogName), stdfile.How{})
@@ -158,7 +160,11 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	code, sig := plan.Worst(list)
 	switch {
 	case whole:
-		x.Failure, x.Message, x.Code, x.Signal, x.Started = plan.None, "", code, sig, true
+		x.Failure = plan.None
+		x.Message = ""
+		x.Code = code
+		x.Signal = sig
+		x.Started = true
 		for i := range list {
 			if list[i].Error != "" && x.Message == "" {
 				x.Message = plain(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))

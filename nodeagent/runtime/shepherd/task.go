@@ -44,7 +44,9 @@ func task(args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "muster-shepherd: task is for the shepherd itself: PREFIX, TASKPROLOG and SCRIPT are missing")
 		return exitUsage
 	}
-	prefix, prolog, argv := args[0], args[1], args[2:]
+	prefix := args[0]
+	prolog := args[1]
+	argv := args[2:]
 	cmd := exec.Command(prolog)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, errOut

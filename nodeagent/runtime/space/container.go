@@ -215,7 +215,9 @@ func (s *Spaces) overlay(lower int) error {
 	if err := mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
 		return err
 	}
-	upper, work, root := filepath.Join(stage, "upper"), filepath.Join(stage, "work"), filepath.Join(stage, "root")
+	upper := filepath.Join(stage, "upper")
+	work := filepath.Join(stage, "work")
+	root := filepath.Join(stage, "root")
 	for _, d := range []string{upper, work, root} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return err

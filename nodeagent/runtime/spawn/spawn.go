@@ -192,13 +192,16 @@ func newFrame(r *Request) (*frame, error) {
 		}
 	}
 	var err error
-	if f.paths, err = pointers(r.Paths, false); err != nil {
+	f.paths, err = pointers(r.Paths, false)
+	if err != nil {
 		return nil, err
 	}
-	if f.argv, err = pointers(r.Argv, true); err != nil {
+	f.argv, err = pointers(r.Argv, true)
+	if err != nil {
 		return nil, err
 	}
-	if f.env, err = pointers(r.Env, true); err != nil {
+	f.env, err = pointers(r.Env, true)
+	if err != nil {
 		return nil, err
 	}
 	if r.PIDVar != "" {

@@ -96,10 +96,12 @@ func Read(src Source) (Inventory, error) {
 		return inv, err
 	}
 	inv.Hostname, _, _ = strings.Cut(name, ".")
-	if inv.BootID, err = text(src.Proc, "sys/kernel/random/boot_id"); err != nil {
+	inv.BootID, err = text(src.Proc, "sys/kernel/random/boot_id")
+	if err != nil {
 		return inv, err
 	}
-	if inv.Kernel, err = text(src.Proc, "sys/kernel/osrelease"); err != nil {
+	inv.Kernel, err = text(src.Proc, "sys/kernel/osrelease")
+	if err != nil {
 		return inv, err
 	}
 	version, _ := text(src.Proc, "sys/kernel/version") // shown only
@@ -116,10 +118,12 @@ func Read(src Source) (Inventory, error) {
 		return inv, err
 	}
 	inv.RealMemoryMiB = memory.TotalBytes >> 20
-	if inv.Uptime, err = parsed(src.Proc, "uptime", ParseUptime); err != nil {
+	inv.Uptime, err = parsed(src.Proc, "uptime", ParseUptime)
+	if err != nil {
 		return inv, err
 	}
-	if inv.LoadCenti, err = parsed(src.Proc, "loadavg", ParseLoadavg); err != nil {
+	inv.LoadCenti, err = parsed(src.Proc, "loadavg", ParseLoadavg)
+	if err != nil {
 		return inv, err
 	}
 	if err := inv.topology(src); err != nil {
@@ -159,7 +163,8 @@ func (inv *Inventory) topology(src Source) error {
 	table := ParseCPUInfo(info)
 	inv.CPUModel = table.Model
 	if online, err := text(src.Sys, "devices/system/cpu/online"); err == nil {
-		if inv.Online, err = ParseList(online); err != nil {
+		inv.Online, err = ParseList(online)
+		if err != nil {
 			return fmt.Errorf("%w: /sys/devices/system/cpu/online: %w", ErrHost, err)
 		}
 	}
@@ -170,7 +175,8 @@ func (inv *Inventory) topology(src Source) error {
 		slices.Sort(inv.Online)
 		inv.Online = slices.Compact(inv.Online)
 	}
-	if inv.CPUs = len(inv.Online); inv.CPUs == 0 {
+	inv.CPUs = len(inv.Online)
+	if inv.CPUs == 0 {
 		return fmt.Errorf("%w: neither /sys/devices/system/cpu/online nor /proc/cpuinfo names a CPU", ErrHost)
 	}
 	cpus := make([]cpu, 0, inv.CPUs)

@@ -100,7 +100,8 @@ func ParseMeminfo(s string) (Meminfo, error) {
 	if m.TotalBytes == 0 {
 		return Meminfo{}, errors.New("there is no MemTotal")
 	}
-	if m.AvailableBytes = available; available < 0 {
+	m.AvailableBytes = available
+	if available < 0 {
 		m.AvailableBytes = free
 	}
 	return m, nil
@@ -198,7 +199,9 @@ func ParseCPUInfo(s string) CPUInfo {
 			}
 			info.cpus = append(info.cpus, c)
 		}
-		c, began, core = cpu{}, false, false
+		c = cpu{}
+		began = false
+		core = false
 	}
 	for _, line := range strings.Split(s, "\n") {
 		name, value, ok := strings.Cut(line, ":")

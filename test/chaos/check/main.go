@@ -64,10 +64,12 @@ func (o *options) judge(ctx context.Context) (verdict, error) {
 func (o *options) gather(ctx context.Context) (facts, error) {
 	var f facts
 	var err error
-	if f.acked, err = openList(o.ackedPath); err != nil {
+	f.acked, err = openList(o.ackedPath)
+	if err != nil {
 		return f, err
 	}
-	if f.losses, err = o.openLosses(); err != nil {
+	f.losses, err = o.openLosses()
+	if err != nil {
 		return f, err
 	}
 	// The queue first, what the jobs did last: one that ends in between is in
@@ -76,7 +78,8 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.queued, err = readQueue(queue); err != nil {
+	f.queued, err = readQueue(queue)
+	if err != nil {
 		return f, err
 	}
 	since := time.Now()
@@ -87,7 +90,8 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.rows, err = readRows(rows); err != nil {
+	f.rows, err = readRows(rows)
+	if err != nil {
 		return f, err
 	}
 	effects, err := os.Open(o.marksPath)

@@ -69,7 +69,8 @@ func proveStepMemory(c *cluster) error {
 	if err != nil {
 		return err
 	}
-	if _, err = c.run("COMPLETED", "exec srun -n1 /init hog 200", "--mem=400", "-n1"); err != nil {
+	_, err = c.run("COMPLETED", "exec srun -n1 /init hog 200", "--mem=400", "-n1")
+	if err != nil {
 		return fmt.Errorf("counter-test: %w", err)
 	}
 	return nil
@@ -230,7 +231,8 @@ func proveNoProgramLeaks(c *cluster) error {
 	}
 	last := ""
 	for range 40 {
-		if last, err = c.submit("true", "-n1", "--mem=20"); err != nil {
+		last, err = c.submit("true", "-n1", "--mem=20")
+		if err != nil {
 			return err
 		}
 	}
@@ -240,7 +242,8 @@ func proveNoProgramLeaks(c *cluster) error {
 	// The kernel frees the program of a removed group a moment later.
 	var after int
 	for range 100 {
-		if after = countPrograms(); after <= before {
+		after = countPrograms()
+		if after <= before {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)

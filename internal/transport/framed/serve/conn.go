@@ -168,7 +168,8 @@ func (k *Call) drop() {
 	k.release()
 }
 
-// release gives back the room of a large request; before the answer, so that the client finds it when it sends the next.
+// release gives back the room of a large request; before the answer, so that the client finds
+// it when it sends the next.
 func (k *Call) release() {
 	if k.size > 0 {
 		k.conn.server.cfg.Table.Give(k.conn.party, k.size)
@@ -222,7 +223,8 @@ func (c *conn) invoke(call *Call) (err error) {
 	call.Peer = c.peer
 	ctx := identity.WithAddress(call.ctx, c.net.RemoteAddr())
 	if admit := c.server.cfg.Admit; admit != nil {
-		if call.Peer, err = admit(ctx, c.peer, call.Header); err != nil {
+		call.Peer, err = admit(ctx, c.peer, call.Header)
+		if err != nil {
 			if refused := c.server.cfg.Refused; refused != nil {
 				refused(ctx, c.peer, call.Method, err)
 			}
@@ -241,7 +243,8 @@ func (c *conn) refuse(id uint64, why *status.Error) {
 	c.send(c.ctx, &framed.Frame{Kind: framed.End, ID: id, Err: why})
 }
 
-// send sends the end of a call. It must reach the client also when the call's own time is over, so only the connection bounds it.
+// send sends the end of a call. It must reach the client also when the call's own time is over,
+// so only the connection bounds it.
 func (c *conn) send(ctx context.Context, f *framed.Frame) {
 	if err := c.out.Write(context.WithoutCancel(ctx), f); err != nil {
 		c.server.cfg.Log.Debug("answer not sent", "peer", c.peer.String(), "error", err)
@@ -255,7 +258,8 @@ func (c *conn) busy() bool {
 	return len(c.calls) > 0
 }
 
-// drain stops taking calls, tells the client, and closes the connection when the last call has ended.
+// drain stops taking calls, tells the client, and closes the connection when the last call has
+// ended.
 func (c *conn) drain(ctx context.Context) {
 	c.mu.Lock()
 	if c.draining {
@@ -291,7 +295,9 @@ func (k *Call) reply(f framed.Frame) error {
 		return errors.New("serve: the call has ended")
 	}
 	k.release()
-	f.Kind, f.ID, f.Last = framed.Message, k.id, true
+	f.Kind = framed.Message
+	f.ID = k.id
+	f.Last = true
 	if err := k.conn.out.Write(context.WithoutCancel(k.ctx), &f); err != nil {
 		return unsendable(err)
 	}
@@ -299,7 +305,8 @@ func (k *Call) reply(f framed.Frame) error {
 	return nil
 }
 
-// Send sends one of several messages. It waits while the client has not consumed enough of the earlier ones, until the call's end.
+// Send sends one of several messages. It waits while the client has not consumed enough of the
+// earlier ones, until the call's end.
 func (k *Call) Send(payload []byte) error {
 	if k.over {
 		return errors.New("serve: the call has ended")
@@ -314,7 +321,8 @@ func (k *Call) Send(payload []byte) error {
 	return unsendable(k.conn.out.Write(k.ctx, &framed.Frame{Kind: framed.Message, ID: k.id, Payload: payload}))
 }
 
-// spend counts a message against the window; one message may exceed it, so that large ones pass at all.
+// spend counts a message against the window; one message may exceed it, so that large ones pass
+// at all.
 func (k *Call) spend(cost uint64) bool {
 	k.conn.mu.Lock()
 	defer k.conn.mu.Unlock()

@@ -36,7 +36,8 @@ type Server struct {
 	pending   int // handshakes under way
 }
 
-// Serve accepts connections from l until the server stops (ErrStopped) or the listener fails. It closes l.
+// Serve accepts connections from l until the server stops (ErrStopped) or the listener fails.
+// It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if s.cfg.Authenticate == nil {
@@ -112,7 +113,8 @@ func (s *Server) handshake(raw net.Conn) {
 	nc, id, err := s.cfg.Authenticate(ctx, raw)
 	if err == nil {
 		buf := bufio.NewReaderSize(nc, framed.ReadBuffer)
-		if err = readPreface(buf); err == nil && stop() {
+		err = readPreface(buf)
+		if err == nil && stop() {
 			err = s.ServeConn(nc, buf, id)
 		}
 	}
@@ -134,8 +136,9 @@ func readPreface(r *bufio.Reader) error {
 	return nil
 }
 
-// ServeConn takes over an authenticated connection whose preface has been read; buf holds what was read beyond it (nil = nothing).
-// It returns at once; with an error the connection is still the caller's.
+// ServeConn takes over an authenticated connection whose preface has been read; buf holds what
+// was read beyond it (nil = nothing). It returns at once; with an error the connection is still
+// the caller's.
 func (s *Server) ServeConn(nc net.Conn, buf *bufio.Reader, id identity.Identity) error {
 	c := newConn(s, nc, buf, id)
 	s.mu.Lock()
@@ -165,7 +168,8 @@ func (s *Server) forget(c *conn) {
 	delete(s.conns, c)
 }
 
-// Disconnect closes every connection whose channel identity matches, for instance after a revocation, and returns how many.
+// Disconnect closes every connection whose channel identity matches, for instance after a
+// revocation, and returns how many.
 func (s *Server) Disconnect(match func(identity.Identity) bool) int {
 	n := 0
 	for _, c := range s.snapshot() {
@@ -199,8 +203,9 @@ func (s *Server) stop() {
 	}
 }
 
-// Shutdown takes no further connections and calls, tells every client so, and waits until the calls under way have ended and
-// their answers are sent. When ctx is over first it closes everything and returns ctx's error.
+// Shutdown takes no further connections and calls, tells every client so, and waits until the
+// calls under way have ended and their answers are sent. When ctx is over first it closes
+// everything and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	var drains sync.WaitGroup
