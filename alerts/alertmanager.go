@@ -122,10 +122,10 @@ const nobody = "nobody"
 // receiver that it goes to, whatever its severity.
 const testLabel = "muster_test"
 
-// alertmanager is the configuration: critical alerts page and are told in the
+// alertmanagerConfig is the configuration: critical alerts page and are told in the
 // channel too, warnings are told, notices are told in business hours, and what
 // concerns one user goes to users by a route of its own.
-func (s *Settings) alertmanager() amConfig {
+func (s *Settings) alertmanagerConfig() amConfig {
 	have := s.Receivers()
 	quiet := first(have, "slack", "email", "webhook", "pagerduty")
 	c := amConfig{Templates: []string{TemplatesFile}, Receivers: s.receivers(),

@@ -122,8 +122,8 @@ func Find(name string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// params are all thresholds of a rule: its own, and those each rule has.
-func (r Rule) params() []Param {
+// allParams are all thresholds of a rule: its own, and those each rule has.
+func (r Rule) allParams() []Param {
 	return append([]Param{{"for", Duration, r.For, "how long it must hold"}, {"severity", "severity", string(r.Severity), "critical, warning, info, or off"}}, r.Params...)
 }
 
@@ -167,9 +167,9 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.Duration(n) * units[text[len(text)-1]], nil
 }
 
-// shown are the thresholds as texts have them: a share as a percentage, like the
+// shownThresholds are the thresholds as texts have them: a share as a percentage, like the
 // value beside it.
-func (r Rule) shown(values map[string]string) map[string]string {
+func (r Rule) shownThresholds(values map[string]string) map[string]string {
 	out := maps.Clone(values)
 	for _, p := range r.Params {
 		if p.Kind != Share && p.Kind != Part {
@@ -182,11 +182,11 @@ func (r Rule) shown(values map[string]string) map[string]string {
 	return out
 }
 
-// fill puts thresholds in place of their names. A time stands as it was written
+// fillThresholds puts thresholds in place of their names. A time stands as it was written
 // where its name is ($above: 4h), and in seconds where _seconds follows the name:
 // texts and expressions then have one threshold and no second unit. Names that
 // Prometheus' templates use ($labels, $value) stay.
-func fill(text string, values map[string]string) string {
+func fillThresholds(text string, values map[string]string) string {
 	pairs := []string{}
 	for _, name := range sortedKeys(values) {
 		if d, err := parseDuration(values[name]); err == nil {

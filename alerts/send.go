@@ -158,7 +158,7 @@ func (s *Settings) mail(ctx context.Context, t Test) error {
 	if err != nil {
 		return err
 	}
-	server := mailer.Server{Addr: e.SMTP, User: e.Username, RequireTLS: e.tls()}
+	server := mailer.Server{Addr: e.SMTP, User: e.Username, RequireTLS: e.requiresTLS()}
 	if e.Username != "" {
 		server.Password, err = ReadSecret("email.password_file", e.PasswordFile)
 		if err != nil {
@@ -173,7 +173,7 @@ func (s *Settings) mail(ctx context.Context, t Test) error {
 	defer cancel()
 	err = server.Send(ctx, from.Address, addresses, []byte("From: "+e.From+"\r\nTo: "+e.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+t.text()+"\r\n"))
 	switch {
-	case errors.Is(err, mailer.ErrNoTLS) && e.tls():
+	case errors.Is(err, mailer.ErrNoTLS) && e.requiresTLS():
 		return fmt.Errorf("mail server %s: %w (email.require_tls: false for a relay of your own)", e.SMTP, err)
 	case err != nil:
 		return fmt.Errorf("mail server %s: %w", e.SMTP, err)

@@ -70,8 +70,8 @@ type Email struct {
 	RequireTLS *bool `yaml:"require_tls"`
 }
 
-// tls tells whether mail must be encrypted.
-func (e *Email) tls() bool { return e.RequireTLS == nil || *e.RequireTLS }
+// requiresTLS tells whether mail must be encrypted.
+func (e *Email) requiresTLS() bool { return e.RequireTLS == nil || *e.RequireTLS }
 
 // Webhook is any HTTP address that takes Alertmanager's JSON.
 type Webhook struct {
@@ -113,7 +113,7 @@ func Defaults() *Settings {
 		Hours: Hours{Days: "monday:friday", From: "08:00", To: "18:00", Zone: "UTC"}, values: map[string]map[string]string{}}
 	for _, r := range All() {
 		s.values[r.Name] = map[string]string{}
-		for _, p := range r.params() {
+		for _, p := range r.allParams() {
 			s.values[r.Name][p.Name] = p.Default
 		}
 	}
@@ -193,11 +193,11 @@ func (s *Settings) thresholds(name string) Problems {
 		seen := map[string]bool{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]
-			at := slices.IndexFunc(r.params(), func(p Param) bool { return p.Name == key.Value })
+			at := slices.IndexFunc(r.allParams(), func(p Param) bool { return p.Name == key.Value })
 			switch {
 			case at < 0:
 				names := []string{}
-				for _, p := range r.params() {
+				for _, p := range r.allParams() {
 					names = append(names, p.Name)
 				}
 				add(key.Line, "has no threshold %s; it has %s", key.Value, strings.Join(names, ", "))
@@ -214,7 +214,7 @@ func (s *Settings) thresholds(name string) Problems {
 			if key.Value == "severity" && value.Tag == "!!bool" && text == "off" || text == "false" {
 				text = "off"
 			}
-			if err := r.params()[at].check(text); err != nil {
+			if err := r.allParams()[at].check(text); err != nil {
 				add(value.Line, "%s: %v", key.Value, err)
 				continue
 			}
@@ -431,7 +431,7 @@ func Annotated() []byte {
 			fmt.Fprintf(&b, "#\n#   # %s\n", strings.TrimPrefix(group, "muster-"))
 		}
 		fmt.Fprintf(&b, "#   %s:\n", r.Name)
-		for _, p := range r.params() {
+		for _, p := range r.allParams() {
 			fmt.Fprintf(&b, "#     %-9s %-9s # %s\n", p.Name+":", p.Default, p.Help)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 // Tables makes the row of every command, for pages that are written from them.
 func Tables() []*tool.Command {
 	var out []*tool.Command
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		out = append(out, e.Make())
 	}
 	return out
 }
 
-// commands lists every command. To add one, write a function that makes its
+// commandEntries lists every command. To add one, write a function that makes its
 // row and name it here.
-func commands() []tool.Entry {
+func commandEntries() []tool.Entry {
 	return []tool.Entry{
 		{Name: "sbatch", Make: submit.Sbatch},
 		{Name: "srun", Make: submit.Srun},

@@ -64,14 +64,14 @@ func bashCompletion(zsh bool) string {
 	b.WriteString("_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
 		"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '")
 	var names, slurm []string
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		names = append(names, e.Name)
 		if e.Make().Slurm {
 			slurm = append(slurm, e.Name)
 		}
 	}
 	b.WriteString(strings.Join(names, " ") + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		words, parts := offered(e.Make())
 		if e.Name == "completion" {
 			words = append(words, "bash", "zsh", "fish")
@@ -91,7 +91,7 @@ func fishCompletion() string {
 	var b strings.Builder
 	b.WriteString("# Made by: muster completion. Do not edit.\n")
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		c := e.Make()
 		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", c.Name, quote(c.Summary))
 		places := []string{"-c muster -n '__fish_seen_subcommand_from " + c.Name + "'"}

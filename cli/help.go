@@ -12,7 +12,7 @@ func helpCommand() *tool.Command {
 			if len(c.Operands) == 0 {
 				return helpAll(c.Out)
 			}
-			cmd := find(c.Operands[0])
+			cmd := findCommand(c.Operands[0])
 			if cmd == nil {
 				return unknownCommand(c.Operands[0])
 			}

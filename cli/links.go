@@ -54,7 +54,7 @@ func makeLinks(dir, muster string) error {
 	}
 	taken := &takenError{dir: dir}
 	links := map[string]string{}
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		if !e.Make().Slurm {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 // Main runs the command that the arguments name and returns its exit code.
 func Main(e *tool.Env) int {
 	name, args := tool.BaseName(e.Args[0]), e.Args[1:]
-	cmd := find(name)
+	cmd := findCommand(name)
 	if cmd == nil || !cmd.Slurm {
 		if len(args) == 0 {
 			return tool.Report(e, helpAll(e.Stdout), "muster", 1)
@@ -22,7 +22,7 @@ func Main(e *tool.Env) int {
 		case "--help", "-h":
 			name = "help"
 		}
-		cmd = find(name)
+		cmd = findCommand(name)
 		if cmd == nil {
 			return tool.Report(e, unknownCommand(name), "muster", 1)
 		}
@@ -59,7 +59,7 @@ func helpAll(w io.Writer) error {
 		slurm bool
 	}{{"Slurm's commands, which also answer by their own names", true}, {"Muster's own", false}} {
 		b.WriteString("\n" + part.title + ":\n")
-		for _, x := range commands() {
+		for _, x := range commandEntries() {
 			if c := x.Make(); c.Slurm == part.slurm {
 				tool.Item(&b, c.Name, c.Summary)
 			}
@@ -69,17 +69,17 @@ func helpAll(w io.Writer) error {
 	return err
 }
 
-// page is the name of a command's manual page.
-func page(c *tool.Command) string {
+// manualPage is the name of a command's manual page.
+func manualPage(c *tool.Command) string {
 	if c.Slurm {
 		return c.Name
 	}
 	return "muster-" + c.Name
 }
 
-// find makes the command of a name; nil when there is none.
-func find(name string) *tool.Command {
-	for _, e := range commands() {
+// findCommand makes the command of a name; nil when there is none.
+func findCommand(name string) *tool.Command {
+	for _, e := range commandEntries() {
 		if e.Name == name {
 			return e.Make()
 		}
@@ -90,7 +90,7 @@ func find(name string) *tool.Command {
 // nearest is the command whose name differs least from what was typed.
 func nearest(typed string) string {
 	best, least := "", 3
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		if d := distance(typed, e.Name); d < least {
 			best, least = e.Name, d
 		}

@@ -25,9 +25,9 @@ func manCommand() *tool.Command {
 
 func runMan(c *tool.Call) error {
 	if c.Opts.On("dir") {
-		for _, e := range commands() {
+		for _, e := range commandEntries() {
 			cmd := e.Make()
-			if err := os.WriteFile(filepath.Join(c.Opts.Text("dir"), page(cmd)+".1"), []byte(manPage(cmd, c.Version)), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(c.Opts.Text("dir"), manualPage(cmd)+".1"), []byte(manPage(cmd, c.Version)), 0o644); err != nil {
 				return c.Errorf("%v", err)
 			}
 		}
@@ -36,7 +36,7 @@ func runMan(c *tool.Call) error {
 	if len(c.Operands) != 1 {
 		return &opt.UsageError{Command: "muster man", Text: "name one command, or a folder with --dir"}
 	}
-	cmd := find(c.Operands[0])
+	cmd := findCommand(c.Operands[0])
 	if cmd == nil {
 		return unknownCommand(c.Operands[0])
 	}
@@ -56,7 +56,7 @@ func roff(s string) string {
 // manPage makes a command's manual page.
 func manPage(c *tool.Command, version string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(page(c)), roff(version), roff(page(c)), roff(c.Summary))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(manualPage(c)), roff(version), roff(manualPage(c)), roff(c.Summary))
 	for i, u := range c.Usage {
 		if i > 0 {
 			b.WriteString(".br\n")
@@ -102,11 +102,11 @@ func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\nGenerated from the table of commands (`cli/`): run `make generate` after a change there.\n\n" +
 		"Slurm's commands answer under their own names (symlinks to `muster`) and as `muster NAME`.\n\n")
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		c := e.Make()
 		fmt.Fprintf(&b, "- [%s](#%s): %s\n", c.Called(), strings.ReplaceAll(c.Called(), " ", "-"), c.Summary)
 	}
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		markdownCommand(&b, e.Make())
 	}
 	return b.String()

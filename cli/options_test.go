@@ -257,7 +257,7 @@ func (w *world) behaviour(words []string) string {
 // TestEveryOption: an option changes what is asked or printed, or it is refused
 // by name, or it says that it asks for what holds anyway, and then it does.
 func TestEveryOption(t *testing.T) {
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		cmd := e.Make()
 		t.Run(cmd.Name, func(t *testing.T) {
 			w := everything(t)
@@ -350,7 +350,7 @@ var errEnough = errors.New("seen enough")
 func TestTables(t *testing.T) {
 	seen := map[string]bool{}
 	markdown := Markdown()
-	for _, e := range commands() {
+	for _, e := range commandEntries() {
 		c := e.Make()
 		if c.Name != e.Name || seen[c.Name] || c.Summary == "" || strings.HasSuffix(c.Summary, ".") || (c.Run == nil) == (c.Program == nil) || len(c.Usage) == 0 {
 			t.Errorf("%s: name, summary, usage or run", e.Name)
@@ -380,7 +380,7 @@ func TestTables(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"scrontab", "strigger"} {
-		if notYet(name) == "" || find(name) != nil {
+		if notYet(name) == "" || findCommand(name) != nil {
 			t.Errorf("%s", name)
 		}
 	}

@@ -44,14 +44,14 @@ func implements(key string) func() bool {
 	}
 }
 
-func hasCommand(name string) func() bool { return func() bool { return find(name) != nil } }
+func hasCommand(name string) func() bool { return func() bool { return findCommand(name) != nil } }
 
 // refusals are the texts that say why an option, a verb or a key does nothing,
 // by where they are.
 func refusals() map[string]string {
 	out := map[string]string{}
-	for _, e := range commands() {
-		c := find(e.Name)
+	for _, e := range commandEntries() {
+		c := findCommand(e.Name)
 		for _, o := range c.Options {
 			out[c.Name+" --"+o.Long+" (refused)"] = o.Refused
 			out[c.Name+" --"+o.Long+" (warning)"] = o.Warn

@@ -39,7 +39,7 @@ func (c *Calls) within(method string, d spec.Span) (good, all uint64) {
 	}
 	s := v.(*callStat)
 	for i, bound := range callBounds() {
-		if bound <= secs(d) {
+		if bound <= toSeconds(d) {
 			good += s.buckets[i].Load()
 		}
 	}
@@ -87,8 +87,8 @@ func (s *callStat) add(took time.Duration, failed bool) {
 	}
 }
 
-// rows lists what was counted, by name.
-func rows(m *sync.Map) []rpcRow {
+// callRows lists what was counted, by name.
+func callRows(m *sync.Map) []rpcRow {
 	var out []rpcRow
 	m.Range(func(k, v any) bool {
 		s := v.(*callStat)
@@ -128,12 +128,12 @@ func apiFamilies() []family {
 		if s.src.Calls == nil {
 			return
 		}
-		for _, r := range rows(&s.src.Calls.methods) {
+		for _, r := range callRows(&s.src.Calls.methods) {
 			f(r.Name, stat(&s.src.Calls.methods, r.Name))
 		}
 	}
 	return []family{
-		{latency, func(s *scrape) { each(s, func(name string, st *callStat) { s.hist(st.latency(), name) }) }},
+		{latency, func(s *scrape) { each(s, func(name string, st *callStat) { s.sendHistogram(st.latency(), name) }) }},
 		{counter("muster_api_errors_total", "Calls that were refused or failed, by method.", catalogue.None, src, card, "method"),
 			func(s *scrape) { each(s, func(name string, st *callStat) { s.send(float64(st.failed.Load()), name) }) }},
 	}

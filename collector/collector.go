@@ -179,15 +179,15 @@ func Mount(mux *http.ServeMux, src Source) {
 		now := src.Now()
 		return &scrape{src: &src, v: v, now: now, pic: shared.of(v, &src, now)}
 	}
-	mux.Handle("GET /metrics", serve(newPage(families(), process(), draw)))
+	mux.Handle("GET /metrics", pageHandler(newPage(families(), processGatherer(), draw)))
 	mountDialects(mux, draw)
-	mux.HandleFunc("GET "+discoveryPath, func(w http.ResponseWriter, _ *http.Request) { discover(w, draw()) })
+	mux.HandleFunc("GET "+discoveryPath, func(w http.ResponseWriter, _ *http.Request) { writeTargets(w, draw()) })
 }
 
 // StandbyHandler serves what a controller that does not lead knows: its part of the
 // replicated log. What is summed over controllers only the leader serves.
 func StandbyHandler(src Source) http.Handler {
-	return serve(newPage(append(raftFamilies(), buildFamilies()...), process(), func() *scrape {
+	return pageHandler(newPage(append(raftFamilies(), buildFamilies()...), processGatherer(), func() *scrape {
 		return &scrape{src: &src, now: src.Now(), pic: &picture{cluster: src.Cluster}}
 	}))
 }
@@ -195,7 +195,7 @@ func StandbyHandler(src Source) http.Handler {
 // AccountingHandler serves what accounting knows where it runs in a process of
 // its own: the KPIs. How far it is behind the controller serves.
 func AccountingHandler(src Source) http.Handler {
-	return serve(newPage(kpiFamilies(), process(), func() *scrape {
+	return pageHandler(newPage(kpiFamilies(), processGatherer(), func() *scrape {
 		v := src.View()
 		if v == nil {
 			return nil
@@ -209,12 +209,12 @@ func AccountingHandler(src Source) http.Handler {
 func mountDialects(mux *http.ServeMux, draw func() *scrape) {
 	for path, list := range dialects() {
 		_, url, _ := strings.Cut(path, " ")
-		mux.Handle("GET "+url, serve(newPage(list, nil, draw)))
+		mux.Handle("GET "+url, pageHandler(newPage(list, nil, draw)))
 	}
 }
 
-// process gathers what every Go program says about itself.
-func process() prometheus.Gatherer {
+// processGatherer gathers what every Go program says about itself.
+func processGatherer() prometheus.Gatherer {
 	reg := prometheus.NewRegistry()
 	// Errors here are duplicate names in an empty registry.
 	_ = reg.Register(collectors.NewGoCollector())
@@ -232,7 +232,7 @@ func counter(name, help string, unit catalogue.Unit, source, card string, labels
 	return m
 }
 
-func info(m catalogue.Metric) catalogue.Metric {
+func infoMetric(m catalogue.Metric) catalogue.Metric {
 	m.Type = catalogue.Info
 	return m
 }

@@ -272,13 +272,13 @@ func TestDiscovery(t *testing.T) {
 	p := full()
 	p.nodes[0].Addr, p.nodes[0].Parts = "10.0.0.1:9400", []string{"gpu"}
 	rec := httptest.NewRecorder()
-	discover(rec, &scrape{pic: p})
+	writeTargets(rec, &scrape{pic: p})
 	const want = `[{"targets":["10.0.0.1:9400"],"labels":{"__meta_muster_cluster":"c","__meta_muster_gpus":"8","__meta_muster_node":"n1","__meta_muster_partitions":",gpu,","__meta_muster_state":"mixed"}}]` + "\n"
 	if got := rec.Body.String(); got != want || rec.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("got %s", got)
 	}
 	rec = httptest.NewRecorder()
-	discover(rec, nil) // before the cluster exists
+	writeTargets(rec, nil) // before the cluster exists
 	if rec.Body.String() != "[]\n" {
 		t.Errorf("got %s", rec.Body)
 	}
@@ -343,7 +343,7 @@ func TestAReservationBegins(t *testing.T) {
 func TestWarningsEnd(t *testing.T) {
 	w := warnedRow{At: spec.AtUnix(1_000_000), Idle: 30 * spec.Minute}
 	for after, want := range map[spec.Span]bool{0: true, 31 * spec.Minute: true, 33 * spec.Minute: false} {
-		if got := w.current(w.At.Add(after)); got != want {
+		if got := w.isCurrent(w.At.Add(after)); got != want {
 			t.Errorf("after %v: %v", after, got)
 		}
 	}

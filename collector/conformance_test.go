@@ -41,13 +41,13 @@ func full() *picture {
 	sum, n := 1.0, uint64(1)
 	p.made = making{kind: "slurm", binary: "slurmctld", version: "22.05", parts: []part{{"jobs", 0.5, nil, 1}, {"nodes", 0.5, errors.New("x"), 0}},
 		commands: []commands{{Name: "squeue", Seconds: &dto.Histogram{SampleSum: &sum, SampleCount: &n}, Errors: 1}}}
-	return p.finish()
+	return p.sortRows()
 }
 
 // scrapePath reads what a list of families serves.
 func scrapePath(t *testing.T, list []family, pic *picture) map[string]*dto.MetricFamily {
 	t.Helper()
-	h := serve(newPage(list, nil, func() *scrape { return &scrape{src: &Source{}, pic: pic, now: pic.at.Add(spec.Minute)} }))
+	h := pageHandler(newPage(list, nil, func() *scrape { return &scrape{src: &Source{}, pic: pic, now: pic.at.Add(spec.Minute)} }))
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -239,7 +239,7 @@ func TestFormatsAndBadLabels(t *testing.T) {
 	p := full()
 	p.nodes[1].Reason = evil
 	p.nodes[0].Name = "bad\xff"
-	h := serve(newPage(vpensoFamilies(), nil, func() *scrape { return &scrape{src: &Source{}, pic: p, now: p.at} }))
+	h := pageHandler(newPage(vpensoFamilies(), nil, func() *scrape { return &scrape{src: &Source{}, pic: p, now: p.at} }))
 	for accept, want := range map[string]string{
 		"text/plain": "text/plain", "application/openmetrics-text;version=1.0.0": "application/openmetrics-text", "text/plain;version=1.0.0;escaping=allow-utf-8": "text/plain",
 		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": "application/vnd.google.protobuf",

@@ -9,10 +9,10 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func secs(d spec.Span) float64 { return float64(d) / float64(spec.Second) }
+func toSeconds(d spec.Span) float64 { return float64(d) / float64(spec.Second) }
 
-// one is a family with a single series.
-func one(m catalogue.Metric, read func(s *scrape) float64) family {
+// singleSeries is a family with a single series.
+func singleSeries(m catalogue.Metric, read func(s *scrape) float64) family {
 	return family{m, func(s *scrape) { s.send(read(s)) }}
 }
 
@@ -20,22 +20,22 @@ func one(m catalogue.Metric, read func(s *scrape) float64) family {
 func schedulerFamilies() []family {
 	const src = "pass statistics of the controller since it started"
 	return []family{
-		one(counter("muster_scheduler_passes_total", "Scheduling passes over the queue.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Passes) }),
-		one(counter("muster_scheduler_pass_seconds_total", "Time spent in scheduling passes.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Pass.Total) }),
-		one(gauge("muster_scheduler_pass_last_seconds", "Time the last pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Pass.Last) }),
-		one(gauge("muster_scheduler_pass_max_seconds", "Time the longest pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Pass.Max) }),
-		one(gauge("muster_scheduler_pass_depth", "Jobs tried in the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Depth) }),
-		one(counter("muster_scheduler_pass_depth_total", "Jobs tried in all passes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.DepthTotal) }),
-		one(gauge("muster_scheduler_pass_last_timestamp_seconds", "When the last pass began; 0 before the first.", catalogue.Seconds, src, "1"),
+		singleSeries(counter("muster_scheduler_passes_total", "Scheduling passes over the queue.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Passes) }),
+		singleSeries(counter("muster_scheduler_pass_seconds_total", "Time spent in scheduling passes.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return toSeconds(s.v.Pass.Total) }),
+		singleSeries(gauge("muster_scheduler_pass_last_seconds", "Time the last pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return toSeconds(s.v.Pass.Last) }),
+		singleSeries(gauge("muster_scheduler_pass_max_seconds", "Time the longest pass took.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return toSeconds(s.v.Pass.Max) }),
+		singleSeries(gauge("muster_scheduler_pass_depth", "Jobs tried in the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Depth) }),
+		singleSeries(counter("muster_scheduler_pass_depth_total", "Jobs tried in all passes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.DepthTotal) }),
+		singleSeries(gauge("muster_scheduler_pass_last_timestamp_seconds", "When the last pass began; 0 before the first.", catalogue.Seconds, src, "1"),
 			func(s *scrape) float64 { return float64(s.v.Pass.LastAt.Unix()) }),
 		{counter("muster_scheduler_pass_exits_total", "Passes by how they ended: at the end of the queue, at the limit of jobs tried (depth), or of jobs started (starts).", catalogue.None, src, "3", "reason"), func(s *scrape) {
 			s.send(float64(s.v.Pass.ExitEnd), "end")
 			s.send(float64(s.v.Pass.ExitDepth), "depth")
 			s.send(float64(s.v.Pass.ExitStarts), "starts")
 		}},
-		one(gauge("muster_scheduler_planned_jobs", "Jobs with a predicted start in the plan.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Planned) }),
-		one(gauge("muster_scheduler_queue_records", "Pending job records at the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Queue) }),
-		one(counter("muster_scheduler_dropped_proposals_total", "Starts that a pass proposed and the writer dropped because the state had moved on.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Dropped) }),
+		singleSeries(gauge("muster_scheduler_planned_jobs", "Jobs with a predicted start in the plan.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Planned) }),
+		singleSeries(gauge("muster_scheduler_queue_records", "Pending job records at the last pass.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Queue) }),
+		singleSeries(counter("muster_scheduler_dropped_proposals_total", "Starts that a pass proposed and the writer dropped because the state had moved on.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Pass.Dropped) }),
 	}
 }
 
@@ -43,24 +43,24 @@ func schedulerFamilies() []family {
 func ledgerFamilies() []family {
 	const src = "the writer of the ledger, since the controller started"
 	return []family{
-		one(counter("muster_ledger_events_total", "Events in the ledger.", catalogue.None, "the ledger's sequence number", "1"), func(s *scrape) float64 { return float64(s.v.State.Seq) }),
-		one(counter("muster_ledger_batches_total", "Batches of events in the ledger's log.", catalogue.None, "the log's position", "1"), func(s *scrape) float64 { return float64(s.v.Writer.LogPosition) }),
-		one(gauge("muster_ledger_append_last_seconds", "Time from decision to durability of the last batch.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Writer.AppendLast) }),
-		one(gauge("muster_ledger_append_max_seconds", "Longest time from decision to durability.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return secs(s.v.Writer.AppendMax) }),
-		one(counter("muster_controller_commands_total", "Commands the writer has decided.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Commands) }),
-		one(counter("muster_controller_refusals_total", "Commands the writer has refused.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Refused) }),
-		one(counter("muster_controller_stale_reports_total", "Reports about attempts that were no longer current.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.StaleReports) }),
-		one(gauge("muster_ledger_orphan_runs", "Runs that nodes have and the ledger does not know, because it was restored from an older copy; see muster runs.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Orphans) }),
-		one(counter("muster_ledger_history_lost_total", "Times that somebody had seen more of the ledger than it holds: it was restored from an older copy.", catalogue.None, src, "1"), func(s *scrape) float64 {
+		singleSeries(counter("muster_ledger_events_total", "Events in the ledger.", catalogue.None, "the ledger's sequence number", "1"), func(s *scrape) float64 { return float64(s.v.State.Seq) }),
+		singleSeries(counter("muster_ledger_batches_total", "Batches of events in the ledger's log.", catalogue.None, "the log's position", "1"), func(s *scrape) float64 { return float64(s.v.Writer.LogPosition) }),
+		singleSeries(gauge("muster_ledger_append_last_seconds", "Time from decision to durability of the last batch.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return toSeconds(s.v.Writer.AppendLast) }),
+		singleSeries(gauge("muster_ledger_append_max_seconds", "Longest time from decision to durability.", catalogue.Seconds, src, "1"), func(s *scrape) float64 { return toSeconds(s.v.Writer.AppendMax) }),
+		singleSeries(counter("muster_controller_commands_total", "Commands the writer has decided.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Commands) }),
+		singleSeries(counter("muster_controller_refusals_total", "Commands the writer has refused.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.Refused) }),
+		singleSeries(counter("muster_controller_stale_reports_total", "Reports about attempts that were no longer current.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.StaleReports) }),
+		singleSeries(gauge("muster_ledger_orphan_runs", "Runs that nodes have and the ledger does not know, because it was restored from an older copy; see muster runs.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Orphans) }),
+		singleSeries(counter("muster_ledger_history_lost_total", "Times that somebody had seen more of the ledger than it holds: it was restored from an older copy.", catalogue.None, src, "1"), func(s *scrape) float64 {
 			if s.v.State.Lost == nil {
 				return 0
 			}
 			return float64(s.v.State.Lost.Times)
 		}),
-		one(counter("muster_controller_invariant_failures_total", "Sampled checks of the state's invariants that failed: always 0 unless there is a bug.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.InvariantFailures) }),
-		one(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
+		singleSeries(counter("muster_controller_invariant_failures_total", "Sampled checks of the state's invariants that failed: always 0 unless there is a bug.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.InvariantFailures) }),
+		singleSeries(gauge("muster_controller_command_queue", "Commands waiting for the writer.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(s.v.Writer.QueueLen) }),
 		{counter("muster_api_refused_total", "Connections and calls refused because a user, a machine or an address exceeded a limit, by the limit.", catalogue.None, "the controller's connections", "6", "reason"), refused},
-		one(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
+		singleSeries(gauge("muster_agents_connected", "Node agents with a stream to this controller.", catalogue.None, "the controller's connections", "1"), func(s *scrape) float64 { return float64(s.src.Agents()) }),
 		{gauge("muster_agents", "Nodes by what the controller hears of their agents: in touch, silent, never registered, or not expected because the node is powered down or on the way there or back (asleep).", catalogue.None, "node records", "4", "state"), agents},
 	}
 }
@@ -68,7 +68,7 @@ func ledgerFamilies() []family {
 // buildFamilies name the release.
 func buildFamilies() []family {
 	return []family{
-		{info(gauge("muster_build_info", "Always 1; the label says which release serves this.", catalogue.None, "the program", "1", "version")), func(s *scrape) { s.send(1, s.src.Version) }},
+		{infoMetric(gauge("muster_build_info", "Always 1; the label says which release serves this.", catalogue.None, "the program", "1", "version")), func(s *scrape) { s.send(1, s.src.Version) }},
 	}
 }
 

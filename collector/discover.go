@@ -17,9 +17,9 @@ type targets struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// discover lists the agents that have said where their metrics are. Nodes that
+// writeTargets lists the agents that have said where their metrics are. Nodes that
 // are down stay in the list: a scrape that fails is how they are noticed.
-func discover(w http.ResponseWriter, s *scrape) {
+func writeTargets(w http.ResponseWriter, s *scrape) {
 	list := []targets{}
 	if s != nil {
 		for i := range s.pic.nodes {
@@ -28,7 +28,7 @@ func discover(w http.ResponseWriter, s *scrape) {
 				continue
 			}
 			list = append(list, targets{[]string{n.Addr}, map[string]string{
-				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(n.Name), "__meta_muster_state": n.state(),
+				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(n.Name), "__meta_muster_state": n.countedState(),
 				"__meta_muster_gpus": strconv.FormatInt(n.GPUs, 10), "__meta_muster_partitions": "," + validText(strings.Join(n.Parts, ",")) + ",",
 			}})
 		}

@@ -39,7 +39,7 @@ func MountObserver(mux *http.ServeMux, o Observed) {
 		}
 		return &scrape{src: src, now: o.Now(), pic: d.pic}
 	}
-	mux.Handle("GET /metrics", serve(newPage(observerFamilies(), process(), draw)))
+	mux.Handle("GET /metrics", pageHandler(newPage(observerFamilies(), processGatherer(), draw)))
 	mountDialects(mux, draw)
 }
 
@@ -69,7 +69,7 @@ func sourceFamilies() []family {
 			each(func(p *part, s *scrape) { s.send(oneIf(p.err == nil), p.name) })},
 		{gauge("muster_source_age_seconds", "Age of the values shown; absent if it was never read.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) {
 			if p.at != 0 {
-				s.send(secs(max(s.now.Sub(p.at), 0)), p.name)
+				s.send(toSeconds(max(s.now.Sub(p.at), 0)), p.name)
 			}
 		})},
 		{gauge("muster_source_read_seconds", "Time the last try took.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) { s.send(p.seconds, p.name) })},
@@ -101,7 +101,7 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 		p.addJob(&r)
 		if j.Reservation != "" && (r.Base == spec.Running || r.Base == spec.Suspended) {
 			for _, c := range j.Licenses {
-				held.add(j.Reservation, c.Name, c.N)
+				held.addReserved(j.Reservation, c.Name, c.N)
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 		p.lics[i].Reserved = snap.Licenses[i].Reserved // as Slurm counts it
 	}
 	p.sched = slurmSched(&snap.Sched)
-	return p.finish()
+	return p.sortRows()
 }
 
 func commandOf(c *slurm.Command) commands {
@@ -307,7 +307,7 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 		}
 		if row.State == "ACTIVE" {
 			for _, c := range r.Licenses {
-				p.reserve(r.Name, c.Name, c.N, held)
+				p.reserveLicence(r.Name, c.Name, c.N, held)
 			}
 		}
 		if names, err := hostlist.Expand(r.Nodes); err == nil {

@@ -33,7 +33,7 @@ func fromView(v *view.View, live func() map[string]Live, version string, now spe
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
 	p.made = making{kind: "muster", binary: "musterd", version: version, parts: []part{{name: "view", seconds: time.Since(began).Seconds()}}}
-	return p.finish()
+	return p.sortRows()
 }
 
 type viewBuilder struct {
@@ -96,7 +96,7 @@ func (b *viewBuilder) fill(j *state.Job) {
 	r.CPUs, r.Mem, r.GPUs = t.CPU, t.Mem, t.Get("gres/gpu")
 	if j.State.Active() && j.Alloc != nil && j.Alloc.Reservation != "" {
 		for _, c := range j.Alloc.Licenses {
-			b.held.add(j.Alloc.Reservation, c.Name, c.N)
+			b.held.addReserved(j.Alloc.Reservation, c.Name, c.N)
 		}
 	}
 	if j.State == spec.Pending && r.GPUs > 0 {
@@ -104,7 +104,7 @@ func (b *viewBuilder) fill(j *state.Job) {
 	}
 	if j.State.Terminal() && j.Started != 0 && j.Alloc != nil {
 		wall := float64(j.Ended.Sub(j.Started)) / float64(spec.Second)
-		b.eff = jobEff{cpuUsed: secs(j.Usage.UserCPU + j.Usage.SystemCPU), cpuGiven: wall * float64(t.CPU),
+		b.eff = jobEff{cpuUsed: toSeconds(j.Usage.UserCPU + j.Usage.SystemCPU), cpuGiven: wall * float64(t.CPU),
 			memUsed: float64(j.Usage.PeakRSS), memGiven: float64(t.Mem) * (1 << 20) / float64(max(len(j.Alloc.Nodes), 1))}
 		r.Eff = &b.eff
 	}
@@ -316,8 +316,8 @@ func warnedOf(st *state.State, n *state.Node) []warnedRow {
 	return out
 }
 
-// current tells whether a warning still holds.
-func (w *warnedRow) current(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
+// isCurrent tells whether a warning still holds.
+func (w *warnedRow) isCurrent(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
 
 // xidsOf lists the driver errors of a node's GPUs.
 func xidsOf(n *state.Node) []xidRow {
@@ -445,7 +445,7 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 		if active {
 			row.State = "ACTIVE"
 			for _, c := range r.Licenses {
-				b.p.reserve(r.Name, c.Name, c.N, b.held)
+				b.p.reserveLicence(r.Name, c.Name, c.N, b.held)
 			}
 		}
 		for _, name := range r.Nodes {

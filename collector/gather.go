@@ -74,7 +74,7 @@ func (p *page) Gather() ([]*dto.MetricFamily, func(), error) {
 			f := mem.families[i]
 			f.Metric = f.Metric[:0]
 			s.family, s.def = f, &p.families[i]
-			if !s.hides(s.def) {
+			if !s.hidesFamily(s.def) {
 				p.families[i].read(s)
 			}
 			if len(f.Metric) > 0 {
@@ -142,8 +142,8 @@ func (s *scrape) send(value float64, labels ...string) {
 	c.metric.Gauge = &c.gauge
 }
 
-// hist shows one histogram.
-func (s *scrape) hist(h *dto.Histogram, labels ...string) {
+// sendHistogram shows one histogram.
+func (s *scrape) sendHistogram(h *dto.Histogram, labels ...string) {
 	s.cell(labels).metric.Histogram = h
 }
 

@@ -19,14 +19,14 @@ func guideFamilies() []family {
 				s.send(float64(s.pic.reason[r]), r)
 			}
 		}},
-		one(gauge("slurm_nodes_alloc", "Nodes with all CPUs allocated, or some.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "allocated", "mixed")) }),
-		one(gauge("slurm_nodes_idle", "Nodes in service without jobs.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "idle")) }),
-		one(gauge("slurm_nodes_down", "Nodes that are down or drained.", catalogue.None, "node records", "1"),
+		singleSeries(gauge("slurm_nodes_alloc", "Nodes with all CPUs allocated, or some.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "allocated", "mixed")) }),
+		singleSeries(gauge("slurm_nodes_idle", "Nodes in service without jobs.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "idle")) }),
+		singleSeries(gauge("slurm_nodes_down", "Nodes that are down or drained.", catalogue.None, "node records", "1"),
 			func(s *scrape) float64 {
 				return float64(countNodes(s, "down", "drained", "draining", "fail", "unknown"))
 			}),
-		one(gauge("slurm_cpus_total", "CPUs of all nodes.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).total) }),
-		one(gauge("slurm_cpus_idle", "CPUs free for jobs on nodes in service.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).idle) }),
+		singleSeries(gauge("slurm_cpus_total", "CPUs of all nodes.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).total) }),
+		singleSeries(gauge("slurm_cpus_idle", "CPUs free for jobs on nodes in service.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).idle) }),
 		{gauge("slurm_account_cpu_count", "CPUs allocated to an account's running jobs.", catalogue.None, "live job records", "accounts with running jobs", "account"), func(s *scrape) {
 			for _, a := range s.pic.byAcct.keys {
 				if n := s.pic.byAcct.by[a].cpus; n > 0 {
@@ -46,7 +46,7 @@ func allCPUs(s *scrape) capacity {
 	for i := range s.pic.nodes {
 		n := &s.pic.nodes[i]
 		used, total := nodeCPUs(n)
-		c.add(n.usable(), used, total)
+		c.addNode(n.isUsable(), used, total)
 	}
 	return c
 }

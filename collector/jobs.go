@@ -114,7 +114,7 @@ func jobFamilies() []family {
 					if t.oldest == 0 {
 						return 0
 					}
-					return secs(max(s.now.Sub(t.oldest), 0))
+					return toSeconds(max(s.now.Sub(t.oldest), 0))
 				})
 			}},
 		{gauge("muster_jobs_held", "Pending jobs that are held.", catalogue.None, live, "partitions", "partition"),
@@ -228,7 +228,7 @@ func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) fam
 		eachPart(s, func(p *state.PartTotals) {
 			for i := range p.Sizes {
 				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
-					s.hist(timesHistogram(t), p.Name, p.Sizes[i].Class.String())
+					s.sendHistogram(timesHistogram(t), p.Name, p.Sizes[i].Class.String())
 				}
 			}
 		})
@@ -251,7 +251,7 @@ func classicBuckets() (bounds []float64, index []int) {
 
 // timesHistogram writes the counts as the exposition wants them.
 func timesHistogram(t *state.Times) *dto.Histogram {
-	sum := secs(t.Histogram.Sum)
+	sum := toSeconds(t.Histogram.Sum)
 	h := &dto.Histogram{SampleCount: &t.Histogram.Count, SampleSum: &sum}
 	bounds, index := classicBuckets()
 	rows := make([]dto.Bucket, len(bounds))

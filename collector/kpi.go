@@ -55,7 +55,7 @@ func kpiFamily(metric string) family {
 		if s.src.KPIs == nil {
 			return
 		}
-		for _, v := range s.kpis() {
+		for _, v := range s.shownKPIs() {
 			k, ok := members[v.KPI]
 			if !ok || v.Null {
 				continue

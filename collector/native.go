@@ -58,7 +58,7 @@ func nativeJobFigures() []nativeJob {
 		{"expediting", "Jobs with the flag EXPEDITING.", flagCount(jobExpediting)},
 		{"failed", "Jobs in state FAILED.", baseCount(spec.Failed)},
 		{"fed_requeued", "Jobs requeued to another cluster of a federation.", flagCount(jobFedRequeued)},
-		{"finished", "Jobs that ended and hold nothing any more.", func(t *tally) float64 { return float64(t.finished()) }},
+		{"finished", "Jobs that ended and hold nothing any more.", func(t *tally) float64 { return float64(t.countFinished()) }},
 		{"gpus_alloc", "GPUs that jobs hold.", func(t *tally) float64 { return float64(t.gpus) }},
 		{"hold", "Pending jobs that are held.", func(t *tally) float64 { return float64(t.held) }},
 		{"memory_alloc", "Memory that jobs hold, in bytes.", func(t *tally) float64 { return float64(t.mem) * mib }},
@@ -74,7 +74,7 @@ func nativeJobFigures() []nativeJob {
 		{"running", "Jobs in state RUNNING.", baseCount(spec.Running)},
 		{"signaling", "Jobs with the flag SIGNALING.", flagCount(jobSignaling)},
 		{"stageout", "Jobs with the flag STAGE_OUT.", flagCount(jobStageOut)},
-		{"started", "Jobs that have started.", func(t *tally) float64 { return float64(t.started()) }},
+		{"started", "Jobs that have started.", func(t *tally) float64 { return float64(t.countStarted()) }},
 		{"suspended", "Jobs in state SUSPENDED.", baseCount(spec.Suspended)},
 		{"timeout", "Jobs in state TIMEOUT.", baseCount(spec.TimedOut)},
 	}
@@ -85,9 +85,9 @@ func allJobs(t *tally) float64 { return float64(t.all) }
 // nativeJobs is the whole cluster.
 func nativeJobs() []family {
 	const src = "job records"
-	out := []family{one(gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"), func(s *scrape) float64 { return allJobs(&s.pic.jobs) })}
+	out := []family{singleSeries(gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"), func(s *scrape) float64 { return allJobs(&s.pic.jobs) })}
 	for _, f := range nativeJobFigures() {
-		out = append(out, one(gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"), func(s *scrape) float64 { return f.amount(&s.pic.jobs) }))
+		out = append(out, singleSeries(gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"), func(s *scrape) float64 { return f.amount(&s.pic.jobs) }))
 	}
 	return native(endpointJobs, out)
 }
@@ -98,14 +98,14 @@ type subject struct {
 	of   func(s *scrape) *tallies
 }
 
-func subjects() []subject {
+func sampleSubjects() []subject {
 	return []subject{{"account", func(s *scrape) *tallies { return &s.pic.byAcct }}, {"user", func(s *scrape) *tallies { return &s.pic.byUser }}}
 }
 
 // nativeUsers counts the same by user and by account.
 func nativeUsers() []family {
 	var out []family
-	for _, sub := range subjects() {
+	for _, sub := range sampleSubjects() {
 		label := sub.name
 		if label == "user" {
 			label = "username"
@@ -192,9 +192,9 @@ func nativeNodes() []family {
 	per("slurm_node_memory_free_bytes", "Memory that the node's operating system calls free, in bytes; absent until the agent has said it.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemFree })
 	per("slurm_node_gpus", "GPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUs })
 	per("slurm_node_gpus_alloc", "GPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUAlloc })
-	out = append(out, one(gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(len(s.pic.nodes)) }))
+	out = append(out, singleSeries(gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(len(s.pic.nodes)) }))
 	for _, st := range nativeStates() {
-		out = append(out, one(gauge("slurm_nodes_"+st.name, "Nodes that are "+st.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
+		out = append(out, singleSeries(gauge("slurm_nodes_"+st.name, "Nodes that are "+st.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
 			n := 0
 			for i := range s.pic.nodes {
 				if st.in(&s.pic.nodes[i]) {
@@ -208,7 +208,7 @@ func nativeNodes() []family {
 }
 
 func nativePartitions() []family {
-	out := []family{one(gauge("slurm_partitions", "Partitions.", catalogue.None, "partitions of the configuration", "1"), func(s *scrape) float64 { return float64(len(s.pic.parts)) })}
+	out := []family{singleSeries(gauge("slurm_partitions", "Partitions.", catalogue.None, "partitions of the configuration", "1"), func(s *scrape) float64 { return float64(len(s.pic.parts)) })}
 	jobs := func(name, help string, amount func(t *tally) float64) {
 		out = append(out, family{gauge("slurm_partition_jobs"+name, help, catalogue.None, "job records", "partitions", "partition"), func(s *scrape) { eachTally(s, amount) }})
 	}
@@ -276,7 +276,7 @@ func nativePartitionNodes() []family {
 //muster:table one entry for each metric
 func nativeScheduler() []family {
 	fig := func(name, help string, read func(r *schedRow) float64) family {
-		return one(gauge("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
+		return singleSeries(gauge("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
 	}
 	exit := func(name, help string, of func(r *schedRow) map[string]uint64, word string) family {
 		return fig(name, help, func(r *schedRow) float64 { return float64(of(r)[word]) })
@@ -287,18 +287,18 @@ func nativeScheduler() []family {
 		fig("agent_cnt", "Agents that the controller has threads for.", func(r *schedRow) float64 { return float64(r.Agents) }),
 		fig("agent_queue_size", "Requests that wait to be sent to nodes.", func(r *schedRow) float64 { return float64(r.ServerQueue) }),
 		fig("agent_thread_cnt", "Threads that send requests to nodes.", func(r *schedRow) float64 { return float64(r.AgentThreads) }),
-		fig("bf_depth_mean", "Mean number of jobs looked at in a backfill cycle.", func(r *schedRow) float64 { return mean(float64(r.BFDepthTotal), r.BFCycles) }),
-		fig("bf_mean_cycle", "Mean time of a backfill cycle in microseconds.", func(r *schedRow) float64 { return mean(micros(r.BFTotal), r.BFCycles) }),
-		fig("bf_mean_table_sz", "Mean number of planned slots of backfill.", func(r *schedRow) float64 { return mean(float64(r.BFTableTotal), r.BFCycles) }),
-		fig("bf_queue_len_mean", "Mean length of backfill's queue.", func(r *schedRow) float64 { return mean(float64(r.BFQueueTotal), r.BFCycles) }),
-		fig("bf_try_depth_mean", "Mean number of jobs tried in a backfill cycle.", func(r *schedRow) float64 { return mean(float64(r.BFTryTotal), r.BFCycles) }),
+		fig("bf_depth_mean", "Mean number of jobs looked at in a backfill cycle.", func(r *schedRow) float64 { return meanOf(float64(r.BFDepthTotal), r.BFCycles) }),
+		fig("bf_mean_cycle", "Mean time of a backfill cycle in microseconds.", func(r *schedRow) float64 { return meanOf(toMicros(r.BFTotal), r.BFCycles) }),
+		fig("bf_mean_table_sz", "Mean number of planned slots of backfill.", func(r *schedRow) float64 { return meanOf(float64(r.BFTableTotal), r.BFCycles) }),
+		fig("bf_queue_len_mean", "Mean length of backfill's queue.", func(r *schedRow) float64 { return meanOf(float64(r.BFQueueTotal), r.BFCycles) }),
+		fig("bf_try_depth_mean", "Mean number of jobs tried in a backfill cycle.", func(r *schedRow) float64 { return meanOf(float64(r.BFTryTotal), r.BFCycles) }),
 		fig("backfilled_het_jobs", "Components of heterogeneous jobs started by backfill.", func(r *schedRow) float64 { return float64(r.BackfilledHet) }),
 		fig("backfilled_jobs", "Jobs started by backfill.", func(r *schedRow) float64 { return float64(r.Backfilled) }),
 		fig("bf_active", "1 while backfill runs.", func(r *schedRow) float64 { return oneIf(r.BFActive) }),
 		fig("bf_cycle_cnt", "Backfill cycles.", func(r *schedRow) float64 { return float64(r.BFCycles) }),
-		fig("bf_cycle_last", "Time of the last backfill cycle in microseconds.", func(r *schedRow) float64 { return micros(r.BFLast) }),
-		fig("bf_cycle_max", "Time of the longest backfill cycle in microseconds.", func(r *schedRow) float64 { return micros(r.BFMax) }),
-		fig("bf_cycle_tot", "Time of all backfill cycles in microseconds.", func(r *schedRow) float64 { return micros(r.BFTotal) }),
+		fig("bf_cycle_last", "Time of the last backfill cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFLast) }),
+		fig("bf_cycle_max", "Time of the longest backfill cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFMax) }),
+		fig("bf_cycle_tot", "Time of all backfill cycles in microseconds.", func(r *schedRow) float64 { return toMicros(r.BFTotal) }),
 		fig("bf_depth_tot", "Jobs looked at in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFDepthTotal) }),
 		fig("bf_depth_try_tot", "Jobs tried in all backfill cycles.", func(r *schedRow) float64 { return float64(r.BFTryTotal) }),
 		fig("bf_last_depth", "Jobs looked at in the last backfill cycle.", func(r *schedRow) float64 { return float64(r.BFDepthLast) }),
@@ -311,25 +311,25 @@ func nativeScheduler() []family {
 		fig("sdiag_jobs_canceled", "Jobs cancelled.", func(r *schedRow) float64 { return float64(r.Cancelled) }),
 		fig("sdiag_jobs_completed", "Jobs completed.", func(r *schedRow) float64 { return float64(r.Completed) }),
 		fig("sdiag_jobs_failed", "Jobs failed.", func(r *schedRow) float64 { return float64(r.Failed) }),
-		one(gauge("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
-		one(gauge("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
+		singleSeries(gauge("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
+		singleSeries(gauge("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
 		fig("sdiag_jobs_started", "Jobs started.", func(r *schedRow) float64 { return float64(r.Started) }),
 		fig("sdiag_jobs_submitted", "Jobs submitted.", func(r *schedRow) float64 { return float64(r.Submitted) }),
 		fig("sdiag_job_states_ts", "When jobs were counted by state, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.StatesAt.Unix()) }),
 		fig("last_backfilled_jobs", "Jobs started by backfill since the figures were last reset; Muster never resets them.", func(r *schedRow) float64 { return float64(r.BackfilledCycle) }),
-		fig("sdiag_latency", "Delay of the controller in microseconds: in Slurm of reading the clock, in Muster of the last batch to become durable.", func(r *schedRow) float64 { return micros(r.Latency) }),
+		fig("sdiag_latency", "Delay of the controller in microseconds: in Slurm of reading the clock, in Muster of the last batch to become durable.", func(r *schedRow) float64 { return toMicros(r.Latency) }),
 		fig("schedule_cycle_cnt", "Scheduling cycles.", func(r *schedRow) float64 { return float64(r.Cycles) }),
 		fig("schedule_cycle_depth", "Jobs looked at in all scheduling cycles.", func(r *schedRow) float64 { return float64(r.CycleDepth) }),
-		fig("schedule_cycle_last", "Time of the last scheduling cycle in microseconds.", func(r *schedRow) float64 { return micros(r.CycleLast) }),
-		fig("schedule_cycle_max", "Time of the longest scheduling cycle in microseconds.", func(r *schedRow) float64 { return micros(r.CycleMax) }),
-		fig("schedule_cycle_tot", "Time of all scheduling cycles in microseconds.", func(r *schedRow) float64 { return micros(r.CycleTotal) }),
+		fig("schedule_cycle_last", "Time of the last scheduling cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleLast) }),
+		fig("schedule_cycle_max", "Time of the longest scheduling cycle in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleMax) }),
+		fig("schedule_cycle_tot", "Time of all scheduling cycles in microseconds.", func(r *schedRow) float64 { return toMicros(r.CycleTotal) }),
 		fig("schedule_queue_len", "Length of the queue in the last scheduling cycle.", func(r *schedRow) float64 { return float64(r.CycleQueue) }),
-		fig("sched_mean_cycle", "Mean time of a scheduling cycle in microseconds.", func(r *schedRow) float64 { return mean(micros(r.CycleTotal), r.Cycles) }),
-		fig("sched_mean_depth_cycle", "Mean number of jobs looked at in a scheduling cycle.", func(r *schedRow) float64 { return mean(float64(r.CycleDepth), r.Cycles) }),
+		fig("sched_mean_cycle", "Mean time of a scheduling cycle in microseconds.", func(r *schedRow) float64 { return meanOf(toMicros(r.CycleTotal), r.Cycles) }),
+		fig("sched_mean_depth_cycle", "Mean number of jobs looked at in a scheduling cycle.", func(r *schedRow) float64 { return meanOf(float64(r.CycleDepth), r.Cycles) }),
 		fig("server_thread_cnt", "Threads that serve requests.", func(r *schedRow) float64 { return float64(r.Threads) }),
 		fig("slurmdbd_queue_size", "Records that wait for accounting.", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
 		fig("last_proc_req_start", "When the figures were last reset, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.Since.Unix()) }),
-		one(gauge("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
+		singleSeries(gauge("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
 	}
 	for _, word := range [...]string{"end", "max_depth", "max_job_start", "lic", "rpc_cnt", "timeout"} {
 		out = append(out, exit("sched_exit_"+word, "Scheduling cycles that ended for this reason.", main, word))

@@ -14,7 +14,7 @@ func nodeStates() []string {
 // capacity sums what a set of nodes offers.
 type capacity struct{ allocated, idle, out, total int64 }
 
-func (c *capacity) add(usable bool, used, total int64) {
+func (c *capacity) addNode(usable bool, used, total int64) {
 	c.total += total
 	c.allocated += used
 	if usable {
@@ -45,7 +45,7 @@ func sum(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) 
 		for _, k := range nodes {
 			n := &s.pic.nodes[k]
 			used, total := amount(n)
-			c.add(n.usable(), used, total)
+			c.addNode(n.isUsable(), used, total)
 		}
 		c.send(s, scale, name)
 	})
@@ -60,7 +60,7 @@ func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int6
 	eachPartition(s, func(name string, nodes []int32) {
 		best := int64(0)
 		for _, k := range nodes {
-			if n := &s.pic.nodes[k]; n.usable() {
+			if n := &s.pic.nodes[k]; n.isUsable() {
 				used, total := amount(n)
 				best = max(best, total-used)
 			}
@@ -89,7 +89,7 @@ func nodeFamilies() []family {
 					}
 				}
 			}},
-		{info(gauge("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
+		{infoMetric(gauge("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
 		{gauge("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
@@ -128,7 +128,7 @@ func nodeFamilies() []family {
 			for i := range s.pic.nodes {
 				n := &s.pic.nodes[i]
 				for k := range n.Warned {
-					if w := &n.Warned[k]; w.current(s.now) {
+					if w := &n.Warned[k]; w.isCurrent(s.now) {
 						s.send(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, n.Name, w.UUID)
 					}
 				}
@@ -150,7 +150,7 @@ func nodeFamilies() []family {
 func nodesOut(s *scrape) {
 	for i := range s.pic.nodes {
 		n := &s.pic.nodes[i]
-		switch st := n.state(); st {
+		switch st := n.countedState(); st {
 		case "allocated", "mixed", "idle", "powered_down":
 		default:
 			s.send(1, n.Name, st, n.Reason)
@@ -161,7 +161,7 @@ func nodesOut(s *scrape) {
 func countNodes(s *scrape, states ...string) int {
 	n := 0
 	for i := range s.pic.nodes {
-		st := s.pic.nodes[i].state()
+		st := s.pic.nodes[i].countedState()
 		for _, want := range states {
 			if st == want {
 				n++
@@ -176,7 +176,7 @@ func partitionNodes(s *scrape) {
 		for _, st := range nodeStates() {
 			n := 0
 			for _, k := range nodes {
-				if s.pic.nodes[k].state() == st {
+				if s.pic.nodes[k].countedState() == st {
 					n++
 				}
 			}
@@ -199,7 +199,7 @@ func startable(s *scrape) {
 			count := 0
 			for _, k := range nodes {
 				n := &s.pic.nodes[k]
-				if !n.usable() || (size.gpus == 0 && n.Busy) || (size.gpus > 0 && (n.gpuIdle() < size.gpus || n.cpuIdle() == 0)) {
+				if !n.isUsable() || (size.gpus == 0 && n.Busy) || (size.gpus > 0 && (n.gpuIdle() < size.gpus || n.cpuIdle() == 0)) {
 					continue
 				}
 				count++
@@ -246,8 +246,8 @@ func gpuStates(nodes []nodeRow) map[string]*gpuCounts {
 			if g.Name != "gpu" {
 				continue
 			}
-			t := entry(types, g.Type)
-			t.add(n.usable(), g.Used, g.Total-g.Shared)
+			t := entryOf(types, g.Type)
+			t.addNode(n.isUsable(), g.Used, g.Total-g.Shared)
 			t.shared += g.Shared
 			t.lost += g.Lost
 		}

@@ -169,14 +169,14 @@ func (t *tally) addPending(r *jobRow) {
 	}
 }
 
-// started are the jobs that have ever had an allocation in their present
+// countStarted are the jobs that have ever had an allocation in their present
 // attempt, as far as the states tell.
-func (t *tally) started() int64 {
+func (t *tally) countStarted() int64 {
 	return t.all - t.base[spec.Pending]
 }
 
-// finished have a verdict and hold nothing any more.
-func (t *tally) finished() int64 {
+// countFinished have a verdict and hold nothing any more.
+func (t *tally) countFinished() int64 {
 	n := int64(0)
 	for s := spec.Completed; s <= spec.OutOfMemory; s++ {
 		n += t.shown[s]
@@ -218,8 +218,8 @@ func (m *tallies) of(key string) *tally {
 // cores are CPUs by the base state of the jobs.
 type cores [jobBases]int64
 
-// entry gives what a map holds under a key, made when it is missing.
-func entry[K comparable, V any](m map[K]*V, key K) *V {
+// entryOf gives what a map holds under a key, made when it is missing.
+func entryOf[K comparable, V any](m map[K]*V, key K) *V {
 	v := m[key]
 	if v == nil {
 		v = new(V)
@@ -241,7 +241,7 @@ func (p *picture) addJob(r *jobRow) {
 	p.byUser.of(r.User).add(r)
 	p.byQOS.of(r.QOS).add(r)
 	if !r.Completing {
-		entry(p.pairs, pair{r.User, r.Partition})[r.Base] += r.CPUs * r.Count
+		entryOf(p.pairs, pair{r.User, r.Partition})[r.Base] += r.CPUs * r.Count
 	}
 	if r.Base == spec.Pending {
 		p.reason[r.Reason] += r.Count
@@ -251,12 +251,12 @@ func (p *picture) addJob(r *jobRow) {
 		}
 	}
 	if r.Eff != nil {
-		entry(p.done, pair{r.Account, r.User}).add(r.Eff)
+		entryOf(p.done, pair{r.Account, r.User}).add(r.Eff)
 	}
 }
 
-// finish sorts what scrapes walk in order.
-func (p *picture) finish() *picture {
+// sortRows sorts what scrapes walk in order.
+func (p *picture) sortRows() *picture {
 	for _, t := range [...]*tallies{&p.byPart, &p.byAcct, &p.byUser, &p.byQOS} {
 		sort.Strings(t.keys)
 	}
@@ -364,13 +364,13 @@ type gresRow struct {
 	Lost        int64 // GPUs that are configured and that the node does not list any more
 }
 
-// usable tells whether new jobs may start on the node.
-func (n *nodeRow) usable() bool {
+// isUsable tells whether new jobs may start on the node.
+func (n *nodeRow) isUsable() bool {
 	return n.Flags&(nodeDown|nodeUnknown|nodeFuture|nodeError|nodeDrain|nodeFail|nodeNoResp|nodeInvalid|nodePoweredDown|nodePoweringDown) == 0
 }
 
-// state is the one state muster_nodes counts the node under.
-func (n *nodeRow) state() string {
+// countedState is the one state muster_nodes counts the node under.
+func (n *nodeRow) countedState() string {
 	switch f := n.Flags; {
 	case f&(nodeUnknown|nodeFuture) != 0:
 		return "unknown"
@@ -394,7 +394,7 @@ func (n *nodeRow) state() string {
 }
 
 func (n *nodeRow) cpuIdle() int64 {
-	if !n.usable() {
+	if !n.isUsable() {
 		return 0
 	}
 	return max(n.CPUsForJobs-n.CPUAlloc, 0)
@@ -404,7 +404,7 @@ func (n *nodeRow) cpuIdle() int64 {
 func (n *nodeRow) cpuOther() int64 { return max(n.CPUs-n.CPUAlloc-n.cpuIdle(), 0) }
 
 func (n *nodeRow) gpuIdle() int64 {
-	if !n.usable() {
+	if !n.isUsable() {
 		return 0
 	}
 	return max(n.GPUs-n.GPUAlloc, 0)
@@ -459,15 +459,15 @@ type licenceRow struct {
 // licenceUse is what jobs in reservations hold of licences.
 type licenceUse map[[2]string]int64
 
-func (u *licenceUse) add(reservation, licence string, n int64) {
+func (u *licenceUse) addReserved(reservation, licence string, n int64) {
 	if *u == nil {
 		*u = licenceUse{}
 	}
 	(*u)[[2]string{reservation, licence}] += n
 }
 
-// reserve adds what an active reservation keeps of a licence.
-func (p *picture) reserve(reservation, licence string, n int64, held licenceUse) {
+// reserveLicence adds what an active reservation keeps of a licence.
+func (p *picture) reserveLicence(reservation, licence string, n int64, held licenceUse) {
 	for i := range p.lics {
 		if l := &p.lics[i]; l.Name == licence {
 			l.Reserved += n

@@ -12,10 +12,10 @@ import (
 // does too: its user is a question away for whoever knows the cluster.
 func userLabels() []string { return []string{"user", "users", "username", "slurm_job_id"} }
 
-// hides tells whether a family is left out because the site keeps the data of
+// hidesFamily tells whether a family is left out because the site keeps the data of
 // users private. Anybody who reaches the port reads the pages, so what squeue and
 // sreport hide must not stand there.
-func (s *scrape) hides(f *family) bool {
+func (s *scrape) hidesFamily(f *family) bool {
 	if s.src == nil || !s.src.Private {
 		return false
 	}
@@ -33,8 +33,8 @@ func (s *scrape) hidesLimit(kind state.UsageKind, assoc *spec.Association) bool 
 	return ofUser || kind == state.UsageQOSUser
 }
 
-// kpis are the KPIs that are shown.
-func (s *scrape) kpis() []kpi.Value {
+// shownKPIs are the KPIs that are shown.
+func (s *scrape) shownKPIs() []kpi.Value {
 	all := s.src.KPIs()
 	if !s.src.Private {
 		return all

@@ -25,7 +25,7 @@ type server struct {
 	zips  sync.Pool // of *gzip.Writer
 }
 
-func serve(p *page) http.Handler {
+func pageHandler(p *page) http.Handler {
 	return &server{page: p, speak: expfmt.DefaultOpenMetricsAcceptedFormats(), other: promhttp.HandlerForTransactional(p, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})}
 }
 

@@ -57,7 +57,7 @@ func (o *Objectives) Tick(since time.Duration, now Condition) {
 			expected := uint64(max(now.Expected, 0))
 			add(i, micros*min(uint64(max(now.Connected, 0)), expected), micros*expected)
 		case slo.Accounting:
-			part(i, now.Lag >= 0, now.Lag <= secs(objective.Within))
+			part(i, now.Lag >= 0, now.Lag <= toSeconds(objective.Within))
 		case slo.Goodput:
 			part(i, now.Goodput >= 0, now.Goodput > objective.Above)
 		case slo.Submit, slo.Durability, slo.Scheduling, slo.Wait:
@@ -155,7 +155,7 @@ func sloFamilies() []family {
 			each(func(s *scrape, o slo.Objective, m measure) { s.send(m.good, string(o.Kind), m.class) })},
 		{gauge("muster_slo_objective_ratio", "The part that must be good, over 30 days.", catalogue.Ratio, src, card, "slo", "class"),
 			each(func(s *scrape, o slo.Objective, m measure) { s.send(o.Part, string(o.Kind), m.class) })},
-		{info(gauge("muster_slo_info", "Always 1; the labels say the objective as muster.yaml does, and what it counts.", catalogue.None, src, card, "slo", "class", "objective", "counts")),
+		{infoMetric(gauge("muster_slo_info", "Always 1; the labels say the objective as muster.yaml does, and what it counts.", catalogue.None, src, card, "slo", "class", "objective", "counts")),
 			each(func(s *scrape, o slo.Objective, m measure) {
 				s.send(1, string(o.Kind), m.class, o.Text(), unit(o.Kind))
 			})},

@@ -32,7 +32,7 @@ func vpensoFamilies() []family {
 
 // fig is a metric without labels beside the cluster.
 func fig(name, help string, read func(s *scrape) float64) family {
-	return one(gauge(name, help, catalogue.None, "node and job records", "1"), read)
+	return singleSeries(gauge(name, help, catalogue.None, "node and job records", "1"), read)
 }
 
 // nodeSum adds up an amount over all nodes.
@@ -260,10 +260,10 @@ func vpensoQueue() []family {
 	return out
 }
 
-func micros(d spec.Span) float64 { return float64(d / 1000) }
+func toMicros(d spec.Span) float64 { return float64(d / 1000) }
 
-// mean is a total over a count, 0 of nothing.
-func mean(total float64, count uint64) float64 {
+// meanOf is a total over a count, 0 of nothing.
+func meanOf(total float64, count uint64) float64 {
 	if count == 0 {
 		return 0
 	}
@@ -275,21 +275,21 @@ func mean(total float64, count uint64) float64 {
 //muster:table one entry for each metric
 func vpensoScheduler() []family {
 	sched := func(name, help string, read func(r *schedRow) float64) family {
-		return one(gauge(name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
+		return singleSeries(gauge(name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
 	}
 	return []family{
 		sched("slurm_scheduler_threads", "Threads that serve requests", func(r *schedRow) float64 { return float64(r.Threads) }),
 		sched("slurm_scheduler_queue_size", "Requests that wait to be sent or served", func(r *schedRow) float64 { return float64(r.ServerQueue) }),
 		sched("slurm_scheduler_dbd_queue_size", "Records that wait for accounting", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
-		sched("slurm_scheduler_last_cycle", "Time of the last scheduling cycle in microseconds", func(r *schedRow) float64 { return micros(r.CycleLast) }),
-		sched("slurm_scheduler_mean_cycle", "Mean time of a scheduling cycle in microseconds", func(r *schedRow) float64 { return mean(micros(r.CycleTotal), r.Cycles) }),
+		sched("slurm_scheduler_last_cycle", "Time of the last scheduling cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.CycleLast) }),
+		sched("slurm_scheduler_mean_cycle", "Mean time of a scheduling cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.CycleTotal), r.Cycles) }),
 		{gauge("slurm_scheduler_cycle_per_minute", "Scheduling cycles a minute", catalogue.None, "figures of the scheduler", "1"), func(s *scrape) {
 			r := &s.pic.sched
-			s.send(mean(float64(r.Cycles)*60, uint64(max(s.now.Sub(r.Since)/spec.Second, 0))))
+			s.send(meanOf(float64(r.Cycles)*60, uint64(max(s.now.Sub(r.Since)/spec.Second, 0))))
 		}},
-		sched("slurm_scheduler_backfill_last_cycle", "Time of the last backfill cycle in microseconds", func(r *schedRow) float64 { return micros(r.BFLast) }),
-		sched("slurm_scheduler_backfill_mean_cycle", "Mean time of a backfill cycle in microseconds", func(r *schedRow) float64 { return mean(micros(r.BFTotal), r.BFCycles) }),
-		sched("slurm_scheduler_backfill_depth_mean", "Mean number of jobs tried in a backfill cycle", func(r *schedRow) float64 { return mean(float64(r.BFDepthTotal), r.BFCycles) }),
+		sched("slurm_scheduler_backfill_last_cycle", "Time of the last backfill cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.BFLast) }),
+		sched("slurm_scheduler_backfill_mean_cycle", "Mean time of a backfill cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.BFTotal), r.BFCycles) }),
+		sched("slurm_scheduler_backfill_depth_mean", "Mean number of jobs tried in a backfill cycle", func(r *schedRow) float64 { return meanOf(float64(r.BFDepthTotal), r.BFCycles) }),
 		sched("slurm_scheduler_backfilled_jobs_since_start_total", "Jobs started by backfill", func(r *schedRow) float64 { return float64(r.Backfilled) }),
 		sched("slurm_scheduler_backfilled_jobs_since_cycle_total", "Jobs started by backfill since the figures were last reset; Muster never resets them",
 			func(r *schedRow) float64 { return float64(r.BackfilledCycle) }),
@@ -304,7 +304,7 @@ func vpensoScheduler() []family {
 
 func vpensoSubjects() []family {
 	var out []family
-	for _, sub := range subjects() {
+	for _, sub := range sampleSubjects() {
 		for _, m := range [...]struct {
 			name, help string
 			amount     func(t *tally) int64
@@ -425,8 +425,8 @@ func vpensoCalls() []family {
 			suffix, help string
 			amount       func(r *rpcRow) float64
 		}{{"", "Calls", func(r *rpcRow) float64 { return float64(r.Count) }},
-			{"_avg_time", "Mean time of a call in microseconds", func(r *rpcRow) float64 { return mean(micros(r.Total), r.Count) }},
-			{"_total_time", "Time of all calls in microseconds", func(r *rpcRow) float64 { return micros(r.Total) }}} {
+			{"_avg_time", "Mean time of a call in microseconds", func(r *rpcRow) float64 { return meanOf(toMicros(r.Total), r.Count) }},
+			{"_total_time", "Time of all calls in microseconds", func(r *rpcRow) float64 { return toMicros(r.Total) }}} {
 			out = append(out, family{gauge(sub.prefix+m.suffix, m.help+" by "+sub.label, catalogue.None, "the API's handlers", sub.label+"s (at most 500)", sub.label), func(s *scrape) {
 				list := sub.of(s)
 				for i := range list {
@@ -441,14 +441,14 @@ func vpensoCalls() []family {
 // methods and callers are the calls of the API, or those that a Slurm counts.
 func (s *scrape) methods() []rpcRow {
 	if s.src != nil && s.src.Calls != nil {
-		return rows(&s.src.Calls.methods)
+		return callRows(&s.src.Calls.methods)
 	}
 	return s.pic.sched.RPCs
 }
 
 func (s *scrape) callers() []rpcRow {
 	if s.src != nil && s.src.Calls != nil {
-		return rows(&s.src.Calls.users)
+		return callRows(&s.src.Calls.users)
 	}
 	return s.pic.sched.UserRPCs
 }
@@ -460,8 +460,8 @@ func vpensoJobs() []family {
 		name, help string
 		amount     func(e *efficiency) (float64, bool)
 	}{
-		{"slurm_job_cpu_efficiency_avg", "Mean over jobs of used to given CPU time", func(e *efficiency) (float64, bool) { return mean(e.cpuRatio, uint64(e.withCPU)), e.withCPU > 0 }},
-		{"slurm_job_mem_efficiency_avg", "Mean over jobs of peak to given memory", func(e *efficiency) (float64, bool) { return mean(e.memRatio, uint64(e.withMem)), e.withMem > 0 }},
+		{"slurm_job_cpu_efficiency_avg", "Mean over jobs of used to given CPU time", func(e *efficiency) (float64, bool) { return meanOf(e.cpuRatio, uint64(e.withCPU)), e.withCPU > 0 }},
+		{"slurm_job_mem_efficiency_avg", "Mean over jobs of peak to given memory", func(e *efficiency) (float64, bool) { return meanOf(e.memRatio, uint64(e.withMem)), e.withMem > 0 }},
 		{"slurm_job_count_completed", "Jobs that ran and ended", func(e *efficiency) (float64, bool) { return float64(e.jobs), true }},
 		{"slurm_job_cpu_hours_allocated", "CPU hours given to jobs that ended", func(e *efficiency) (float64, bool) { return e.hours, true }},
 	} {
@@ -504,10 +504,10 @@ func vpensoSelf() []family {
 				s.send(s.pic.made.parts[i].seconds, s.pic.made.parts[i].name)
 			}
 		}},
-		{gauge("slurm_exporter_cache_age_seconds", "Age of the figures shown", catalogue.Seconds, "the exporter", "1"), func(s *scrape) { s.send(secs(max(s.now.Sub(s.pic.at), 0))) }},
+		{gauge("slurm_exporter_cache_age_seconds", "Age of the figures shown", catalogue.Seconds, "the exporter", "1"), func(s *scrape) { s.send(toSeconds(max(s.now.Sub(s.pic.at), 0))) }},
 		{duration, func(s *scrape) {
 			for i := range s.pic.made.commands {
-				s.hist(s.pic.made.commands[i].Seconds, s.pic.made.commands[i].Name)
+				s.sendHistogram(s.pic.made.commands[i].Seconds, s.pic.made.commands[i].Name)
 			}
 		}},
 		{failures, func(s *scrape) {

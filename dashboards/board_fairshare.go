@@ -3,8 +3,8 @@ package dashboards
 // shares are the accounts' shares of their level of the tree, now.
 const shares = `SELECT account, argMax(shares, seq) AS shares, argMax(removed, seq) AS removed FROM associations WHERE cluster = ${cluster:singlequote} AND user = '' AND account != 'root' GROUP BY account HAVING NOT removed`
 
-func fairshare() Board {
-	used := `SELECT account, sum(cpu_held_us) / 3.6e9 AS cpu_hours, sum(gpu_held_us) / 3.6e9 AS gpu_hours FROM ` + within("runs_within") + ` GROUP BY account`
+func fairshareBoard() Board {
+	used := `SELECT account, sum(cpu_held_us) / 3.6e9 AS cpu_hours, sum(gpu_held_us) / 3.6e9 AS gpu_hours FROM ` + withinView("runs_within") + ` GROUP BY account`
 	return Board{UID: FairShare, Title: "Muster / Fair share and drift", From: "now-7d", Vars: []Var{clusterVar(), accountVar()},
 		Description: "What accounts were promised and what they got. Drift is the difference: above 0 more than its share, below 0 less.",
 		Rows: []Row{

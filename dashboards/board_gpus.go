@@ -1,6 +1,6 @@
 package dashboards
 
-func gpus() Board {
+func gpusBoard() Board {
 	const of = `cluster=~"$cluster|",hostname=~"$node"`
 	return Board{UID: GPUs, Title: "Muster / GPU fleet", Vars: []Var{clusterVar(), nodeVar()},
 		Description: "All devices: who holds them, whether they work, and whether they are well.",
@@ -24,10 +24,10 @@ func gpus() Board {
 					`SELECT $__timeInterval(at) AS time, user, sumIf(seconds, ifNull(util, engine) = 0 OR processes = 0) / 3600 AS idle FROM gpu_samples WHERE $__timeFilter(at) AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) AND user != '' GROUP BY time, user HAVING idle > 0 ORDER BY time`).
 					wide(12).empty("every device that was held worked"),
 				sqlTable("Users by idle GPU time", "Who held devices longest without using them in the dashboard's time, runs that go on up to now; `muster report idle` says the same.",
-					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+within("gpus_within")+` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`).
+					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+withinView("gpus_within")+` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`).
 					units(map[string]Unit{"idle": Seconds, "no process": Seconds, "held": Seconds, "part": Ratio}).linked(People, "user", "user").wide(12).empty("every device that was held worked"),
 				sqlTable("Devices by idle time", "Devices by the time they were held without work in the dashboard's time, runs that go on up to now. One device far ahead of its neighbours may be broken rather than unused.",
-					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+within("gpus_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY "held idle" DESC LIMIT 50`).
+					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+withinView("gpus_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY "held idle" DESC LIMIT 50`).
 					units(map[string]Unit{"busy": Seconds, "held idle": Seconds, "utilisation": Ratio, "energy": Joules}).linked(Node, "node", "node").empty("no job held a GPU in the dashboard's time"),
 			}},
 		}}
@@ -107,7 +107,7 @@ func gpuHealth(of string) []Panel {
 	}
 }
 
-func energy() Board {
+func energyBoard() Board {
 	const of = `cluster="$cluster"`
 	return Board{UID: Energy, Title: "Muster / Energy, carbon and cost", From: "now-24h", Vars: []Var{clusterVar(), nodeVar()},
 		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it. Carbon and cost need their settings in muster.yaml (cost).",
@@ -129,7 +129,7 @@ func energy() Board {
 				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, `topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"} > 0)`, "{{key}}").
 					linked(People, "account", "key").empty("no prices are set (cost in muster.yaml)"),
 				sqlTable("Energy by account and user", "Energy of the GPUs that runs held in the dashboard's time, those that go on up to now, and how much of it went into devices without work (shared out by time).",
-					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+within("gpus_within")+` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`).
+					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+withinView("gpus_within")+` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`).
 					units(map[string]Unit{"kWh": KWh, "idle kWh": KWh}).wide(24).linked(People, "user", "user").empty("no run held a GPU in the dashboard's time"),
 			}},
 		}}

@@ -1,6 +1,6 @@
 package dashboards
 
-func internals() Board {
+func internalsBoard() Board {
 	const of = `{cluster="$cluster"}`
 	rate := func(m, legend string) Query {
 		return Query{Expr: `rate(` + m + of + `[$__rate_interval])`, Legend: legend}
@@ -61,7 +61,7 @@ func internals() Board {
 		}}
 }
 
-func pipeline() Board {
+func pipelineBoard() Board {
 	const of = `{cluster="$cluster"}`
 	return Board{UID: Pipeline, Title: "Muster / Pipeline health", From: "now-1h", Vars: []Var{clusterVar()},
 		Description: "Can the other dashboards be believed? From the nodes to the metrics, and from the ledger to the accounting store.",
@@ -103,7 +103,7 @@ func pipeline() Board {
 		}}
 }
 
-func alerts() Board {
+func alertsBoard() Board {
 	const firing = `alertstate="firing",cluster=~"$cluster|"`
 	return Board{UID: Alerts, Title: "Muster / Alerts", From: "now-24h", Vars: []Var{clusterVar()},
 		Description: "What fires, since when, and what did. Each alert has a runbook that says what to type.",

@@ -1,6 +1,6 @@
 package dashboards
 
-func job() Board {
+func jobBoard() Board {
 	const of = `cluster="$cluster",slurm_job_id=~"$job"`
 	const gpu = `cluster=~"$cluster|",slurm_job_id=~"$job"`
 	const sql = ` WHERE cluster = ${cluster:singlequote} AND job_id = toUInt32OrZero(${job:singlequote}) `

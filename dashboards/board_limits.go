@@ -1,6 +1,6 @@
 package dashboards
 
-func limits() Board {
+func limitsBoard() Board {
 	const of = `cluster="$cluster"`
 	const budget = of + `,account=~"$account"`
 	none := "no budget is set (cost.budgets in muster.yaml)"

@@ -1,6 +1,6 @@
 package dashboards
 
-func node() Board {
+func nodeBoard() Board {
 	const of = `cluster="$cluster",node=~"$node"`
 	return Board{UID: Node, Title: "Muster / Nodes", Vars: []Var{clusterVar(), nodeVar()},
 		Description: "The machines: what they are doing, what they have left, and what happened to them.",
@@ -37,7 +37,7 @@ func node() Board {
 					`SELECT at, node, state, reason, by FROM node_states WHERE $__timeFilter(at) AND NOT restated AND cluster = ${cluster:singlequote} AND $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY at DESC, seq DESC LIMIT 100`).
 					units(map[string]Unit{"at": When}).wide(12),
 				sqlTable("Runs on the nodes", "The runs that held these nodes in the dashboard's time, the newest first; of those that go on, what was sampled so far.",
-					`SELECT job_id AS job, node, user, account, from, until, cpus AS CPUs, gpus AS GPUs, cpu_s AS "CPU time", lost FROM `+within("nodes_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY until DESC LIMIT 100`).
+					`SELECT job_id AS job, node, user, account, from, until, cpus AS CPUs, gpus AS GPUs, cpu_s AS "CPU time", lost FROM `+withinView("nodes_within")+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) ORDER BY until DESC LIMIT 100`).
 					units(map[string]Unit{"from": When, "until": When, "CPU time": Seconds}).wide(12).linked(Job, "job", "job").empty("no run held these nodes"),
 			}},
 		}}

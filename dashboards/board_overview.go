@@ -2,7 +2,7 @@ package dashboards
 
 import "fmt"
 
-func overview() Board {
+func overviewBoard() Board {
 	return Board{UID: Overview, Title: "Muster / Cluster overview", Vars: []Var{clusterVar()},
 		Description: "Is the cluster well, is it busy, and does the work that holds it do anything? Start here; every figure leads on.",
 		Rows: []Row{
@@ -33,9 +33,9 @@ func overview() Board {
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlSeries("Jobs ended", "Runs that ended, by final state.", Count,
-					`SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM `+within("runs_within")+` WHERE ended_in GROUP BY time, state ORDER BY time`),
+					`SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM `+withinView("runs_within")+` WHERE ended_in GROUP BY time, state ORDER BY time`),
 				sqlTable("GPU-hours by account", "What each account held in the dashboard's time, runs that go on up to now.",
-					`SELECT account, round(sum(gpu_held_us) / 3.6e9, 2) AS "GPU-hours", round(sum(cpu_held_us) / 3.6e9, 2) AS "CPU-hours", toInt64(sum(count)) AS jobs FROM `+within("runs_within")+` WHERE isNotNull(start) GROUP BY account ORDER BY "GPU-hours" DESC, "CPU-hours" DESC LIMIT 20`).
+					`SELECT account, round(sum(gpu_held_us) / 3.6e9, 2) AS "GPU-hours", round(sum(cpu_held_us) / 3.6e9, 2) AS "CPU-hours", toInt64(sum(count)) AS jobs FROM `+withinView("runs_within")+` WHERE isNotNull(start) GROUP BY account ORDER BY "GPU-hours" DESC, "CPU-hours" DESC LIMIT 20`).
 					wide(12).units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours}).linked(People, "account", "account"),
 			}},
 		}}

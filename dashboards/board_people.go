@@ -1,6 +1,6 @@
 package dashboards
 
-func people() Board {
+func peopleBoard() Board {
 	kpi := func(name, by string) string {
 		return `muster_kpi_` + name + `{cluster="$cluster",by="` + by + `",key=~"$` + by + `",window="7d"}`
 	}
@@ -39,10 +39,10 @@ func people() Board {
 					`SELECT row_number() OVER (ORDER BY gpu_hours DESC, cpu_hours DESC, user) AS rank, user, account, runs, round(gpu_hours, 3) AS "GPU-hours", round(cpu_hours, 3) AS "CPU-hours", util_s / nullIf(held_s, 0) AS "GPU used", cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", round(idle_s / 3600, 3) AS "idle GPU-hours" FROM `+useByUser(chosen)+` ORDER BY rank LIMIT 50`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours, "GPU used": Ratio, "CPU used": Ratio, "idle GPU-hours": GPUHours}).linked(People, "user", "user"),
 				sqlTable("Jobs", "The runs that go on, then the last that ended, with what they used. Click on an id.",
-					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS "run time", alloc_cpus AS CPUs, alloc_gpus AS GPUs, cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", util_s / nullIf(held_s, 0) AS "GPU used", energy_j AS "GPU energy" FROM (SELECT * FROM `+within("runs_within")+` WHERE isNotNull(start) AND `+chosen+` ORDER BY isNull(end) DESC, end DESC, uid DESC LIMIT 100) AS r LEFT JOIN (SELECT uid, restarts, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM `+within("nodes_within")+` GROUP BY uid, restarts) AS n USING (uid, restarts) LEFT JOIN (SELECT uid, restarts, sum(util_s) AS util_s, sum(held_s) AS held_s, sum(energy_j) AS energy_j FROM `+within("gpus_within")+` GROUP BY uid, restarts) AS g USING (uid, restarts) ORDER BY isNull(end) DESC, end DESC, uid DESC`).
+					`SELECT job_id AS job, name, user, account, partition, state, end, elapsed_us / 1e6 AS "run time", alloc_cpus AS CPUs, alloc_gpus AS GPUs, cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", util_s / nullIf(held_s, 0) AS "GPU used", energy_j AS "GPU energy" FROM (SELECT * FROM `+withinView("runs_within")+` WHERE isNotNull(start) AND `+chosen+` ORDER BY isNull(end) DESC, end DESC, uid DESC LIMIT 100) AS r LEFT JOIN (SELECT uid, restarts, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM `+withinView("nodes_within")+` GROUP BY uid, restarts) AS n USING (uid, restarts) LEFT JOIN (SELECT uid, restarts, sum(util_s) AS util_s, sum(held_s) AS held_s, sum(energy_j) AS energy_j FROM `+withinView("gpus_within")+` GROUP BY uid, restarts) AS g USING (uid, restarts) ORDER BY isNull(end) DESC, end DESC, uid DESC`).
 					units(map[string]Unit{"end": When, "run time": Seconds, "CPU used": Ratio, "GPU used": Ratio, "GPU energy": Joules}).linked(Job, "job", "job"),
 				sqlSeries("GPU-hours held", "GPU-hours that runs held in each stretch of time by account, those that go on up to now.", GPUHours, heldSeries("alloc_gpus", "account", "gpu_hours", chosen)),
-				sqlSeries("Runs ended", "Runs by final state.", Count, `SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS runs FROM `+within("runs_within")+` WHERE ended_in AND `+chosen+` GROUP BY time, state ORDER BY time`),
+				sqlSeries("Runs ended", "Runs by final state.", Count, `SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS runs FROM `+withinView("runs_within")+` WHERE ended_in AND `+chosen+` GROUP BY time, state ORDER BY time`),
 			}},
 		}}
 }

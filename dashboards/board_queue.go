@@ -2,8 +2,8 @@ package dashboards
 
 const queueFilter = `cluster="$cluster",partition=~"$partition"`
 
-func queue() Board {
-	jobsIn := `FROM ` + within("runs_within") + ` WHERE started_in AND $__conditionalAll(partition IN (${partition:singlequote}), $partition)`
+func queueBoard() Board {
+	jobsIn := `FROM ` + withinView("runs_within") + ` WHERE started_in AND $__conditionalAll(partition IN (${partition:singlequote}), $partition)`
 	wait := func(q string) Query {
 		return Query{Expr: `histogram_quantile(` + q + `, sum by (le) (increase(muster_job_wait_seconds_bucket{` + queueFilter + `}[1h])))`, Legend: "p" + q[2:]}
 	}

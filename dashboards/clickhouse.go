@@ -46,7 +46,7 @@ type clickHouseBuilder struct{ ClickHouse }
 func (b clickHouseBuilder) Build() (variants.Dataquery, error) { return b.ClickHouse, nil }
 
 func newClickHouse(ref string, q Query) clickHouseBuilder {
-	c := ClickHouse{RefID: ref, Datasource: source(clickType, clickVar), EditorType: "sql", RawSQL: q.Expr, Format: 1, QueryType: "table", PluginVersion: "4.8.0"}
+	c := ClickHouse{RefID: ref, Datasource: sourceRef(clickType, clickVar), EditorType: "sql", RawSQL: q.Expr, Format: 1, QueryType: "table", PluginVersion: "4.8.0"}
 	if q.Series {
 		c.Format, c.QueryType = 0, "timeseries"
 	}

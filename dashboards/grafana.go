@@ -89,7 +89,7 @@ func orText(s, otherwise string) string {
 // nothing: a variable without values must not empty the dashboard.
 func (v Var) grafana() *dashboard.QueryVariableBuilder {
 	q := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Label).Query(dashboard.StringOrMap{String: ptr(v.Query)}).
-		Datasource(source(promType, promVar)).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).AllowCustomValue(true)
+		Datasource(sourceRef(promType, promVar)).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).AllowCustomValue(true)
 	if v.Multi {
 		all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
 		q.Multi(true).IncludeAll(true).AllValue(".*").Current(dashboard.VariableOption{Selected: ptr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
@@ -97,7 +97,7 @@ func (v Var) grafana() *dashboard.QueryVariableBuilder {
 	return q
 }
 
-func source(kind, variable string) common.DataSourceRef {
+func sourceRef(kind, variable string) common.DataSourceRef {
 	return common.DataSourceRef{Type: ptr(kind), Uid: ptr("${" + variable + "}")}
 }
 
@@ -110,11 +110,11 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 	if p.MayBeEmpty != "" {
 		b.NoValue(p.MayBeEmpty)
 	}
-	ds := source(promType, promVar)
+	ds := sourceRef(promType, promVar)
 	for i, q := range p.Queries {
 		ref := string(rune('A' + i))
 		if q.Lang == SQL {
-			ds = source(clickType, clickVar)
+			ds = sourceRef(clickType, clickVar)
 			b.WithTarget(newClickHouse(ref, q))
 			continue
 		}

@@ -24,25 +24,25 @@ func newTruth() *truth {
 		started: map[run]map[string]int{}, seen: map[run]bool{}, ever: map[spec.JobUID]bool{}}
 }
 
-// begins notes that processes of an attempt live on a node: never while
+// noteBegins notes that processes of an attempt live on a node: never while
 // another attempt of the job lives anywhere, and once a node.
-func (t *truth) begins(w *World, node string, r run) {
+func (t *truth) noteBegins(w *World, node string, r run) {
 	if !t.attempts[r] {
-		w.fail("%s runs attempt %d of job uid %d, which never became durable", node, r.attempt, r.uid)
+		w.failSeed("%s runs attempt %d of job uid %d, which never became durable", node, r.attempt, r.uid)
 	}
 	if t.started[r] == nil {
 		t.started[r] = map[string]int{}
 	}
 	t.started[r][node]++
 	if t.started[r][node] > 1 {
-		w.fail("%s starts attempt %d of job uid %d twice", node, r.attempt, r.uid)
+		w.failSeed("%s starts attempt %d of job uid %d twice", node, r.attempt, r.uid)
 	}
 	if t.alive[r.uid] == nil {
 		t.alive[r.uid] = map[run]int{}
 	}
 	for other, n := range t.alive[r.uid] {
 		if other != r && n > 0 {
-			w.fail("job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives", r.uid, r.attempt, node, other.attempt)
+			w.failSeed("job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives", r.uid, r.attempt, node, other.attempt)
 		}
 	}
 	t.alive[r.uid][r]++
@@ -53,14 +53,14 @@ func (t *truth) begins(w *World, node string, r run) {
 	}
 }
 
-func (t *truth) ends(_ *World, _ string, r run) { t.alive[r.uid][r]-- }
+func (t *truth) noteEnds(_ *World, _ string, r run) { t.alive[r.uid][r]-- }
 
-// settled tells that nothing that can still end is left.
-func (w *World) settled() bool {
+// isSettled tells that nothing that can still end is left.
+func (w *World) isSettled() bool {
 	if !w.ctl.up || len(w.ctl.flying) > 0 {
 		return false
 	}
-	left, st := w.pods.left(), w.ctl.st
+	left, st := w.pods.podsLeft(), w.ctl.st
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 		if !j.State.Terminal() && !hopeless(st, j, 0) {
 			left = true
@@ -107,47 +107,47 @@ func hopeless(st *state.State, j *state.Job, depth int) bool {
 // finalChecks hold after the faults have ceased.
 func (w *World) finalChecks() {
 	st := w.ctl.st
-	if !w.settled() {
+	if !w.isSettled() {
 		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 			if (!j.State.Terminal() && !hopeless(st, j, 0)) || j.HoldsNodes() {
 				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-					w.note("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
+					w.noteLine("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
 					return true
 				})
 				for i := range st.Reservations {
-					w.note("reservation %+v", st.Reservations[i])
+					w.noteLine("reservation %+v", st.Reservations[i])
 				}
-				w.note("%+v waits for %+v in %v", j.Spec.Size, j.Reason, j.Spec.Partitions)
-				w.fail("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", j.UID, j.State, j.Reason.Code, j.Attempt, j.HoldsNodes())
+				w.noteLine("%+v waits for %+v in %v", j.Spec.Size, j.Reason, j.Spec.Partitions)
+				w.failSeed("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", j.UID, j.State, j.Reason.Code, j.Attempt, j.HoldsNodes())
 			}
 			return w.err == nil
 		})
 	}
-	w.pods.final()
+	w.pods.checkFinal()
 	for uid := range w.truth.acked {
 		if uid >= st.NextUID {
-			w.fail("acknowledged job uid %d is lost", uid)
+			w.failSeed("acknowledged job uid %d is lost", uid)
 		}
 	}
 	for uid, runs := range w.truth.alive {
 		for r, n := range runs {
 			if n > 0 {
-				w.fail("processes of attempt %d of job uid %d outlive it", r.attempt, uid)
+				w.failSeed("processes of attempt %d of job uid %d outlive it", r.attempt, uid)
 			}
 		}
 	}
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		if len(n.Unfenced) > 0 {
-			w.fail("node %s still owes the end of %v", n.Spec.Name, n.Unfenced)
+			w.failSeed("node %s still owes the end of %v", n.Spec.Name, n.Unfenced)
 		}
 		if !n.Unused() || !n.UsedCPU.Empty() || !n.UsedGPU.Empty() || n.UsedMem != 0 {
-			w.fail("node %s still holds something: %v", n.Spec.Name, n.Jobs)
+			w.failSeed("node %s still holds something: %v", n.Spec.Name, n.Jobs)
 		}
 		return true
 	})
 	full := state.New()
-	w.ctl.fold(full, w.ctl.log)
+	w.ctl.foldLog(full, w.ctl.log)
 	if w.err == nil && full.Hash() != st.Hash() {
-		w.fail("the live state is not the fold of the log")
+		w.failSeed("the live state is not the fold of the log")
 	}
 }

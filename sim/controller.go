@@ -53,18 +53,18 @@ func newController(w *World) *controller {
 // simLicences is how many there are of licence l.
 const simLicences = 3
 
-// now is what the controller's clock says.
-func (c *controller) now() spec.Instant { return c.w.now.Add(c.skew) }
+// clockNow is what the controller's clock says.
+func (c *controller) clockNow() spec.Instant { return c.w.now.Add(c.skew) }
 
-// found creates the cluster.
-func (c *controller) found() {
+// foundCluster creates the cluster.
+func (c *controller) foundCluster() {
 	p := c.w.profile
 	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu", "shard"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}, MaxNodes: uint32(p.Nodes + p.Strangers + 1)}
 	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
 	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
 	cfg.Enforce.Limits = true
-	cfg.Fencing = p.fencing()
+	cfg.Fencing = p.fencingPolicy()
 	for i := range p.Nodes {
 		ns := p.nodeSpec(nodeName(i))
 		if p.Power && i > 0 {
@@ -88,7 +88,7 @@ func (c *controller) found() {
 			cfg.Partitions[0].OverSubscribe = "FORCE:2"
 		}
 	}
-	p.vary(cfg, names)
+	p.varyCluster(cfg, names)
 	q := spec.QOS{ID: 1, Name: "normal"}
 	if p.QOSCap {
 		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
@@ -97,9 +97,9 @@ func (c *controller) found() {
 	if p.Several {
 		policy = append(policy, &event.QOSPut{QOS: shortQOS(p)})
 	}
-	c.do(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(p.Floor)...)}, nil)
+	c.decideCommand(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(p.Floor)...)}, nil)
 	c.w.config = cfg
-	c.do(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
+	c.decideCommand(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
 }
 
 // floorPolicy are the accounts of the users where the first one's is guaranteed
@@ -116,7 +116,7 @@ func floorPolicy(cpus int) []event.Event {
 	out := []event.Event{&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: floorAccount}}, &event.AccountPut{Account: spec.Account{Name: "a"}},
 		assoc(1, 0, "root", ""), floor, assoc(3, 1, "a", "")}
 	for n := range users {
-		who := user(n)
+		who := userActor(n)
 		in := "a"
 		parent := uint32(3)
 		if n == 0 {
@@ -130,26 +130,26 @@ func floorPolicy(cpus int) []event.Event {
 // floorAccount is that of the first user where it is guaranteed something.
 const floorAccount = "gold"
 
-// do decides a command; ack is called when it is durable, with the refusal if
+// decideCommand decides a command; ack is called when it is durable, with the refusal if
 // it was refused, and never if the controller dies first.
-func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(scheduler.Result, error)) {
+func (c *controller) decideCommand(actor event.Actor, cmd scheduler.Command, ack func(scheduler.Result, error)) {
 	if !c.up {
 		return
 	}
 	if c.last == nil {
 		c.last = c.st.Freeze()
 	}
-	t := trial.On(c.st, c.now(), actor, "")
+	t := trial.On(c.st, c.clockNow(), actor, "")
 	res, err := scheduler.Decide(t, cmd)
 	if err != nil && spec.CodeOf(err) == 0 {
-		c.w.fail("%T: %v", cmd, err)
+		c.w.failSeed("%T: %v", cmd, err)
 		return
 	}
 	if err := c.st.Check(); err != nil {
-		c.w.fail("after %T: %v", cmd, err)
+		c.w.failSeed("after %T: %v", cmd, err)
 		return
 	}
-	c.w.judge(cmd, c.last, t.Events)
+	c.w.judgeCommand(cmd, c.last, t.Events)
 	if c.w.err != nil {
 		return
 	}
@@ -164,7 +164,7 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 	if len(t.Events) > 0 {
 		b.bytes, err = c.w.codec.Encode(t.Events)
 		if err != nil {
-			c.w.fail("encode: %v", err)
+			c.w.failSeed("encode: %v", err)
 			return
 		}
 	}
@@ -172,7 +172,7 @@ func (c *controller) do(actor event.Actor, cmd scheduler.Command, ack func(sched
 	c.last = b.after
 	c.flying = append(c.flying, b)
 	life := c.life
-	c.w.after(c.w.upTo(c.w.profile.Sync), func() { c.landed(life, b) })
+	c.w.scheduleAfter(c.w.upTo(c.w.profile.Sync), func() { c.landed(life, b) })
 }
 
 // landed makes everything up to a batch durable.
@@ -204,14 +204,14 @@ func (c *controller) landed(life int, b *batch) {
 func (c *controller) snapshot(s *state.State) {
 	var buf bytes.Buffer
 	if err := s.Encode(&buf); err != nil {
-		c.w.fail("snapshot: %v", err)
+		c.w.failSeed("snapshot: %v", err)
 	}
 	c.snap, c.snapAt = buf.Bytes(), len(c.log)
 }
 
-// crash kills the controller. Of what was flying, a prefix may have reached
+// crashController kills the controller. Of what was flying, a prefix may have reached
 // the disk; nothing of it was acknowledged.
-func (c *controller) crash() {
+func (c *controller) crashController() {
 	if !c.up {
 		return
 	}
@@ -228,11 +228,11 @@ func (c *controller) crash() {
 	c.queue = scheduler.Queue{}
 	c.plan = nil
 	c.kept = nil
-	c.w.note("controller dies")
+	c.w.noteLine("controller dies")
 	for _, n := range c.w.nodes {
 		n.lostController()
 	}
-	c.w.after(c.w.upTo(3*spec.Second), c.restart)
+	c.w.scheduleAfter(c.w.upTo(3*spec.Second), c.restart)
 }
 
 // restart folds snapshot and tail, and compares with a fold of everything.
@@ -243,16 +243,16 @@ func (c *controller) restart() {
 		var err error
 		st, err = state.Decode(bytes.NewReader(c.snap))
 		if err != nil {
-			c.w.fail("decode the snapshot: %v", err)
+			c.w.failSeed("decode the snapshot: %v", err)
 			return
 		}
 		from = c.snapAt
 	}
-	c.fold(st, c.log[from:])
+	c.foldLog(st, c.log[from:])
 	full := state.New()
-	c.fold(full, c.log)
+	c.foldLog(full, c.log)
 	if c.w.err == nil && (st.Hash() != full.Hash() || !sameJobs(st, full)) {
-		c.w.fail("snapshot and tail give another state than the whole log")
+		c.w.failSeed("snapshot and tail give another state than the whole log")
 	}
 	c.st, c.up, c.last = st, true, nil
 	c.durable = st.Freeze()
@@ -263,65 +263,65 @@ func (c *controller) restart() {
 	for _, n := range c.w.nodes {
 		c.heard[n.name] = c.w.now
 	}
-	c.w.note("controller back at event %d", st.Seq)
+	c.w.noteLine("controller back at event %d", st.Seq)
 }
 
-func (c *controller) fold(st *state.State, log [][]byte) {
+func (c *controller) foldLog(st *state.State, log [][]byte) {
 	for _, b := range log {
 		envs, err := c.w.codec.Decode(b)
 		if err != nil {
-			c.w.fail("decode: %v", err)
+			c.w.failSeed("decode: %v", err)
 			return
 		}
 		for i := range envs {
 			if err := st.Apply(&envs[i]); err != nil {
-				c.w.fail("replay: %v", err)
+				c.w.failSeed("replay: %v", err)
 				return
 			}
 		}
 	}
 }
 
-// clockwork lets time pass and runs passes, each on a snapshot that may be
+// runClockwork lets time pass and runs passes, each on a snapshot that may be
 // old by the time it is committed.
-func (c *controller) clockwork() {
+func (c *controller) runClockwork() {
 	var tick, pass func()
 	tick = func() {
-		c.do(event.Actor{}, scheduler.Tick{}, nil)
+		c.decideCommand(event.Actor{}, scheduler.Tick{}, nil)
 		for _, n := range c.w.nodes {
 			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil && !known.Asleep() && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
-				c.do(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
+				c.decideCommand(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
 			}
 		}
-		c.fence()
-		c.w.after(spec.Second, tick)
+		c.fenceNodes()
+		c.w.scheduleAfter(spec.Second, tick)
 	}
 	pass = func() {
 		if c.up {
 			life := c.life
 			snap := c.st.Freeze()
-			now := c.now()
+			now := c.clockNow()
 			opt := c.options()
 			out, err := scheduler.Pass(snap, now, opt)
 			if err != nil {
-				c.w.fail("pass: %v", err)
+				c.w.failSeed("pass: %v", err)
 				return
 			}
 			c.plan, c.kept = out.Plan, out.Promises
-			c.w.after(c.w.upTo(300*spec.Millisecond), func() {
+			c.w.scheduleAfter(c.w.upTo(300*spec.Millisecond), func() {
 				if life == c.life {
-					fresh := snap.Seq == c.st.Seq && now == c.now()
-					c.do(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil)
+					fresh := snap.Seq == c.st.Seq && now == c.clockNow()
+					c.decideCommand(event.Actor{}, scheduler.Starts{Proposal: &out.Proposal}, nil)
 					if fresh {
 						c.w.judgeIdle(out, opt)
 					}
 				}
 			})
 		}
-		c.w.after(c.w.upTo(2*spec.Second), pass)
+		c.w.scheduleAfter(c.w.upTo(2*spec.Second), pass)
 	}
-	c.w.after(spec.Second, tick)
-	c.w.after(spec.Second, pass)
+	c.w.scheduleAfter(spec.Second, tick)
+	c.w.scheduleAfter(spec.Second, pass)
 }
 
 // options are those of the next pass: with what the passes before left, as
@@ -342,11 +342,11 @@ func (c *controller) effects(b *batch) {
 			c.order(b.after.Job(startedIn(e)), "")
 		case *event.NodePowered:
 			for _, name := range e.Nodes {
-				c.w.node(name).powered(e.To)
+				c.w.nodeNamed(name).switchPower(e.To)
 			}
 		case *event.NodeReboot:
-			if n := c.w.node(e.Node); e.Phase == event.RebootIssued {
-				c.w.after(c.w.upTo(5*spec.Second), n.reboot)
+			if n := c.w.nodeNamed(e.Node); e.Phase == event.RebootIssued {
+				c.w.scheduleAfter(c.w.upTo(5*spec.Second), n.rebootMachine)
 			}
 		case *event.JobNodeDone:
 			if e.Unfenced {
@@ -378,7 +378,7 @@ func (c *controller) started(b *batch) {
 	for i := range b.events {
 		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
 			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
-			c.w.truth.starts.count(e, b.after.Job(e.UID))
+			c.w.truth.starts.countStart(e, b.after.Job(e.UID))
 		}
 	}
 }
@@ -397,7 +397,7 @@ func (c *controller) order(j *state.Job, only string) {
 		if j.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
-		n := c.w.node(name)
+		n := c.w.nodeNamed(name)
 		r := run{j.UID, j.Attempt}
 		batchHost := i == 0
 		if !n.connected {
@@ -405,7 +405,7 @@ func (c *controller) order(j *state.Job, only string) {
 		}
 		life, session := c.life, n.session
 		lease := plan.Lease{From: c.sent[name], Length: j.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: j.StartSeq}
-		c.w.send(func() {
+		c.w.sendMessage(func() {
 			if life != c.life || session != n.session || !n.connected {
 				return // the connection on which it was sent is gone
 			}
@@ -414,17 +414,17 @@ func (c *controller) order(j *state.Job, only string) {
 				switch {
 				case boot != n.boot:
 				case ending:
-					n.terminate(r)
+					n.terminatePart(r)
 				default:
-					n.launch(r, batchHost, lease)
+					n.launchPart(r, batchHost, lease)
 				}
 			})
 		})
 	}
 }
 
-// reconcile sends a node that connected everything that concerns it.
-func (c *controller) reconcile(name string) {
+// reconcileNode sends a node that connected everything that concerns it.
+func (c *controller) reconcileNode(name string) {
 	n := c.st.Node(name)
 	if n == nil {
 		return
@@ -437,21 +437,21 @@ func (c *controller) reconcile(name string) {
 
 // stopGivenUp tells a node to end what was given up on it.
 func (c *controller) stopGivenUp(name string) {
-	given, n := c.st.Node(name), c.w.node(name)
+	given, n := c.st.Node(name), c.w.nodeNamed(name)
 	if given == nil || !n.connected {
 		return
 	}
 	for _, debt := range given.Unfenced {
 		r := run{debt.UID, debt.Attempt}
 		life, session := c.life, n.session
-		c.w.send(func() {
+		c.w.sendMessage(func() {
 			if life != c.life || session != n.session || !n.connected {
 				return
 			}
 			boot := n.boot
 			n.carryOut(func() {
 				if boot == n.boot {
-					n.terminate(r)
+					n.terminatePart(r)
 				}
 			})
 		})

@@ -20,8 +20,8 @@ const simLease = 40 * spec.Second
 // maxDrift is how far the clock of a node is off at most, in parts of a million.
 const maxDrift = 1000
 
-// fencing is the policy of a profile.
-func (p *Profile) fencing() *spec.FencingPolicy {
+// fencingPolicy is the policy of a profile.
+func (p *Profile) fencingPolicy() *spec.FencingPolicy {
 	switch p.Fencing {
 	case fencesByLease:
 		return &spec.FencingPolicy{Kind: spec.FenceLease, Lease: simLease}
@@ -40,9 +40,9 @@ func (n *node) bootClock() int64 {
 // granted takes the controller's answer to a heartbeat.
 func (n *node) granted(g plan.Grant) { n.grant = n.grant.Newer(g) }
 
-// grant answers a heartbeat that a node sent at this instant of its boot clock. The
+// grantLease answers a heartbeat that a node sent at this instant of its boot clock. The
 // answer may come late, and what on the node passes it on may hang.
-func (c *controller) grant(n *node, sent int64) {
+func (c *controller) grantLease(n *node, sent int64) {
 	if c.w.profile.Fencing != fencesByLease {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *controller) grant(n *node, sent int64) {
 		answer.After = known.GaveUp
 	}
 	boot := n.boot
-	c.w.send(func() {
+	c.w.sendMessage(func() {
 		n.carryOut(func() {
 			if boot == n.boot {
 				n.granted(answer)
@@ -75,16 +75,16 @@ func (n *node) enforce() {
 		}
 		switch {
 		case p.lease.Over(n.grant, now):
-			n.w.note("%s: the lease of attempt %d of job uid %d is over", n.name, r.attempt, r.uid)
+			n.w.noteLine("%s: the lease of attempt %d of job uid %d is over", n.name, r.attempt, r.uid)
 			p.unknown = true
-			n.ended(r, p)
+			n.noteEnded(r, p)
 		case p.lease.Ending(n.grant, now) && !p.warned && n.hung != shepherdHangs && n.hung != allHangs:
 			p.warned = true
 			boot := n.boot
-			n.w.after(n.w.upTo(p.lease.Kill), func() {
+			n.w.scheduleAfter(n.w.upTo(p.lease.Kill), func() {
 				if boot == n.boot && p.alive {
 					p.unknown = true
-					n.ended(r, p)
+					n.noteEnded(r, p)
 				}
 			})
 		}
@@ -96,13 +96,13 @@ func (n *node) watchLeases() {
 	var look func()
 	look = func() {
 		n.enforce()
-		n.w.after(spec.Second, look)
+		n.w.scheduleAfter(spec.Second, look)
 	}
-	n.w.after(n.w.upTo(spec.Second), look)
+	n.w.scheduleAfter(n.w.upTo(spec.Second), look)
 }
 
-// fence lets the controller believe in leases, and ask the site's program.
-func (c *controller) fence() {
+// fenceNodes lets the controller believe in leases, and ask the site's program.
+func (c *controller) fenceNodes() {
 	for _, n := range c.w.nodes {
 		known := c.st.Node(n.name)
 		if !c.up || known == nil || len(known.Unfenced) == 0 {
@@ -110,8 +110,8 @@ func (c *controller) fence() {
 		}
 		last := max(c.answered[n.name], c.began)
 		if over := scheduler.LeasesOver(known, c.w.now.Sub(last)); len(over) > 0 {
-			c.w.note("the controller fences %s by lease", n.name)
-			c.do(event.Actor{}, scheduler.FenceNode{Node: n.name, By: event.FenceLease, Of: over}, nil)
+			c.w.noteLine("the controller fences %s by lease", n.name)
+			c.decideCommand(event.Actor{}, scheduler.FenceNode{Node: n.name, By: event.FenceLease, Of: over}, nil)
 		}
 		if program, owed := scheduler.FenceProgramOf(c.st, known); program != "" && !n.fencing {
 			c.runProgram(n, program, owed)
@@ -124,18 +124,18 @@ func (c *controller) fence() {
 func (c *controller) runProgram(n *node, program string, owed []scheduler.Run) {
 	n.fencing = true
 	life, boot := c.life, n.boot
-	c.w.after(c.w.upTo(10*spec.Second), func() {
+	c.w.scheduleAfter(c.w.upTo(10*spec.Second), func() {
 		n.fencing = false
 		answer := scheduler.FenceAnswered{Node: n.name, Program: program, Of: owed}
 		if c.w.rng.IntN(3) == 0 {
 			answer.Failed = "exit code 1"
 		} else if boot == n.boot && !n.dead {
-			c.w.note("the fence program switches %s off", n.name)
-			n.dies()
-			c.w.after(c.w.upTo(2*spec.Minute), func() { n.dead = false; n.connectSoon() })
+			c.w.noteLine("the fence program switches %s off", n.name)
+			n.killMachine()
+			c.w.scheduleAfter(c.w.upTo(2*spec.Minute), func() { n.dead = false; n.connectSoon() })
 		}
 		if life == c.life {
-			c.do(event.Actor{}, answer, nil)
+			c.decideCommand(event.Actor{}, answer, nil)
 		}
 	})
 }

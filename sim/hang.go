@@ -13,15 +13,15 @@ const (
 	allHangs            // both, or both were killed: only what guards the leases is left
 )
 
-// hang stops the agent or the shepherd of a node for a while.
-func (n *node) hang(what hangs) {
+// hangPart stops the agent or the shepherd of a node for a while.
+func (n *node) hangPart(what hangs) {
 	if n.dead || n.hung != nothingHangs {
 		return
 	}
-	n.w.note("%s: its %s hangs", n.name, [...]string{agentHangs: "agent", shepherdHangs: "shepherd", allHangs: "agent and its shepherd"}[what])
+	n.w.noteLine("%s: its %s hangs", n.name, [...]string{agentHangs: "agent", shepherdHangs: "shepherd", allHangs: "agent and its shepherd"}[what])
 	n.hung = what
 	boot := n.boot
-	n.w.after(n.w.upTo(2*spec.Minute), func() {
+	n.w.scheduleAfter(n.w.upTo(2*spec.Minute), func() {
 		if boot == n.boot {
 			n.goOn()
 		}
@@ -35,7 +35,7 @@ func (n *node) goOn() {
 	for _, do := range waiting {
 		do()
 	}
-	n.heartbeat()
+	n.sendHeartbeat()
 }
 
 // carryOut does what an order asks for, at once or when nothing hangs any more.

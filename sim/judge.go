@@ -9,9 +9,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// judge holds what a command brought about to rules that are written down
+// judgeCommand holds what a command brought about to rules that are written down
 // here once more, from the state before it and from what the world knows.
-func (w *World) judge(cmd scheduler.Command, before *state.State, events []event.Envelope) {
+func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events []event.Envelope) {
 	for i := range events {
 		switch e := events[i].Event.(type) {
 		case *event.NodePowered:
@@ -24,18 +24,18 @@ func (w *World) judge(cmd scheduler.Command, before *state.State, events []event
 			}
 		case *event.NodeDeleted:
 			if n := before.Node(e.Node); !n.Unused() {
-				w.fail("%s is deleted under the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
+				w.failSeed("%s is deleted under the jobs %v and %d holds", e.Node, n.Jobs, len(n.Holds))
 			}
 		case *event.ForeignHoldReleased:
 			w.judgeReleased(e)
 		case *event.RunFenced:
-			if p := w.node(e.Node).journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
-				w.fail("attempt %d of job uid %d is called fenced by %s on %s, where it lives", e.Attempt, e.UID, e.By, e.Node)
+			if p := w.nodeNamed(e.Node).journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
+				w.failSeed("attempt %d of job uid %d is called fenced by %s on %s, where it lives", e.Attempt, e.UID, e.By, e.Node)
 			}
 		case *event.JobNodeDone:
-			if n := w.node(e.Node); n != nil && !e.Lost {
+			if n := w.nodeNamed(e.Node); n != nil && !e.Lost {
 				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
-					w.fail("%s is taken from attempt %d of job uid %d, which lives there", e.Node, e.Attempt, e.UID)
+					w.failSeed("%s is taken from attempt %d of job uid %d, which lives there", e.Node, e.Attempt, e.UID)
 				}
 			}
 		}
@@ -57,12 +57,12 @@ func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
 	victim, j := before.Job(e.UID), before.Job(e.For)
 	switch {
 	case victim == nil || j == nil || j.State != spec.Pending:
-		w.fail("job uid %d makes room for uid %d, which does not wait", e.UID, e.For)
+		w.failSeed("job uid %d makes room for uid %d, which does not wait", e.UID, e.For)
 		return
 	case w.profile.Preempt > 0:
 		return
 	case w.profile.Floor == 0 || j.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
-		w.fail("job uid %d of %s makes room for uid %d of %s", e.UID, victim.Spec.Account, e.For, j.Spec.Account)
+		w.failSeed("job uid %d of %s makes room for uid %d of %s", e.UID, victim.Spec.Account, e.For, j.Spec.Account)
 	}
 	held := j.Req.CPU
 	before.Active.Range(func(uid uint64, _ struct{}) bool {
@@ -72,7 +72,7 @@ func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
 		return true
 	})
 	if held > int64(w.profile.Floor) {
-		w.fail("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", e.For, held, w.profile.Floor)
+		w.failSeed("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", e.For, held, w.profile.Floor)
 	}
 }
 
@@ -83,14 +83,14 @@ func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.In
 		was, is := before.Node(name), w.ctl.st.Node(name)
 		switch {
 		case e.To == was.Power && (e.To == event.PoweringDown || e.To == event.PoweringUp):
-			w.fail("%s is powered to %d once more", name, e.To)
+			w.failSeed("%s is powered to %d once more", name, e.To)
 		case e.To == event.PoweringUp && was.Power != event.PowerUpWish:
-			w.fail("%s is powered up, which was %d", name, was.Power)
+			w.failSeed("%s is powered up, which was %d", name, was.Power)
 		case e.To == event.PoweringDown && e.Why == "idle" && (!was.Unused() || at.Sub(was.BusyAt) < 30*spec.Second):
-			w.fail("%s is powered down as idle, and is not", name)
+			w.failSeed("%s is powered down as idle, and is not", name)
 		// A pod may be reported late, when its node is already powering down by force.
 		case e.To == event.PoweredDown && len(is.Jobs) > 0:
-			w.fail("%s is powered down with jobs %v", name, is.Jobs)
+			w.failSeed("%s is powered down with jobs %v", name, is.Jobs)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.In
 func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
 	was, is := before.Job(c.Target.UID), w.ctl.st.Job(c.Target.UID)
 	if was != nil && c.Signal == 0 && was.State.Active() && is.State.Active() && (is.Ending == nil || is.Ending.Requeue) {
-		w.fail("job uid %d goes on, or will run again, though it was cancelled", is.UID)
+		w.failSeed("job uid %d goes on, or will run again, though it was cancelled", is.UID)
 	}
 }
 
@@ -113,29 +113,29 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	}
 	switch part := before.Parts.Find(e.Alloc.Partition); {
 	case was == nil || was.State != spec.Pending:
-		w.fail("job uid %d starts, which was not waiting", e.UID)
+		w.failSeed("job uid %d starts, which was not waiting", e.UID)
 		return
 	case was.Hold != spec.NotHeld:
-		w.fail("job uid %d starts, which is held", e.UID)
+		w.failSeed("job uid %d starts, which is held", e.UID)
 	case was.Begin > at:
-		w.fail("job uid %d starts before its begin time", e.UID)
+		w.failSeed("job uid %d starts before its begin time", e.UID)
 	case part == nil || part.Spec.State == spec.PartitionDown || part.Spec.State == spec.PartitionInactive:
-		w.fail("job uid %d starts in partition %s, which starts nothing", e.UID, e.Alloc.Partition)
+		w.failSeed("job uid %d starts in partition %s, which starts nothing", e.UID, e.Alloc.Partition)
 	}
 	for i := range e.Alloc.Nodes {
 		n := before.Node(e.Alloc.Nodes[i].Name)
 		if n != nil && len(n.Unfenced) > 0 {
-			w.fail("job uid %d starts on %s, where attempt %d of job uid %d was given up", e.UID, n.Spec.Name, n.Unfenced[0].Attempt, n.Unfenced[0].UID)
+			w.failSeed("job uid %d starts on %s, where attempt %d of job uid %d was given up", e.UID, n.Spec.Name, n.Unfenced[0].Attempt, n.Unfenced[0].UID)
 		}
 		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost || n.Power == event.PowerDownASAP || n.Power == event.PoweringDown ||
 			(n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)) {
-			w.fail("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
+			w.failSeed("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
 		}
 	}
 	if d := was.Spec.Queue.Dependency; d != nil {
 		for i := range d.Terms {
 			if !d.Any && !fulfilled(before, &d.Terms[i], was) {
-				w.fail("job uid %d starts, but does not fulfil %v", e.UID, d.Terms[i])
+				w.failSeed("job uid %d starts, but does not fulfil %v", e.UID, d.Terms[i])
 			}
 		}
 	}
@@ -194,16 +194,16 @@ func (w *World) judgeCounts(st *state.State, j *state.Job) {
 		return true
 	})
 	if w.profile.QOSCap && ranIn(j) == "normal" && cpus > int64(w.profile.CPUs) {
-		w.fail("user %d has %d CPUs, the limit is %d", j.Spec.UID, cpus, w.profile.CPUs)
+		w.failSeed("user %d has %d CPUs, the limit is %d", j.Spec.UID, cpus, w.profile.CPUs)
 	}
 	if a := j.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
-		w.fail("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, j.UID, a.Throttle)
+		w.failSeed("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, j.UID, a.Throttle)
 	}
 	if have := st.LicenseTotal("l"); len(j.Spec.Licenses) > 0 && licences > have {
-		w.fail("%d licences are in use, there are %d", licences, have)
+		w.failSeed("%d licences are in use, there are %d", licences, have)
 	}
 	if n := w.inQOS(st, j); n > shortJobs {
-		w.fail("%d jobs run in a QOS for %d", n, shortJobs)
+		w.failSeed("%d jobs run in a QOS for %d", n, shortJobs)
 	}
 }
 
@@ -213,8 +213,8 @@ func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
-		if j.State == spec.Running && !j.Configuring() && j.Ending == nil && j.Limit != spec.Infinite && st.At > max(j.Started, j.Ready).Add(j.Limit+j.Paused+spec.Second) && w.ctl.now() <= st.At {
-			w.fail("job uid %d runs beyond its time limit", j.UID)
+		if j.State == spec.Running && !j.Configuring() && j.Ending == nil && j.Limit != spec.Infinite && st.At > max(j.Started, j.Ready).Add(j.Limit+j.Paused+spec.Second) && w.ctl.clockNow() <= st.At {
+			w.failSeed("job uid %d runs beyond its time limit", j.UID)
 		}
 		return w.err == nil
 	})

@@ -60,14 +60,14 @@ func newNode(w *World, name string) *node {
 	}
 	var beat func()
 	beat = func() {
-		n.heartbeat()
-		w.after(10*spec.Second, beat)
+		n.sendHeartbeat()
+		w.scheduleAfter(10*spec.Second, beat)
 	}
-	w.after(w.upTo(10*spec.Second), beat)
+	w.scheduleAfter(w.upTo(10*spec.Second), beat)
 	return n
 }
 
-func (w *World) node(name string) *node {
+func (w *World) nodeNamed(name string) *node {
 	for _, n := range w.nodes {
 		if n.name == name {
 			return n
@@ -76,13 +76,13 @@ func (w *World) node(name string) *node {
 	return nil
 }
 
-// send delivers a message after a while, sometimes twice.
-func (w *World) send(deliver func()) {
-	w.after(w.upTo(w.profile.Slow), deliver)
+// sendMessage delivers a message after a while, sometimes twice.
+func (w *World) sendMessage(deliver func()) {
+	w.scheduleAfter(w.upTo(w.profile.Slow), deliver)
 	if w.rng.IntN(100) < w.profile.Duplicate {
-		w.after(w.upTo(3*w.profile.Slow), deliver)
+		w.scheduleAfter(w.upTo(3*w.profile.Slow), deliver)
 		if w.rng.IntN(3) == 0 {
-			w.after(w.upTo(spec.Minute), deliver)
+			w.scheduleAfter(w.upTo(spec.Minute), deliver)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (n *node) reachable() bool { return !n.cut && !n.dead && n.w.ctl.up }
 
 // connectSoon registers the node again after a while.
 func (n *node) connectSoon() {
-	n.w.after(n.w.upTo(2*spec.Second), func() {
+	n.w.scheduleAfter(n.w.upTo(2*spec.Second), func() {
 		if n.connected || n.dead {
 			return
 		}
@@ -101,23 +101,23 @@ func (n *node) connectSoon() {
 		}
 		n.session++
 		session, sent := n.session, n.bootClock()
-		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, n.registration(), func(_ scheduler.Result, err error) {
+		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, n.registration(), func(_ scheduler.Result, err error) {
 			if n.strange() && err != nil {
 				return // it was taken away, and a job is not done there yet
 			}
 			if err != nil {
-				n.w.fail("register %s: %v", n.name, err)
+				n.w.failSeed("register %s: %v", n.name, err)
 			}
 			if session != n.session || !n.reachable() {
 				return
 			}
 			n.connected = true
 			n.w.ctl.heard[n.name] = n.w.now
-			n.w.ctl.grant(n, sent)
-			n.w.ctl.reconcile(n.name)
+			n.w.ctl.grantLease(n, sent)
+			n.w.ctl.reconcileNode(n.name)
 			n.resend()
 		})
-		n.w.after(5*spec.Second, func() {
+		n.w.scheduleAfter(5*spec.Second, func() {
 			if session == n.session && !n.connected {
 				n.connectSoon()
 			}
@@ -156,7 +156,7 @@ func (n *node) lostController() {
 	n.connectSoon()
 }
 
-func (n *node) heartbeat() {
+func (n *node) sendHeartbeat() {
 	if !n.connected || !n.reachable() {
 		return
 	}
@@ -167,25 +167,25 @@ func (n *node) heartbeat() {
 	case n.hung == shepherdHangs:
 		if s != nil && !s.Lost {
 			unready := scheduler.NodeUnready{Node: n.name, Why: "the shepherd does not answer", LastSeen: n.w.ctl.heard[n.name]}
-			n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
+			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
 		}
 		return
 	}
 	n.w.ctl.heard[n.name] = n.w.now
 	if s != nil && s.Lost {
-		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.NodeHeard{Node: n.name}, nil)
+		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.NodeHeard{Node: n.name}, nil)
 	}
-	n.w.ctl.grant(n, n.bootClock())
+	n.w.ctl.grantLease(n, n.bootClock())
 	n.resend()
 }
 
-// launch starts an attempt's part, once ever.
-func (n *node) launch(r run, batch bool, lease plan.Lease) {
+// launchPart starts an attempt's part, once ever.
+func (n *node) launchPart(r run, batch bool, lease plan.Lease) {
 	if n.dead || n.journal[r] != nil {
 		return
 	}
 	if lease.Over(n.grant, n.bootClock()) {
-		n.w.note("%s refuses attempt %d of job uid %d: its lease is over", n.name, r.attempt, r.uid)
+		n.w.noteLine("%s refuses attempt %d of job uid %d: its lease is over", n.name, r.attempt, r.uid)
 		p := &process{batch: batch, ended: true, late: true}
 		n.journal[r] = p
 		n.report(r, p)
@@ -193,7 +193,7 @@ func (n *node) launch(r run, batch bool, lease plan.Lease) {
 	}
 	p := &process{batch: batch, alive: true, lease: lease}
 	n.journal[r] = p
-	n.w.truth.begins(n.w, n.name, r)
+	n.w.truth.noteBegins(n.w, n.name, r)
 	if !batch {
 		return // an allocated node without the script waits for its end
 	}
@@ -201,16 +201,16 @@ func (n *node) launch(r run, batch bool, lease plan.Lease) {
 		p.exit.Code = 1
 	}
 	boot := n.boot
-	n.w.after(n.w.upTo(2*spec.Minute), func() {
+	n.w.scheduleAfter(n.w.upTo(2*spec.Minute), func() {
 		if boot == n.boot && p.alive {
-			n.ended(r, p)
+			n.noteEnded(r, p)
 		}
 	})
 }
 
-// terminate ends an attempt's part; one that was never started here is
+// terminatePart ends an attempt's part; one that was never started here is
 // reported as done at once, and never started later.
-func (n *node) terminate(r run) {
+func (n *node) terminatePart(r run) {
 	if n.dead {
 		return
 	}
@@ -226,17 +226,17 @@ func (n *node) terminate(r run) {
 		return
 	}
 	boot := n.boot
-	n.w.after(n.w.upTo(5*spec.Second), func() {
+	n.w.scheduleAfter(n.w.upTo(5*spec.Second), func() {
 		if boot == n.boot && p.alive {
 			p.exit = spec.ExitStatus{Signal: 15}
-			n.ended(r, p)
+			n.noteEnded(r, p)
 		}
 	})
 }
 
-func (n *node) ended(r run, p *process) {
+func (n *node) noteEnded(r run, p *process) {
 	p.alive, p.ended = false, true
-	n.w.truth.ends(n.w, n.name, r)
+	n.w.truth.noteEnds(n.w, n.name, r)
 	n.report(r, p)
 }
 
@@ -251,7 +251,7 @@ func (n *node) report(r run, p *process) {
 		done.Batch = &event.StepResult{Exit: p.exit, Unknown: p.unknown}
 	}
 	boot, life := n.boot, n.w.ctl.life
-	n.w.send(func() {
+	n.w.sendMessage(func() {
 		if boot != n.boot || life != n.w.ctl.life || n.cut {
 			return
 		}
@@ -259,9 +259,9 @@ func (n *node) report(r run, p *process) {
 		if p.late {
 			failed := cmd
 			failed.Done, failed.LaunchFailed = nil, &scheduler.LaunchFailed{Text: "its lease is over", Again: true}
-			n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
+			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
 		}
-		n.w.ctl.do(event.Actor{Kind: event.ActorNode, Name: n.name}, cmd, func(scheduler.Result, error) {
+		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, cmd, func(scheduler.Result, error) {
 			if boot == n.boot {
 				p.ended = false // acknowledged; the journal still knows the key
 			}
@@ -277,14 +277,14 @@ func (n *node) resend() {
 	}
 }
 
-// powered is the site's program, which switches the machine off or on, in its
+// switchPower is the site's program, which switches the machine off or on, in its
 // own time. Now and then a machine does not come up.
-func (n *node) powered(to event.PowerState) {
+func (n *node) switchPower(to event.PowerState) {
 	switch to {
 	case event.PoweringDown:
-		n.w.after(n.w.upTo(8*spec.Second), func() {
+		n.w.scheduleAfter(n.w.upTo(8*spec.Second), func() {
 			if s := n.w.ctl.st.Node(n.name); n.w.ctl.up && s != nil && s.Power == event.PoweringDown {
-				n.dies()
+				n.killMachine()
 			}
 		})
 	case event.PoweringUp:
@@ -293,22 +293,22 @@ func (n *node) powered(to event.PowerState) {
 			n.session++
 		}
 		if !n.w.calm && n.w.rng.IntN(100) < n.w.profile.BootFails {
-			n.w.note("%s does not come up", n.name)
+			n.w.noteLine("%s does not come up", n.name)
 			return
 		}
-		n.w.after(n.w.upTo(50*spec.Second), func() { n.dead = false; n.connectSoon() })
+		n.w.scheduleAfter(n.w.upTo(50*spec.Second), func() { n.dead = false; n.connectSoon() })
 	case event.PowerOn, event.PowerDownWish, event.PowerDownASAP, event.PoweredDown, event.PowerUpWish:
 	}
 }
 
-// reboot kills everything on the machine; a new boot id proves it.
-func (n *node) reboot() {
+// rebootMachine kills everything on the machine; a new boot id proves it.
+func (n *node) rebootMachine() {
 	if n.dead {
 		return
 	}
-	n.w.note("%s reboots", n.name)
-	n.dies()
-	n.w.after(n.w.upTo(90*spec.Second), func() {
+	n.w.noteLine("%s reboots", n.name)
+	n.killMachine()
+	n.w.scheduleAfter(n.w.upTo(90*spec.Second), func() {
 		if s := n.w.ctl.st.Node(n.name); s != nil && s.Asleep() {
 			return // it was switched off meanwhile
 		}
@@ -317,11 +317,11 @@ func (n *node) reboot() {
 	})
 }
 
-// dies ends all that lives on the machine, which is off then.
-func (n *node) dies() {
+// killMachine ends all that lives on the machine, which is off then.
+func (n *node) killMachine() {
 	for _, r := range n.w.truth.order {
 		if p := n.journal[r]; p != nil && p.alive {
-			n.w.truth.ends(n.w, n.name, r)
+			n.w.truth.noteEnds(n.w, n.name, r)
 		}
 	}
 	n.boot++

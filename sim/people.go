@@ -9,24 +9,24 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// people lets users submit, cancel, hold and requeue, and operators suspend.
-func (w *World) people() {
+// runPeople lets users submit, cancel, hold and requeue, and operators suspend.
+func (w *World) runPeople() {
 	mean := 10 * spec.Minute / spec.Span(max(w.profile.Jobs, 1))
-	w.every(mean, w.submit)
-	w.every(40*spec.Second, func() { w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Cancel{Target: t} }) })
-	w.every(60*spec.Second, func() {
+	w.repeatEvery(mean, w.submit)
+	w.repeatEvery(40*spec.Second, func() { w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Cancel{Target: t} }) })
+	w.repeatEvery(60*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Hold{Target: t, By: spec.HeldByUser} })
 	})
-	w.every(30*spec.Second, func() {
+	w.repeatEvery(30*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Release{Target: t} })
 	})
-	w.every(50*spec.Second, func() {
+	w.repeatEvery(50*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Suspend{Target: t} })
 	})
-	w.every(40*spec.Second, func() {
+	w.repeatEvery(40*spec.Second, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Resume{Target: t} })
 	})
-	w.every(w.profile.RequeueEvery, func() {
+	w.repeatEvery(w.profile.RequeueEvery, func() {
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t} })
 	})
 }
@@ -34,13 +34,13 @@ func (w *World) people() {
 // users is how many there are.
 const users = 3
 
-func user(n int) event.Actor {
+func userActor(n int) event.Actor {
 	return event.Actor{Kind: event.ActorUser, UID: uint32(1000 + n), Name: fmt.Sprintf("u%d", n)}
 }
 
 func (w *World) submit() {
 	n := w.rng.IntN(users)
-	who := user(n)
+	who := userActor(n)
 	js := &spec.JobSpec{Name: fmt.Sprintf("j%d", w.rng.IntN(5)), User: who.Name, UID: who.UID, Account: "a"}
 	if w.profile.Floor > 0 && n == 0 {
 		js.Account = floorAccount
@@ -77,7 +77,7 @@ func (w *World) submit() {
 	case 5:
 		js.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
 	}
-	w.ctl.do(who, scheduler.Submit{Spec: js, Rest: w.vary(js)}, func(res scheduler.Result, err error) {
+	w.ctl.decideCommand(who, scheduler.Submit{Spec: js, Rest: w.varyRequest(js)}, func(res scheduler.Result, err error) {
 		if err == nil {
 			w.truth.acked[res.UID] = js.Name
 		}
@@ -99,46 +99,48 @@ func (w *World) someJob() (scheduler.Target, bool) {
 
 func (w *World) onSomeJob(cmd func(t scheduler.Target) scheduler.Command) {
 	if t, ok := w.someJob(); ok && w.ctl.up {
-		w.ctl.do(event.Actor{Kind: event.ActorUser, UID: 0, Name: "root"}, cmd(t), nil)
+		w.ctl.decideCommand(event.Actor{Kind: event.ActorUser, UID: 0, Name: "root"}, cmd(t), nil)
 	}
 }
 
-// faults lets things go wrong.
-func (w *World) faults() {
+// injectFaults lets things go wrong.
+func (w *World) injectFaults() {
 	p := w.profile
-	w.every(p.CrashEvery, w.ctl.crash)
-	w.every(p.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].reboot() })
-	w.every(p.SilenceEvery, func() {
+	w.repeatEvery(p.CrashEvery, w.ctl.crashController)
+	w.repeatEvery(p.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].rebootMachine() })
+	w.repeatEvery(p.SilenceEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		if n.cut {
 			return
 		}
-		w.note("%s falls silent", n.name)
+		w.noteLine("%s falls silent", n.name)
 		n.cut, n.connected = true, false
 		n.session++
-		w.after(w.upTo(2*spec.Minute), func() { n.cut = false; n.connectSoon() })
+		w.scheduleAfter(w.upTo(2*spec.Minute), func() { n.cut = false; n.connectSoon() })
 	})
-	w.every(p.AgentEvery, func() {
+	w.repeatEvery(p.AgentEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.connected = false
 		n.session++
 		n.connectSoon()
 	})
-	w.every(p.HangEvery, func() {
+	w.repeatEvery(p.HangEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
-		n.hang(hangs(1 + w.rng.IntN(int(allHangs))))
+		n.hangPart(hangs(1 + w.rng.IntN(int(allHangs))))
 	})
-	w.every(p.DrainEvery, func() {
+	w.repeatEvery(p.DrainEvery, func() {
 		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
-		root := root()
-		w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeDrain, Reason: new("look")}, nil)
-		w.after(w.upTo(spec.Minute), func() { w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil) })
+		root := rootActor()
+		w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeDrain, Reason: new("look")}, nil)
+		w.scheduleAfter(w.upTo(spec.Minute), func() {
+			w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
+		})
 	})
 }
 
-// powers lets operators power nodes up and down, and reboot them.
-func (w *World) powers() {
-	w.every(w.profile.PowerEvery, func() {
+// runPowers lets operators power nodes up and down, and reboot them.
+func (w *World) runPowers() {
+	w.repeatEvery(w.profile.PowerEvery, func() {
 		if !w.profile.Power {
 			return
 		}
@@ -150,19 +152,19 @@ func (w *World) powers() {
 		case 1:
 			cmd = scheduler.CancelReboots{Nodes: names}
 		}
-		w.note("%T %s %+v", cmd, names[0], cmd)
-		w.ctl.do(root(), cmd, nil)
+		w.noteLine("%T %s %+v", cmd, names[0], cmd)
+		w.ctl.decideCommand(rootActor(), cmd, nil)
 	})
 }
 
-// operators set the clock and change the configuration under the jobs.
-func (w *World) operators() {
+// runOperators set the clock and change the configuration under the jobs.
+func (w *World) runOperators() {
 	p := w.profile
-	w.every(p.ClockEvery, func() {
+	w.repeatEvery(p.ClockEvery, func() {
 		w.ctl.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
-		w.note("the controller's clock is off by %d ms", int64(w.ctl.skew)/int64(spec.Millisecond))
+		w.noteLine("the controller's clock is off by %d ms", int64(w.ctl.skew)/int64(spec.Millisecond))
 	})
-	w.every(p.ReconfigureEvery, func() {
+	w.repeatEvery(p.ReconfigureEvery, func() {
 		c := *w.config
 		c.Partitions = slices.Clone(c.Partitions)
 		part := &c.Partitions[0]
@@ -179,16 +181,16 @@ func (w *World) operators() {
 			c.Nodes = append(slices.Clone(c.Nodes), spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000})
 			part.NodeNames = append(slices.Clone(part.NodeNames), "spare")
 		}
-		w.note("the configuration changes")
+		w.noteLine("the configuration changes")
 		w.changed = true
-		w.ctl.do(root(), scheduler.Configure{Config: &c}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.Configure{Config: &c}, nil)
 	})
 }
 
-func root() event.Actor { return event.Actor{Kind: event.ActorUser, Name: "root"} }
+func rootActor() event.Actor { return event.Actor{Kind: event.ActorUser, Name: "root"} }
 
-// heal ends the faults: every node comes back, holds are released.
-func (w *World) heal() {
+// healFaults ends the faults: every node comes back, holds are released.
+func (w *World) healFaults() {
 	w.calm = true
 	for _, n := range w.nodes {
 		n.cut = false
@@ -199,28 +201,28 @@ func (w *World) heal() {
 	}
 	var release func()
 	release = func() { // again, since a command may fall into a controller's last restart
-		root := root()
+		root := rootActor()
 		if w.ctl.up && w.changed {
-			w.ctl.do(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
+			w.ctl.decideCommand(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
 		}
-		w.undo()
+		w.undoOperators()
 		for _, n := range w.nodes {
 			s := w.ctl.st.Node(n.name)
 			if w.ctl.up && s != nil && s.Admin != event.NodeResume {
-				w.ctl.do(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
+				w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
 			}
 			if w.ctl.up && s != nil && s.Power == event.PowerDownASAP {
-				w.ctl.do(root, scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp}, nil)
+				w.ctl.decideCommand(root, scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp}, nil)
 			}
 		}
 		for uid := spec.JobUID(1); uid < w.ctl.st.NextUID; uid++ {
 			if j := w.ctl.st.Job(uid); w.ctl.up && j != nil && j.State == spec.Pending && j.Hold != spec.NotHeld {
-				w.ctl.do(root, scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
+				w.ctl.decideCommand(root, scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
 			} else if w.ctl.up && j != nil && j.State == spec.Suspended {
-				w.ctl.do(root, scheduler.Resume{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
+				w.ctl.decideCommand(root, scheduler.Resume{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
 			}
 		}
-		w.after(20*spec.Second, release)
+		w.scheduleAfter(20*spec.Second, release)
 	}
 	release()
 }

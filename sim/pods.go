@@ -21,8 +21,8 @@ type Pods struct {
 }
 
 func drawPods(r *rand.Rand) Pods {
-	p := Pods{PodEvery: often(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: often(r, 50, 5*spec.Second, 100*spec.Second),
-		LostWatchEvery: often(r, 50, 10*spec.Second, 100*spec.Second), Conflicts: r.IntN(40)}
+	p := Pods{PodEvery: drawInterval(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
+		LostWatchEvery: drawInterval(r, 50, 10*spec.Second, 100*spec.Second), Conflicts: r.IntN(40)}
 	if p.PodEvery == 0 {
 		return Pods{}
 	}
@@ -59,30 +59,30 @@ func newKubernetes(w *World) *kubernetes {
 	return &kubernetes{w: w, pods: map[string]*pod{}, seen: map[string]podSeen{}}
 }
 
-// begin lets users make and delete pods, and starts the copilot.
-func (k *kubernetes) begin() {
+// beginPods lets users make and delete pods, and starts the copilot.
+func (k *kubernetes) beginPods() {
 	w, p := k.w, k.w.profile.Pods
 	if p.PodEvery == 0 {
 		return
 	}
-	w.every(p.PodEvery, k.create)
-	w.every(20*spec.Second, k.deleteSome)
-	w.every(p.CopilotEvery, func() {
+	w.repeatEvery(p.PodEvery, k.create)
+	w.repeatEvery(20*spec.Second, k.deleteSome)
+	w.repeatEvery(p.CopilotEvery, func() {
 		k.life++
 		k.relist()
 	})
-	w.every(p.LostWatchEvery, func() {
+	w.repeatEvery(p.LostWatchEvery, func() {
 		k.blind = true
-		w.after(w.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
+		w.scheduleAfter(w.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
 	})
 	var round func()
 	round = func() {
 		if w.ctl.up {
 			k.reconcile()
 		}
-		w.after(w.upTo(3*spec.Second), round)
+		w.scheduleAfter(w.upTo(3*spec.Second), round)
 	}
-	w.after(w.upTo(3*spec.Second), round)
+	w.scheduleAfter(w.upTo(3*spec.Second), round)
 	var tidy func()
 	tidy = func() { // a pod that finds no room when all is calm is not needed any more
 		if w.calm {
@@ -90,9 +90,9 @@ func (k *kubernetes) begin() {
 			k.relist()
 			k.deleteGated()
 		}
-		w.after(5*spec.Minute, tidy)
+		w.scheduleAfter(5*spec.Minute, tidy)
 	}
-	w.after(5*spec.Minute, tidy)
+	w.scheduleAfter(5*spec.Minute, tidy)
 }
 
 func (k *kubernetes) create() {
@@ -122,7 +122,7 @@ func (k *kubernetes) create() {
 func (k *kubernetes) changed(p *pod) {
 	p.version++
 	now, version := p.Pod, p.version
-	k.w.send(func() {
+	k.w.sendMessage(func() {
 		if old, ok := k.seen[now.Name]; !k.blind && (!ok || old.UID != now.UID || old.version < version) {
 			k.seen[now.Name] = podSeen{now, version} // also a late word of a pod that is gone
 		}
@@ -133,7 +133,7 @@ func (k *kubernetes) changed(p *pod) {
 func (k *kubernetes) remove(p *pod) {
 	delete(k.pods, p.Name)
 	k.order = slices.DeleteFunc(k.order, func(name string) bool { return name == p.Name })
-	k.w.send(func() {
+	k.w.sendMessage(func() {
 		if !k.blind && k.seen[p.Name].UID == p.UID {
 			delete(k.seen, p.Name)
 		}
@@ -178,7 +178,7 @@ func (k *kubernetes) delete(p *pod) {
 	}
 	p.Deleting = true
 	k.changed(p)
-	k.w.after(k.w.upTo(20*spec.Second), func() {
+	k.w.scheduleAfter(k.w.upTo(20*spec.Second), func() {
 		if k.is(p) {
 			k.remove(p)
 		}
@@ -194,13 +194,13 @@ func (k *kubernetes) bind(p *pod) {
 	k.holdCovers(p, p.Pinned, "is bound to")
 	p.Node = p.Pinned
 	k.changed(p)
-	k.w.after(k.w.upTo(2*spec.Minute), func() {
+	k.w.scheduleAfter(k.w.upTo(2*spec.Minute), func() {
 		if !k.is(p) {
 			return
 		}
 		p.Over = true
 		k.changed(p)
-		k.w.after(k.w.upTo(spec.Minute), func() {
+		k.w.scheduleAfter(k.w.upTo(spec.Minute), func() {
 			if k.is(p) {
 				k.remove(p)
 			}
@@ -212,16 +212,16 @@ func (k *kubernetes) bind(p *pod) {
 func (k *kubernetes) holdCovers(p *pod, node, what string) {
 	n := k.w.ctl.durable.Node(node)
 	if n == nil {
-		k.w.fail("pod %s %s %s, which the ledger does not have", p.UID, what, node)
+		k.w.failSeed("pod %s %s %s, which the ledger does not have", p.UID, what, node)
 		return
 	}
 	at, ok := n.HoldAt(p.UID)
 	if !ok {
-		k.w.fail("pod %s %s %s without a durable hold", p.UID, what, node)
+		k.w.failSeed("pod %s %s %s without a durable hold", p.UID, what, node)
 		return
 	}
 	if h := &n.Holds[at]; h.MilliCPU != p.Ask.MilliCPU || h.Mem != p.Ask.Mem || int64(len(h.GPUs)) != p.Ask.GPUs {
-		k.w.fail("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, h, p.Ask)
+		k.w.failSeed("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, h, p.Ask)
 	}
 }
 
@@ -230,7 +230,7 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 	for _, name := range w.pods.order {
 		p := w.pods.pods[name]
 		if p.UID == e.ID && !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node) {
-			w.fail("the hold of pod %s on %s is given back (%s), and it is there", e.ID, e.Node, e.Why)
+			w.failSeed("the hold of pod %s on %s is given back (%s), and it is there", e.ID, e.Node, e.Why)
 		}
 	}
 }
@@ -260,8 +260,8 @@ func (k *kubernetes) release(r copilot.Release) {
 	if r.Confirm && !copilot.Gone(r, k.get(r.Pod)) {
 		return
 	}
-	k.w.send(func() {
-		k.w.ctl.do(root(), scheduler.ReleaseForeignHold{Node: r.Node, ID: r.Hold, Why: r.Why}, nil)
+	k.w.sendMessage(func() {
+		k.w.ctl.decideCommand(rootActor(), scheduler.ReleaseForeignHold{Node: r.Node, ID: r.Hold, Why: r.Why}, nil)
 	})
 }
 
@@ -278,9 +278,9 @@ func (k *kubernetes) get(name string) *copilot.Pod {
 func (k *kubernetes) take(t copilot.Take) {
 	life := k.life
 	hold := spec.ForeignHold{ID: t.Pod.UID, Space: t.Pod.Namespace, Owner: t.Pod.Name, MilliCPU: t.Pod.Ask.MilliCPU, Mem: t.Pod.Ask.Mem, Priority: t.Pod.Priority}
-	k.w.send(func() {
+	k.w.sendMessage(func() {
 		cmd := scheduler.TakeForeignHold{Node: t.Node, Hold: hold, GPUs: t.Pod.Ask.GPUs, Running: t.Running}
-		k.w.ctl.do(root(), cmd, func(_ scheduler.Result, err error) {
+		k.w.ctl.decideCommand(rootActor(), cmd, func(_ scheduler.Result, err error) {
 			if err == nil && t.LetGo && life == k.life {
 				k.letGo(t.Pod, t.Node)
 			}
@@ -290,7 +290,7 @@ func (k *kubernetes) take(t copilot.Take) {
 
 // letGo writes that a pod may go to a node, if the object is as it was seen.
 func (k *kubernetes) letGo(seen copilot.Pod, node string) {
-	k.w.send(func() {
+	k.w.sendMessage(func() {
 		p := k.pods[seen.Name]
 		if p == nil || p.UID != seen.UID || !p.Gated || k.w.rng.IntN(100) < k.w.profile.Conflicts {
 			return // a conflict: the next round tries again
@@ -298,18 +298,18 @@ func (k *kubernetes) letGo(seen copilot.Pod, node string) {
 		k.holdCovers(p, node, "is let through to")
 		p.Gated, p.Pinned = false, node
 		k.changed(p)
-		k.w.after(k.w.upTo(5*spec.Second), func() { k.bind(p) })
+		k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() { k.bind(p) })
 	})
 }
 
-// left tells that pods are still there.
-func (k *kubernetes) left() bool { return len(k.pods) > 0 }
+// podsLeft tells that pods are still there.
+func (k *kubernetes) podsLeft() bool { return len(k.pods) > 0 }
 
-// final holds after the faults have ceased.
-func (k *kubernetes) final() {
+// checkFinal holds after the faults have ceased.
+func (k *kubernetes) checkFinal() {
 	for _, name := range k.order {
 		p := k.pods[name]
-		k.w.fail("pod %s never ends: gated %v, pinned to %q, on %q", p.UID, p.Gated, p.Pinned, p.Node)
+		k.w.failSeed("pod %s never ends: gated %v, pinned to %q, on %q", p.UID, p.Gated, p.Pinned, p.Node)
 	}
 }
 

@@ -48,8 +48,8 @@ func shortQOS(p Profile) spec.QOS {
 	return q
 }
 
-// vary gives the cluster what the profile says beside nodes and jobs.
-func (p *Profile) vary(cfg *spec.Config, names []string) {
+// varyCluster gives the cluster what the profile says beside nodes and jobs.
+func (p *Profile) varyCluster(cfg *spec.Config, names []string) {
 	for i := range cfg.Partitions {
 		cfg.Partitions[i].AllNodes = p.Strangers > 0
 	}
@@ -61,9 +61,9 @@ func (p *Profile) vary(cfg *spec.Config, names []string) {
 	}
 }
 
-// vary gives a request something that not every site has, and returns its
+// varyRequest gives a request something that not every site has, and returns its
 // second component where it is to have one.
-func (w *World) vary(js *spec.JobSpec) (rest []*spec.JobSpec) {
+func (w *World) varyRequest(js *spec.JobSpec) (rest []*spec.JobSpec) {
 	p := &w.profile
 	if p.Sides && w.rng.IntN(3) == 0 {
 		js.Partitions = [...][]string{{"side"}, {"side", "main"}, {"main", "side"}}[w.rng.IntN(3)]
@@ -101,13 +101,13 @@ func (w *World) vary(js *spec.JobSpec) (rest []*spec.JobSpec) {
 
 func (w *World) resvName() string { return fmt.Sprintf("r%d", 1+w.rng.IntN(3)) }
 
-// variety lets operators do what not every site needs.
-func (w *World) variety() {
+// runVariety lets operators do what not every site needs.
+func (w *World) runVariety() {
 	p := &w.profile
-	w.every(p.ReserveEvery, w.reserve)
-	w.every(p.ControlEvery, w.control)
+	w.repeatEvery(p.ReserveEvery, w.reserve)
+	w.repeatEvery(p.ControlEvery, w.control)
 	if p.Strangers > 0 {
-		w.every(p.StrangeEvery, func() { w.stranger(w.nodes[p.Nodes+w.rng.IntN(p.Strangers)]) })
+		w.repeatEvery(p.StrangeEvery, func() { w.stranger(w.nodes[p.Nodes+w.rng.IntN(p.Strangers)]) })
 	}
 }
 
@@ -118,10 +118,10 @@ func (w *World) reserve() {
 	who := spec.KeyValue{Key: "users", Value: [...]string{"u0", "u1", "-u2"}[w.rng.IntN(3)]}
 	switch w.rng.IntN(5) {
 	case 0:
-		w.ctl.do(root(), scheduler.DeleteReservation{Name: name, Admin: true}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.DeleteReservation{Name: name, Admin: true}, nil)
 		return
 	case 1:
-		w.ctl.do(root(), scheduler.UpdateReservation{Name: name, Set: []spec.KeyValue{who, {Key: "duration", Value: number(10)}}}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.UpdateReservation{Name: name, Set: []spec.KeyValue{who, {Key: "duration", Value: number(10)}}}, nil)
 		return
 	}
 	node := w.nodes[w.rng.IntN(w.profile.Nodes)].name
@@ -133,8 +133,8 @@ func (w *World) reserve() {
 	flags := [...]string{"", "", "MAINT", "FLEX", "MAGNETIC", "OVERLAP", "IGNORE_JOBS", "OVERLAP,IGNORE_JOBS", "DAILY", "HOURLY", "PURGE_COMP=1", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "NO_HOLD_JOBS_AFTER_END"}
 	set := append(kinds[w.rng.IntN(len(kinds))], who, spec.KeyValue{Key: "flags", Value: flags[w.rng.IntN(len(flags))]},
 		spec.KeyValue{Key: "starttime", Value: fmt.Sprintf("now+0:0:%d", w.rng.IntN(180))}, spec.KeyValue{Key: "duration", Value: number(10)})
-	w.note("reservation %s: %v", name, set)
-	w.ctl.do(root(), scheduler.CreateReservation{Name: name, Set: set}, nil)
+	w.noteLine("reservation %s: %v", name, set)
+	w.ctl.decideCommand(rootActor(), scheduler.CreateReservation{Name: name, Set: set}, nil)
 }
 
 // control is what operators change of partitions, nodes and jobs.
@@ -147,18 +147,18 @@ func (w *World) control() {
 		next := part.Spec.WithoutNodes()
 		next.State = [...]spec.PartitionState{spec.PartitionUp, spec.PartitionDown, spec.PartitionDrain, spec.PartitionInactive}[w.rng.IntN(4)]
 		next.MaxTime = spec.Span(1+w.rng.IntN(60)) * spec.Minute
-		w.note("partition %s: state %d, %d minutes", next.Name, next.State, next.MaxTime/spec.Minute)
-		w.ctl.do(root(), scheduler.UpdatePartition{Old: part.Spec.WithoutNodes(), New: next}, nil)
+		w.noteLine("partition %s: state %d, %d minutes", next.Name, next.State, next.MaxTime/spec.Minute)
+		w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: part.Spec.WithoutNodes(), New: next}, nil)
 	case 2:
-		w.ctl.do(root(), scheduler.CreatePartition{New: spec.PartitionSpec{Name: "extra", NodeNames: []string{nodeName(0)}, DefaultTime: spec.Minute, MaxTime: spec.Hour, State: spec.PartitionUp}}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.CreatePartition{New: spec.PartitionSpec{Name: "extra", NodeNames: []string{nodeName(0)}, DefaultTime: spec.Minute, MaxTime: spec.Hour, State: spec.PartitionUp}}, nil)
 	case 3:
-		w.ctl.do(root(), scheduler.DeletePartition{Name: "extra"}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.DeletePartition{Name: "extra"}, nil)
 	case 4:
 		weight, features := uint32(w.rng.IntN(3)), []string(nil)
 		if w.rng.IntN(2) == 0 {
 			features = []string{"f"}
 		}
-		w.ctl.do(root(), scheduler.UpdateNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.UpdateNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
 	case 5:
 		changes := [...]spec.KeyValue{{Key: "timelimit", Value: fmt.Sprint(1 + w.rng.IntN(5))}, {Key: "priority", Value: fmt.Sprint(1 + w.rng.IntN(9))}, {Key: "nice", Value: "5"},
 			{Key: "partition", Value: "main,extra"}, {Key: "partition", Value: "extra"}, {Key: "qos", Value: "short"}, {Key: "reservationname", Value: "r1"}, {Key: "licenses", Value: "l:2"}, {Key: "arraytaskthrottle", Value: "1"}}
@@ -175,15 +175,15 @@ func (w *World) stranger(n *node) {
 	switch w.rng.IntN(4) {
 	case 0:
 		if w.ctl.st.Node(n.name) == nil {
-			w.ctl.do(root(), scheduler.CreateNodes{Nodes: []spec.NodeSpec{w.profile.nodeSpec(n.name)}}, nil)
+			w.ctl.decideCommand(rootActor(), scheduler.CreateNodes{Nodes: []spec.NodeSpec{w.profile.nodeSpec(n.name)}}, nil)
 		}
 	case 1:
-		w.note("%s is to be deleted", n.name)
-		w.ctl.do(root(), scheduler.DeleteNodes{Nodes: []string{n.name}}, nil)
+		w.noteLine("%s is to be deleted", n.name)
+		w.ctl.decideCommand(rootActor(), scheduler.DeleteNodes{Nodes: []string{n.name}}, nil)
 	case 2:
 		if !n.dead {
-			w.note("%s is switched off", n.name)
-			n.dies()
+			w.noteLine("%s is switched off", n.name)
+			n.killMachine()
 		}
 	default:
 		if n.dead {
@@ -193,18 +193,18 @@ func (w *World) stranger(n *node) {
 	}
 }
 
-// undo takes back what operators changed, once all is calm.
-func (w *World) undo() {
+// undoOperators takes back what operators changed, once all is calm.
+func (w *World) undoOperators() {
 	st := w.ctl.st
 	for i := range st.Reservations {
-		w.ctl.do(root(), scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true}, nil)
 		break // the others when it comes round again: this one changed the list
 	}
 	for i := range st.Config.Partitions {
 		if p := &st.Config.Partitions[i]; p.State != spec.PartitionUp || p.MaxTime != spec.Hour {
 			next := p.WithoutNodes()
 			next.State, next.MaxTime = spec.PartitionUp, spec.Hour
-			w.ctl.do(root(), scheduler.UpdatePartition{Old: p.WithoutNodes(), New: next}, nil)
+			w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: p.WithoutNodes(), New: next}, nil)
 			break
 		}
 	}
@@ -256,7 +256,7 @@ func (w *World) judgeReserved(before *state.State, e *event.JobStarted, j *state
 		for k := range e.Alloc.Nodes {
 			for _, name := range r.Nodes {
 				if name == e.Alloc.Nodes[k].Name && at < end && start < at.Add(e.Limit) {
-					w.fail("job uid %d starts on %s for %d s, which reservation %s has from %d s on", j.UID, name, e.Limit/spec.Second, r.Name, start.Sub(at)/spec.Second)
+					w.failSeed("job uid %d starts on %s for %d s, which reservation %s has from %d s on", j.UID, name, e.Limit/spec.Second, r.Name, start.Sub(at)/spec.Second)
 				}
 			}
 		}
@@ -273,7 +273,7 @@ func (w *World) judgeTogether() {
 		}
 		for _, c := range st.Components(j) {
 			if c.State == spec.Pending {
-				w.fail("of a heterogeneous job uid %d runs and uid %d waits", j.UID, c.UID)
+				w.failSeed("of a heterogeneous job uid %d runs and uid %d waits", j.UID, c.UID)
 			}
 		}
 		return w.err == nil
@@ -284,7 +284,7 @@ func (w *World) judgeTogether() {
 // node has idle for as long as it may run. What is idle now may be promised to
 // somebody, so only nodes count of which nothing is.
 func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
-	st, now := w.ctl.st, w.ctl.now()
+	st, now := w.ctl.st, w.ctl.clockNow()
 	if w.err != nil || opt.Incremental || len(st.Reservations) > 0 || st.Config.Sched.BFMaxJobTest > 0 || out.Plan.Truncated {
 		return
 	}
@@ -296,7 +296,7 @@ func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 		}
 		for _, n := range idle {
 			if w.wouldFit(j, n) {
-				w.fail("job uid %d waits for %s, and %s has idle what it needs", j.UID, j.Reason.Code, n.Spec.Name)
+				w.failSeed("job uid %d waits for %s, and %s has idle what it needs", j.UID, j.Reason.Code, n.Spec.Name)
 			}
 		}
 		return w.err == nil
@@ -353,8 +353,8 @@ type Starts struct {
 	Reserved, Together, Shared, Short, Side, Strange int
 }
 
-// count adds a start that is on the disk.
-func (s *Starts) count(e *event.JobStarted, j *state.Job) {
+// countStart adds a start that is on the disk.
+func (s *Starts) countStart(e *event.JobStarted, j *state.Job) {
 	add := func(n *int, is bool) {
 		if is {
 			*n++
@@ -379,8 +379,8 @@ func (s *Starts) Add(o Starts) {
 	s.Strange += o.Strange
 }
 
-// written is a hash of the log, batch by batch.
-func (c *controller) written() (sum [32]byte) {
+// hashLog is a hash of the log, batch by batch.
+func (c *controller) hashLog() (sum [32]byte) {
 	h := sha256.New()
 	for _, b := range c.log {
 		h.Write(b)

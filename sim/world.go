@@ -74,8 +74,8 @@ type Variety struct {
 	ControlEvery spec.Span // scontrol update of partitions, nodes and jobs
 }
 
-// often draws a mean interval, or never.
-func often(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
+// drawInterval draws a mean interval, or never.
+func drawInterval(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
 	if r.IntN(100) >= likely {
 		return 0
 	}
@@ -83,7 +83,7 @@ func often(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
 }
 
 func drawProfile(r *rand.Rand) Profile {
-	every := func(likely int, lo, hi spec.Span) spec.Span { return often(r, likely, lo, hi) }
+	every := func(likely int, lo, hi spec.Span) spec.Span { return drawInterval(r, likely, lo, hi) }
 	p := Profile{
 		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
 		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
@@ -131,8 +131,8 @@ func (a *agenda) Pop() any {
 	return h
 }
 
-// after puts something on the agenda.
-func (w *World) after(d spec.Span, do func()) {
+// scheduleAfter puts something on the agenda.
+func (w *World) scheduleAfter(d spec.Span, do func()) {
 	w.serial++
 	heap.Push(&w.todo, happening{w.now.Add(d), w.serial, do})
 }
@@ -142,9 +142,9 @@ func (w *World) upTo(most spec.Span) spec.Span {
 	return spec.Millisecond + spec.Span(w.rng.Int64N(int64(max(most, spec.Millisecond))))
 }
 
-// every repeats something at random intervals around a mean, in the first
+// repeatEvery repeats something at random intervals around a mean, in the first
 // phase only.
-func (w *World) every(mean spec.Span, do func()) {
+func (w *World) repeatEvery(mean spec.Span, do func()) {
 	if mean == 0 {
 		return
 	}
@@ -154,18 +154,18 @@ func (w *World) every(mean spec.Span, do func()) {
 			return
 		}
 		do()
-		w.after(w.upTo(2*mean), again)
+		w.scheduleAfter(w.upTo(2*mean), again)
 	}
-	w.after(w.upTo(2*mean), again)
+	w.scheduleAfter(w.upTo(2*mean), again)
 }
 
-func (w *World) fail(format string, args ...any) {
+func (w *World) failSeed(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf("seed %d, %d ms: %s", w.seed, int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...))
 	}
 }
 
-func (w *World) note(format string, args ...any) {
+func (w *World) noteLine(format string, args ...any) {
 	if len(w.trace) < 5000 {
 		w.trace = append(w.trace, fmt.Sprintf("%9d %s", int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...)))
 	}
@@ -244,7 +244,7 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	w.profile = profile
 	w.ctl = newController(w)
 	w.pods = newKubernetes(w)
-	w.ctl.found()
+	w.ctl.foundCluster()
 	for i := range w.profile.Nodes {
 		w.nodes = append(w.nodes, newNode(w, nodeName(i)))
 	}
@@ -257,25 +257,25 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 			n.connectSoon()
 		}
 	}
-	w.people()
-	w.faults()
-	w.operators()
-	w.powers()
-	w.variety()
-	w.pods.begin()
-	w.ctl.clockwork()
+	w.runPeople()
+	w.injectFaults()
+	w.runOperators()
+	w.runPowers()
+	w.runVariety()
+	w.pods.beginPods()
+	w.ctl.runClockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
 	w.runUntil(w.now.Add(storm))
-	w.heal()
+	w.healFaults()
 	end := w.now.Add(bound)
 	w.runUntil(w.now.Add(500 * spec.Millisecond)) // between two ticks, of which the last is always on its way
-	for w.err == nil && w.now < end && !w.settled() {
+	for w.err == nil && w.now < end && !w.isSettled() {
 		w.runUntil(w.now.Add(10 * spec.Second))
 	}
 	if w.err == nil {
 		w.finalChecks()
 	}
-	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Log: w.ctl.written(), Attempts: len(w.truth.attempts), Starts: w.truth.starts, Trace: w.trace}
+	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Log: w.ctl.hashLog(), Attempts: len(w.truth.attempts), Starts: w.truth.starts, Trace: w.trace}
 	return res, w.err
 }
 
@@ -287,7 +287,7 @@ func (w *World) runUntil(t spec.Instant) {
 		h.do()
 		w.steps++
 		if w.steps > 2_000_000 {
-			w.fail("the run does not come to an end")
+			w.failSeed("the run does not come to an end")
 		}
 	}
 	w.now = max(w.now, t)

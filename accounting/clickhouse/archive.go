@@ -43,8 +43,8 @@ type piece struct {
 	Files      []archivedFile
 }
 
-// of are the pieces of a table, in the order of their events.
-func (m *manifest) of(table string) (out []piece) {
+// piecesOf are the pieces of a table, in the order of their events.
+func (m *manifest) piecesOf(table string) (out []piece) {
 	for _, p := range m.Tables {
 		if p.Name == table {
 			out = append(out, p)
@@ -53,14 +53,14 @@ func (m *manifest) of(table string) (out []piece) {
 	return out
 }
 
-// rows are a piece's rows in the store.
-func (p *piece) rows(a query.Aged, sc query.Scope) (query.Aged, query.Scope) {
+// storedRows are a piece's rows in the store.
+func (p *piece) storedRows(a query.Aged, sc query.Scope) (query.Aged, query.Scope) {
 	a.After, sc.Seq = p.After, p.Seq
 	return a, sc
 }
 
-// whole tells whether the files are those that were written.
-func (p *piece) whole(dir string) error {
+// isWhole tells whether the files are those that were written.
+func (p *piece) isWhole(dir string) error {
 	for _, f := range p.Files {
 		file, err := os.Open(filepath.Join(dir, filepath.Base(f.Name)))
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 	}
 	var found []query.Finding
 	for _, a := range query.AgedTables() {
-		list, err := s.archiveTable(ctx, sc, a, m, dir, older.of(a.Name))
+		list, err := s.archiveTable(ctx, sc, a, m, dir, older.piecesOf(a.Name))
 		if err != nil {
 			return nil, fmt.Errorf("archive %s: %w", a.Name, err)
 		}
@@ -149,7 +149,7 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 	last := uint64(0)
 	for i, p := range pieces {
 		last = p.Seq
-		broken := p.whole(dir)
+		broken := p.isWhole(dir)
 		if broken == nil {
 			continue
 		}
@@ -175,8 +175,8 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 // archivePiece writes the rows of a piece.
 func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece) (piece, error) {
 	var err error
-	a, sc = p.rows(a, sc)
-	p.Sums, err = s.sums(ctx, a.Sums(sc, m))
+	a, sc = p.storedRows(a, sc)
+	p.Sums, err = s.readSums(ctx, a.Sums(sc, m))
 	if err != nil {
 		return p, err
 	}
@@ -211,8 +211,8 @@ func oldManifest(dir string) (m manifest, err error) {
 	return m, nil
 }
 
-// sums reads the figures of a table.
-func (s *Store) sums(ctx context.Context, q query.Query) (out []uint64, err error) {
+// readSums reads the figures of a table.
+func (s *Store) readSums(ctx context.Context, q query.Query) (out []uint64, err error) {
 	err = s.Query(ctx, q, func(scan func(...any) error) error { return scan(&out) })
 	return out, err
 }
@@ -220,7 +220,7 @@ func (s *Store) sums(ctx context.Context, q query.Query) (out []uint64, err erro
 // storedNames are the columns of a table that are stored.
 func storedNames(table string) string {
 	var out []string
-	for _, t := range schema() {
+	for _, t := range schemaTables() {
 		if t.name != table {
 			continue
 		}
@@ -235,7 +235,7 @@ func storedNames(table string) string {
 
 // archiveDay writes one day of a table; no name where it has no rows.
 func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, from int64, dir, name string) (f archivedFile, err error) {
-	where := s.table(a.Name) + " WHERE " + a.Rows(sc, from, from+dayMicros)
+	where := s.qualifyTable(a.Name) + " WHERE " + a.Rows(sc, from, from+dayMicros)
 	var rows uint64
 	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil || rows == 0 {
 		return f, err
@@ -311,7 +311,7 @@ func readManifest(dir string) (m manifest, err error) {
 		return m, fmt.Errorf("the manifest of %s cannot be read: %w", dir, err)
 	}
 	for _, p := range m.Tables {
-		if err := p.whole(dir); err != nil {
+		if err := p.isWhole(dir); err != nil {
 			return m, err
 		}
 	}
@@ -343,7 +343,7 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 		if len(tables) > 0 && !slices.Contains(tables, a.Name) {
 			continue
 		}
-		sums, err := s.sums(ctx, a.Sums(sc, m))
+		sums, err := s.readSums(ctx, a.Sums(sc, m))
 		if err != nil {
 			return found, err
 		}
@@ -351,11 +351,11 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 			continue
 		}
 		if root != "" {
-			if err := s.archived(ctx, sc, a, m, have.of(a.Name)); err != nil {
+			if err := s.isArchived(ctx, sc, a, m, have.piecesOf(a.Name)); err != nil {
 				return found, fmt.Errorf("%s: %w", a.Name, err)
 			}
 		}
-		if err := s.purge(ctx, sc, a, m, sums); err != nil {
+		if err := s.purgeTable(ctx, sc, a, m, sums); err != nil {
 			return found, err
 		}
 		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
@@ -363,14 +363,14 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 	return found, nil
 }
 
-// archived tells whether an archive has the rows that would go up to the scope's
+// isArchived tells whether an archive has the rows that would go up to the scope's
 // event: each piece is in the store as a whole, or is gone from it.
-func (s *Store) archived(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, pieces []piece) error {
+func (s *Store) isArchived(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, pieces []piece) error {
 	last := uint64(0)
 	for _, p := range pieces {
 		last = p.Seq
-		of, upto := p.rows(a, sc)
-		sums, err := s.sums(ctx, of.Sums(upto, m))
+		of, upto := p.storedRows(a, sc)
+		sums, err := s.readSums(ctx, of.Sums(upto, m))
 		if err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ func (s *Store) archived(ctx context.Context, sc query.Scope, a query.Aged, m qu
 		if of.After >= p.Seq {
 			continue
 		}
-		sums, err = s.sums(ctx, of.Sums(upto, m))
+		sums, err = s.readSums(ctx, of.Sums(upto, m))
 		if err != nil {
 			return err
 		}
@@ -393,15 +393,15 @@ func (s *Store) archived(ctx context.Context, sc query.Scope, a query.Aged, m qu
 		}
 	}
 	a.After = last
-	sums, err := s.sums(ctx, a.Sums(sc, m))
+	sums, err := s.readSums(ctx, a.Sums(sc, m))
 	if err == nil && sums[0] > 0 {
 		err = fmt.Errorf("%d rows came behind event %d, where the archive ends: %w", sums[0], last, ErrNoArchive)
 	}
 	return err
 }
 
-// purge deletes one table's rows of a month.
-func (s *Store) purge(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, sums []uint64) error {
+// purgeTable deletes one table's rows of a month.
+func (s *Store) purgeTable(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, sums []uint64) error {
 	rolled := []string{}
 	if a.Name == "jobs" {
 		err := s.Query(ctx, query.RolledSums(sc, m), func(scan func(...any) error) error { return scan(&rolled) })
@@ -450,7 +450,7 @@ func (s *Store) endPurge(ctx context.Context, sc query.Scope, r purgeRecord) err
 func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, phase string) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
+		"INSERT INTO "+s.qualifyTable("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
 			" SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
 			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
 		ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
@@ -476,7 +476,7 @@ func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) erro
 		local, on = a.Name+localSuffix, " ON CLUSTER "+quoteName(c)
 	}
 	wait := ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-	if err := s.conn.Exec(wait, "ALTER TABLE "+s.table(local)+on+" DELETE WHERE "+where); err != nil {
+	if err := s.conn.Exec(wait, "ALTER TABLE "+s.qualifyTable(local)+on+" DELETE WHERE "+where); err != nil {
 		return fmt.Errorf("delete rows of %s: %w", a.Name, err)
 	}
 	return nil
@@ -485,7 +485,7 @@ func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) erro
 // EndPurges ends purges that were broken off behind their record.
 func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
 	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled)"+
-		" FROM "+s.table("purges")+
+		" FROM "+s.qualifyTable("purges")+
 		" WHERE ledger = {ledger:UUID}"+
 		" GROUP BY id"+
 		" HAVING countIf(phase != 'begun') = 0",
@@ -537,7 +537,7 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 	}
 	var found []query.Finding
 	for _, a := range query.AgedTables() {
-		pieces := have.of(a.Name)
+		pieces := have.piecesOf(a.Name)
 		if len(pieces) == 0 {
 			continue
 		}
@@ -553,8 +553,8 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 					return found, fmt.Errorf("read %s: %w", f.Name, err)
 				}
 			}
-			of, upto := p.rows(a, sc)
-			sums, err := s.sums(ctx, of.Sums(upto, m))
+			of, upto := p.storedRows(a, sc)
+			sums, err := s.readSums(ctx, of.Sums(upto, m))
 			if err != nil {
 				return found, err
 			}
@@ -565,9 +565,9 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 		}
 		err = s.conn.Exec(
 			ctx,
-			"INSERT INTO "+s.table("purges")+" (ledger, cluster, id, phase, month, `table`)"+
+			"INSERT INTO "+s.qualifyTable("purges")+" (ledger, cluster, id, phase, month, `table`)"+
 				" SELECT DISTINCT ledger, cluster, id, 'restored', month, `table`"+
-				" FROM "+s.table("purges")+
+				" FROM "+s.qualifyTable("purges")+
 				" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}",
 			ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
 			ch.Named("month", m.String()),
@@ -592,7 +592,7 @@ func (s *Store) insertFile(ctx context.Context, table, path string) error {
 		return err
 	}
 	defer f.Close()
-	v := url.Values{"query": {"INSERT INTO " + s.table(table) + " (" + storedNames(table) + ") FORMAT Parquet"},
+	v := url.Values{"query": {"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) + ") FORMAT Parquet"},
 		// The table would know the same rows from the time before they were purged.
 		"insert_deduplicate": {"1"}, "insert_deduplication_token": {uuid.NewString()}}
 	if s.opts.Layout.Cluster != "" {

@@ -25,10 +25,10 @@ func TestArchiveOfOlder(t *testing.T) {
 	} {
 		young := func(name string) bool { return slices.Contains(more, strings.Trim(name, "`")) }
 		list := slices.DeleteFunc(strings.Split(storedNames(table), ", "), young)
-		if err := s.conn.Exec(ctx, "INSERT INTO "+s.table(table)+" (ledger, uid, job_id) VALUES ('b0010203-0405-0607-0809-0a0b0c0d0e0f', 1, 7)"); err != nil {
+		if err := s.conn.Exec(ctx, "INSERT INTO "+s.qualifyTable(table)+" (ledger, uid, job_id) VALUES ('b0010203-0405-0607-0809-0a0b0c0d0e0f', 1, 7)"); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + strings.Join(list, ", ") + " FROM " + s.table(table)}, "Parquet", archiveLimits())
+		answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + strings.Join(list, ", ") + " FROM " + s.qualifyTable(table)}, "Parquet", archiveLimits())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestArchiveOfOlder(t *testing.T) {
 		if err := s.insertFile(ctx, table, path); err != nil {
 			t.Fatalf("%s: %v", table, err)
 		}
-		if n := one[[]uint64](t, s, "SELECT [count(), uniqExact(tuple(*))] FROM "+s.table(table)); !slices.Equal(n, []uint64{2, 1}) {
+		if n := one[[]uint64](t, s, "SELECT [count(), uniqExact(tuple(*))] FROM "+s.qualifyTable(table)); !slices.Equal(n, []uint64{2, 1}) {
 			t.Errorf("%s: %d rows of %d kinds, not 2 of one", table, n[0], n[1])
 		}
 	}

@@ -20,12 +20,12 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 	if !backupName(name) {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
 	}
-	except := s.table("ingest")
+	except := s.qualifyTable("ingest")
 	for _, v := range query.StoredViews() { // they hold nothing, and Restore makes them
-		except += ", " + s.table(v.Name)
+		except += ", " + s.qualifyTable(v.Name)
 	}
 	for _, sql := range []string{
-		"BACKUP TABLE " + s.table("ingest") + " TO File(" + quoteText(name+".position") + ")",
+		"BACKUP TABLE " + s.qualifyTable("ingest") + " TO File(" + quoteText(name+".position") + ")",
 		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + except + " TO File(" + quoteText(name) + ")",
 	} {
 		switch err := s.conn.Exec(ctx, sql); {
@@ -64,11 +64,11 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	beyond, err := s.beyond(ctx, f)
+	beyond, err := s.beyondPosition(ctx, f)
 	if err != nil {
 		return err
 	}
-	for _, t := range schema() {
+	for _, t := range schemaTables() {
 		if t.name != "tally_snapshots" && slices.ContainsFunc(t.columns, func(c columnDef) bool { return c.name == "seq" }) {
 			if err := run("ALTER TABLE " + f + "." + t.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
 				return err
@@ -97,9 +97,9 @@ func failedWith(err error, code int32) bool {
 	return n == code
 }
 
-// beyond is the condition on rows that came behind the position of their
+// beyondPosition is the condition on rows that came behind the position of their
 // ledger.
-func (s *Store) beyond(ctx context.Context, db string) (string, error) {
+func (s *Store) beyondPosition(ctx context.Context, db string) (string, error) {
 	text := "false"
 	positions := query.Query{SQL: "SELECT toString(ledger), argMax(last, n)" +
 		" FROM " + db + ".ingest" +
@@ -156,7 +156,7 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 		add(false, "clock", "the engine's differs by %s", off)
 	}
 	var have uint32
-	switch err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions")).Scan(&have); {
+	switch err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.qualifyTable("schema_versions")).Scan(&have); {
 	case err != nil:
 		add(true, "schema", "its version cannot be read: %v", s.Explain(err))
 	case have > SchemaVersion:
@@ -188,7 +188,7 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 			add(true, look.name, "cannot be looked at: %v", s.Explain(err))
 		}
 	}
-	done, intent, err := s.phases(ctx, ledger)
+	done, intent, err := s.readPhases(ctx, ledger)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, err
@@ -228,13 +228,13 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 		return fmt.Errorf("read the columns of the accounting store: %w", err)
 	}
 	var wrong, gone []string
-	for _, t := range schema() {
+	for _, t := range schemaTables() {
 		if !tables[t.name] {
 			gone = append(gone, t.name)
 			continue
 		}
 		for _, c := range t.columns {
-			want := c.plain()
+			want := c.plainType()
 			if got := have[t.name+"."+c.name]; got == "" {
 				wrong = append(wrong, fmt.Sprintf("%s.%s is missing", t.name, c.name))
 			} else if got != want {
@@ -255,13 +255,13 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 			"somebody altered the tables; restore a backup (muster accounting restore NAME)",
 			len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
 	} else if len(gone) == 0 {
-		add(false, "columns", "%d tables as this release makes them", len(schema()))
+		add(false, "columns", "%d tables as this release makes them", len(schemaTables()))
 	}
 	return nil
 }
 
-// look asks a question about the store and hands each row on.
-func (s *Store) look(ctx context.Context, sql string, each func(scan func(...any) error) error) error {
+// lookUp asks a question about the store and hands each row on.
+func (s *Store) lookUp(ctx context.Context, sql string, each func(scan func(...any) error) error) error {
 	return s.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}}, each)
 }
 
@@ -272,7 +272,7 @@ func (s *Store) examineParts(ctx context.Context, add func(bool, string, string,
 		" WHERE database = {db:String} AND active" +
 		" GROUP BY table" +
 		" ORDER BY table"
-	return s.look(ctx, sizes, func(scan func(...any) error) error {
+	return s.lookUp(ctx, sizes, func(scan func(...any) error) error {
 		var table string
 		var parts, rows, bytes uint64
 		if err := scan(&table, &parts, &rows, &bytes); err != nil {
@@ -292,7 +292,7 @@ func (s *Store) examineDetached(ctx context.Context, add func(bool, string, stri
 	const detached = "SELECT count(), groupArray(3)(concat(table, ' ', name, if(reason = '', '', concat(' (', reason, ')'))))" +
 		" FROM system.detached_parts" +
 		" WHERE database = {db:String}"
-	return s.look(ctx, detached, func(scan func(...any) error) error {
+	return s.lookUp(ctx, detached, func(scan func(...any) error) error {
 		var n uint64
 		var some []string
 		if err := scan(&n, &some); err != nil {
@@ -315,7 +315,7 @@ func (s *Store) examineMutations(ctx context.Context, add func(bool, string, str
 	const unfinished = "SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '')" +
 		" FROM system.mutations" +
 		" WHERE database = {db:String} AND NOT is_done"
-	return s.look(ctx, unfinished, func(scan func(...any) error) error {
+	return s.lookUp(ctx, unfinished, func(scan func(...any) error) error {
 		var open, failed uint64
 		var why string
 		if err := scan(&open, &failed, &why); err != nil {
@@ -329,8 +329,8 @@ func (s *Store) examineMutations(ctx context.Context, add func(bool, string, str
 
 // examineTwice looks for runs that are there more than once.
 func (s *Store) examineTwice(ctx context.Context, add func(bool, string, string, ...any)) error {
-	repeated := "SELECT count() - uniqExact(ledger, uid, restarts) FROM " + s.table("jobs")
-	return s.look(ctx, repeated, func(scan func(...any) error) error {
+	repeated := "SELECT count() - uniqExact(ledger, uid, restarts) FROM " + s.qualifyTable("jobs")
+	return s.lookUp(ctx, repeated, func(scan func(...any) error) error {
 		var n int64
 		if err := scan(&n); err != nil {
 			return err
@@ -343,7 +343,7 @@ func (s *Store) examineTwice(ctx context.Context, add func(bool, string, string,
 // examineDisks looks at how much room there is.
 func (s *Store) examineDisks(ctx context.Context, add func(bool, string, string, ...any)) error {
 	const disks = "SELECT name, free_space, total_space FROM system.disks"
-	return s.look(ctx, disks, func(scan func(...any) error) error {
+	return s.lookUp(ctx, disks, func(scan func(...any) error) error {
 		var name string
 		var free, total uint64
 		if err := scan(&name, &free, &total); err != nil {

@@ -20,7 +20,7 @@ type column[R any] struct {
 	blank  func(rows []R) bool // every value is what the table puts where nothing is said; nil = not known
 }
 
-func col[R, V any](name string, get func(*R) V) column[R] {
+func defineColumn[R, V any](name string, get func(*R) V) column[R] {
 	return column[R]{name, func(rows []R) any {
 		out := make([]V, len(rows))
 		for i := range rows {
@@ -32,8 +32,8 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 
 // timeCol is an instant that is always known.
 func timeCol[R any](name string, get func(*R) tally.Micros) column[R] {
-	c := col(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
-	c.encode, c.blank = encoder[R]{wireTime, each(get, (*stream).i64)}, blankOf(get)
+	c := defineColumn(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
+	c.encode, c.blank = encoder[R]{wireTime, putEach(get, (*stream).putInt64)}, blankOf(get)
 	return c
 }
 
@@ -50,10 +50,10 @@ func nullTime[R any](name string, get func(*R) tally.Micros) column[R] {
 		return out
 	}, encoder[R]{wireNullTime, func(s *stream, rows []R) {
 		for i := range rows {
-			s.bit(get(&rows[i]) == 0)
+			s.putBit(get(&rows[i]) == 0)
 		}
 		for i := range rows {
-			s.i64(get(&rows[i]))
+			s.putInt64(get(&rows[i]))
 		}
 	}}, blankOf(get)}
 }
@@ -67,20 +67,20 @@ type source struct {
 
 func identityOf[R any](s source, seq func(*R) uint64) []column[R] {
 	return []column[R]{
-		col("ledger", func(*R) uuid.UUID { return s.ledger }),
-		col("cluster", func(*R) string { return s.cluster }),
-		col("seq", func(r *R) uint64 { return seq(r) + s.shift }),
+		defineColumn("ledger", func(*R) uuid.UUID { return s.ledger }),
+		defineColumn("cluster", func(*R) string { return s.cluster }),
+		defineColumn("seq", func(r *R) uint64 { return seq(r) + s.shift }),
 	}
 }
 
 func amountsOf[R any](prefix string, get func(*R) *tally.Amounts) []column[R] {
 	return []column[R]{
-		col(prefix+"cpus", func(r *R) int64 { return get(r).CPUs }),
-		col(prefix+"mem_mib", func(r *R) int64 { return get(r).Mem }),
-		col(prefix+"nodes", func(r *R) int64 { return get(r).Nodes }),
-		col(prefix+"gpus", func(r *R) int64 { return get(r).GPUs }),
-		col(prefix+"billing", func(r *R) int64 { return get(r).Billing }),
-		col(prefix+"tres", func(r *R) map[string]int64 { return tresMap(get(r).Other) }),
+		defineColumn(prefix+"cpus", func(r *R) int64 { return get(r).CPUs }),
+		defineColumn(prefix+"mem_mib", func(r *R) int64 { return get(r).Mem }),
+		defineColumn(prefix+"nodes", func(r *R) int64 { return get(r).Nodes }),
+		defineColumn(prefix+"gpus", func(r *R) int64 { return get(r).GPUs }),
+		defineColumn(prefix+"billing", func(r *R) int64 { return get(r).Billing }),
+		defineColumn(prefix+"tres", func(r *R) map[string]int64 { return tresMap(get(r).Other) }),
 	}
 }
 
@@ -97,15 +97,15 @@ func tresMap(list []spec.TRESCount) map[string]int64 {
 
 func usedOf[R any](get func(*R) *tally.Used) []column[R] {
 	return []column[R]{
-		col("measured", func(r *R) bool { return get(r).Measured }),
-		col("user_cpu_us", func(r *R) int64 { return get(r).UserCPU }),
-		col("system_cpu_us", func(r *R) int64 { return get(r).SystemCPU }),
-		col("peak_rss", func(r *R) *int64 { return get(r).PeakRSS }),
-		col("mem_mib_s", func(r *R) int64 { return get(r).MemMiBS }),
-		col("read_bytes", func(r *R) int64 { return get(r).Read }),
-		col("write_bytes", func(r *R) int64 { return get(r).Write }),
-		col("energy_mj", func(r *R) *int64 { return get(r).Energy }),
-		col("maj_faults", func(r *R) int64 { return get(r).MajFaults }),
+		defineColumn("measured", func(r *R) bool { return get(r).Measured }),
+		defineColumn("user_cpu_us", func(r *R) int64 { return get(r).UserCPU }),
+		defineColumn("system_cpu_us", func(r *R) int64 { return get(r).SystemCPU }),
+		defineColumn("peak_rss", func(r *R) *int64 { return get(r).PeakRSS }),
+		defineColumn("mem_mib_s", func(r *R) int64 { return get(r).MemMiBS }),
+		defineColumn("read_bytes", func(r *R) int64 { return get(r).Read }),
+		defineColumn("write_bytes", func(r *R) int64 { return get(r).Write }),
+		defineColumn("energy_mj", func(r *R) *int64 { return get(r).Energy }),
+		defineColumn("maj_faults", func(r *R) int64 { return get(r).MajFaults }),
 	}
 }
 
@@ -114,29 +114,29 @@ func usedOf[R any](get func(*R) *tally.Used) []column[R] {
 //muster:table one entry for each column
 func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[R] {
 	word := func(name string, f func(*tally.JobRow) string) column[R] {
-		return col(name, func(r *R) string { return f(get(r)) })
+		return defineColumn(name, func(r *R) string { return f(get(r)) })
 	}
 	u32 := func(name string, f func(*tally.JobRow) uint32) column[R] {
-		return col(name, func(r *R) uint32 { return f(get(r)) })
+		return defineColumn(name, func(r *R) uint32 { return f(get(r)) })
 	}
 	i64 := func(name string, f func(*tally.JobRow) int64) column[R] {
-		return col(name, func(r *R) int64 { return f(get(r)) })
+		return defineColumn(name, func(r *R) int64 { return f(get(r)) })
 	}
 	i32 := func(name string, f func(*tally.JobRow) int32) column[R] {
-		return col(name, func(r *R) int32 { return f(get(r)) })
+		return defineColumn(name, func(r *R) int32 { return f(get(r)) })
 	}
 	type J = tally.JobRow
 	out := append(
 		identityOf(s, func(r *R) uint64 { return get(r).Seq }),
-		col("uid", func(r *R) uint64 { return get(r).UID }),
+		defineColumn("uid", func(r *R) uint64 { return get(r).UID }),
 		u32("restarts", func(j *J) uint32 { return j.Restarts }),
 		u32("attempt", func(j *J) uint32 { return j.Attempt }),
 		u32("job_id", func(j *J) uint32 { return j.JobID }),
-		col("array_uid", func(r *R) uint64 { return get(r).ArrayUID }),
+		defineColumn("array_uid", func(r *R) uint64 { return get(r).ArrayUID }),
 		u32("array_job_id", func(j *J) uint32 { return j.ArrayJobID }),
 		i64("array_task", func(j *J) int64 { return j.ArrayTask }),
 		word("array_tasks", func(j *J) string { return j.ArrayTasks }),
-		col("count", func(r *R) uint64 { return get(r).Count }),
+		defineColumn("count", func(r *R) uint64 { return get(r).Count }),
 		word("name", func(j *J) string { return j.Name }),
 		word("user", func(j *J) string { return j.User }),
 		u32("user_id", func(j *J) uint32 { return j.UserID }),
@@ -153,7 +153,7 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		i32("exit_signal", func(j *J) int32 { return j.Exit.Signal }),
 		i32("derived_code", func(j *J) int32 { return j.Derived.Code }),
 		i32("derived_signal", func(j *J) int32 { return j.Derived.Signal }),
-		col("cancelled_by", func(r *R) *uint32 { return get(r).CancelledBy }),
+		defineColumn("cancelled_by", func(r *R) *uint32 { return get(r).CancelledBy }),
 		word("reason", func(j *J) string { return j.Reason }),
 		word("end_reason", func(j *J) string { return j.EndReason }),
 		timeCol("submit", func(r *R) int64 { return get(r).Submit }),
@@ -162,7 +162,7 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		end,
 		i64("limit_us", func(j *J) int64 { return j.Limit }),
 		i64("suspended_us", func(j *J) int64 { return j.Suspended }),
-		i64("elapsed_us", elapsed),
+		i64("elapsed_us", elapsedSQL),
 	)
 	out = append(out, amountsOf("req_", func(r *R) *tally.Amounts { return &get(r).Req })...)
 	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &get(r).Alloc })...)
@@ -175,14 +175,14 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		word("reservation", func(j *J) string { return j.Reservation }),
 		word("licenses", func(j *J) string { return j.Licenses }),
 		u32("priority", func(j *J) uint32 { return j.Priority }),
-		col("backfill", func(r *R) bool { return get(r).Backfill }),
-		col("batch", func(r *R) bool { return get(r).Batch }),
+		defineColumn("backfill", func(r *R) bool { return get(r).Backfill }),
+		defineColumn("batch", func(r *R) bool { return get(r).Batch }),
 		word("work_dir", func(j *J) string { return j.WorkDir }),
 		word("submit_line", func(j *J) string { return j.Line }),
 		word("stdin", func(j *J) string { return j.Stdin }),
 		word("stdout", func(j *J) string { return j.Stdout }),
 		word("stderr", func(j *J) string { return j.Stderr }),
-		col("gpu_uuids", func(r *R) []string { return get(r).GPUs }),
+		defineColumn("gpu_uuids", func(r *R) []string { return get(r).GPUs }),
 	)
 	out = append(out, usedOf(func(r *R) *tally.Used { return &get(r).Used })...)
 	return append(
@@ -205,9 +205,9 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 	)
 }
 
-// elapsed is how long a run that is over ran, or one that is suspended now until
+// elapsedSQL is how long a run that is over ran, or one that is suspended now until
 // it was; 0 for others.
-func elapsed(j *tally.JobRow) int64 {
+func elapsedSQL(j *tally.JobRow) int64 {
 	if j.Start != 0 && j.End == 0 && j.Stopped != 0 {
 		return j.Stopped - j.Start - j.Suspended
 	}
@@ -222,22 +222,22 @@ func eventColumns(s source) []column[tally.EventRow] {
 	return append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
 		timeCol("at", func(r *R) int64 { return r.At }),
-		col("kind", func(r *R) string { return r.Kind }),
-		col("actor_kind", func(r *R) string { return r.ActorKind }),
-		col("actor_uid", func(r *R) uint32 { return r.ActorUID }),
-		col("actor", func(r *R) string { return r.Actor }),
-		col("host", func(r *R) string { return r.Host }),
-		col("command", func(r *R) string { return r.Command }),
-		col("cause_seq", func(r *R) uint64 {
+		defineColumn("kind", func(r *R) string { return r.Kind }),
+		defineColumn("actor_kind", func(r *R) string { return r.ActorKind }),
+		defineColumn("actor_uid", func(r *R) uint32 { return r.ActorUID }),
+		defineColumn("actor", func(r *R) string { return r.Actor }),
+		defineColumn("host", func(r *R) string { return r.Host }),
+		defineColumn("command", func(r *R) string { return r.Command }),
+		defineColumn("cause_seq", func(r *R) uint64 {
 			if r.CauseSeq == 0 {
 				return 0
 			}
 			return r.CauseSeq + s.shift
 		}),
-		col("uid", func(r *R) uint64 { return r.UID }),
-		col("attempt", func(r *R) uint32 { return r.Attempt }),
-		col("node", func(r *R) string { return r.Node }),
-		col("body", func(r *R) string { return r.Body }),
+		defineColumn("uid", func(r *R) uint64 { return r.UID }),
+		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
+		defineColumn("node", func(r *R) string { return r.Node }),
+		defineColumn("body", func(r *R) string { return r.Body }),
 	)
 }
 
@@ -256,14 +256,14 @@ func jobColumns(s source) []column[tally.JobRow] {
 			return out
 		}, encoder[R]{wireNullInt, func(s *stream, rows []R) {
 			for i := range rows {
-				s.bit(at(&rows[i]) == 0)
+				s.putBit(at(&rows[i]) == 0)
 			}
 			for i := range rows {
 				n := int64(0)
 				if t := at(&rows[i]); t != 0 {
 					n = t - rows[i].Submit
 				}
-				s.i64(n)
+				s.putInt64(n)
 			}
 		}}, blankOf(at)}
 	}
@@ -271,8 +271,8 @@ func jobColumns(s source) []column[tally.JobRow] {
 	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))
 	return append(
 		storedOnly(jobsTable(), whole),
-		col("owner", func(r *R) string {
-			return packed(r.User, r.Group, r.Account, num(r.UserID), num(r.GroupID), num(r.Assoc))
+		defineColumn("owner", func(r *R) string {
+			return packWords(r.User, r.Group, r.Account, num(r.UserID), num(r.GroupID), num(r.Assoc))
 		}),
 		gap("eligible_gap_us", func(r *R) tally.Micros { return r.Eligible }),
 		gap("start_gap_us", func(r *R) tally.Micros { return r.Start }),
@@ -298,22 +298,22 @@ func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
 		return out
 	}
 	out := []column[R]{
-		col("gen", func(*R) uint32 { return gen }),
-		col("final", func(r *R) bool { return r.Final }),
+		defineColumn("gen", func(*R) uint32 { return gen }),
+		defineColumn("final", func(r *R) bool { return r.Final }),
 	}
 	out = append(out, runOf(s, func(r *R) *tally.JobRow { return &r.JobRow }, nullTime("end", func(r *R) int64 { return r.End }))...)
 	return append(
 		out,
-		col("held_nodes", func(r *R) []string { return r.HeldNodes }),
-		col("held_cpus", func(r *R) []int64 { return r.HeldCPUs }),
-		col("held_mem_mib", func(r *R) []int64 { return r.HeldMem }),
-		col("held_gpus", func(r *R) []int64 { return r.HeldGPUs }),
-		col("held_to", func(r *R) []time.Time { return times(r.HeldTo) }),
-		col("step_ids", func(r *R) []int32 { return r.StepIDs }),
-		col("step_names", func(r *R) []string { return r.StepNames }),
-		col("step_starts", func(r *R) []time.Time { return times(r.StepStarts) }),
-		col("step_tasks", func(r *R) []uint32 { return r.StepTasks }),
-		col("step_nodes", func(r *R) []string { return r.StepNodes }),
+		defineColumn("held_nodes", func(r *R) []string { return r.HeldNodes }),
+		defineColumn("held_cpus", func(r *R) []int64 { return r.HeldCPUs }),
+		defineColumn("held_mem_mib", func(r *R) []int64 { return r.HeldMem }),
+		defineColumn("held_gpus", func(r *R) []int64 { return r.HeldGPUs }),
+		defineColumn("held_to", func(r *R) []time.Time { return times(r.HeldTo) }),
+		defineColumn("step_ids", func(r *R) []int32 { return r.StepIDs }),
+		defineColumn("step_names", func(r *R) []string { return r.StepNames }),
+		defineColumn("step_starts", func(r *R) []time.Time { return times(r.StepStarts) }),
+		defineColumn("step_tasks", func(r *R) []uint32 { return r.StepTasks }),
+		defineColumn("step_nodes", func(r *R) []string { return r.StepNodes }),
 	)
 }
 
@@ -321,44 +321,44 @@ func stepColumns(s source) []column[tally.StepRow] {
 	type R = tally.StepRow
 	out := append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
-		col("uid", func(r *R) uint64 { return r.UID }),
-		col("restarts", func(r *R) uint32 { return r.Restarts }),
-		col("attempt", func(r *R) uint32 { return r.Attempt }),
-		col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("step", func(r *R) int32 { return r.Step }),
-		col("name", func(r *R) string { return r.Name }),
-		col("who", func(r *R) string { return packed(r.User, r.Account) }),
-		col("state", func(r *R) string { return r.State }),
-		col("exit_code", func(r *R) int32 { return r.Exit.Code }),
-		col("exit_signal", func(r *R) int32 { return r.Exit.Signal }),
+		defineColumn("uid", func(r *R) uint64 { return r.UID }),
+		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
+		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
+		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
+		defineColumn("step", func(r *R) int32 { return r.Step }),
+		defineColumn("name", func(r *R) string { return r.Name }),
+		defineColumn("who", func(r *R) string { return packWords(r.User, r.Account) }),
+		defineColumn("state", func(r *R) string { return r.State }),
+		defineColumn("exit_code", func(r *R) int32 { return r.Exit.Code }),
+		defineColumn("exit_signal", func(r *R) int32 { return r.Exit.Signal }),
 		timeCol("start", func(r *R) int64 { return r.Start }),
 		timeCol("end", func(r *R) int64 { return r.End }),
-		col("tasks", func(r *R) uint32 { return r.Tasks }),
-		col("node_list", func(r *R) string { return r.NodeList }),
+		defineColumn("tasks", func(r *R) uint32 { return r.Tasks }),
+		defineColumn("node_list", func(r *R) string { return r.NodeList }),
 	)
 	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
 	out = append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
-	return append(out, col("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }), col("cpu_khz", func(r *R) uint32 { return r.Used.KHz }))
+	return append(out, defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }), defineColumn("cpu_khz", func(r *R) uint32 { return r.Used.KHz }))
 }
 
 func nodeColumns(s source) []column[tally.NodeRow] {
 	type R = tally.NodeRow
 	out := append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
-		col("uid", func(r *R) uint64 { return r.UID }),
-		col("restarts", func(r *R) uint32 { return r.Restarts }),
-		col("attempt", func(r *R) uint32 { return r.Attempt }),
-		col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("who", func(r *R) string { return packed(r.User, r.Account, r.Partition, r.QOS) }),
-		col("node", func(r *R) string { return r.Node }),
+		defineColumn("uid", func(r *R) uint64 { return r.UID }),
+		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
+		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
+		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
+		defineColumn("who", func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) }),
+		defineColumn("node", func(r *R) string { return r.Node }),
 		timeCol("from", func(r *R) int64 { return r.From }),
 		timeCol("to", func(r *R) int64 { return r.To }),
-		col("end_gap_us", func(r *R) int64 { return r.End - r.To }),
-		col("cpus", func(r *R) int64 { return r.CPUs }),
-		col("mem_mib", func(r *R) int64 { return r.Mem }),
-		col("gpus", func(r *R) int64 { return r.GPUs }),
-		col("tasks", func(r *R) uint32 { return r.Tasks }),
-		col("lost", func(r *R) bool { return r.Lost }),
+		defineColumn("end_gap_us", func(r *R) int64 { return r.End - r.To }),
+		defineColumn("cpus", func(r *R) int64 { return r.CPUs }),
+		defineColumn("mem_mib", func(r *R) int64 { return r.Mem }),
+		defineColumn("gpus", func(r *R) int64 { return r.GPUs }),
+		defineColumn("tasks", func(r *R) uint32 { return r.Tasks }),
+		defineColumn("lost", func(r *R) bool { return r.Lost }),
 	)
 	return append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
 }
@@ -367,36 +367,36 @@ func gpuColumns(s source) []column[tally.GPURow] {
 	type R = tally.GPURow
 	return append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
-		col("uid", func(r *R) uint64 { return r.UID }),
-		col("restarts", func(r *R) uint32 { return r.Restarts }),
-		col("attempt", func(r *R) uint32 { return r.Attempt }),
-		col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("who", func(r *R) string { return packed(r.User, r.Account, r.Partition, r.QOS) }),
+		defineColumn("uid", func(r *R) uint64 { return r.UID }),
+		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
+		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
+		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
+		defineColumn("who", func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) }),
 		timeCol("from", func(r *R) int64 { return r.From }),
 		timeCol("to", func(r *R) int64 { return r.To }),
-		col("end_gap_us", func(r *R) int64 { return r.End - r.To }),
-		col("device", func(r *R) string {
-			return packed(r.UUID, r.Node, strconv.FormatUint(uint64(r.Index), 10), r.Type)
+		defineColumn("end_gap_us", func(r *R) int64 { return r.End - r.To }),
+		defineColumn("device", func(r *R) string {
+			return packWords(r.UUID, r.Node, strconv.FormatUint(uint64(r.Index), 10), r.Type)
 		}),
-		col("measured", func(r *R) bool { return r.Measured }),
-		col("no_process_us", func(r *R) int64 { return r.NoProcess }),
-		col("idle_us", func(r *R) int64 { return r.Idle }),
-		col("rest_us", func(r *R) int64 {
+		defineColumn("measured", func(r *R) bool { return r.Measured }),
+		defineColumn("no_process_us", func(r *R) int64 { return r.NoProcess }),
+		defineColumn("idle_us", func(r *R) int64 { return r.Idle }),
+		defineColumn("rest_us", func(r *R) int64 {
 			if !r.Measured {
 				return -r.NoProcess - r.Idle - r.Busy
 			}
 			return r.To - r.From - r.NoProcess - r.Idle - r.Busy
 		}),
-		col("util_us", func(r *R) int64 { return r.Util }),
-		col("sm_us", func(r *R) int64 { return r.SM }),
-		col("tensor_us", func(r *R) int64 { return r.Tensor }),
-		col("peak_mem", func(r *R) int64 { return r.PeakMem }),
-		col("mem_mib_s", func(r *R) int64 { return r.MemMiBS }),
-		col("energy_mj", func(r *R) int64 { return r.Energy }),
-		col("throttled_us", func(r *R) int64 { return r.Throttled }),
-		col("xids", func(r *R) int64 { return r.XIDs }),
-		col("method", func(r *R) string { return r.Method }),
-		col("share", func(r *R) int64 { return r.Share }),
+		defineColumn("util_us", func(r *R) int64 { return r.Util }),
+		defineColumn("sm_us", func(r *R) int64 { return r.SM }),
+		defineColumn("tensor_us", func(r *R) int64 { return r.Tensor }),
+		defineColumn("peak_mem", func(r *R) int64 { return r.PeakMem }),
+		defineColumn("mem_mib_s", func(r *R) int64 { return r.MemMiBS }),
+		defineColumn("energy_mj", func(r *R) int64 { return r.Energy }),
+		defineColumn("throttled_us", func(r *R) int64 { return r.Throttled }),
+		defineColumn("xids", func(r *R) int64 { return r.XIDs }),
+		defineColumn("method", func(r *R) string { return r.Method }),
+		defineColumn("share", func(r *R) int64 { return r.Share }),
 	)
 }
 
@@ -405,18 +405,18 @@ func nodeStateColumns(s source) []column[tally.NodeStateRow] {
 	return append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
 		timeCol("at", func(r *R) int64 { return r.At }),
-		col("node", func(r *R) string { return r.Node }),
-		col("state", func(r *R) string { return r.State }),
-		col("class", func(r *R) string { return r.Class }),
-		col("restated", func(r *R) bool { return r.Restated }),
-		col("cpus", func(r *R) int64 { return r.CPUs }),
-		col("mem_mib", func(r *R) int64 { return r.Mem }),
-		col("gpus", func(r *R) int64 { return r.GPUs }),
-		col("tres", func(r *R) map[string]int64 { return tresMap(r.Other) }),
-		col("partitions", func(r *R) []string { return r.Partitions }),
-		col("reason", func(r *R) string { return r.Reason }),
-		col("by", func(r *R) string { return r.By }),
-		col("by_uid", func(r *R) uint32 { return r.ByUID }),
+		defineColumn("node", func(r *R) string { return r.Node }),
+		defineColumn("state", func(r *R) string { return r.State }),
+		defineColumn("class", func(r *R) string { return r.Class }),
+		defineColumn("restated", func(r *R) bool { return r.Restated }),
+		defineColumn("cpus", func(r *R) int64 { return r.CPUs }),
+		defineColumn("mem_mib", func(r *R) int64 { return r.Mem }),
+		defineColumn("gpus", func(r *R) int64 { return r.GPUs }),
+		defineColumn("tres", func(r *R) map[string]int64 { return tresMap(r.Other) }),
+		defineColumn("partitions", func(r *R) []string { return r.Partitions }),
+		defineColumn("reason", func(r *R) string { return r.Reason }),
+		defineColumn("by", func(r *R) string { return r.By }),
+		defineColumn("by_uid", func(r *R) uint32 { return r.ByUID }),
 	)
 }
 
@@ -424,23 +424,23 @@ func reasonColumns(s source) []column[tally.ReasonRow] {
 	type R = tally.ReasonRow
 	return append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
-		col("uid", func(r *R) uint64 { return r.UID }),
-		col("restarts", func(r *R) uint32 { return r.Restarts }),
-		col("job_id", func(r *R) uint32 { return r.JobID }),
-		col("count", func(r *R) uint64 { return r.Count }),
-		col("user", func(r *R) string { return r.User }),
-		col("account", func(r *R) string { return r.Account }),
-		col("partition", func(r *R) string { return r.Partition }),
-		col("qos", func(r *R) string { return r.QOS }),
+		defineColumn("uid", func(r *R) uint64 { return r.UID }),
+		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
+		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
+		defineColumn("count", func(r *R) uint64 { return r.Count }),
+		defineColumn("user", func(r *R) string { return r.User }),
+		defineColumn("account", func(r *R) string { return r.Account }),
+		defineColumn("partition", func(r *R) string { return r.Partition }),
+		defineColumn("qos", func(r *R) string { return r.QOS }),
 		timeCol("at", func(r *R) int64 { return r.At }),
-		col("code", func(r *R) string { return r.Code }),
-		col("tres", func(r *R) string { return r.TRES }),
-		col("limit", func(r *R) int64 { return r.Limit }),
-		col("in_use", func(r *R) int64 { return r.InUse }),
-		col("asked", func(r *R) int64 { return r.Asked }),
-		col("subject", func(r *R) string { return r.Subject }),
-		col("blocker", func(r *R) uint64 { return r.Blocker }),
-		col("detail", func(r *R) string { return r.Detail }),
+		defineColumn("code", func(r *R) string { return r.Code }),
+		defineColumn("tres", func(r *R) string { return r.TRES }),
+		defineColumn("limit", func(r *R) int64 { return r.Limit }),
+		defineColumn("in_use", func(r *R) int64 { return r.InUse }),
+		defineColumn("asked", func(r *R) int64 { return r.Asked }),
+		defineColumn("subject", func(r *R) string { return r.Subject }),
+		defineColumn("blocker", func(r *R) uint64 { return r.Blocker }),
+		defineColumn("detail", func(r *R) string { return r.Detail }),
 	)
 }
 
@@ -449,13 +449,13 @@ func associationColumns(s source) []column[tally.AssociationRow] {
 	return append(
 		identityOf(s, func(r *R) uint64 { return r.Seq }),
 		timeCol("at", func(r *R) int64 { return r.At }),
-		col("id", func(r *R) uint32 { return r.ID }),
-		col("account", func(r *R) string { return r.Account }),
-		col("user", func(r *R) string { return r.User }),
-		col("partition", func(r *R) string { return r.Partition }),
-		col("parent", func(r *R) uint32 { return r.Parent }),
-		col("shares", func(r *R) int64 { return r.Shares }),
-		col("removed", func(r *R) bool { return r.Removed }),
+		defineColumn("id", func(r *R) uint32 { return r.ID }),
+		defineColumn("account", func(r *R) string { return r.Account }),
+		defineColumn("user", func(r *R) string { return r.User }),
+		defineColumn("partition", func(r *R) string { return r.Partition }),
+		defineColumn("parent", func(r *R) uint32 { return r.Parent }),
+		defineColumn("shares", func(r *R) int64 { return r.Shares }),
+		defineColumn("removed", func(r *R) bool { return r.Removed }),
 	)
 }
 

@@ -21,7 +21,7 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 	h := tally.History{End: end}
 	// The segment right behind the end tells where the next event comes from.
 	rows, err := s.conn.Query(ctx, "SELECT at, epoch, event"+
-		" FROM "+s.table("histories")+" FINAL"+
+		" FROM "+s.qualifyTable("histories")+" FINAL"+
 		" WHERE ledger = {ledger:UUID} AND at <= {end:UInt64} + 1"+
 		" ORDER BY at",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("end", end))
@@ -36,7 +36,7 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 		}
 		h.Segments = append(h.Segments, seg)
 	}
-	return h, wrap("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
+	return h, wrapError("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
 }
 
 // KnownLedger is a ledger of which the store has rows.
@@ -59,7 +59,7 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	if tables < 3 {
 		return nil, nil
 	}
-	ledgers, err := s.ledgers(ctx)
+	ledgers, err := s.listLedgers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	for _, l := range ledgers {
 		var named uint64
 		row := s.conn.QueryRow(ctx, "SELECT count() FROM"+
-			" (SELECT cluster FROM "+s.table("events")+" WHERE ledger = {ledger:UUID} LIMIT 1)"+
+			" (SELECT cluster FROM "+s.qualifyTable("events")+" WHERE ledger = {ledger:UUID} LIMIT 1)"+
 			" WHERE cluster = {cluster:String}",
 			ch.Named("ledger", l.String()), ch.Named("cluster", cluster))
 		if err := row.Scan(&named); err != nil {
@@ -85,9 +85,9 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	return out, nil
 }
 
-// ledgers are those that have begun an epoch, which only a controller does.
-func (s *Store) ledgers(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := s.conn.Query(ctx, "SELECT DISTINCT ledger FROM "+s.table("histories")+" WHERE epoch != 0 ORDER BY ledger")
+// listLedgers are those that have begun an epoch, which only a controller does.
+func (s *Store) listLedgers(ctx context.Context) ([]uuid.UUID, error) {
+	rows, err := s.conn.Query(ctx, "SELECT DISTINCT ledger FROM "+s.qualifyTable("histories")+" WHERE epoch != 0 ORDER BY ledger")
 	if err != nil {
 		return nil, fmt.Errorf("read which ledgers the store has: %w", err)
 	}
@@ -100,21 +100,21 @@ func (s *Store) ledgers(ctx context.Context) ([]uuid.UUID, error) {
 		}
 		out = append(out, l)
 	}
-	return out, wrap("read which ledgers the store has", errors.Join(err, rows.Err(), rows.Close()))
+	return out, wrapError("read which ledgers the store has", errors.Join(err, rows.Err(), rows.Close()))
 }
 
 // putSegment notes what stands from a position on.
 func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
 	err := w.s.conn.Exec(
 		ctx,
-		"INSERT INTO "+w.s.table("histories")+" (ledger, at, epoch, event)"+
+		"INSERT INTO "+w.s.qualifyTable("histories")+" (ledger, at, epoch, event)"+
 			" SELECT {ledger:UUID}, {at:UInt64}, {epoch:UInt64}, {event:UInt64}",
 		ch.Named("ledger", w.from.ledger.String()),
 		ch.Named("at", seg.At),
 		ch.Named("epoch", seg.Epoch),
 		ch.Named("event", seg.Seq),
 	)
-	return wrap("note a history of accounting", err)
+	return wrapError("note a history of accounting", err)
 }
 
 // Branch goes on with a history that parts from what the store has: what comes
@@ -131,13 +131,13 @@ func (w *Writer) Branch(ctx context.Context, b tally.Branch) error {
 	if err := w.eraseBehind(ctx, end); err != nil {
 		return err
 	}
-	if err := w.step("branch"); err != nil {
+	if err := w.runStepHook("branch"); err != nil {
 		return err
 	}
 	if err := w.closeLost(ctx, closing, b); err != nil {
 		return err
 	}
-	if err := w.step("closed"); err != nil {
+	if err := w.runStepHook("closed"); err != nil {
 		return err
 	}
 	next := tally.Segment{At: closing + 1, Epoch: b.Epoch, Seq: b.Event + 1}
@@ -159,15 +159,15 @@ func (w *Writer) Branch(ctx context.Context, b tally.Branch) error {
 // and what a branch that was interrupted noted there.
 func (w *Writer) eraseBehind(ctx context.Context, end uint64) error {
 	rest := &tally.Batch{First: end + 1 - w.from.shift, Last: math.MaxInt64}
-	for _, p := range w.parts(rest) {
-		n, err := w.count(ctx, p.table, rest)
+	for _, p := range w.splitBatch(rest) {
+		n, err := w.countRows(ctx, p.table, rest)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			continue
 		}
-		if err := w.erase(ctx, p.table, rest); err != nil {
+		if err := w.eraseBatch(ctx, p.table, rest); err != nil {
 			return err
 		}
 	}
@@ -176,10 +176,10 @@ func (w *Writer) eraseBehind(ctx context.Context, end uint64) error {
 		on = " ON CLUSTER " + quoteName(c)
 	}
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-	err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.table("histories")+on+" DELETE"+
+	err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.qualifyTable("histories")+on+" DELETE"+
 		" WHERE ledger = {ledger:UUID} AND at > {end:UInt64}",
 		ch.Named("ledger", w.from.ledger.String()), ch.Named("end", end))
-	return wrap("delete the notes of an interrupted branch", err)
+	return wrapError("delete the notes of an interrupted branch", err)
 }
 
 // How runs are closed whose history was lost: as a run whose end nobody saw, and
@@ -228,12 +228,12 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 	for i, a := range b.Running {
 		running[i], attempts[i] = uint64(a.UID), a.Attempt
 	}
-	open := "SELECT * FROM " + w.s.table("live") + " FINAL" +
+	open := "SELECT * FROM " + w.s.qualifyTable("live") + " FINAL" +
 		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})"
 	const unknown = "if(isNull(start)," +
 		" NOT has({waiting:Array(UInt64)}, uid)," +
 		" NOT has(arrayZip({running:Array(UInt64)}, {attempts:Array(UInt32)}), (uid, attempt)))"
-	sql := "INSERT INTO " + w.s.table("jobs") + " (" + strings.Join(names, ", ") + ")" +
+	sql := "INSERT INTO " + w.s.qualifyTable("jobs") + " (" + strings.Join(names, ", ") + ")" +
 		"\nSELECT " + strings.Join(values, ", ") +
 		"\nFROM (" + open + ") AS open" +
 		"\nWHERE " + unknown
@@ -251,7 +251,7 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 		ch.Named("running", running),
 		ch.Named("attempts", attempts),
 	)
-	return wrap("close the runs of a lost history", err)
+	return wrapError("close the runs of a lost history", err)
 }
 
 // LastRuns gives the last run of each job that the store has between two
@@ -261,7 +261,7 @@ func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) 
 	rows, err := s.conn.Query(
 		ctx,
 		"SELECT uid, max(restarts)"+
-			" FROM "+s.table("jobs")+
+			" FROM "+s.qualifyTable("jobs")+
 			" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64}"+
 			" GROUP BY uid",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
@@ -280,7 +280,7 @@ func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) 
 		}
 		out[spec.JobUID(uid)] = last
 	}
-	return out, wrap("look for runs of a lost history", errors.Join(err, rows.Err(), rows.Close()))
+	return out, wrapError("look for runs of a lost history", errors.Join(err, rows.Err(), rows.Close()))
 }
 
 // Numbers gives the greatest job numbers that the store has seen.
@@ -289,10 +289,10 @@ func (s *Store) Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec
 	var id uint32
 	of := func(table string) string {
 		return "SELECT max(uid) AS u, max(greatest(job_id, array_job_id, het_job_id)) AS n" +
-			" FROM " + s.table(table) +
+			" FROM " + s.qualifyTable(table) +
 			" WHERE ledger = {ledger:UUID}"
 	}
 	sql := "SELECT max(u), max(n) FROM (" + of("jobs") + " UNION ALL " + of("live") + ")"
 	err := s.conn.QueryRow(ctx, sql, ch.Named("ledger", uuid.UUID(ledger).String())).Scan(&uid, &id)
-	return spec.JobUID(uid), spec.JobID(id), wrap("look for the last job numbers", err)
+	return spec.JobUID(uid), spec.JobID(id), wrapError("look for the last job numbers", err)
 }

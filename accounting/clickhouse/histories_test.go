@@ -84,11 +84,11 @@ func TestABranchMayBeBrokenOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := one[string](t, s, "SELECT concat(toString(count()), ' ', any(state), ' ', any(end_reason), ' ', any(user))"+
-				" FROM "+s.table("jobs"))
+				" FROM "+s.qualifyTable("jobs"))
 			if got != "1 NODE_FAIL HistoryLost alice" {
 				t.Errorf("the runs that are over are %q", got)
 			}
-			if got := one[uint64](t, s, "SELECT uniqExact(seq) FROM "+s.table("events")); got != uint64(len(h.Log)+2) {
+			if got := one[uint64](t, s, "SELECT uniqExact(seq) FROM "+s.qualifyTable("events")); got != uint64(len(h.Log)+2) {
 				t.Errorf("%d positions of events, there were %d and 2", got, len(h.Log))
 			}
 			history, err := s.History(ctx, tallytest.LedgerID, w.Position().Seq)

@@ -29,8 +29,8 @@ func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster st
 	w.halve = halveRows
 	if res.Redo > res.Seq {
 		rest := &tally.Batch{First: res.Seq + 1, Last: res.Redo}
-		for _, p := range w.parts(rest) {
-			if err := w.erase(ctx, p.table, rest); err != nil {
+		for _, p := range w.splitBatch(rest) {
+			if err := w.eraseBatch(ctx, p.table, rest); err != nil {
 				return nil, err
 			}
 		}
@@ -43,8 +43,8 @@ func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster st
 	return w, nil
 }
 
-// keys reads two lists that a query gives as arrays.
-func (s *Store) keys(ctx context.Context, sql string, args ...any) (uids []uint64, restarts []uint32, err error) {
+// readKeys reads two lists that a query gives as arrays.
+func (s *Store) readKeys(ctx context.Context, sql string, args ...any) (uids []uint64, restarts []uint32, err error) {
 	rows, err := s.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for imported runs: %w", err)
@@ -67,10 +67,10 @@ func (s *Store) keys(ctx context.Context, sql string, args ...any) (uids []uint6
 // Ended finds which runs of an imported cluster that ended within [from, to]
 // are stored.
 func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error) {
-	return s.keys(
+	return s.readKeys(
 		ctx,
 		"SELECT groupArray(uid), groupArray(restarts)"+
-			" FROM "+s.table("jobs")+
+			" FROM "+s.qualifyTable("jobs")+
 			" WHERE ledger = {ledger:UUID} AND end >= fromUnixTimestamp64Micro({from:Int64}, 'UTC')"+
 			" AND end <= fromUnixTimestamp64Micro({to:Int64}, 'UTC')",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
@@ -85,8 +85,8 @@ func (s *Store) Open(ctx context.Context, ledger [16]byte) (uids []uint64, resta
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.keys(ctx, "SELECT groupArray(uid), groupArray(restarts)"+
-		" FROM "+s.table("live")+" FINAL"+
+	return s.readKeys(ctx, "SELECT groupArray(uid), groupArray(restarts)"+
+		" FROM "+s.qualifyTable("live")+" FINAL"+
 		" WHERE ledger = {ledger:UUID} AND gen = {gen:UInt32} AND NOT final",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("gen", pos.Gen))
 }
@@ -102,7 +102,7 @@ func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gp
 	row := s.conn.QueryRow(
 		ch.Context(ctx, ch.WithSettings(askSettings())),
 		"SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
-			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.table("jobs")+
+			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.qualifyTable("jobs")+
 			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("seq", pos.Seq),
@@ -130,7 +130,7 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 	}
 	newest := func(what string) string { return "argMax(" + what + ", (at, seq))" }
 	rows, err := s.conn.Query(ctx, "SELECT node, max(toUnixTimestamp64Micro(at)), "+newest("toString(state)")+", "+newest("toString(class)")+", "+newest("cpus")+", "+newest("mem_mib")+", "+
-		newest("gpus")+" FROM "+s.table("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
+		newest("gpus")+" FROM "+s.qualifyTable("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
 		" GROUP BY node"+
 		" ORDER BY node",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))

@@ -92,7 +92,7 @@ func TestInterruptedImport(t *testing.T) {
 	}
 	for table, want := range map[string]uint64{"jobs": 13, "job_nodes": 13} {
 		var n, distinct uint64
-		if err := s.conn.QueryRow(context.Background(), "SELECT count(), uniqExact(uid) FROM "+s.table(table)).Scan(&n, &distinct); err != nil || n != want || distinct != want {
+		if err := s.conn.QueryRow(context.Background(), "SELECT count(), uniqExact(uid) FROM "+s.qualifyTable(table)).Scan(&n, &distinct); err != nil || n != want || distinct != want {
 			t.Errorf("%s has %d rows of %d runs, %v", table, n, distinct, err)
 		}
 	}

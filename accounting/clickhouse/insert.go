@@ -19,10 +19,10 @@ type insert struct {
 
 func newInsert(s *Store, table string) insert {
 	ins := insert{s: s, table: table, types: map[string]string{}, says: map[string]bool{}}
-	for _, t := range schema() {
+	for _, t := range schemaTables() {
 		if t.name == table {
 			for _, c := range t.columns {
-				ins.types[c.name] = wireType(c.plain())
+				ins.types[c.name] = wireType(c.plainType())
 				ins.says[c.name] = strings.Contains(c.typ, " DEFAULT ")
 			}
 		}
@@ -30,9 +30,9 @@ func newInsert(s *Store, table string) insert {
 	return ins
 }
 
-// send inserts rows as one block. token makes the server drop the block if it
+// sendRows inserts rows as one block. token makes the server drop the block if it
 // has had it; empty = no token, for tables that remember none.
-func send[R any](ctx context.Context, ins insert, token string, cols []column[R], rows []R) error {
+func sendRows[R any](ctx context.Context, ins insert, token string, cols []column[R], rows []R) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -49,9 +49,9 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 	if ins.s.opts.Layout.Cluster != "" {
 		settings["distributed_foreground_insert"] = 1
 	}
-	if ins.s.direct && encodable(ins, cols) {
+	if ins.s.direct && canEncode(ins, cols) {
 		cols = slices.DeleteFunc(slices.Clone(cols), func(c column[R]) bool { return c.blank != nil && !ins.says[c.name] && c.blank(rows) })
-		if err := post(ctx, ins, settings, into(ins, cols), cols, rows); err != nil {
+		if err := postBlock(ctx, ins, settings, insertStatement(ins, cols), cols, rows); err != nil {
 			return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
 		}
 		return nil
@@ -64,7 +64,7 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 	if ins.s.http {
 		opts = append(opts, ch.WithColumnNamesAndTypes(types))
 	}
-	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), into(ins, cols))
+	batch, err := ins.s.conn.PrepareBatch(ch.Context(ctx, opts...), insertStatement(ins, cols))
 	if err != nil {
 		return fmt.Errorf("insert into %s: %w", ins.table, err)
 	}
@@ -80,11 +80,11 @@ func send[R any](ctx context.Context, ins insert, token string, cols []column[R]
 	return nil
 }
 
-// into is the statement that takes these columns.
-func into[R any](ins insert, cols []column[R]) string {
+// insertStatement is the statement that takes these columns.
+func insertStatement[R any](ins insert, cols []column[R]) string {
 	names := make([]string, len(cols))
 	for i := range cols {
 		names[i] = quoteName(cols[i].name)
 	}
-	return "INSERT INTO " + ins.s.table(ins.table) + " (" + strings.Join(names, ", ") + ")"
+	return "INSERT INTO " + ins.s.qualifyTable(ins.table) + " (" + strings.Join(names, ", ") + ")"
 }

@@ -29,41 +29,41 @@ type stream struct {
 // streamRoom is how much a stream gathers.
 const streamRoom = 128 << 10
 
-func (s *stream) flush() {
+func (s *stream) flushBlock() {
 	if s.err == nil {
 		_, s.err = s.w.Write(s.buf)
 	}
 	s.buf = s.buf[:0]
 }
 
-// full makes room; every value begins with it.
-func (s *stream) full() {
+// makeRoom makes room; every value begins with it.
+func (s *stream) makeRoom() {
 	if len(s.buf) >= streamRoom {
-		s.flush()
+		s.flushBlock()
 	}
 }
 
 func (s *stream) text(t string) {
-	s.full()
+	s.makeRoom()
 	s.buf = append(binary.AppendUvarint(s.buf, uint64(len(t))), t...)
 }
 
-func (s *stream) u64(n uint64) {
-	s.full()
+func (s *stream) putUint64(n uint64) {
+	s.makeRoom()
 	s.buf = binary.LittleEndian.AppendUint64(s.buf, n)
 }
 
-func (s *stream) i64(n int64) { s.u64(uint64(n)) }
+func (s *stream) putInt64(n int64) { s.putUint64(uint64(n)) }
 
-func (s *stream) i32(n int32) { s.u32(uint32(n)) }
+func (s *stream) putInt32(n int32) { s.putUint32(uint32(n)) }
 
-func (s *stream) u32(n uint32) {
-	s.full()
+func (s *stream) putUint32(n uint32) {
+	s.makeRoom()
 	s.buf = binary.LittleEndian.AppendUint32(s.buf, n)
 }
 
-func (s *stream) bit(on bool) {
-	s.full()
+func (s *stream) putBit(on bool) {
+	s.makeRoom()
 	b := byte(0)
 	if on {
 		b = 1
@@ -71,10 +71,10 @@ func (s *stream) bit(on bool) {
 	s.buf = append(s.buf, b)
 }
 
-// id writes a UUID: two numbers, the high half first.
-func (s *stream) id(u uuid.UUID) {
-	s.u64(binary.BigEndian.Uint64(u[:8]))
-	s.u64(binary.BigEndian.Uint64(u[8:]))
+// putUUID writes a UUID: two numbers, the high half first.
+func (s *stream) putUUID(u uuid.UUID) {
+	s.putUint64(binary.BigEndian.Uint64(u[:8]))
+	s.putUint64(binary.BigEndian.Uint64(u[8:]))
 }
 
 // The types that are written straight.
@@ -97,35 +97,35 @@ type encoder[R any] struct {
 func encoderOf[R, V any](get func(*R) V) encoder[R] {
 	switch get := any(get).(type) {
 	case func(*R) string:
-		return encoder[R]{"String", each(get, (*stream).text)}
+		return encoder[R]{"String", putEach(get, (*stream).text)}
 	case func(*R) uint64:
-		return encoder[R]{"UInt64", each(get, (*stream).u64)}
+		return encoder[R]{"UInt64", putEach(get, (*stream).putUint64)}
 	case func(*R) int64:
-		return encoder[R]{"Int64", each(get, (*stream).i64)}
+		return encoder[R]{"Int64", putEach(get, (*stream).putInt64)}
 	case func(*R) uint32:
-		return encoder[R]{"UInt32", each(get, (*stream).u32)}
+		return encoder[R]{"UInt32", putEach(get, (*stream).putUint32)}
 	case func(*R) int32:
-		return encoder[R]{"Int32", each(get, (*stream).i32)}
+		return encoder[R]{"Int32", putEach(get, (*stream).putInt32)}
 	case func(*R) bool:
-		return encoder[R]{"Bool", each(get, (*stream).bit)}
+		return encoder[R]{"Bool", putEach(get, (*stream).putBit)}
 	case func(*R) uuid.UUID:
-		return encoder[R]{"UUID", each(get, (*stream).id)}
+		return encoder[R]{"UUID", putEach(get, (*stream).putUUID)}
 	case func(*R) *int64:
-		return encoder[R]{wireNullInt, nullable(get, (*stream).i64)}
+		return encoder[R]{wireNullInt, writeNullable(get, (*stream).putInt64)}
 	case func(*R) *uint32:
-		return encoder[R]{"Nullable(UInt32)", nullable(get, (*stream).u32)}
+		return encoder[R]{"Nullable(UInt32)", writeNullable(get, (*stream).putUint32)}
 	case func(*R) []string:
-		return encoder[R]{"Array(String)", lists(get, (*stream).text)}
+		return encoder[R]{"Array(String)", writeLists(get, (*stream).text)}
 	case func(*R) []int64:
-		return encoder[R]{"Array(Int64)", lists(get, (*stream).i64)}
+		return encoder[R]{"Array(Int64)", writeLists(get, (*stream).putInt64)}
 	case func(*R) []int32:
-		return encoder[R]{"Array(Int32)", lists(get, (*stream).i32)}
+		return encoder[R]{"Array(Int32)", writeLists(get, (*stream).putInt32)}
 	case func(*R) []uint32:
-		return encoder[R]{"Array(UInt32)", lists(get, (*stream).u32)}
+		return encoder[R]{"Array(UInt32)", writeLists(get, (*stream).putUint32)}
 	case func(*R) []time.Time:
 		return encoder[R]{
 			"Array(" + wireTime + ")",
-			lists(get, func(s *stream, t time.Time) { s.i64(t.UnixMicro()) }),
+			writeLists(get, func(s *stream, t time.Time) { s.putInt64(t.UnixMicro()) }),
 		}
 	case func(*R) map[string]int64:
 		return encoder[R]{"Map(String, Int64)", maps64(get)}
@@ -133,7 +133,7 @@ func encoderOf[R, V any](get func(*R) V) encoder[R] {
 	return encoder[R]{}
 }
 
-func each[R, V any](get func(*R) V, put func(*stream, V)) func(*stream, []R) {
+func putEach[R, V any](get func(*R) V, put func(*stream, V)) func(*stream, []R) {
 	return func(s *stream, rows []R) {
 		for i := range rows {
 			put(s, get(&rows[i]))
@@ -141,11 +141,11 @@ func each[R, V any](get func(*R) V, put func(*stream, V)) func(*stream, []R) {
 	}
 }
 
-// nullable writes which values are NULL and then all of them.
-func nullable[R, V any](get func(*R) *V, put func(*stream, V)) func(*stream, []R) {
+// writeNullable writes which values are NULL and then all of them.
+func writeNullable[R, V any](get func(*R) *V, put func(*stream, V)) func(*stream, []R) {
 	return func(s *stream, rows []R) {
 		for i := range rows {
-			s.bit(get(&rows[i]) == nil)
+			s.putBit(get(&rows[i]) == nil)
 		}
 		var none V
 		for i := range rows {
@@ -158,13 +158,13 @@ func nullable[R, V any](get func(*R) *V, put func(*stream, V)) func(*stream, []R
 	}
 }
 
-// lists writes where each list ends and then all elements.
-func lists[R, V any](get func(*R) []V, put func(*stream, V)) func(*stream, []R) {
+// writeLists writes where each list ends and then all elements.
+func writeLists[R, V any](get func(*R) []V, put func(*stream, V)) func(*stream, []R) {
 	return func(s *stream, rows []R) {
 		var end uint64
 		for i := range rows {
 			end += uint64(len(get(&rows[i])))
-			s.u64(end)
+			s.putUint64(end)
 		}
 		for i := range rows {
 			for _, v := range get(&rows[i]) {
@@ -183,7 +183,7 @@ func maps64[R any](get func(*R) map[string]int64) func(*stream, []R) {
 		for i := range rows {
 			m := get(&rows[i])
 			end += uint64(len(m))
-			s.u64(end)
+			s.putUint64(end)
 			at := len(keys)
 			for k := range m {
 				keys = append(keys, k)
@@ -197,7 +197,7 @@ func maps64[R any](get func(*R) map[string]int64) func(*stream, []R) {
 			s.text(k)
 		}
 		for _, v := range values {
-			s.u64(uint64(v))
+			s.putUint64(uint64(v))
 		}
 	}
 }
@@ -250,8 +250,8 @@ func never[R, V any](get func(*R) V, says func(V) bool) func([]R) bool {
 	}
 }
 
-// encodable tells that every column is written as the table has it.
-func encodable[R any](ins insert, cols []column[R]) bool {
+// canEncode tells that every column is written as the table has it.
+func canEncode[R any](ins insert, cols []column[R]) bool {
 	return !slices.ContainsFunc(cols, func(c column[R]) bool { return c.encode.put == nil || c.encode.wire != ins.types[c.name] })
 }
 
@@ -267,12 +267,12 @@ func writeBlock[R any](to io.Writer, ins insert, cols []column[R], rows []R) err
 		s.text(ins.types[cols[i].name])
 		cols[i].encode.put(s, rows)
 	}
-	s.flush()
+	s.flushBlock()
 	return s.err
 }
 
-// post sends rows as one block over HTTP.
-func post[R any](ctx context.Context, ins insert, settings map[string]any, sql string, cols []column[R], rows []R) error {
+// postBlock sends rows as one block over HTTP.
+func postBlock[R any](ctx context.Context, ins insert, settings map[string]any, sql string, cols []column[R], rows []R) error {
 	client, base, err := ins.s.rawClient()
 	if err != nil {
 		return err

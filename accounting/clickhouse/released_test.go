@@ -12,7 +12,7 @@ import (
 func TestReleasedSchema(t *testing.T) {
 	got := ""
 	for _, l := range []Layout{{}, {Cluster: "c"}} {
-		got += strings.Join(migrations(1, "muster", l), ";\n\n") + ";\n\n"
+		got += strings.Join(migrationStatements(1, "muster", l), ";\n\n") + ";\n\n"
 	}
 	const file = "testdata/schema-1.sql"
 	if os.Getenv("MUSTER_WRITE_SCHEMA") != "" {

@@ -16,10 +16,10 @@ type grant struct {
 // String is the statement without whom it is to.
 func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
 
-// grants are all that the accounting needs in a database: on nothing but this,
+// neededGrants are all that the accounting needs in a database: on nothing but this,
 // the database that a backup is read back into, and what the server says of
 // itself.
-func grants(db string, l Layout) []grant {
+func neededGrants(db string, l Layout) []grant {
 	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
 	out := []grant{
 		{
@@ -57,14 +57,14 @@ const restoredSuffix = "_restored"
 // Grants are the statements that give a login what the accounting needs.
 func Grants(db, login string, l Layout) []string {
 	var out []string
-	for _, g := range grants(db, l) {
+	for _, g := range neededGrants(db, l) {
 		out = append(out, g.String()+" TO "+quoteName(login))
 	}
 	return out
 }
 
-// lacks asks the server which of some grants the login does not have.
-func (s *Store) lacks(ctx context.Context, list []grant) (out []grant, err error) {
+// missingGrants asks the server which of some grants the login does not have.
+func (s *Store) missingGrants(ctx context.Context, list []grant) (out []grant, err error) {
 	for _, g := range list {
 		var has uint8
 		err := s.Query(ctx, query.Query{SQL: "CHECK " + g.String()}, func(scan func(...any) error) error { return scan(&has) })
@@ -81,8 +81,8 @@ func (s *Store) lacks(ctx context.Context, list []grant) (out []grant, err error
 // examineRights looks at what the login may do. Servers before 24.10 do not
 // know how to be asked.
 func (s *Store) examineRights(ctx context.Context, add func(bool, string, string, ...any)) error {
-	all := grants(s.db, s.opts.Layout)
-	missing, err := s.lacks(ctx, all)
+	all := neededGrants(s.db, s.opts.Layout)
+	missing, err := s.missingGrants(ctx, all)
 	if failedWith(err, codeSyntax) {
 		add(false, "rights", "this server is too old to be asked (CHECK GRANT)")
 		return nil

@@ -42,7 +42,7 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		var first time.Time
 		var rows uint64
 		row := w.s.conn.QueryRow(ctx, "SELECT min(end), count()"+
-			" FROM "+w.s.table("jobs")+
+			" FROM "+w.s.qualifyTable("jobs")+
 			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 			ch.Named("ledger", w.from.ledger.String()), ch.Named("seq", w.pos.Seq))
 		if err := row.Scan(&first, &rows); err != nil {
@@ -61,7 +61,7 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 	}
 	scope := query.Scope{Database: w.s.db, Ledger: w.from.ledger, Seq: w.pos.Seq}
 	for _, q := range []query.Query{u.Days(scope), u.Quarters(scope)} {
-		if err := w.step("rollup"); err != nil {
+		if err := w.runStepHook("rollup"); err != nil {
 			return false, err
 		}
 		args := make([]any, len(q.Params))
@@ -88,11 +88,11 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 
 // dropBuilds deletes what builds that never became visible left.
 func (w *Writer) dropBuilds(ctx context.Context, last uint32) error {
-	for _, t := range rollups() {
+	for _, t := range rollupTables() {
 		var n uint64
 		args := []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("build", last)}
 		const beyond = " WHERE ledger = {ledger:UUID} AND build > {build:UInt32}"
-		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.table(t.name)+beyond, args...).Scan(&n); err != nil {
+		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(t.name)+beyond, args...).Scan(&n); err != nil {
 			return fmt.Errorf("look for an interrupted build of %s: %w", t.name, err)
 		}
 		if n == 0 {
@@ -103,7 +103,7 @@ func (w *Writer) dropBuilds(ctx context.Context, last uint32) error {
 			local, on = t.name+localSuffix, " ON CLUSTER "+quoteName(c)
 		}
 		wait := ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-		if err := w.s.conn.Exec(wait, "ALTER TABLE "+w.s.table(local)+on+" DELETE"+beyond, args...); err != nil {
+		if err := w.s.conn.Exec(wait, "ALTER TABLE "+w.s.qualifyTable(local)+on+" DELETE"+beyond, args...); err != nil {
 			return fmt.Errorf("delete an interrupted build of %s: %w", t.name, err)
 		}
 	}

@@ -29,20 +29,20 @@ func samplesDef() tableDef {
 		comment:  "readings of GPUs, with the job that held the device alone",
 		engine:   replacing,
 		settings: "ttl_only_drop_parts = 1, ",
-		columns: join(
+		columns: joinColumns(
 			[]columnDef{{"ledger", "UUID", codecText}, {"cluster", tWord, ""}},
-			words("node", "gpu_uuid"),
+			wordColumns("node", "gpu_uuid"),
 			[]columnDef{
 				{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"},
 				{"gpu_index", "UInt32", codecText},
 			},
-			words("profile"),
+			wordColumns("profile"),
 			[]columnDef{
 				{"uid", "UInt64", codecText},
 				{"attempt", "UInt32", codecText},
 				{"job_id", "UInt32", codecText},
 			},
-			words("user", "account", "partition"),
+			wordColumns("user", "account", "partition"),
 			[]columnDef{{"seconds", "UInt16", codecText}},
 		),
 		order:     "(ledger, node, gpu_uuid, at)",
@@ -75,20 +75,20 @@ func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string,
 	type row = tally.GPUSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
-		col("ledger", func(*row) uuid.UUID { return id }),
-		col("cluster", func(*row) string { return cluster }),
-		col("node", func(r *row) string { return r.Node }),
-		col("gpu_uuid", func(r *row) string { return r.UUID }),
-		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
-		col("gpu_index", func(r *row) uint32 { return r.Index }),
-		col("profile", func(r *row) string { return r.Profile }),
-		col("uid", func(r *row) uint64 { return r.UID }),
-		col("attempt", func(r *row) uint32 { return r.Attempt }),
-		col("job_id", func(r *row) uint32 { return r.JobID }),
-		col("user", func(r *row) string { return r.User }),
-		col("account", func(r *row) string { return r.Account }),
-		col("partition", func(r *row) string { return r.Partition }),
-		col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		defineColumn("ledger", func(*row) uuid.UUID { return id }),
+		defineColumn("cluster", func(*row) string { return cluster }),
+		defineColumn("node", func(r *row) string { return r.Node }),
+		defineColumn("gpu_uuid", func(r *row) string { return r.UUID }),
+		defineColumn("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
+		defineColumn("gpu_index", func(r *row) uint32 { return r.Index }),
+		defineColumn("profile", func(r *row) string { return r.Profile }),
+		defineColumn("uid", func(r *row) uint64 { return r.UID }),
+		defineColumn("attempt", func(r *row) uint32 { return r.Attempt }),
+		defineColumn("job_id", func(r *row) uint32 { return r.JobID }),
+		defineColumn("user", func(r *row) string { return r.User }),
+		defineColumn("account", func(r *row) string { return r.Account }),
+		defineColumn("partition", func(r *row) string { return r.Partition }),
+		defineColumn("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
 	}
 	for i, f := range tally.SampleColumns() {
 		cols = append(cols, sampleColumn(i, f))
@@ -110,7 +110,7 @@ func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R
 			first, last = min(first, day(&rows[i])), max(last, day(&rows[i]))
 		}
 		if last-first < daysAtOnce {
-			return send(ctx, ins, "", cols, rows)
+			return sendRows(ctx, ins, "", cols, rows)
 		}
 	}
 	rows = slices.Clone(rows)
@@ -118,7 +118,7 @@ func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R
 	for len(rows) > 0 {
 		end := day(&rows[0]) + daysAtOnce
 		n := sort.Search(len(rows), func(i int) bool { return day(&rows[i]) >= end })
-		if err := send(ctx, ins, "", cols, rows[:n]); err != nil {
+		if err := sendRows(ctx, ins, "", cols, rows[:n]); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -129,18 +129,18 @@ func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R
 func sampleColumn(i int, f tally.SampleField) column[tally.GPUSample] {
 	switch f.Bits {
 	case 8:
-		return measured[uint8](i, f.Name, math.MaxUint8)
+		return measuredColumn[uint8](i, f.Name, math.MaxUint8)
 	case 16:
-		return measured[uint16](i, f.Name, math.MaxUint16)
+		return measuredColumn[uint16](i, f.Name, math.MaxUint16)
 	case 32:
-		return measured[uint32](i, f.Name, math.MaxUint32)
+		return measuredColumn[uint32](i, f.Name, math.MaxUint32)
 	}
-	return measured[uint64](i, f.Name, math.MaxInt64)
+	return measuredColumn[uint64](i, f.Name, math.MaxInt64)
 }
 
-// measured is a field's column: NULL where nothing was read, and the largest
+// measuredColumn is a field's column: NULL where nothing was read, and the largest
 // number where it does not fit.
-func measured[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64) column[tally.GPUSample] {
+func measuredColumn[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64) column[tally.GPUSample] {
 	return column[tally.GPUSample]{name: name, values: func(rows []tally.GPUSample) any {
 		all, out := make([]V, len(rows)), make([]*V, len(rows))
 		for k := range rows {
@@ -159,26 +159,26 @@ func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, r
 	type row = tally.UsageSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
-		col("ledger", func(*row) uuid.UUID { return id }),
-		col("cluster", func(*row) string { return cluster }),
-		col("uid", func(r *row) uint64 { return r.UID }),
-		col("attempt", func(r *row) uint32 { return r.Attempt }),
-		col("node", func(r *row) string { return r.Node }),
-		col("step", func(r *row) int32 { return r.Step }),
-		col("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
-		col("job_id", func(r *row) uint32 { return r.JobID }),
-		col("user", func(r *row) string { return r.User }),
-		col("account", func(r *row) string { return r.Account }),
-		col("partition", func(r *row) string { return r.Partition }),
-		col("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
-		col("cpu", func(r *row) *uint32 {
+		defineColumn("ledger", func(*row) uuid.UUID { return id }),
+		defineColumn("cluster", func(*row) string { return cluster }),
+		defineColumn("uid", func(r *row) uint64 { return r.UID }),
+		defineColumn("attempt", func(r *row) uint32 { return r.Attempt }),
+		defineColumn("node", func(r *row) string { return r.Node }),
+		defineColumn("step", func(r *row) int32 { return r.Step }),
+		defineColumn("at", func(r *row) time.Time { return time.Unix(r.At, 0) }),
+		defineColumn("job_id", func(r *row) uint32 { return r.JobID }),
+		defineColumn("user", func(r *row) string { return r.User }),
+		defineColumn("account", func(r *row) string { return r.Account }),
+		defineColumn("partition", func(r *row) string { return r.Partition }),
+		defineColumn("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		defineColumn("cpu", func(r *row) *uint32 {
 			if r.CPU < 0 {
 				return nil
 			}
 			n := uint32(min(r.CPU, math.MaxUint32))
 			return &n
 		}),
-		col("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
+		defineColumn("rss_kib", func(r *row) uint64 { return uint64(max(r.RSS, 0)) }),
 	}
 	return sendDays(ctx, newInsert(s, usageTable), cols, rows, func(r *row) int64 { return r.At })
 }
@@ -196,9 +196,9 @@ func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
 }
 
 func (s *Store) keepTable(ctx context.Context, table string, span spec.Span) error {
-	name, on := s.table(table), ""
+	name, on := s.qualifyTable(table), ""
 	if s.opts.Layout.Cluster != "" {
-		name, on = s.table(table+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
+		name, on = s.qualifyTable(table+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
 	}
 	local := strings.TrimPrefix(name, quoteName(s.db)+".")
 	var have string

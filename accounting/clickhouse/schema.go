@@ -50,19 +50,19 @@ type columnDef struct{ name, typ, codec string }
 // stem of the local tables of a cluster.
 const localSuffix = "_local"
 
-// create renders the statements that make the table.
-func (t *tableDef) create(db string, l Layout) []string {
+// createStatements renders the statements that make the table.
+func (t *tableDef) createStatements(db string, l Layout) []string {
 	if l.Cluster == "" {
 		engine := "MergeTree"
 		if t.engine == replacing {
-			engine = "ReplacingMergeTree(" + t.newest("") + ")"
+			engine = "ReplacingMergeTree(" + t.newestArgument("") + ")"
 		}
 		// Plain tables forget insert tokens unless told otherwise.
 		window := ""
 		if t.tokens {
 			window = "non_replicated_deduplication_window = 1000, "
 		}
-		return []string{t.body(db, t.name, "", engine, window)}
+		return []string{t.bodySQL(db, t.name, "", engine, window)}
 	}
 	window := "replicated_deduplication_window = 0, "
 	if t.tokens {
@@ -76,13 +76,13 @@ func (t *tableDef) create(db string, l Layout) []string {
 	path := fmt.Sprintf("'/clickhouse/tables/%s/%s/%s', '{replica}'", shard, db, t.name)
 	engine := "ReplicatedMergeTree(" + path + ")"
 	if t.engine == replacing {
-		engine = "ReplicatedReplacingMergeTree(" + path + t.newest(", ") + ")"
+		engine = "ReplicatedReplacingMergeTree(" + path + t.newestArgument(", ") + ")"
 	}
 	if t.shard == "" {
-		return []string{t.body(db, t.name, on, engine, window)}
+		return []string{t.bodySQL(db, t.name, on, engine, window)}
 	}
 	return []string{
-		t.body(db, t.name+localSuffix, on, engine, window),
+		t.bodySQL(db, t.name+localSuffix, on, engine, window),
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s.%s%s AS %s.%s ENGINE = Distributed(%s, %s, %s, %s)",
 			quoteName(db),
@@ -98,15 +98,15 @@ func (t *tableDef) create(db string, l Layout) []string {
 	}
 }
 
-// newest is the argument of a replacing engine.
-func (t *tableDef) newest(comma string) string {
+// newestArgument is the argument of a replacing engine.
+func (t *tableDef) newestArgument(comma string) string {
 	if t.version == "" {
 		return ""
 	}
 	return comma + t.version
 }
 
-func (t *tableDef) body(db, name, on, engine, settings string) string {
+func (t *tableDef) bodySQL(db, name, on, engine, settings string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.%s%s (\n", quoteName(db), name, on)
 	for i, c := range t.columns {
@@ -143,7 +143,7 @@ func quoteText(s string) string {
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), "'", `\'`) + "'"
 }
 
-func join(lists ...[]columnDef) []columnDef {
+func joinColumns(lists ...[]columnDef) []columnDef {
 	var out []columnDef
 	for _, l := range lists {
 		out = append(out, l...)
@@ -151,7 +151,7 @@ func join(lists ...[]columnDef) []columnDef {
 	return out
 }
 
-func words(names ...string) []columnDef {
+func wordColumns(names ...string) []columnDef {
 	out := make([]columnDef, len(names))
 	for i, n := range names {
 		out[i] = columnDef{n, tWord, none}
@@ -159,8 +159,8 @@ func words(names ...string) []columnDef {
 	return out
 }
 
-// versions is the table that says which migrations were applied.
-func versions() tableDef {
+// versionsTable is the table that says which migrations were applied.
+func versionsTable() tableDef {
 	return tableDef{name: "schema_versions", comment: "which migrations were applied", engine: appendOnly,
 		columns: []columnDef{
 			{"version", "UInt32", ""},
@@ -169,15 +169,15 @@ func versions() tableDef {
 		order: "version"}
 }
 
-// migrations gives the statements that lead to a version from the one before.
+// migrationStatements gives the statements that lead to a version from the one before.
 // A version that was released never changes: a change to a table is a version
 // of its own. The statements of a version may run again after a crash in their
 // middle.
-func migrations(version int, db string, l Layout) []string {
+func migrationStatements(version int, db string, l Layout) []string {
 	var out []string
 	if version == 1 {
-		for _, t := range schema() {
-			out = append(out, t.create(db, l)...)
+		for _, t := range schemaTables() {
+			out = append(out, t.createStatements(db, l)...)
 		}
 	}
 	return out
@@ -203,10 +203,10 @@ func DDL(db string, l Layout) []string {
 	if l.Cluster != "" {
 		on = " ON CLUSTER " + quoteName(l.Cluster)
 	}
-	t := versions()
-	out := append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on}, t.create(db, l)...)
+	t := versionsTable()
+	out := append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on}, t.createStatements(db, l)...)
 	for v := 1; v <= SchemaVersion; v++ {
-		out = append(out, migrations(v, db, l)...)
+		out = append(out, migrationStatements(v, db, l)...)
 	}
 	return out
 }

@@ -138,15 +138,15 @@ func (s *Store) Ping(ctx context.Context) error {
 // of times, also after a crash in its middle.
 func (s *Store) Migrate(ctx context.Context) error {
 	ddl := DDL(s.db, s.opts.Layout)
-	t := versions()
-	head := 1 + len(t.create(s.db, s.opts.Layout))
+	t := versionsTable()
+	head := 1 + len(t.createStatements(s.db, s.opts.Layout))
 	for _, sql := range ddl[:head] {
 		if err := s.conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("prepare the accounting store: %w", err)
 		}
 	}
 	var have uint32
-	row := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.table("schema_versions"))
+	row := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.qualifyTable("schema_versions"))
 	if err := row.Scan(&have); err != nil {
 		return fmt.Errorf("read the version of the accounting schema: %w", err)
 	}
@@ -154,12 +154,12 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return fmt.Errorf("its schema is version %d, this release knows %d: %w", have, SchemaVersion, tally.ErrNewer)
 	}
 	for v := int(have) + 1; v <= SchemaVersion; v++ {
-		for _, sql := range migrations(v, s.db, s.opts.Layout) {
+		for _, sql := range migrationStatements(v, s.db, s.opts.Layout) {
 			if err := s.conn.Exec(ctx, sql); err != nil {
 				return fmt.Errorf("migrate the accounting store to version %d: %w", v, err)
 			}
 		}
-		if err := s.conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s (version) VALUES (%d)", s.table("schema_versions"), v)); err != nil {
+		if err := s.conn.Exec(ctx, fmt.Sprintf("INSERT INTO %s (version) VALUES (%d)", s.qualifyTable("schema_versions"), v)); err != nil {
 			return fmt.Errorf("note version %d of the accounting schema: %w", v, err)
 		}
 		s.log.Info("the accounting schema was migrated", "version", v)
@@ -183,15 +183,15 @@ func (s *Store) makeViews(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) table(name string) string { return quoteName(s.db) + "." + name }
+func (s *Store) qualifyTable(name string) string { return quoteName(s.db) + "." + name }
 
 // Position reads how far the store has a ledger; zero if it has nothing.
 func (s *Store) Position(ctx context.Context, ledger [16]byte) (tally.Position, error) {
-	done, _, err := s.phases(ctx, ledger)
+	done, _, err := s.readPhases(ctx, ledger)
 	if err != nil || done == nil {
 		return tally.Position{}, err
 	}
-	return done.position(), nil
+	return done.readPosition(), nil
 }
 
 // phaseRow is a row of ingest.
@@ -207,7 +207,7 @@ type phaseRow struct {
 	now         time.Time // the server's clock when it was read
 }
 
-func (r *phaseRow) position() tally.Position {
+func (r *phaseRow) readPosition() tally.Position {
 	return tally.Position{
 		Seq:    r.last,
 		Shift:  r.shift,
@@ -222,10 +222,10 @@ const (
 	phaseDone   = "done"
 )
 
-// phases reads the newest position and intent; nil where there is none.
-func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
+// readPhases reads the newest position and intent; nil where there is none.
+func (s *Store) readPhases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
 	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6)"+
-		" FROM "+s.table("ingest")+
+		" FROM "+s.qualifyTable("ingest")+
 		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
@@ -254,7 +254,7 @@ func (s *Store) phases(ctx context.Context, ledger [16]byte) (done, intent *phas
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.table("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
+		"INSERT INTO "+s.qualifyTable("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
 			"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("phase", phase),
@@ -291,19 +291,19 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 		rows[i] = row{uint32(i), string(snap.Data[i*snapshotPart : min((i+1)*snapshotPart, len(snap.Data))])}
 	}
 	cols := []column[row]{
-		col("ledger", func(*row) uuid.UUID { return ledger }),
-		col("seq", func(*row) uint64 { return snap.Seq }),
-		col("part", func(r *row) uint32 { return r.part }),
-		col("parts", func(*row) uint32 { return uint32(parts) }),
-		col("data", func(r *row) string { return r.data }),
+		defineColumn("ledger", func(*row) uuid.UUID { return ledger }),
+		defineColumn("seq", func(*row) uint64 { return snap.Seq }),
+		defineColumn("part", func(r *row) uint32 { return r.part }),
+		defineColumn("parts", func(*row) uint32 { return uint32(parts) }),
+		defineColumn("data", func(r *row) string { return r.data }),
 	}
-	if err := send(ctx, block, "", cols, rows); err != nil {
+	if err := sendRows(ctx, block, "", cols, rows); err != nil {
 		return err
 	}
 	// Two stay: the newest may be beyond the position that a torn disk has.
-	err := s.conn.Exec(ctx, "ALTER TABLE "+s.table("tally_snapshots")+" DELETE"+
+	err := s.conn.Exec(ctx, "ALTER TABLE "+s.qualifyTable("tally_snapshots")+" DELETE"+
 		" WHERE ledger = {ledger:UUID} AND seq NOT IN (SELECT DISTINCT seq FROM "+
-		s.table("tally_snapshots")+" WHERE ledger = {ledger:UUID}"+
+		s.qualifyTable("tally_snapshots")+" WHERE ledger = {ledger:UUID}"+
 		" ORDER BY seq DESC LIMIT 2)", ch.Named("ledger", uuid.UUID(ledger).String()))
 	if err != nil {
 		return fmt.Errorf("drop old snapshots of the tally: %w", err)
@@ -315,7 +315,7 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 // false if there is none.
 func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (snap tally.Snapshot, ok bool, err error) {
 	id := ch.Named("ledger", uuid.UUID(ledger).String())
-	rows, err := s.conn.Query(ctx, "SELECT seq FROM "+s.table("tally_snapshots")+
+	rows, err := s.conn.Query(ctx, "SELECT seq FROM "+s.qualifyTable("tally_snapshots")+
 		" WHERE ledger = {ledger:UUID} AND seq <= {at:UInt64}"+
 		" GROUP BY seq"+
 		" HAVING uniqExact(part) = any(parts)"+
@@ -332,9 +332,9 @@ func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (s
 	}
 	err = errors.Join(err, rows.Err(), rows.Close())
 	if err != nil || !ok {
-		return snap, false, wrap("look for a snapshot of the tally", err)
+		return snap, false, wrapError("look for a snapshot of the tally", err)
 	}
-	rows, err = s.conn.Query(ctx, "SELECT data FROM "+s.table("tally_snapshots")+
+	rows, err = s.conn.Query(ctx, "SELECT data FROM "+s.qualifyTable("tally_snapshots")+
 		" WHERE ledger = {ledger:UUID} AND seq = {seq:UInt64}"+
 		" ORDER BY part LIMIT 1 BY part", id, ch.Named("seq", snap.Seq))
 	if err != nil {
@@ -350,12 +350,12 @@ func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (s
 	}
 	err = errors.Join(err, rows.Err(), rows.Close())
 	if err != nil {
-		return snap, false, wrap("read the snapshot of the tally", err)
+		return snap, false, wrapError("read the snapshot of the tally", err)
 	}
 	return snap, true, nil
 }
 
-func wrap(what string, err error) error {
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestMigrate(t *testing.T) {
 	if n := one[uint64](t, s, "SELECT count() FROM mig.schema_versions"); n != SchemaVersion {
 		t.Errorf("%d migrations were noted", n)
 	}
-	for _, tab := range schema() {
+	for _, tab := range schemaTables() {
 		want := "''"
 		if tab.tokens {
 			want = "'1000'"

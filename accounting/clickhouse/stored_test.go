@@ -25,7 +25,7 @@ func TestStoredViewsRun(t *testing.T) {
 		}
 		for _, c := range v.Columns {
 			rows := 0
-			err := s.Query(ctx, query.Query{SQL: "SELECT toString(`" + c.Name + "`) FROM " + s.table(v.Name) + args}, func(func(...any) error) error { rows++; return nil })
+			err := s.Query(ctx, query.Query{SQL: "SELECT toString(`" + c.Name + "`) FROM " + s.qualifyTable(v.Name) + args}, func(func(...any) error) error { rows++; return nil })
 			if err != nil || rows != 0 {
 				t.Errorf("%s.%s: %d rows of an empty store, %v", v.Name, c.Name, rows, err)
 				break

@@ -55,9 +55,9 @@ const widePart = 32 << 20
 // unit separates words that are stored as one.
 const unit = "\x1f"
 
-// packed joins words to one. The separator inside a word becomes a question
+// packWords joins words to one. The separator inside a word becomes a question
 // mark.
-func packed(words ...string) string {
+func packWords(words ...string) string {
 	for i, w := range words {
 		if strings.Contains(w, unit) {
 			words[i] = strings.ReplaceAll(w, unit, "?")
@@ -66,8 +66,8 @@ func packed(words ...string) string {
 	return strings.Join(words, unit)
 }
 
-// unpacked is the SQL of the nth word of a packed column, counted from 1.
-func unpacked(column string, nth int) string {
+// unpackedSQL is the SQL of the nth word of a packed column, counted from 1.
+func unpackedSQL(column string, nth int) string {
 	first := fmt.Sprintf(`substringIndex(%s, '\x1f', %d)`, column, nth)
 	if nth == 1 {
 		return first
@@ -75,16 +75,18 @@ func unpacked(column string, nth int) string {
 	return fmt.Sprintf(`substringIndex(%s, '\x1f', -1)`, first)
 }
 
-// micro is the SQL of an instant as microseconds.
-func micro(column string) string { return "toUnixTimestamp64Micro(" + quoteName(column) + ")" }
+// microsSQL is the SQL of an instant as microseconds.
+func microsSQL(column string) string { return "toUnixTimestamp64Micro(" + quoteName(column) + ")" }
 
-// behind is the SQL of an instant that lies some microseconds after another.
-func behind(column, gap string) string {
-	return "fromUnixTimestamp64Micro(" + micro(column) + " + " + gap + ", 'UTC')"
+// instantBehind is the SQL of an instant that lies some microseconds after another.
+func instantBehind(column, gap string) string {
+	return "fromUnixTimestamp64Micro(" + microsSQL(column) + " + " + gap + ", 'UTC')"
 }
 
-// derived is a column that is not stored but computed from others.
-func derived(name, typ, sql string) columnDef { return columnDef{name, typ + aliasMark + sql, none} }
+// derivedColumn is a column that is not stored but computed from others.
+func derivedColumn(name, typ, sql string) columnDef {
+	return columnDef{name, typ + aliasMark + sql, none}
+}
 
 // aliasMark separates a column's type from the SQL that computes it.
 const aliasMark = " ALIAS "
@@ -92,15 +94,15 @@ const aliasMark = " ALIAS "
 // isDerived reports whether a column is computed from others.
 func (c columnDef) isDerived() bool { return strings.Contains(c.typ, aliasMark) }
 
-// plain is the type of a column without default or SQL.
-func (c columnDef) plain() string {
+// plainType is the type of a column without default or SQL.
+func (c columnDef) plainType() string {
 	typ, _, _ := strings.Cut(c.typ, " DEFAULT ")
 	typ, _, _ = strings.Cut(typ, aliasMark)
 	return typ
 }
 
-// schema lists every table.
-func schema() []tableDef {
+// schemaTables lists every table.
+func schemaTables() []tableDef {
 	tables := []tableDef{
 		eventsTable(),
 		jobsTable(),
@@ -116,7 +118,7 @@ func schema() []tableDef {
 		tallySnapshotsTable(),
 		samplesDef(),
 	}
-	tables = append(tables, rollups()...)
+	tables = append(tables, rollupTables()...)
 	return append(tables, purgesDef(), usageDef())
 }
 
@@ -235,15 +237,15 @@ func jobsTable() tableDef {
 			{"gpu_no_process_us", "Int64", codecSpan},
 			{"gpu_idle_us", "Int64", codecSpan},
 			{"gpu_busy_us", "Int64", codecSpan},
-			derived("user", tWord, unpacked("owner", 1)),
-			derived("user_id", "UInt32", "toUInt32OrZero("+unpacked("owner", 4)+")"),
-			derived("group", tWord, unpacked("owner", 2)),
-			derived("group_id", "UInt32", "toUInt32OrZero("+unpacked("owner", 5)+")"),
-			derived("account", tWord, unpacked("owner", 3)),
-			derived("assoc", "UInt32", "toUInt32OrZero("+unpacked("owner", 6)+")"),
-			derived("eligible", tTimeNull, behind("submit", "eligible_gap_us")),
-			derived("start", tTimeNull, behind("submit", "start_gap_us")),
-			derived("elapsed_us", "Int64", "ifNull("+micro("end")+" - "+micro("submit")+" - start_gap_us - suspended_us, 0)"),
+			derivedColumn("user", tWord, unpackedSQL("owner", 1)),
+			derivedColumn("user_id", "UInt32", "toUInt32OrZero("+unpackedSQL("owner", 4)+")"),
+			derivedColumn("group", tWord, unpackedSQL("owner", 2)),
+			derivedColumn("group_id", "UInt32", "toUInt32OrZero("+unpackedSQL("owner", 5)+")"),
+			derivedColumn("account", tWord, unpackedSQL("owner", 3)),
+			derivedColumn("assoc", "UInt32", "toUInt32OrZero("+unpackedSQL("owner", 6)+")"),
+			derivedColumn("eligible", tTimeNull, instantBehind("submit", "eligible_gap_us")),
+			derivedColumn("start", tTimeNull, instantBehind("submit", "start_gap_us")),
+			derivedColumn("elapsed_us", "Int64", "ifNull("+microsSQL("end")+" - "+microsSQL("submit")+" - start_gap_us - suspended_us, 0)"),
 			{"het_job_id", "UInt32", codecNumber},
 			{"het_offset", "UInt32", codecNumber},
 			{"het_size", "UInt32", codecNumber},
@@ -430,8 +432,8 @@ func stepsTable() tableDef {
 			{"write_bytes", "Int64", codecNumber},
 			{"energy_mj", tNullInt, codecNumber},
 			{"maj_faults", "Int64", codecNumber},
-			derived("user", tWord, unpacked("who", 1)),
-			derived("account", tWord, unpacked("who", 2)),
+			derivedColumn("user", tWord, unpackedSQL("who", 1)),
+			derivedColumn("account", tWord, unpackedSQL("who", 2)),
 			{"peak_vm", tNullInt, codecNumber},
 			{"cpu_khz", "UInt32", codecNumber},
 		},
@@ -481,11 +483,11 @@ func jobNodesTable() tableDef {
 			{"write_bytes", "Int64", codecNumber},
 			{"energy_mj", tNullInt, codecNumber},
 			{"maj_faults", "Int64", codecNumber},
-			derived("user", tWord, unpacked("who", 1)),
-			derived("account", tWord, unpacked("who", 2)),
-			derived("partition", tWord, unpacked("who", 3)),
-			derived("qos", tWord, unpacked("who", 4)),
-			derived("end", tTime, behind("to", "end_gap_us")),
+			derivedColumn("user", tWord, unpackedSQL("who", 1)),
+			derivedColumn("account", tWord, unpackedSQL("who", 2)),
+			derivedColumn("partition", tWord, unpackedSQL("who", 3)),
+			derivedColumn("qos", tWord, unpackedSQL("who", 4)),
+			derivedColumn("end", tTime, instantBehind("to", "end_gap_us")),
 		},
 		order:     "(ledger, uid, restarts, node)",
 		partition: "toYYYYMM(to)",
@@ -532,16 +534,16 @@ func jobGpusTable() tableDef {
 			{"energy_mj", "Int64", codecNumber},
 			{"throttled_us", "Int64", codecAgain},
 			{"xids", "Int64", codecNumber},
-			derived("user", tWord, unpacked("who", 1)),
-			derived("account", tWord, unpacked("who", 2)),
-			derived("partition", tWord, unpacked("who", 3)),
-			derived("qos", tWord, unpacked("who", 4)),
-			derived("node", tWord, unpacked("device", 2)),
-			derived("end", tTime, behind("to", "end_gap_us")),
-			derived("gpu_uuid", tWord, unpacked("device", 1)),
-			derived("gpu_index", "UInt32", "toUInt32OrZero("+unpacked("device", 3)+")"),
-			derived("gpu_type", tWord, unpacked("device", 4)),
-			derived("busy_us", "Int64", "if(measured, "+micro("to")+" - "+micro("from")+", 0) - no_process_us - idle_us - rest_us"),
+			derivedColumn("user", tWord, unpackedSQL("who", 1)),
+			derivedColumn("account", tWord, unpackedSQL("who", 2)),
+			derivedColumn("partition", tWord, unpackedSQL("who", 3)),
+			derivedColumn("qos", tWord, unpackedSQL("who", 4)),
+			derivedColumn("node", tWord, unpackedSQL("device", 2)),
+			derivedColumn("end", tTime, instantBehind("to", "end_gap_us")),
+			derivedColumn("gpu_uuid", tWord, unpackedSQL("device", 1)),
+			derivedColumn("gpu_index", "UInt32", "toUInt32OrZero("+unpackedSQL("device", 3)+")"),
+			derivedColumn("gpu_type", tWord, unpackedSQL("device", 4)),
+			derivedColumn("busy_us", "Int64", "if(measured, "+microsSQL("to")+" - "+microsSQL("from")+", 0) - no_process_us - idle_us - rest_us"),
 			{"method", tWord, codecWord},
 			{"share", "Int64", codecNumber},
 		},
@@ -719,11 +721,11 @@ func tallySnapshotsTable() tableDef {
 	}
 }
 
-// rollups are the tables of what is added up. Amounts are times microseconds,
+// rollupTables are the tables of what is added up. Amounts are times microseconds,
 // exact; builds that bring more for the same day stand beside each other.
 //
 //muster:table one entry for each table
-func rollups() []tableDef {
+func rollupTables() []tableDef {
 	big := func(names ...string) (out []columnDef) {
 		for _, n := range names {
 			out = append(out, columnDef{n, "Int128", codecText})
@@ -745,7 +747,7 @@ func rollups() []tableDef {
 		{
 			name:    "rollup_days",
 			comment: "what runs that are over held on each UTC day, by who held it and how many CPUs the run had",
-			columns: join(
+			columns: joinColumns(
 				whose,
 				[]columnDef{{"day", "Date", "Delta, ZSTD(1)"}},
 				word("account", "user", "partition", "qos", "wckey"),
@@ -764,7 +766,7 @@ func rollups() []tableDef {
 		{
 			name:    "rollup_quarters",
 			comment: "what runs that are over held, and what was waited for (waiting), in each quarter of an hour",
-			columns: join(
+			columns: joinColumns(
 				whose,
 				[]columnDef{{"at", "DateTime('UTC')", "Delta, ZSTD(1)"}},
 				word("account", "partition", "qos"),
@@ -812,20 +814,20 @@ func usageDef() tableDef {
 		comment:  "readings of what runs use of CPU and memory on a node",
 		engine:   replacing,
 		settings: "ttl_only_drop_parts = 1, ",
-		columns: join(
+		columns: joinColumns(
 			[]columnDef{
 				{"ledger", "UUID", codecText},
 				{"cluster", tWord, ""},
 				{"uid", "UInt64", codecRepeat},
 				{"attempt", "UInt32", codecText},
 			},
-			words("node"),
+			wordColumns("node"),
 			[]columnDef{
 				{"step", "Int32", codecText},
 				{"at", "DateTime('UTC')", "DoubleDelta, ZSTD(1)"},
 				{"job_id", "UInt32", codecRepeat},
 			},
-			words("user", "account", "partition"),
+			wordColumns("user", "account", "partition"),
 			[]columnDef{
 				{"seconds", "UInt16", codecText},
 				{"cpu", "Nullable(UInt32)", "Delta, ZSTD(1)"},

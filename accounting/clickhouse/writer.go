@@ -36,7 +36,7 @@ type Writer struct {
 // writer is alive.
 func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, tally.Resume, error) {
 	w := &Writer{s: s, from: source{ledger: ledger, cluster: cluster}, id: uuid.New()}
-	done, intent, err := s.phases(ctx, ledger)
+	done, intent, err := s.readPhases(ctx, ledger)
 	if err != nil {
 		return nil, tally.Resume{}, err
 	}
@@ -54,7 +54,7 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 	w.intent = *intent
 	w.n = max(done.n, intent.n)
 	if done.n > 0 {
-		w.pos = done.position()
+		w.pos = done.readPosition()
 		w.from.shift = w.pos.Shift
 	}
 	if err := w.setPosition(ctx, w.pos.Seq, w.pos.At, w.pos.Gen); err != nil {
@@ -77,8 +77,8 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 // Position is what this writer last made visible.
 func (w *Writer) Position() tally.Position { return w.pos }
 
-// step runs the hook of tests.
-func (w *Writer) step(name string) error {
+// runStepHook runs the hook of tests.
+func (w *Writer) runStepHook(name string) error {
 	if w.hook == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (w *Writer) step(name string) error {
 
 // setPosition writes a position row: from then on readers use it.
 func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, gen uint32) error {
-	if err := w.step("position"); err != nil {
+	if err := w.runStepHook("position"); err != nil {
 		return err
 	}
 	n := w.n + 1
@@ -104,12 +104,12 @@ func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, g
 	}
 	w.pos, w.n = tally.Position{Seq: seq, Shift: w.from.shift, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
 	w.spoke = time.Now()
-	return w.step("after position")
+	return w.runStepHook("after position")
 }
 
 // stillMine fails with tally.ErrLease if another writer has written since.
 func (w *Writer) stillMine(ctx context.Context) error {
-	done, intent, err := w.s.phases(ctx, w.from.ledger)
+	done, intent, err := w.s.readPhases(ctx, w.from.ledger)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
 		return err
 	}
 	if w.intent.first != first || w.intent.last != last || w.intent.writer != w.id {
-		if err := w.step("intent"); err != nil {
+		if err := w.runStepHook("intent"); err != nil {
 			return err
 		}
 		in := phaseRow{n: w.n + 1, writer: w.id, first: first, last: last, at: cutTime(b.At), gen: w.pos.Gen}
@@ -171,13 +171,13 @@ func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
 	}
 	verify := w.doubt
 	w.doubt = true
-	if err := w.rows(ctx, b, verify); err != nil {
+	if err := w.insertRows(ctx, b, verify); err != nil {
 		return err
 	}
-	if err := w.step("live"); err != nil {
+	if err := w.runStepHook("live"); err != nil {
 		return err
 	}
-	if err := send(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), b.Live); err != nil {
+	if err := sendRows(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), b.Live); err != nil {
 		return err
 	}
 	for _, e := range b.Epochs {
@@ -208,20 +208,20 @@ func partOf[R any](w *Writer, table string, cols []column[R], rows []R) part {
 	return part{table, len(rows), func(ctx context.Context, token string) error {
 		ins := newInsert(w.s, table)
 		if w.halve == 0 || len(rows) < w.halve {
-			return send(ctx, ins, token, cols, rows)
+			return sendRows(ctx, ins, token, cols, rows)
 		}
 		half := len(rows) / 2
 		first := make(chan error, 1)
-		go func() { first <- send(ctx, ins, token+":1", cols, rows[:half]) }()
-		err := w.step("second half of " + table)
+		go func() { first <- sendRows(ctx, ins, token+":1", cols, rows[:half]) }()
+		err := w.runStepHook("second half of " + table)
 		if err == nil {
-			err = send(ctx, ins, token+":2", cols, rows[half:])
+			err = sendRows(ctx, ins, token+":2", cols, rows[half:])
 		}
 		return errors.Join(<-first, err)
 	}}
 }
 
-func (w *Writer) parts(b *tally.Batch) []part {
+func (w *Writer) splitBatch(b *tally.Batch) []part {
 	return []part{
 		partOf(w, "events", eventColumns(w.from), b.Events),
 		partOf(w, "jobs", jobColumns(w.from), b.Jobs),
@@ -238,14 +238,14 @@ func (w *Writer) parts(b *tally.Batch) []part {
 // waiting for the disk.
 const inserting = 4
 
-// rows inserts what is never changed again. With verify it makes sure that
+// insertRows inserts what is never changed again. With verify it makes sure that
 // the tables have exactly the batch's rows.
-func (w *Writer) rows(ctx context.Context, b *tally.Batch, verify bool) error {
+func (w *Writer) insertRows(ctx context.Context, b *tally.Batch, verify bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slots := make(chan struct{}, inserting)
 	var wg sync.WaitGroup
-	parts := w.parts(b)
+	parts := w.splitBatch(b)
 	errs := make([]error, len(parts))
 	for i, p := range parts {
 		if p.rows == 0 && !verify {
@@ -256,7 +256,7 @@ func (w *Writer) rows(ctx context.Context, b *tally.Batch, verify bool) error {
 		go func() {
 			defer wg.Done()
 			defer func() { <-slots }()
-			errs[i] = w.insert(ctx, b, p, verify)
+			errs[i] = w.insertBatch(ctx, b, p, verify)
 			if errs[i] != nil {
 				cancel()
 			}
@@ -272,8 +272,8 @@ func (w *Writer) rows(ctx context.Context, b *tally.Batch, verify bool) error {
 	return first
 }
 
-func (w *Writer) insert(ctx context.Context, b *tally.Batch, p part, verify bool) error {
-	if err := w.step(p.table); err != nil {
+func (w *Writer) insertBatch(ctx context.Context, b *tally.Batch, p part, verify bool) error {
+	if err := w.runStepHook(p.table); err != nil {
 		return err
 	}
 	first, last := w.place(b)
@@ -281,21 +281,21 @@ func (w *Writer) insert(ctx context.Context, b *tally.Batch, p part, verify bool
 	if err := p.send(ctx, token); err != nil {
 		return err
 	}
-	if err := w.step("after " + p.table); err != nil || !verify {
+	if err := w.runStepHook("after " + p.table); err != nil || !verify {
 		return err
 	}
-	have, err := w.count(ctx, p.table, b)
+	have, err := w.countRows(ctx, p.table, b)
 	if err != nil || have == p.rows {
 		return err
 	}
 	w.s.log.Warn("rows of an interrupted batch are written anew", "table", p.table, "first", b.First, "last", b.Last, "found", have, "expected", p.rows)
-	if err := w.erase(ctx, p.table, b); err != nil {
+	if err := w.eraseBatch(ctx, p.table, b); err != nil {
 		return err
 	}
 	if err := p.send(ctx, token+":"+uuid.NewString()); err != nil {
 		return err
 	}
-	have, err = w.count(ctx, p.table, b)
+	have, err = w.countRows(ctx, p.table, b)
 	if err == nil && have != p.rows {
 		err = fmt.Errorf("table %s has %d rows of events %d to %d, there must be %d", p.table, have, b.First, b.Last, p.rows)
 	}
@@ -309,16 +309,16 @@ func (w *Writer) stretch(b *tally.Batch) []any {
 
 const inStretch = " WHERE ledger = {ledger:UUID} AND seq >= {first:UInt64} AND seq <= {last:UInt64}"
 
-func (w *Writer) count(ctx context.Context, table string, b *tally.Batch) (int, error) {
+func (w *Writer) countRows(ctx context.Context, table string, b *tally.Batch) (int, error) {
 	var n uint64
-	if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.table(table)+inStretch, w.stretch(b)...).Scan(&n); err != nil {
+	if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table)+inStretch, w.stretch(b)...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the rows of a batch in %s: %w", table, err)
 	}
 	return int(n), nil
 }
 
-// erase deletes a batch's rows and waits until they are gone.
-func (w *Writer) erase(ctx context.Context, table string, b *tally.Batch) error {
+// eraseBatch deletes a batch's rows and waits until they are gone.
+func (w *Writer) eraseBatch(ctx context.Context, table string, b *tally.Batch) error {
 	local, on := table, ""
 	if c := w.s.opts.Layout.Cluster; c != "" {
 		local, on = table+localSuffix, " ON CLUSTER "+quoteName(c)
@@ -327,7 +327,7 @@ func (w *Writer) erase(ctx context.Context, table string, b *tally.Batch) error 
 		}
 	}
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-	if err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.table(local)+on+" DELETE"+inStretch, w.stretch(b)...); err != nil {
+	if err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.qualifyTable(local)+on+" DELETE"+inStretch, w.stretch(b)...); err != nil {
 		return fmt.Errorf("delete the rows of an interrupted batch in %s: %w", table, err)
 	}
 	return nil
@@ -348,10 +348,10 @@ func (w *Writer) Generation(ctx context.Context, rows []tally.LiveRow) error {
 		return err
 	}
 	for at := 0; at < len(rows); at += liveBlock {
-		if err := w.step("generation"); err != nil {
+		if err := w.runStepHook("generation"); err != nil {
 			return err
 		}
-		if err := send(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, gen), rows[at:min(at+liveBlock, len(rows))]); err != nil {
+		if err := sendRows(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, gen), rows[at:min(at+liveBlock, len(rows))]); err != nil {
 			return err
 		}
 	}
@@ -365,7 +365,7 @@ func (w *Writer) Generation(ctx context.Context, rows []tally.LiveRow) error {
 
 func (w *Writer) dropGenerations(ctx context.Context, which string, gen uint32) error {
 	rows, err := w.s.conn.Query(ctx, "SELECT DISTINCT gen"+
-		" FROM "+w.s.table("live")+
+		" FROM "+w.s.qualifyTable("live")+
 		" WHERE ledger = {ledger:UUID} AND "+which,
 		ch.Named("ledger", w.from.ledger.String()), ch.Named("gen", gen))
 	if err != nil {
@@ -389,7 +389,7 @@ func (w *Writer) dropGenerations(ctx context.Context, which string, gen uint32) 
 		local, on = "live"+localSuffix, " ON CLUSTER "+quoteName(c)
 	}
 	for _, g := range old {
-		sql := fmt.Sprintf("ALTER TABLE %s%s DROP PARTITION ('%s', %d)", w.s.table(local), on, w.from.ledger, g)
+		sql := fmt.Sprintf("ALTER TABLE %s%s DROP PARTITION ('%s', %d)", w.s.qualifyTable(local), on, w.from.ledger, g)
 		if err := w.s.conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("drop generation %d of the live table: %w", g, err)
 		}

@@ -113,13 +113,13 @@ func digest(t testing.TB, s *Store) string {
 		fmt.Fprintf(&b, ", %s %s", table, one[string](t, s, fmt.Sprintf(
 			"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(toString(tuple(* EXCEPT (ledger)))))))"+
 				" FROM %s"+
-				" WHERE seq <= %d", s.table(table), pos.Seq)))
+				" WHERE seq <= %d", s.qualifyTable(table), pos.Seq)))
 	}
 	fmt.Fprintf(&b, ", open %s", one[string](t, s, fmt.Sprintf(
 		"SELECT concat(toString(count()), ' ', toString(sum(cityHash64(uid, restarts, seq, state, array_tasks, held_nodes))))"+
 			" FROM %s FINAL"+
 			" WHERE gen = %d AND NOT final",
-		s.table("live"), pos.Gen)))
+		s.qualifyTable("live"), pos.Gen)))
 	return b.String()
 }
 
@@ -131,7 +131,7 @@ func leftovers(t testing.TB, s *Store) uint64 {
 		t.Fatal(err)
 	}
 	for _, table := range appended {
-		n += one[uint64](t, s, fmt.Sprintf("SELECT count() FROM %s WHERE seq > %d", s.table(table), pos.Seq))
+		n += one[uint64](t, s, fmt.Sprintf("SELECT count() FROM %s WHERE seq > %d", s.qualifyTable(table), pos.Seq))
 	}
 	return n
 }
@@ -266,7 +266,7 @@ func TestRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The rows are there; take some away behind the deduplication's back.
-		sql := fmt.Sprintf("ALTER TABLE %s DELETE WHERE seq > %d", r.table(appended[i]), b.First)
+		sql := fmt.Sprintf("ALTER TABLE %s DELETE WHERE seq > %d", r.qualifyTable(appended[i]), b.First)
 		if err := r.conn.Exec(ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2})), sql); err != nil {
 			t.Fatal(err)
 		}

@@ -14,18 +14,18 @@ type association struct {
 	account, user string
 }
 
-// accounts is sreport cluster AccountUtilizationByUser: the tree of accounts,
+// reportAccounts is sreport cluster AccountUtilizationByUser: the tree of accounts,
 // each with what it and everything below it used, then its users.
-func (r *report) accounts(ctx context.Context) error {
-	shares, err := r.used(ctx, query.KeyAccount, query.KeyUser)
+func (r *report) reportAccounts(ctx context.Context) error {
+	shares, err := r.queryUsed(ctx, query.KeyAccount, query.KeyUser)
 	if err != nil {
 		return err
 	}
-	totals, err := r.totals(ctx)
+	totals, err := r.queryTotals(ctx)
 	if err != nil {
 		return err
 	}
-	parents, err := r.parents(ctx, shares)
+	parents, err := r.queryParents(ctx, shares)
 	if err != nil {
 		return err
 	}
@@ -42,18 +42,18 @@ func (r *report) accounts(ctx context.Context) error {
 		t.users[sh.account] = append(t.users[sh.account], sh)
 	}
 	r.usageColumns("Account", "Login", "Proper Name")
-	t.show(rootAccount, 0)
+	t.showTree(rootAccount, 0)
 	return nil
 }
 
 // rootAccount is the top of every tree of accounts.
 const rootAccount = "root"
 
-// parents gives each account's parent. Accounts that used something and are
+// queryParents gives each account's parent. Accounts that used something and are
 // in no association any more stand below the root.
-func (r *report) parents(ctx context.Context, shares map[shareKey]*share) (map[string]string, error) {
+func (r *report) queryParents(ctx context.Context, shares map[shareKey]*share) (map[string]string, error) {
 	byID := map[uint32]association{}
-	err := r.query(ctx, r.ask.Tree(r.scope), func(scan func(...any) error) error {
+	err := r.runQuery(ctx, r.ask.Tree(r.scope), func(scan func(...any) error) error {
 		var a association
 		if err := scan(&a.id, &a.parent, &a.account, &a.user); err != nil {
 			return err
@@ -92,15 +92,15 @@ type accountTree struct {
 // maxDepth ends a walk of a tree that is none.
 const maxDepth = 64
 
-// sum is what an account and everything below it used; nil if nothing did.
-func (t *accountTree) sum(account string, depth int) *share {
+// sumBelow is what an account and everything below it used; nil if nothing did.
+func (t *accountTree) sumBelow(account string, depth int) *share {
 	var out *share
 	add := func(sh *share) {
 		if sh == nil {
 			return
 		}
 		if out == nil {
-			out = t.empty(shareKey{account: account})
+			out = t.emptyShare(shareKey{account: account})
 		}
 		out.add(sh)
 	}
@@ -109,30 +109,30 @@ func (t *accountTree) sum(account string, depth int) *share {
 	}
 	if depth < maxDepth {
 		for _, c := range t.children[account] {
-			add(t.sum(c, depth+1))
+			add(t.sumBelow(c, depth+1))
 		}
 	}
 	return out
 }
 
-func (t *accountTree) show(account string, depth int) {
-	sum := t.sum(account, depth)
+func (t *accountTree) showTree(account string, depth int) {
+	sum := t.sumBelow(account, depth)
 	if sum == nil || depth > maxDepth {
 		return
 	}
-	t.line(sum, int64(depth))
+	t.addLine(sum, int64(depth))
 	users := t.users[account]
 	slices.SortFunc(users, func(a, b *share) int { return strings.Compare(a.user, b.user) })
 	for _, sh := range users {
-		t.line(sh, int64(depth+1))
+		t.addLine(sh, int64(depth+1))
 	}
 	for _, c := range t.children[account] {
-		t.show(c, depth+1)
+		t.showTree(c, depth+1)
 	}
 }
 
-func (t *accountTree) line(sh *share, depth int64) {
+func (t *accountTree) addLine(sh *share, depth int64) {
 	for i, tres := range t.tres {
-		t.row(t.reply.GetCluster(), sh.account, sh.user, "", tres, wholeSeconds(sh.used[i]), sh.energy, depth, t.totals[i])
+		t.addRow(t.reply.GetCluster(), sh.account, sh.user, "", tres, wholeSeconds(sh.used[i]), sh.energy, depth, t.totals[i])
 	}
 }

@@ -46,12 +46,12 @@ type proposal struct {
 func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.AdviceReply, error) {
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	switch private, err := s.D.private(ctx, scope, privateJobs); {
 	case err != nil:
-		return nil, s.D.away(err)
-	case private && q.GetUser() != s.D.caller(ctx).User:
+		return nil, s.D.storeAway(err)
+	case private && q.GetUser() != s.D.callerOf(ctx).User:
 		return nil, spec.Refuse(spec.CodeAccessDenied, "PrivateData=jobs: the jobs of others are theirs")
 	}
 	names := int(q.GetNames())
@@ -67,21 +67,21 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 		return err
 	})
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	out := &apiv1.AdviceReply{Behind: behind}
 	for _, name := range list {
-		advice, err := s.advise(ctx, scope, q.GetUser(), name)
+		advice, err := s.adviseUser(ctx, scope, q.GetUser(), name)
 		if err != nil {
-			return nil, s.D.away(err)
+			return nil, s.D.storeAway(err)
 		}
 		out.Advice = append(out.Advice, advice...)
 	}
 	return out, nil
 }
 
-// advise looks at a user's newest runs of a name.
-func (s Service) advise(ctx context.Context, scope query.Scope, user, name string) ([]*apiv1.UsageAdvice, error) {
+// adviseUser looks at a user's newest runs of a name.
+func (s Service) adviseUser(ctx context.Context, scope query.Scope, user, name string) ([]*apiv1.UsageAdvice, error) {
 	var runs []past
 	h := query.History{User: user, Name: name, Since: scope.Now.Add(-adviceSpan), Limit: adviceRuns}
 	err := s.D.cfg.Store.Query(ctx, h.Runs(scope), func(scan func(...any) error) error {
@@ -95,11 +95,11 @@ func (s Service) advise(ctx context.Context, scope query.Scope, user, name strin
 		return nil, err
 	}
 	var out []*apiv1.UsageAdvice
-	for _, p := range propose(runs) {
+	for _, p := range proposeFor(runs) {
 		p.JobName = name
 		if p.peers.Partition != "" {
 			p.peers.Since = scope.Now.Add(-30 * spec.Day)
-			if err := s.gain(ctx, scope, p, runs); err != nil {
+			if err := s.estimateGain(ctx, scope, p, runs); err != nil {
 				return nil, err
 			}
 		}
@@ -108,8 +108,8 @@ func (s Service) advise(ctx context.Context, scope query.Scope, user, name strin
 	return out, nil
 }
 
-// gain compares the waits of runs that asked for no more with the user's own.
-func (s Service) gain(ctx context.Context, scope query.Scope, p proposal, runs []past) error {
+// estimateGain compares the waits of runs that asked for no more with the user's own.
+func (s Service) estimateGain(ctx context.Context, scope query.Scope, p proposal, runs []past) error {
 	var count uint64
 	var wait float64
 	err := s.D.cfg.Store.Query(ctx, p.peers.Waits(scope), func(scan func(...any) error) error { return scan(&count, &wait) })
@@ -128,8 +128,8 @@ func (s Service) gain(ctx context.Context, scope query.Scope, p proposal, runs [
 	return nil
 }
 
-// propose finds what the newest runs of one name speak for, newest first.
-func propose(runs []past) []proposal {
+// proposeFor finds what the newest runs of one name speak for, newest first.
+func proposeFor(runs []past) []proposal {
 	if len(runs) < adviceLeast {
 		return nil
 	}
@@ -146,18 +146,18 @@ func newProposal(kind, change string, runs int, format string, args ...any) prop
 	return proposal{UsageAdvice: &apiv1.UsageAdvice{Kind: kind, Change: change, Runs: uint32(runs), Text: fmt.Sprintf(format, args...)}}
 }
 
-// like is a comparison with the newest run's shape.
-func like(r *past) query.Peers {
+// likeNewest is a comparison with the newest run's shape.
+func likeNewest(r *past) query.Peers {
 	return query.Peers{Partition: r.partition, CPUs: r.cpus, GPUs: r.gpus, Nodes: r.nodes}
 }
 
-// reserve is what is put on top of a peak.
-func reserve(n int64) int64 { return n + n/4 }
+// reserveOnPeak is what is put on top of a peak.
+func reserveOnPeak(n int64) int64 { return n + n/4 }
 
 const mib = 1 << 20
 
-// gib shows MiB.
-func gib(m float64) string {
+// formatGiB shows MiB.
+func formatGiB(m float64) string {
 	if m < 1024 {
 		return fmt.Sprintf("%.0f MiB", m)
 	}
@@ -187,18 +187,18 @@ func memoryAdvice(runs []past) (proposal, bool) {
 		if last.state != spec.OutOfMemory.String() {
 			return proposal{}, false // it was mended since
 		}
-		want := ceilGiB(max(held+held/2, reserve(peak/mib)))
-		return newProposal("memory", fmt.Sprintf("--mem=%dG", want), len(runs), "%d of the last %d runs ran out of memory with %s a node", killed, len(runs), gib(float64(held))), true
+		want := ceilGiB(max(held+held/2, reserveOnPeak(peak/mib)))
+		return newProposal("memory", fmt.Sprintf("--mem=%dG", want), len(runs), "%d of the last %d runs ran out of memory with %s a node", killed, len(runs), formatGiB(float64(held))), true
 	}
 	if seen < adviceLeast {
 		return proposal{}, false
 	}
-	want := ceilGiB(reserve(peak / mib))
+	want := ceilGiB(reserveOnPeak(peak / mib))
 	if want*1024 > held*3/4 {
 		return proposal{}, false
 	}
-	p := newProposal("memory", fmt.Sprintf("--mem=%dG", want), seen, "the last %d runs used at most %s of %s a node", seen, gib(float64(peak)/mib), gib(float64(held)))
-	p.peers = like(last)
+	p := newProposal("memory", fmt.Sprintf("--mem=%dG", want), seen, "the last %d runs used at most %s of %s a node", seen, formatGiB(float64(peak)/mib), formatGiB(float64(held)))
+	p.peers = likeNewest(last)
 	p.peers.MemPerNode = want * 1024
 	return p, true
 }
@@ -224,20 +224,20 @@ func timeAdvice(runs []past) (proposal, bool) {
 		return proposal{}, false
 	}
 	if last.state == spec.TimedOut.String() && out >= 2 {
-		return newProposal("time", "", len(runs), "%d of the last %d runs reached their time limit of %s: ask for more, or save checkpoints", out, len(runs), clock(last.limit)), true
+		return newProposal("time", "", len(runs), "%d of the last %d runs reached their time limit of %s: ask for more, or save checkpoints", out, len(runs), formatClock(last.limit)), true
 	}
-	want := roundTime(reserve(longest))
+	want := roundTime(reserveOnPeak(longest))
 	if ended < adviceLeast || out > 0 || want > last.limit*3/4 {
 		return proposal{}, false
 	}
-	p := newProposal("time", "--time="+clock(want), ended, "the last %d runs that completed took at most %s of %s; a shorter limit fits into gaps before others start", ended, clock(longest), clock(last.limit))
-	p.peers = like(last)
+	p := newProposal("time", "--time="+formatClock(want), ended, "the last %d runs that completed took at most %s of %s; a shorter limit fits into gaps before others start", ended, formatClock(longest), formatClock(last.limit))
+	p.peers = likeNewest(last)
 	p.peers.MemPerNode, p.peers.Limit = last.memPerNode(), want
 	return p, true
 }
 
-// clock writes microseconds as a time limit.
-func clock(us int64) string { return format.Duration((us + 999_999) / 1_000_000) }
+// formatClock writes microseconds as a time limit.
+func formatClock(us int64) string { return format.Duration((us + 999_999) / 1_000_000) }
 
 // roundTime rounds up to five minutes, hours from six hours on.
 func roundTime(us int64) int64 {
@@ -272,7 +272,7 @@ func cpuAdvice(runs []past) (proposal, bool) {
 		change = "" // how many tasks there are decides
 	}
 	p := newProposal("cpus", change, seen, "the last %d runs kept %.1f of %d CPUs busy on average, at most %.1f", seen, sum/float64(seen), last.cpus, most)
-	p.peers = like(last)
+	p.peers = likeNewest(last)
 	p.peers.CPUs, p.peers.MemPerNode = want, last.memPerNode()
 	return p, true
 }
@@ -297,7 +297,7 @@ func gpuCountAdvice(runs []past) (proposal, bool) {
 		return p, true
 	}
 	p := newProposal("gpus", fmt.Sprintf("--gpus=%d", most), seen, "at most %d of %d GPUs did anything in the last %d runs", most, last.gpus, seen)
-	p.peers = like(last)
+	p.peers = likeNewest(last)
 	p.peers.GPUs, p.peers.MemPerNode = int64(most), last.memPerNode()
 	return p, true
 }

@@ -42,7 +42,7 @@ func TestPropose(t *testing.T) {
 		"slow device": {runs(4, func(i int, p *past) { p.gpuUtil = hour / 2 }), "gpu_use  GPU utilisation was 12 % over the last 4 runs: look at how data are loaded and at the batch size, or share a device\n"},
 	} {
 		got := ""
-		for _, p := range propose(c.runs) {
+		for _, p := range proposeFor(c.runs) {
 			got += fmt.Sprintln(p.Kind, p.Change, p.Text)
 		}
 		if got != c.want {

@@ -23,9 +23,9 @@ const pauseTimes = 9
 // pauseMost bounds that rest.
 const pauseMost = 2 * spec.Second
 
-// count folds the ledger and cuts it into batches. A batch that a crash
+// countLedger folds the ledger and cuts it into batches. A batch that a crash
 // interrupted is cut as it was.
-func (s *session) count(ctx context.Context) error {
+func (s *session) countLedger(ctx context.Context) error {
 	var due <-chan struct{} // fires when the batch may go
 	stop := func() {}
 	defer func() { stop() }()
@@ -40,14 +40,14 @@ func (s *session) count(ctx context.Context) error {
 				return e.err
 			}
 			if s.tally.Rows() == 0 && len(e.events) > 0 {
-				s.d.building(e.events[0].At)
+				s.d.noteBuilding(e.events[0].At)
 			}
 			began := s.d.cfg.Clock.Now()
-			if err := s.apply(e.events); err != nil {
+			if err := s.applyEvents(e.events); err != nil {
 				return err
 			}
 			if len(e.events) > 0 {
-				s.yield(ctx, began, e.events[0].At)
+				s.yieldAfter(ctx, began, e.events[0].At)
 			}
 		case <-due:
 			due, c.ripe = nil, true
@@ -55,7 +55,7 @@ func (s *session) count(ctx context.Context) error {
 			c.free = s.taken.Load() == s.handed
 		case <-s.d.hurry:
 			c.ripe = s.tally.Rows() > 0
-			s.hurried()
+			s.countHurried()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -66,14 +66,14 @@ func (s *session) count(ctx context.Context) error {
 			}
 			now = s.tally.Seq() == s.redo
 		} else if s.tally.Rows() > 0 {
-			now = c.now(s.tally.Largest(), s.tally.Seq(), s.head)
+			now = c.cutsNow(s.tally.Largest(), s.tally.Seq(), s.ledgerHead)
 		}
 		if !now {
 			continue
 		}
 		stop()
 		due = nil
-		if err := s.send(ctx); err != nil {
+		if err := s.sendBatch(ctx); err != nil {
 			return err
 		}
 		c = cutter{usual: c.usual}
@@ -96,12 +96,12 @@ type cutter struct {
 	goal  uint64 // the ledger's last event when the batch might have gone; 0 = it might not yet
 }
 
-// now tells whether the batch goes that ends with an event and has so many rows
+// cutsNow tells whether the batch goes that ends with an event and has so many rows
 // of a table. It goes when the writer is free and it is full, or ripe and has
 // what the ledger had then: halves of what is left, each smaller than the one
 // before, would cost as much as whole batches. So a full one also takes what is
 // left with it, if that is not much.
-func (c *cutter) now(rows int, seq uint64, head func() uint64) bool {
+func (c *cutter) cutsNow(rows int, seq uint64, head func() uint64) bool {
 	full := rows >= c.usual
 	if !full && !c.ripe {
 		return false
@@ -115,20 +115,20 @@ func (c *cutter) now(rows int, seq uint64, head func() uint64) bool {
 	return seq >= c.goal || full && c.goal-seq > uint64(rows/2)
 }
 
-// behind is how many events the ledger has behind one.
-func (s *session) behind(seq uint64) int {
-	head := s.head()
+// countBehind is how many events the ledger has behind one.
+func (s *session) countBehind(seq uint64) int {
+	head := s.ledgerHead()
 	if head <= seq {
 		return 0
 	}
 	return int(min(head-seq, math.MaxInt32))
 }
 
-// finish hands over what is left when the service stops, with a snapshot, so
+// finishBatch hands over what is left when the service stops, with a snapshot, so
 // that the next start has nothing to count again.
-func (s *session) finish(ctx context.Context) {
+func (s *session) finishBatch(ctx context.Context) {
 	if s.tally.Rows() > 0 && s.redo == 0 {
-		_ = s.hand(ctx, 1) // if there is no time for it the ledger still has it
+		_ = s.handBatch(ctx, 1) // if there is no time for it the ledger still has it
 	}
 }
 
@@ -136,26 +136,26 @@ func (s *session) finish(ctx context.Context) {
 // while the store is far behind: counting waits for each.
 const lateTimes = 8
 
-// send cuts the batch and hands it over. Every so many events it takes a
+// sendBatch cuts the batch and hands it over. Every so many events it takes a
 // snapshot of the state behind it.
-func (s *session) send(ctx context.Context) error {
+func (s *session) sendBatch(ctx context.Context) error {
 	every := s.d.cfg.SnapshotEvery
-	if s.behind(s.tally.Seq()) > s.d.cfg.BatchRows {
+	if s.countBehind(s.tally.Seq()) > s.d.cfg.BatchRows {
 		every *= lateTimes
 	}
-	return s.hand(ctx, every)
+	return s.handBatch(ctx, every)
 }
 
-// hand cuts the batch and hands it to the writer, waiting until it is free, and
+// handBatch cuts the batch and hands it to the writer, waiting until it is free, and
 // then the snapshot: it is made while the batch is stored.
-func (s *session) hand(ctx context.Context, every uint64) error {
+func (s *session) handBatch(ctx context.Context, every uint64) error {
 	select {
 	case b := <-s.stored:
 		s.tally.Recycle(b)
 	default:
 	}
 	w := &work{batch: s.tally.Take()}
-	s.d.cut()
+	s.d.noteCut()
 	s.redo = 0
 	s.live += len(w.batch.Live)
 	if s.live > max(s.d.cfg.LiveRows, liveTimes*s.tally.Open()) {
@@ -190,12 +190,12 @@ const holdEvery = 4 * spec.Second
 // days.
 const rollAgain = 50 * spec.Millisecond
 
-// write stores batches in order. It tries each again until it is stored, and
+// writeBatches stores batches in order. It tries each again until it is stored, and
 // gives up only when the session ends or the lease is lost.
-func (s *session) write(ctx context.Context) error {
+func (s *session) writeBatches(ctx context.Context) error {
 	more := true
 	for taken := uint64(0); ; {
-		s.free(taken)
+		s.freeBatches(taken)
 		idle := holdEvery
 		if more {
 			idle = rollAgain
@@ -209,12 +209,12 @@ func (s *session) write(ctx context.Context) error {
 				return nil
 			}
 			taken++
-			if err := s.persist(ctx, w); err != nil {
+			if err := s.persistPiece(ctx, w); err != nil {
 				return err
 			}
 			s.keepSnapshot(ctx)
-			more = !s.relaxed(w) || s.rollUp(ctx)
-			s.rest(ctx, w)
+			more = !s.isRelaxed(w) || s.rollUp(ctx)
+			s.restAfter(ctx, w)
 			select {
 			case s.stored <- w.batch:
 			default:
@@ -229,7 +229,7 @@ func (s *session) write(ctx context.Context) error {
 				if errors.Is(err, tally.ErrLease) {
 					return err
 				}
-				s.d.note(err)
+				s.d.noteFailure(err)
 			}
 		case <-ctx.Done():
 			stop()
@@ -238,8 +238,8 @@ func (s *session) write(ctx context.Context) error {
 	}
 }
 
-// free tells count that the writer has stored so many batches.
-func (s *session) free(taken uint64) {
+// freeBatches tells count that the writer has stored so many batches.
+func (s *session) freeBatches(taken uint64) {
 	s.taken.Store(taken)
 	select {
 	case s.idle <- struct{}{}:
@@ -247,13 +247,13 @@ func (s *session) free(taken uint64) {
 	}
 }
 
-// relaxed tells whether the writer keeps up: batches are small.
-func (s *session) relaxed(w *work) bool { return w.batch.Largest() < s.d.cfg.BatchRows/2 }
+// isRelaxed tells whether the writer keeps up: batches are small.
+func (s *session) isRelaxed(w *work) bool { return w.batch.Largest() < s.d.cfg.BatchRows/2 }
 
 // rollUp adds up days that are over, and tells whether there are more. Reports
 // are right without it, only slower, so that an error is no reason to stop.
 func (s *session) rollUp(ctx context.Context) bool {
-	if s.behind(s.writer.Position().Event()) > s.d.cfg.BatchRows {
+	if s.countBehind(s.writer.Position().Event()) > s.d.cfg.BatchRows {
 		return true // the rows first
 	}
 	before := s.writer.Position().Rolled
@@ -262,15 +262,15 @@ func (s *session) rollUp(ctx context.Context) bool {
 	case err != nil && ctx.Err() == nil:
 		s.d.cfg.Log.Warn("the days that are over could not be added up; reports take longer", "error", s.d.cfg.Store.Explain(err))
 	case err == nil && s.writer.Position().Rolled != before:
-		s.d.rolled(s.writer.Position())
+		s.d.noteRolled(s.writer.Position())
 	}
 	return more && err == nil
 }
 
-// rest lets the store breathe after a small batch, and the controller in a
+// restAfter lets the store breathe after a small batch, and the controller in a
 // burst after any, unless somebody waits for the next one.
-func (s *session) rest(ctx context.Context, w *work) {
-	if !s.relaxed(w) && !s.burst.Load() {
+func (s *session) restAfter(ctx context.Context, w *work) {
+	if !s.isRelaxed(w) && !s.burst.Load() {
 		return
 	}
 	over, stop := s.d.cfg.Clock.After(min(pauseTimes*s.lastTook, pauseMost))
@@ -282,15 +282,15 @@ func (s *session) rest(ctx context.Context, w *work) {
 	}
 }
 
-// persist writes one piece of work.
-func (s *session) persist(ctx context.Context, w *work) error {
+// persistPiece writes one piece of work.
+func (s *session) persistPiece(ctx context.Context, w *work) error {
 	d := s.d
 	pause := backoffFirst
 	for {
 		began := d.cfg.Clock.Now()
-		d.wrote(began)
+		d.noteWrite(began)
 		err := s.storeInTime(ctx, w)
-		d.wrote(0)
+		d.noteWrite(0)
 		if err == nil {
 			s.lastTook = d.cfg.Clock.Now().Sub(began)
 			break
@@ -305,8 +305,8 @@ func (s *session) persist(ctx context.Context, w *work) error {
 		if pause == backoffFirst {
 			d.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", d.cfg.Store.Explain(err))
 		}
-		d.note(err)
-		if !d.sleep(ctx, pause) {
+		d.noteFailure(err)
+		if !d.sleepFor(ctx, pause) {
 			return nil
 		}
 		pause = min(2*pause, backoffLast)
@@ -349,7 +349,7 @@ func (s *session) storeInTime(ctx context.Context, w *work) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.store(ctx, w)
+	err := s.storeBatch(ctx, w)
 	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
 		return fmt.Errorf("%w after %d s", errSlow, s.d.cfg.WriteWait/spec.Second)
 	}
@@ -359,10 +359,10 @@ func (s *session) storeInTime(ctx context.Context, w *work) error {
 // errSlow tells that a write was given up.
 var errSlow = errors.New("the store does not answer in time: the write was given up")
 
-// store writes the batch, unless that is done, and then the new generation.
-func (s *session) store(ctx context.Context, w *work) error {
+// storeBatch writes the batch, unless that is done, and then the new generation.
+func (s *session) storeBatch(ctx context.Context, w *work) error {
 	if s.writer.Position().Event() < w.batch.Last {
-		s.d.opening(w.batch.Live)
+		s.d.noteOpening(w.batch.Live)
 		if err := s.writer.Write(ctx, w.batch); err != nil {
 			return err
 		}
@@ -377,6 +377,6 @@ func (s *session) store(ctx context.Context, w *work) error {
 	if err := s.writer.Generation(ctx, w.live); err != nil {
 		return err
 	}
-	s.d.publish(s.writer.Position())
+	s.d.publishPosition(s.writer.Position())
 	return nil
 }

@@ -27,7 +27,7 @@ func TestCutter(t *testing.T) {
 		cut := cutter{usual: 100, ripe: c.ripe}
 		for seq := uint64(1); seq <= c.head; seq++ {
 			cut.free = seq >= free
-			if cut.now(int(seq-last), seq, func() uint64 { return c.head }) {
+			if cut.cutsNow(int(seq-last), seq, func() uint64 { return c.head }) {
 				got = append(got, seq)
 				last, free = seq, seq+uint64(c.busy)
 				cut = cutter{usual: 100, ripe: c.ripe}
@@ -42,7 +42,7 @@ func TestCutter(t *testing.T) {
 		rows int
 		want bool
 	}{{120, false}, {799, false}, {800, true}} { // most rows are of few events
-		if got := cut.now(c.rows, uint64(10+i), func() uint64 { return 40 }); got != c.want {
+		if got := cut.cutsNow(c.rows, uint64(10+i), func() uint64 { return 40 }); got != c.want {
 			t.Errorf("of %d rows, with few events left: %v", c.rows, got)
 		}
 	}

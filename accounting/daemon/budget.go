@@ -24,8 +24,8 @@ func (d *Daemon) Budgets() []kpi.Spent {
 // asker runs a query; its text may be noted somewhere.
 type asker func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error
 
-// tree is the tree of associations as it is now.
-func tree(ctx context.Context, ask asker, scope query.Scope) ([]kpi.Node, error) {
+// queryTree is the tree of associations as it is now.
+func queryTree(ctx context.Context, ask asker, scope query.Scope) ([]kpi.Node, error) {
 	var out []kpi.Node
 	err := ask(ctx, query.Shares(scope), func(scan func(...any) error) error {
 		var n kpi.Node
@@ -44,8 +44,8 @@ type charge struct {
 	runs          uint64
 }
 
-// charges asks what was used and what it cost.
-func charges(ctx context.Context, ask asker, scope query.Scope, r *query.Report, rates *kpi.Rates) ([]charge, error) {
+// queryCharges asks what was used and what it cost.
+func queryCharges(ctx context.Context, ask asker, scope query.Scope, r *query.Report, rates *kpi.Rates) ([]charge, error) {
 	var out []charge
 	err := ask(ctx, r.Charge(scope, rates), func(scan func(...any) error) error {
 		c := charge{used: make([]*big.Int, len(query.Charged())), cost: new(big.Int)}
@@ -58,7 +58,7 @@ func charges(ctx context.Context, ask asker, scope query.Scope, r *query.Report,
 			return err
 		}
 		for i := range text {
-			n, err := amount(text[i])
+			n, err := parseAmount(text[i])
 			if err != nil {
 				return err
 			}
@@ -74,8 +74,8 @@ func charges(ctx context.Context, ask asker, scope query.Scope, r *query.Report,
 	return out, err
 }
 
-// money is an exact sum in the currency.
-func money(n *big.Int) float64 {
+// toCurrency is an exact sum in the currency.
+func toCurrency(n *big.Int) float64 {
 	f, _ := new(big.Float).Quo(new(big.Float).SetInt(n), new(big.Float).SetInt(costScale())).Float64()
 	return f
 }
@@ -84,17 +84,17 @@ func costScale() *big.Int {
 	return new(big.Int).Mul(big.NewInt(1_000_000*1024), big.NewInt(3_600_000_000))
 }
 
-// spent tells how a budget stands.
-func spent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, b kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
+// budgetSpent tells how a budget stands.
+func budgetSpent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, b kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
 	s := kpi.Spent{Budget: b, Amount: float64(b.Micro) / 1e6, At: scope.Now}
 	since := func(from spec.Instant) (float64, error) {
 		r := &query.Report{Start: from, End: min(b.End, scope.Now), Accounts: kpi.Below(nodes, b.Account)}
-		list, err := charges(ctx, ask, scope, r, rates)
+		list, err := queryCharges(ctx, ask, scope, r, rates)
 		sum := new(big.Int)
 		for _, c := range list {
 			sum.Add(sum, c.cost)
 		}
-		return money(sum), err
+		return toCurrency(sum), err
 	}
 	if scope.Now <= b.Start {
 		return s, nil
@@ -118,7 +118,7 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 		return out, nil
 	}
 	ask := asker(d.cfg.Store.Query)
-	nodes, err := tree(ctx, ask, scope)
+	nodes, err := queryTree(ctx, ask, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 		if scope.Now < b.Start || scope.Now >= b.End {
 			continue
 		}
-		s, err := spent(ctx, ask, scope, nodes, b, &d.cfg.Rates)
+		s, err := budgetSpent(ctx, ask, scope, nodes, b, &d.cfg.Rates)
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 	return out, nil
 }
 
-// budget is muster report budget: how each budget stands. A user sees those of
+// reportBudget is muster report budget: how each budget stands. A user sees those of
 // the accounts that are asked for.
-func (r *report) budget(ctx context.Context) error {
+func (r *report) reportBudget(ctx context.Context) error {
 	rates := &r.s.D.cfg.Rates
 	if len(rates.Budgets) == 0 {
 		return spec.Refuse(spec.CodeBadRequest, "there is no budget: cost.budgets of muster.yaml names them")
@@ -145,19 +145,19 @@ func (r *report) budget(ctx context.Context) error {
 	if len(rates.Prices) == 0 {
 		return errNoPrices()
 	}
-	nodes, err := tree(ctx, r.query, r.scope)
+	nodes, err := queryTree(ctx, r.runQuery, r.scope)
 	if err != nil {
 		return err
 	}
 	unit := rates.Currency
-	r.columns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
+	r.setColumns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
 		[3]string{"Spent", "float", unit}, [3]string{"Share", "float", string(kpi.Ratio)}, [3]string{"Elapsed", "float", string(kpi.Ratio)},
 		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"}, [3]string{"Enforced", "int"})
 	for _, b := range rates.Budgets {
 		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, b.Account) {
 			continue
 		}
-		s, err := spent(ctx, r.query, r.scope, nodes, b, rates)
+		s, err := budgetSpent(ctx, r.runQuery, r.scope, nodes, b, rates)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (r *report) budget(ctx context.Context) error {
 		if b.Enforce {
 			enforced = 1
 		}
-		r.row(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn, enforced)
+		r.addRow(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn, enforced)
 	}
 	return nil
 }
@@ -181,26 +181,26 @@ func errNoPrices() error {
 	return spec.Refuse(spec.CodeBadRequest, "there are no prices: cost.prices of muster.yaml names them")
 }
 
-// chargeback is muster report chargeback: what each user in each account used
+// reportChargeback is muster report chargeback: what each user in each account used
 // and what it cost, rounded so that the lines add up to the total.
-func (r *report) chargeback(ctx context.Context) error {
+func (r *report) reportChargeback(ctx context.Context) error {
 	rates := &r.s.D.cfg.Rates
 	if len(rates.Prices) == 0 {
 		return errNoPrices()
 	}
-	list, err := charges(ctx, r.query, r.scope, &r.ask, rates)
+	list, err := queryCharges(ctx, r.runQuery, r.scope, &r.ask, rates)
 	if err != nil {
 		return err
 	}
-	r.columns([3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Runs", "int"})
+	r.setColumns([3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Runs", "int"})
 	for _, name := range query.Charged() {
 		unit := name + "-seconds"
 		if name == "mem" {
 			unit = "MiB-seconds"
 		}
-		r.columns([3]string{strings.ReplaceAll(name, "/", "_"), "int", unit})
+		r.setColumns([3]string{strings.ReplaceAll(name, "/", "_"), "int", unit})
 	}
-	r.columns([3]string{"Cost", "text", rates.Currency})
+	r.setColumns([3]string{"Cost", "text", rates.Currency})
 	exact := make([]*big.Int, len(list))
 	used := make([][]*big.Int, len(query.Charged()))
 	for i, c := range list {
@@ -220,7 +220,7 @@ func (r *report) chargeback(ctx context.Context) error {
 			cells = append(cells, used[k][i].Int64())
 		}
 		q, rest := new(big.Int).DivMod(cost[i], big.NewInt(1_000_000), new(big.Int))
-		r.row(append(cells, fmt.Sprintf("%d.%06d", q, rest))...)
+		r.addRow(append(cells, fmt.Sprintf("%d.%06d", q, rest))...)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ type figures struct {
 
 // New makes a service; Run starts it.
 func New(cfg Config) *Daemon {
-	return &Daemon{cfg: cfg.complete(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), asking: make(chan struct{}, askingAtOnce), samples: samples{full: make(chan struct{}, 1)}}
+	return &Daemon{cfg: cfg.withDefaults(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), asking: make(chan struct{}, askingAtOnce), samples: samples{full: make(chan struct{}, 1)}}
 }
 
 // Run serves until the context ends.
@@ -70,14 +70,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	go func() {
 		defer wg.Done()
 		if d.cfg.Feed != nil {
-			d.cfg.Feed(ctx, d.publish, d.note)
+			d.cfg.Feed(ctx, d.publishPosition, d.noteFailure)
 			return
 		}
-		d.ingest(ctx)
+		d.runIngest(ctx)
 	}()
-	go func() { defer wg.Done(); d.refresh(ctx) }()
+	go func() { defer wg.Done(); d.refreshKPIs(ctx) }()
 	go func() { defer wg.Done(); d.keepSamples(ctx) }()
-	go func() { defer wg.Done(); d.retain(ctx) }()
+	go func() { defer wg.Done(); d.runRetention(ctx) }()
 	wg.Wait()
 	return nil
 }
@@ -111,7 +111,7 @@ func (d *Daemon) Status() Status {
 	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Event(), Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
 		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
-		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.waiting()}
+		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.countWaiting()}
 	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
 		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
 	}
@@ -130,8 +130,8 @@ func (d *Daemon) Status() Status {
 	return s
 }
 
-// publish notes what was stored and wakes whoever waits for it.
-func (d *Daemon) publish(pos tally.Position) {
+// publishPosition notes what was stored and wakes whoever waits for it.
+func (d *Daemon) publishPosition(pos tally.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.publishLocked(pos)
@@ -144,15 +144,15 @@ func (d *Daemon) publishLocked(pos tally.Position) {
 	d.changed = make(chan struct{})
 }
 
-// rolled notes what was added up.
-func (d *Daemon) rolled(pos tally.Position) {
+// noteRolled notes what was added up.
+func (d *Daemon) noteRolled(pos tally.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pos.Rolled = pos.Rolled
 }
 
-// note remembers why nothing is stored; nil when it is again.
-func (d *Daemon) note(err error) {
+// noteFailure remembers why nothing is stored; nil when it is again.
+func (d *Daemon) noteFailure(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failed = d.cfg.Store.Explain(err)
@@ -160,7 +160,7 @@ func (d *Daemon) note(err error) {
 
 // Waits notes why Run cannot be called yet: what the store needs does not start.
 func (d *Daemon) Waits(err error) {
-	d.note(err)
+	d.noteFailure(err)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.beginLocked()
@@ -173,15 +173,15 @@ func (d *Daemon) beginLocked() {
 	}
 }
 
-// building notes the instant of the first event of a batch.
-func (d *Daemon) building(at spec.Instant) {
+// noteBuilding notes the instant of the first event of a batch.
+func (d *Daemon) noteBuilding(at spec.Instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.counted = at
 }
 
-// cut notes that the batch is on its way to the store.
-func (d *Daemon) cut() {
+// noteCut notes that the batch is on its way to the store.
+func (d *Daemon) noteCut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.flying == 0 {
@@ -190,8 +190,8 @@ func (d *Daemon) cut() {
 	d.counted = 0
 }
 
-// wrote notes when a write to the store began; 0 = none is under way.
-func (d *Daemon) wrote(at spec.Instant) {
+// noteWrite notes when a write to the store began; 0 = none is under way.
+func (d *Daemon) noteWrite(at spec.Instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.writing = at
@@ -200,9 +200,9 @@ func (d *Daemon) wrote(at spec.Instant) {
 // slowWrite is how long a write may take before the store counts as away.
 const slowWrite = 30 * spec.Second
 
-// position is the store's position: what the ingester knows or, where none
+// storePosition is the store's position: what the ingester knows or, where none
 // has run yet, what the store says. changed closes when there is a newer one.
-func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
+func (d *Daemon) storePosition(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	pos = d.pos
 	ledger = d.ledger
@@ -225,22 +225,22 @@ func (d *Daemon) position(ctx context.Context) (pos tally.Position, ledger [16]b
 	return pos, ledger, changed, err
 }
 
-// scope is what part of the store questions are about. It waits, up to
+// openScope is what part of the store questions are about. It waits, up to
 // ReadWait, until the store has an event; behind is how many are still missing
 // then.
-func (d *Daemon) scope(ctx context.Context, seq uint64) (s query.Scope, behind uint64, err error) {
+func (d *Daemon) openScope(ctx context.Context, seq uint64) (s query.Scope, behind uint64, err error) {
 	late, stop := d.cfg.Clock.After(d.cfg.ReadWait)
 	defer stop()
 	for {
-		pos, ledger, changed, err := d.position(ctx)
+		pos, ledger, changed, err := d.storePosition(ctx)
 		if err != nil {
 			return s, 0, err
 		}
-		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.name(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
+		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.clusterName(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
 		if pos.Event() >= seq {
 			return s, 0, nil
 		}
-		d.hasten()
+		d.hastenIngest()
 		select {
 		case <-changed:
 		case <-late:
@@ -258,8 +258,8 @@ func (d *Daemon) lost() []query.Gap {
 	return d.gaps
 }
 
-// hasten tells the ingester that somebody waits for what is not stored yet.
-func (d *Daemon) hasten() {
+// hastenIngest tells the ingester that somebody waits for what is not stored yet.
+func (d *Daemon) hastenIngest() {
 	select {
 	case d.hurry <- struct{}{}:
 	default:
@@ -268,8 +268,8 @@ func (d *Daemon) hasten() {
 
 // scopeOf is scope of this cluster, or of one that was imported.
 func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (s query.Scope, behind uint64, err error) {
-	if cluster == "" || cluster == d.name() {
-		return d.scope(ctx, seq)
+	if cluster == "" || cluster == d.clusterName() {
+		return d.openScope(ctx, seq)
 	}
 	ledger := tally.ImportedLedger(cluster)
 	pos, err := d.cfg.Store.Position(ctx, ledger)
@@ -277,13 +277,13 @@ func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (s que
 		return s, 0, err
 	}
 	if pos.Seq == 0 {
-		return s, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.name()))
+		return s, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.clusterName()))
 	}
 	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}, 0, nil
 }
 
-// sleep waits, or tells that the context ended first.
-func (d *Daemon) sleep(ctx context.Context, span spec.Span) bool {
+// sleepFor waits, or tells that the context ended first.
+func (d *Daemon) sleepFor(ctx context.Context, span spec.Span) bool {
 	fires, stop := d.cfg.Clock.After(span)
 	defer stop()
 	select {

@@ -170,7 +170,7 @@ type Config struct {
 	WriteWait     spec.Span // how long one write may take before it is given up and tried again; 5 min
 }
 
-func (c Config) complete() Config {
+func (c Config) withDefaults() Config {
 	if c.SampleKeep <= 0 {
 		c.SampleKeep = 90 * spec.Day
 	}

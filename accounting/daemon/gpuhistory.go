@@ -28,14 +28,14 @@ func (s Service) GpuHistory(ctx context.Context, q *apiv1.GpuHistoryQuery) (*api
 	if out.Run == nil || out.Run.GetStart() == 0 {
 		return out, nil
 	}
-	scope, _, err := s.D.scope(ctx, past.GetSeq())
+	scope, _, err := s.D.openScope(ctx, past.GetSeq())
 	if err == nil {
 		err = s.gpuPoints(ctx, scope, q.GetPoints(), out)
 	}
 	if err == nil && out.Run.GetEnd() != 0 {
 		err = s.gpuTotals(ctx, scope, out)
 	}
-	return out, s.D.away(err)
+	return out, s.D.storeAway(err)
 }
 
 // gpuPoints fills in the samples.
@@ -45,7 +45,7 @@ func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
-	from, step, err := s.sampled(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), points)
+	from, step, err := s.sampledSince(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), points)
 	if err != nil || step == 0 {
 		return err
 	}
@@ -67,9 +67,9 @@ func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32
 	})
 }
 
-// sampled is since when there are samples, and the seconds that a point of so
+// sampledSince is since when there are samples, and the seconds that a point of so
 // many stands for; 0 = there are none.
-func (s Service) sampled(ctx context.Context, span query.Query, points uint32) (from spec.Instant, step int64, err error) {
+func (s Service) sampledSince(ctx context.Context, span query.Query, points uint32) (from spec.Instant, step int64, err error) {
 	var n uint64
 	var first, last, every int64
 	err = s.D.cfg.Store.Query(ctx, span, func(scan func(...any) error) error { return scan(&n, &first, &last, &every) })

@@ -13,8 +13,8 @@ import (
 // hetFound is a component of a heterogeneous job that an answer has.
 type hetFound struct{ leader, size uint32 }
 
-// note keeps which components of heterogeneous jobs are in the answer.
-func (a *answer) note(run *acctRun) {
+// noteComponents keeps which components of heterogeneous jobs are in the answer.
+func (a *answer) noteComponents(run *acctRun) {
 	if run.row.GetHetJobId() == 0 || (len(a.ask.Jobs) == 0 && !a.wholeHet) {
 		return
 	}
@@ -24,10 +24,10 @@ func (a *answer) note(run *acctRun) {
 	a.found[run.row.GetJobId()] = hetFound{run.row.GetHetJobId(), run.parts}
 }
 
-// siblings asks for the components that belong to those which were found and
+// querySiblings asks for the components that belong to those which were found and
 // are not named themselves, by the same conditions; where no job was named, by
 // no other than whose they are. Nil = none.
-func (a *answer) siblings(whole apiv1.HetWhole) *query.Acct {
+func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 	if whole == apiv1.HetWhole_HET_WHOLE_NONE {
 		return nil
 	}

@@ -25,13 +25,13 @@ const stepAside = 32
 // errRestoring is why a session is over that a restore has ended.
 var errRestoring = errors.New("a restore of the store has interrupted the ingest, which goes on by itself")
 
-// ingest runs sessions until the context ends.
-func (d *Daemon) ingest(ctx context.Context) {
+// runIngest runs sessions until the context ends.
+func (d *Daemon) runIngest(ctx context.Context) {
 	pause := backoffFirst
 	last := ""
 	for ctx.Err() == nil {
 		before := d.figures.batches.Load()
-		err := d.guarded(ctx)
+		err := d.runGuarded(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -39,7 +39,7 @@ func (d *Daemon) ingest(ctx context.Context) {
 		if errors.Is(err, context.Canceled) {
 			err = errRestoring
 		}
-		d.note(err)
+		d.noteFailure(err)
 		if d.figures.batches.Load() > before {
 			pause, last = backoffFirst, ""
 		}
@@ -48,15 +48,15 @@ func (d *Daemon) ingest(ctx context.Context) {
 			last = text
 			d.cfg.Log.Error("accounting is not stored; the ledger keeps it until it is", "error", err)
 		}
-		if !d.sleep(ctx, pause) {
+		if !d.sleepFor(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, backoffLast)
 	}
 }
 
-// guarded is a session that a restore can end.
-func (d *Daemon) guarded(ctx context.Context) error {
+// runGuarded is a session that a restore can end.
+func (d *Daemon) runGuarded(ctx context.Context) error {
 	d.sessionMu.Lock()
 	defer d.sessionMu.Unlock()
 	ctx, stop := context.WithCancel(ctx)
@@ -64,7 +64,7 @@ func (d *Daemon) guarded(ctx context.Context) error {
 	d.mu.Lock()
 	d.interrupt = stop
 	d.mu.Unlock()
-	return d.session(ctx)
+	return d.runSession(ctx)
 }
 
 // session is one life of a writer.
@@ -112,13 +112,13 @@ type work struct {
 // has counted.
 const grace = 3 * spec.Second
 
-// session takes the lease, resumes where the store is, and stores until
+// runSession takes the lease, resumes where the store is, and stores until
 // something breaks or the context ends.
-func (d *Daemon) session(ctx context.Context) error {
+func (d *Daemon) runSession(ctx context.Context) error {
 	d.figures.sessions.Add(1)
 	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1),
 		stored: make(chan *tally.Batch, 1), snapshots: make(chan tally.Snapshot, 1)}
-	if err := s.open(ctx); err != nil {
+	if err := s.openSession(ctx); err != nil {
 		return err
 	}
 	// soft ends with ctx or when the writer fails; hard, which the writer uses,
@@ -127,7 +127,7 @@ func (d *Daemon) session(ctx context.Context) error {
 	hard, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	defer context.AfterFunc(ctx, func() {
-		d.sleep(hard, grace)
+		d.sleepFor(hard, grace)
 		kill(ctx.Err())
 	})()
 	cursor, err := d.cfg.Source.Open(soft, s.tally.Seq()+1)
@@ -136,21 +136,21 @@ func (d *Daemon) session(ctx context.Context) error {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
 	read := make(chan struct{})
-	go func() { defer close(read); s.read(soft, cursor) }()
+	go func() { defer close(read); s.readLedger(soft, cursor) }()
 	defer func() { end(nil); <-read }()
 	if err := s.catchUp(soft); err != nil {
 		return err
 	}
 	written := make(chan error, 1)
 	go func() {
-		err := s.write(hard)
+		err := s.writeBatches(hard)
 		end(err)
 		written <- err
 	}()
-	err = s.count(soft)
+	err = s.countLedger(soft)
 	switch {
 	case ctx.Err() != nil:
-		s.finish(hard)
+		s.finishBatch(hard)
 	case err != nil:
 		kill(err)
 	}
@@ -161,8 +161,8 @@ func (d *Daemon) session(ctx context.Context) error {
 	return err
 }
 
-// open takes the lease and brings back the counting state.
-func (s *session) open(ctx context.Context) error {
+// openSession takes the lease and brings back the counting state.
+func (s *session) openSession(ctx context.Context) error {
 	d := s.d
 	d.forgetOpen()
 	if err := d.cfg.Store.Migrate(ctx); err != nil {
@@ -173,7 +173,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	s.writer, s.redo = w, res.Redo
-	if err := s.compare(ctx, res); err != nil {
+	if err := s.compareHistories(ctx, res); err != nil {
 		return err
 	}
 	label, t, err := s.lastSnapshot(ctx)
@@ -184,9 +184,9 @@ func (s *session) open(ctx context.Context) error {
 	if t != nil {
 		s.tally, s.snapped, s.wanted = t, t.Seq(), t.Seq()
 	}
-	s.parted.begin(label)
+	s.parted.beginAt(label)
 	for _, gap := range s.parted.behind {
-		if err := s.renumber(ctx, gap); err != nil {
+		if err := s.renumberRuns(ctx, gap); err != nil {
 			return err
 		}
 	}
@@ -197,13 +197,13 @@ func (s *session) open(ctx context.Context) error {
 // its position; nil = there is none.
 func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tally, err error) {
 	d := s.d
-	for at := s.parted.end(); ; at = label - 1 {
+	for at := s.parted.endPosition(); ; at = label - 1 {
 		snap, ok, err := d.cfg.Store.LastSnapshot(ctx, d.ledger, at)
 		if err != nil || !ok {
 			return 0, nil, err
 		}
 		label = snap.Seq
-		want, ours := s.parted.event(label)
+		want, ours := s.parted.eventAt(label)
 		if !ours {
 			continue // of a history that was lost
 		}
@@ -220,8 +220,8 @@ func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tall
 	}
 }
 
-// read decodes the ledger, entry by entry.
-func (s *session) read(ctx context.Context, cursor Cursor) {
+// readLedger decodes the ledger, entry by entry.
+func (s *session) readLedger(ctx context.Context, cursor Cursor) {
 	for {
 		e, err := cursor.Next(ctx)
 		if err == nil && e.Last < e.First {
@@ -245,8 +245,8 @@ func (s *session) read(ctx context.Context, cursor Cursor) {
 	}
 }
 
-// next gives the next entry.
-func (s *session) next(ctx context.Context) ([]event.Envelope, error) {
+// nextEntry gives the next entry.
+func (s *session) nextEntry(ctx context.Context) ([]event.Envelope, error) {
 	select {
 	case d := <-s.entries:
 		return d.events, d.err
@@ -255,11 +255,11 @@ func (s *session) next(ctx context.Context) ([]event.Envelope, error) {
 	}
 }
 
-// apply folds an entry; events that were folded already are passed over.
+// applyEvents folds an entry; events that were folded already are passed over.
 //
 // Counting shares a process with the controller, whose callers wait: every few
 // events it lets whatever else is ready go first.
-func (s *session) apply(events []event.Envelope) error {
+func (s *session) applyEvents(events []event.Envelope) error {
 	for i := range events {
 		if i%stepAside == 0 {
 			runtime.Gosched()
@@ -282,15 +282,15 @@ func (s *session) catchUp(ctx context.Context) error {
 		if err := s.foldTo(ctx, at.event); err != nil {
 			return err
 		}
-		if err := s.renumber(ctx, at.gap); err != nil {
+		if err := s.renumberRuns(ctx, at.gap); err != nil {
 			return err
 		}
 	}
-	if err := s.foldTo(ctx, s.parted.last()); err != nil {
+	if err := s.foldTo(ctx, s.parted.lastEvent()); err != nil {
 		return err
 	}
 	if s.parted.now {
-		if err := s.branch(ctx); err != nil {
+		if err := s.branchStore(ctx); err != nil {
 			return err
 		}
 	}
@@ -314,11 +314,11 @@ func (s *session) catchUp(ctx context.Context) error {
 // foldTo folds entries up to the one with an event.
 func (s *session) foldTo(ctx context.Context, seq uint64) error {
 	for s.tally.Seq() < seq {
-		events, err := s.next(ctx)
+		events, err := s.nextEntry(ctx)
 		if err != nil {
 			return err
 		}
-		if err := s.apply(events); err != nil {
+		if err := s.applyEvents(events); err != nil {
 			return err
 		}
 	}

@@ -21,20 +21,20 @@ func (s Service) JobReport(ctx context.Context, q *apiv1.JobReportQuery) (*apiv1
 	}
 	scope, _, err := s.D.scopeOf(ctx, q.GetCluster(), past.GetSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	run := query.RunKey{UID: out.Run.GetUid(), Restarts: out.Run.GetRestarts()}
 	if err := s.runNodes(ctx, scope, run, out); err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	if err := s.runCost(ctx, scope, run, out); err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	if err := s.runUsage(ctx, scope, out); err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
-	out.Advice, err = s.advise(ctx, scope, out.Run.GetUser(), out.Run.GetName())
-	return out, s.D.away(err)
+	out.Advice, err = s.adviseUser(ctx, scope, out.Run.GetUser(), out.Run.GetName())
+	return out, s.D.storeAway(err)
 }
 
 // runNodes fills in the nodes and devices of a run.
@@ -92,7 +92,7 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
-	from, step, err := s.sampled(ctx, query.UsageSpan(scope, run.GetUid(), run.GetAttempt(), from, to), historyPoints)
+	from, step, err := s.sampledSince(ctx, query.UsageSpan(scope, run.GetUid(), run.GetAttempt(), from, to), historyPoints)
 	if err != nil || step == 0 {
 		return err
 	}
@@ -137,11 +137,11 @@ func (s Service) runCost(ctx context.Context, scope query.Scope, run query.RunKe
 		if err := scan(&text); err != nil {
 			return err
 		}
-		n, err := amount(text)
+		n, err := parseAmount(text)
 		if err != nil {
 			return err
 		}
-		cost := money(n)
+		cost := toCurrency(n)
 		out.Cost = &cost
 		return nil
 	})

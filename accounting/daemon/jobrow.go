@@ -100,16 +100,16 @@ func newRunScan(want func(query.RunPart) bool) *runScan {
 	s := &runScan{owners: map[string]query.Who{}, wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
 	for _, p := range query.RunParts() {
 		if want(p) {
-			s.dest = append(s.dest, s.part(p.Field)...)
+			s.dest = append(s.dest, s.columnsOfPart(p.Field)...)
 		}
 	}
 	return s
 }
 
-// part gives where a part's columns go, in their order.
+// columnsOfPart gives where a part's columns go, in their order.
 //
 //muster:table one case for each part
-func (s *runScan) part(field string) []any {
+func (s *runScan) columnsOfPart(field string) []any {
 	t := &s.text
 	switch field {
 	case "":
@@ -159,8 +159,8 @@ func (s *runScan) part(field string) []any {
 	return []any{texts[field]}
 }
 
-// next makes the row of the API of what was read.
-func (s *runScan) next() acctRun {
+// nextRow makes the row of the API of what was read.
+func (s *runScan) nextRow() acctRun {
 	t := &s.text
 	who, ok := s.owners[t.owner]
 	if !ok {
@@ -248,8 +248,8 @@ func newStepScan(parts query.StepParts) *stepScan {
 	return s
 }
 
-// row makes the row of the API, without what it has of its run.
-func (s *stepScan) row() *apiv1.AcctRow {
+// makeRow makes the row of the API, without what it has of its run.
+func (s *stepScan) makeRow() *apiv1.AcctRow {
 	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, ArrayTask: spec.NoTask, TasksCount: 1,
 		Step: spec.StepID(s.step).String(), Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
 		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}

@@ -20,7 +20,7 @@ const chunk = 4096
 // Jobs answers sacct: runs, and below each its steps.
 func (s Service) Jobs(ctx context.Context, q *apiv1.AcctQuery) (*apiv1.AcctReply, error) {
 	var out *apiv1.AcctReply
-	err := s.rows(ctx, q, func(part *apiv1.AcctReply) error {
+	err := s.streamRows(ctx, q, func(part *apiv1.AcctReply) error {
 		if out == nil {
 			out = part
 		} else {
@@ -33,43 +33,43 @@ func (s Service) Jobs(ctx context.Context, q *apiv1.AcctQuery) (*apiv1.AcctReply
 
 // JobRows is Jobs, some thousand rows at a time.
 func (s Service) JobRows(q *apiv1.AcctQuery, stream service.Accounting_JobRowsServer) error {
-	return s.rows(stream.Context(), q, stream.Send)
+	return s.streamRows(stream.Context(), q, stream.Send)
 }
 
-// rows hands the answer on in pieces, at least one; what is in a piece is not
+// streamRows hands the answer on in pieces, at least one; what is in a piece is not
 // kept.
-func (s Service) rows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.AcctReply) error) error {
+func (s Service) streamRows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.AcctReply) error) error {
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
-		return s.D.away(err)
+		return s.D.storeAway(err)
 	}
-	ask, err := s.ask(ctx, q, scope)
+	ask, err := s.readQuery(ctx, q, scope)
 	if err != nil {
 		return err
 	}
-	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wanted(q.GetFields()), wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL}
-	over, err := s.turn(ctx)
+	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wantedParts(q.GetFields()), wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL}
+	over, err := s.awaitTurn(ctx)
 	if err != nil {
-		return s.D.away(err)
+		return s.D.storeAway(err)
 	}
 	defer over()
 	a.ahead = a.askAhead()
-	defer a.ahead.end()
-	err = s.runs(ctx, scope, ask, a.want, a.run)
-	if more := a.siblings(q.GetHetWhole()); err == nil && more != nil {
-		err = s.runs(ctx, scope, more, a.want, a.run)
+	defer a.ahead.stopAsking()
+	err = s.queryRuns(ctx, scope, ask, a.want, a.run)
+	if more := a.querySiblings(q.GetHetWhole()); err == nil && more != nil {
+		err = s.queryRuns(ctx, scope, more, a.want, a.run)
 		if err == nil {
 			a.inOrder()
 		}
 	}
 	if err == nil {
-		err = a.flush(true)
+		err = a.flushRuns(true)
 	}
-	return s.D.away(err)
+	return s.D.storeAway(err)
 }
 
-// wanted tells which parts of a run the fields of the answer need.
-func wanted(fields []string) func(query.RunPart) bool {
+// wantedParts tells which parts of a run the fields of the answer need.
+func wantedParts(fields []string) func(query.RunPart) bool {
 	if len(fields) == 0 {
 		return func(p query.RunPart) bool { return p.Field != "cpus" && p.Field != "array_uid" }
 	}
@@ -79,17 +79,17 @@ func wanted(fields []string) func(query.RunPart) bool {
 	}
 }
 
-// name is the cluster's.
-func (d *Daemon) name() string {
+// clusterName is the cluster's.
+func (d *Daemon) clusterName() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cluster
 }
 
-// ask reads the query of the API.
-func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, scope query.Scope) (*query.Acct, error) {
+// readQuery reads the query of the API.
+func (s Service) readQuery(ctx context.Context, q *apiv1.AcctQuery, scope query.Scope) (*query.Acct, error) {
 	now := scope.Now
-	loc, err := zone(q.GetZone())
+	loc, err := loadZone(q.GetZone())
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +112,13 @@ func (s Service) ask(ctx context.Context, q *apiv1.AcctQuery, scope query.Scope)
 	}
 	// Without a word about users it is one's own jobs, but those that are named
 	// by number are shown whoever's they are.
-	if who := s.D.caller(ctx); !q.GetAllUsers() && len(a.Users) == 0 && len(a.Jobs) == 0 && !who.Admin {
+	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(a.Users) == 0 && len(a.Jobs) == 0 && !who.Admin {
 		a.Users = []string{who.User}
 	}
-	if err := s.D.own(ctx, scope, a); err != nil {
-		return nil, s.D.away(err)
+	if err := s.D.restrictToOwn(ctx, scope, a); err != nil {
+		return nil, s.D.storeAway(err)
 	}
-	a.Window(now, midnight(now, loc, 0))
+	a.Window(now, midnightBefore(now, loc, 0))
 	return a, nil
 }
 
@@ -152,16 +152,16 @@ type acctRun struct {
 // run takes the next run. Of a job's runs, which come one behind the other,
 // only the last stays, unless all are asked for.
 func (a *answer) run(run acctRun) error {
-	if !a.stands(run.row) {
+	if !a.standsForTask(run.row) {
 		return nil
 	}
-	a.note(&run)
+	a.noteComponents(&run)
 	if n := len(a.runs); n > 0 && !a.ask.Duplicates && a.runs[n-1].key.UID == run.key.UID {
 		a.runs[n-1] = run
 		return nil
 	}
 	if len(a.runs) == chunk {
-		if err := a.flush(false); err != nil {
+		if err := a.flushRuns(false); err != nil {
 			return err
 		}
 	}
@@ -169,8 +169,8 @@ func (a *answer) run(run acctRun) error {
 	return nil
 }
 
-// flush puts the runs together with their steps and hands them on.
-func (a *answer) flush(last bool) error {
+// flushRuns puts the runs together with their steps and hands them on.
+func (a *answer) flushRuns(last bool) error {
 	if len(a.runs) == 0 && (a.sent || !last) {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (a *answer) flush(last bool) error {
 		}
 	}
 	reply := &apiv1.AcctReply{Seq: a.scope.Event(), Behind: a.behind, Cluster: a.scope.Cluster, Now: int64(a.scope.Now)}
-	a.assemble(reply)
+	a.assembleRows(reply)
 	a.runs, a.steps = a.runs[:0], nil
 	return a.send(reply)
 }
@@ -201,7 +201,7 @@ func (s Service) endedSteps(ctx context.Context, q query.Query, parts query.Step
 			return err
 		}
 		if k := (query.RunKey{UID: sc.uid, Restarts: sc.restarts}); wanted(k) {
-			into[k] = append(into[k], sc.row())
+			into[k] = append(into[k], sc.makeRow())
 		}
 		return nil
 	})
@@ -210,14 +210,14 @@ func (s Service) endedSteps(ctx context.Context, q query.Query, parts query.Step
 // findSteps asks for the steps of the runs, but for those that are there
 // already.
 func (a *answer) findSteps() error {
-	if err := a.ahead.wait(); err != nil {
+	if err := a.ahead.waitForSteps(); err != nil {
 		return err
 	}
 	a.steps = make(map[query.RunKey][]*apiv1.AcctRow, len(a.runs))
 	var missing, open []query.RunKey
 	for i := range a.runs {
 		k := a.runs[i].key
-		if !a.ahead.has(&a.runs[i]) {
+		if !a.ahead.hasSteps(&a.runs[i]) {
 			missing = append(missing, k)
 			a.steps[k] = nil
 		}
@@ -232,7 +232,7 @@ func (a *answer) findSteps() error {
 		}
 	}
 	for i := range a.runs {
-		if k := a.runs[i].key; a.ahead.has(&a.runs[i]) {
+		if k := a.runs[i].key; a.ahead.hasSteps(&a.runs[i]) {
 			a.steps[k] = a.ahead.rows[k]
 		}
 	}
@@ -256,9 +256,9 @@ func (a *answer) asked(k query.RunKey) bool {
 	return ok
 }
 
-// stands drops the record of an array that was found for a task which it does
+// standsForTask drops the record of an array that was found for a task which it does
 // not stand for any more.
-func (a *answer) stands(r *apiv1.AcctRow) bool {
+func (a *answer) standsForTask(r *apiv1.AcctRow) bool {
 	if len(a.ask.Jobs) == 0 || r.GetArrayTasks() == "" {
 		return true
 	}
@@ -277,8 +277,8 @@ func (a *answer) stands(r *apiv1.AcctRow) bool {
 	return false
 }
 
-// assemble puts the rows in order: each run, its batch script, its steps.
-func (a *answer) assemble(reply *apiv1.AcctReply) {
+// assembleRows puts the rows in order: each run, its batch script, its steps.
+func (a *answer) assembleRows(reply *apiv1.AcctReply) {
 	now := a.scope.Now
 	for _, run := range a.runs {
 		r := run.row
@@ -298,25 +298,25 @@ func (a *answer) assemble(reply *apiv1.AcctReply) {
 		if !a.ask.Allocations && run.batch && r.GetStart() != 0 && !hasBatch(steps) {
 			steps = slices.Insert(steps, 0, liveBatch(r))
 		}
-		if a.ask.Allocations || a.whole(r) {
+		if a.ask.Allocations || a.wantsRunRow(r) {
 			reply.Rows = append(reply.Rows, r)
 		}
 		for _, st := range steps {
-			if a.ask.Allocations || !a.named(r, st.GetStep()) {
+			if a.ask.Allocations || !a.isNamed(r, st.GetStep()) {
 				continue
 			}
-			a.belong(r, st, until)
+			a.inheritRun(r, st, until)
 			reply.Rows = append(reply.Rows, st)
 		}
 	}
 }
 
-// whole tells whether the run's own row is asked for: not where only steps of
+// wantsRunRow tells whether the run's own row is asked for: not where only steps of
 // it are named.
-func (a *answer) whole(r *apiv1.AcctRow) bool { return a.named(r, "") }
+func (a *answer) wantsRunRow(r *apiv1.AcctRow) bool { return a.isNamed(r, "") }
 
-// named tells whether a step (or, with "", the run itself) is asked for.
-func (a *answer) named(r *apiv1.AcctRow, step string) bool {
+// isNamed tells whether a step (or, with "", the run itself) is asked for.
+func (a *answer) isNamed(r *apiv1.AcctRow, step string) bool {
 	if len(a.ask.Jobs) == 0 {
 		return true
 	}
@@ -347,8 +347,8 @@ func firstHost(nodes string) string {
 	return nodes
 }
 
-// belong gives a step what it has of its run.
-func (a *answer) belong(r, st *apiv1.AcctRow, until int64) {
+// inheritRun gives a step what it has of its run.
+func (a *answer) inheritRun(r, st *apiv1.AcctRow, until int64) {
 	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = r.GetArrayJobId(), r.GetArrayTask(), r.GetArrayTasks()
 	st.JobId, st.Attempt = r.GetJobId(), r.GetAttempt()
 	st.User, st.UserId, st.Account, st.AssocId = r.GetUser(), r.GetUserId(), r.GetAccount(), r.GetAssocId()

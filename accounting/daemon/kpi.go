@@ -25,11 +25,11 @@ func (d *Daemon) KPIs() []kpi.Value {
 // large or slow they are computed less often.
 const refreshShare = 10
 
-// refresh computes the KPIs until the context ends.
-func (d *Daemon) refresh(ctx context.Context) {
+// refreshKPIs computes the KPIs until the context ends.
+func (d *Daemon) refreshKPIs(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := d.cfg.Clock.Now()
-		values, err := d.compute(ctx)
+		values, err := d.computeFigures(ctx)
 		took := d.cfg.Clock.Now().Sub(began)
 		switch {
 		case err == nil:
@@ -41,15 +41,15 @@ func (d *Daemon) refresh(ctx context.Context) {
 		if d.KPIs() == nil {
 			pause = min(pause, spec.Second) // the store is not there yet
 		}
-		if !d.sleep(ctx, pause) {
+		if !d.sleepFor(ctx, pause) {
 			return
 		}
 	}
 }
 
-// compute asks for every figure over every window.
-func (d *Daemon) compute(ctx context.Context) ([]kpi.Value, error) {
-	scope, _, err := d.scope(ctx, 0)
+// computeFigures asks for every figure over every window.
+func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
+	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 			a.sql = []string{q.Text()}
 			a.values, a.err = d.figuresOf(ctx, q, figures, name, scope.Cluster)
 		} else {
-			a.values, a.err = d.drift(ctx, scope, name, window, &a.sql)
+			a.values, a.err = d.computeDrift(ctx, scope, name, window, &a.sql)
 		}
 	}
 	var wg sync.WaitGroup
@@ -150,13 +150,13 @@ func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, w
 	return out, err
 }
 
-// drift computes the figures about associations.
-func (d *Daemon) drift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
+// computeDrift computes the figures about associations.
+func (d *Daemon) computeDrift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
 	ask := asker(func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
 		*sql = append(*sql, q.Text())
 		return d.cfg.Store.Query(ctx, q, each)
 	})
-	nodes, err := tree(ctx, ask, scope)
+	nodes, err := queryTree(ctx, ask, scope)
 	if err != nil {
 		return nil, err
 	}

@@ -14,33 +14,33 @@ import (
 // and restore.
 func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_MaintainServer) error {
 	ctx := stream.Context()
-	if !s.D.caller(ctx).Admin {
+	if !s.D.callerOf(ctx).Admin {
 		return spec.Refuse(spec.CodeAccessDenied, "only administrators take care of the accounting store")
 	}
 	var found []query.Finding
 	var err error
 	switch req.GetVerb() {
 	case "verify":
-		found, err = s.D.verify(ctx, func(done, of uint64) { _ = stream.Send(&apiv1.MaintainReply{Done: done, Of: of}) })
+		found, err = s.D.verifyStore(ctx, func(done, of uint64) { _ = stream.Send(&apiv1.MaintainReply{Done: done, Of: of}) })
 	case "doctor":
-		found, err = s.D.examine(ctx)
+		found, err = s.D.examineStore(ctx)
 	case "backup":
 		err = s.D.cfg.Store.Backup(ctx, req.GetName())
 		if err == nil {
 			found = []query.Finding{{Name: "backup", Detail: req.GetName() + " is complete"}}
 		}
 	case "restore":
-		err = s.D.restore(ctx, req.GetName())
+		err = s.D.restoreStore(ctx, req.GetName())
 		if err == nil {
 			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger"}}
 		}
 	case "archive", "purge", "discard", "unarchive":
-		found, err = s.D.months(ctx, req.GetVerb(), req.GetName())
+		found, err = s.D.careForMonth(ctx, req.GetVerb(), req.GetName())
 	default:
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no %q: it is one of verify, doctor, backup, restore, archive, purge, discard, unarchive", req.GetVerb()))
 	}
 	if err != nil {
-		return s.D.away(err)
+		return s.D.storeAway(err)
 	}
 	for _, f := range found {
 		if err := stream.Send(&apiv1.MaintainReply{Name: f.Name, Text: f.Detail, Bad: f.Bad}); err != nil {
@@ -50,9 +50,9 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 	return nil
 }
 
-// months archives a month, purges it (discard: also without an archive), or
+// careForMonth archives a month, purges it (discard: also without an archive), or
 // brings it back.
-func (d *Daemon) months(ctx context.Context, verb, month string) (found []query.Finding, err error) {
+func (d *Daemon) careForMonth(ctx context.Context, verb, month string) (found []query.Finding, err error) {
 	m, err := query.ParseMonth(month)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
@@ -61,7 +61,7 @@ func (d *Daemon) months(ctx context.Context, verb, month string) (found []query.
 	if root == "" && verb != "discard" {
 		return nil, spec.Refuse(spec.CodeBadRequest, "accounting.archive names no folder for archives")
 	}
-	scope, _, err := d.scope(ctx, 0)
+	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,11 @@ func (d *Daemon) months(ctx context.Context, verb, month string) (found []query.
 	return found, nil
 }
 
-// retain purges months that are older than they are kept, in each table as its
+// runRetention purges months that are older than they are kept, in each table as its
 // retention says; with a folder for archives they are archived first. It also
 // ends purges that were broken off.
-func (d *Daemon) retain(ctx context.Context) {
-	for d.sleep(ctx, d.cfg.RetainEvery) {
+func (d *Daemon) runRetention(ctx context.Context) {
+	for d.sleepFor(ctx, d.cfg.RetainEvery) {
 		if err := d.retainOnce(ctx); err != nil && ctx.Err() == nil {
 			d.cfg.Log.Warn("what is too old could not be purged", "error", err)
 		}
@@ -98,7 +98,7 @@ func (d *Daemon) retain(ctx context.Context) {
 }
 
 func (d *Daemon) retainOnce(ctx context.Context) error {
-	scope, _, err := d.scope(ctx, 0)
+	scope, _, err := d.openScope(ctx, 0)
 	if err != nil || scope.Seq == 0 {
 		return err
 	}
@@ -150,9 +150,9 @@ func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, m query.Mon
 	return err
 }
 
-// restore stops the ingester, replaces the store, and lets the ingester begin
+// restoreStore stops the ingester, replaces the store, and lets the ingester begin
 // again from where the backup was.
-func (d *Daemon) restore(ctx context.Context, name string) error {
+func (d *Daemon) restoreStore(ctx context.Context, name string) error {
 	d.careMu.Lock()
 	defer d.careMu.Unlock()
 	d.mu.Lock()

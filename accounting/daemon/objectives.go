@@ -13,7 +13,7 @@ import (
 // site's objectives, by QOS, and what is left of the errors that they allow.
 func (r *report) objectives(ctx context.Context) error {
 	ratio := string(kpi.Ratio)
-	r.columns([3]string{"QOS", "text"}, [3]string{"Objective", "text"}, [3]string{"Starts", "int"}, [3]string{"In time", "int"},
+	r.setColumns([3]string{"QOS", "text"}, [3]string{"Objective", "text"}, [3]string{"Starts", "int"}, [3]string{"In time", "int"},
 		[3]string{"Kept", "float", ratio}, [3]string{"Budget left", "float", ratio})
 	var named []query.QOSWait
 	var rest *spec.Span
@@ -32,7 +32,7 @@ func (r *report) objectives(ctx context.Context) error {
 	if len(of) == 0 {
 		return nil
 	}
-	return r.query(ctx, r.ask.Waits(r.scope, named, rest), func(scan func(...any) error) error {
+	return r.runQuery(ctx, r.ask.Waits(r.scope, named, rest), func(scan func(...any) error) error {
 		var qos string
 		var starts, good int64
 		if err := scan(&qos, &starts, &good); err != nil {
@@ -43,7 +43,7 @@ func (r *report) objectives(ctx context.Context) error {
 			o = of[slo.EveryQOS]
 		}
 		kept := float64(good) / float64(max(starts, 1))
-		r.row(qos, o.Text(), starts, good, kept, 1-(1-kept)/(1-o.Part))
+		r.addRow(qos, o.Text(), starts, good, kept, 1-(1-kept)/(1-o.Part))
 		return nil
 	})
 }

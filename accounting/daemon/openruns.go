@@ -30,7 +30,7 @@ type openRun struct {
 // the service's lock is held.
 const openLook = 50_000
 
-func (o *openRuns) add(rows []tally.LiveRow) {
+func (o *openRuns) addRun(rows []tally.LiveRow) {
 	for i := range rows {
 		if r := &rows[i]; !r.Final {
 			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{r.JobID, r.ArrayJobID, r.UserID, r.User, r.Submit}
@@ -50,18 +50,18 @@ func (d *Daemon) publishOpen(pos tally.Position, rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = openRuns{known: true, runs: make(map[query.RunKey]openRun, len(rows))}
-	d.open.add(rows)
+	d.open.addRun(rows)
 	d.publishLocked(pos)
 }
 
-// opening notes the runs of a batch that is about to be stored: until its
+// noteOpening notes the runs of a batch that is about to be stored: until its
 // position is published they may be seen, and those that end in it are still
 // open.
-func (d *Daemon) opening(rows []tally.LiveRow) {
+func (d *Daemon) noteOpening(rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open.known {
-		d.open.add(rows)
+		d.open.addRun(rows)
 	}
 }
 
@@ -88,16 +88,16 @@ func (d *Daemon) noneOpen(s query.Scope, a *query.Acct) bool {
 		return false
 	}
 	for _, r := range d.open.runs {
-		if r.may(s, a) {
+		if r.mayMatch(s, a) {
 			return false
 		}
 	}
 	return true
 }
 
-// may tells whether a run can be among those that a question is about. It looks
+// mayMatch tells whether a run can be among those that a question is about. It looks
 // at the conditions of query.Acct that keep most runs out.
-func (r openRun) may(s query.Scope, a *query.Acct) bool {
+func (r openRun) mayMatch(s query.Scope, a *query.Acct) bool {
 	if len(a.Jobs) > 0 && !slices.ContainsFunc(a.Jobs, func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array }) {
 		return false
 	}

@@ -51,7 +51,7 @@ func TestOpenRuns(t *testing.T) {
 	want("by state", at(1), query.Acct{States: []uint32{uint32(spec.Pending)}, End: 1}, false)
 
 	batch := []tally.LiveRow{live(1, 0, "alice", true), live(2, 0, "bob", false)}
-	d.opening(batch)
+	d.noteOpening(batch)
 	want("it ends", at(1), job(1), false)
 	want("it begins", at(1), job(2), false)
 	d.publishBatch(pos(2), batch)
@@ -63,7 +63,7 @@ func TestOpenRuns(t *testing.T) {
 	d.stored = true
 	d.forgetOpen()
 	want("forgotten", at(2), job(1), false)
-	d.opening(batch)
+	d.noteOpening(batch)
 	d.publishBatch(pos(3), batch)
 	want("still forgotten", at(3), job(1), false)
 }
@@ -102,7 +102,7 @@ func TestSortedHere(t *testing.T) {
 		store := &runsStore{n: n}
 		s := Service{D: New(Config{Store: store})}
 		last := uint64(0)
-		err := s.eachRun(t.Context(), query.Scope{}, &query.Acct{Jobs: []query.JobRef{{ID: 1, Task: spec.NoTask}}}, wanted([]string{"name"}), func(run acctRun) error {
+		err := s.eachRun(t.Context(), query.Scope{}, &query.Acct{Jobs: []query.JobRef{{ID: 1, Task: spec.NoTask}}}, wantedParts([]string{"name"}), func(run acctRun) error {
 			if run.key.UID != last+1 {
 				t.Fatalf("of %d runs %d comes behind %d", n, run.key.UID, last)
 			}

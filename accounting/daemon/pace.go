@@ -28,8 +28,8 @@ type pace struct {
 	asked uint64 // somebody waits for events up to here
 }
 
-// look tells whether the ledger is in a burst.
-func (p *pace) look(now spec.Instant, head func() uint64) bool {
+// inBurst tells whether the ledger is in a burst.
+func (p *pace) inBurst(now spec.Instant, head func() uint64) bool {
 	span := now.Sub(p.at)
 	if span >= 0 && span < burstLook {
 		return p.burst
@@ -40,11 +40,11 @@ func (p *pace) look(now spec.Instant, head func() uint64) bool {
 	return p.burst
 }
 
-// yield rests after an entry whose counting began at an instant, if there is a
+// yieldAfter rests after an entry whose counting began at an instant, if there is a
 // burst. old is the instant of the entry.
-func (s *session) yield(ctx context.Context, began, old spec.Instant) {
+func (s *session) yieldAfter(ctx context.Context, began, old spec.Instant) {
 	now := s.d.cfg.Clock.Now()
-	burst := s.pace.look(now, s.head) && now.Sub(old) < burstLag && s.tally.Seq() >= s.pace.asked
+	burst := s.pace.inBurst(now, s.ledgerHead) && now.Sub(old) < burstLag && s.tally.Seq() >= s.pace.asked
 	s.burst.Store(burst)
 	if !burst {
 		return
@@ -54,21 +54,21 @@ func (s *session) yield(ctx context.Context, began, old spec.Instant) {
 	select {
 	case <-over:
 	case <-s.d.hurry:
-		s.d.hasten() // for count to see
+		s.d.hastenIngest() // for count to see
 	case <-ctx.Done():
 	}
 }
 
-// hurried counts on without rest up to the ledger's end, and wakes the writer.
-func (s *session) hurried() {
-	s.pace.asked = s.head()
+// countHurried counts on without rest up to the ledger's end, and wakes the writer.
+func (s *session) countHurried() {
+	s.pace.asked = s.ledgerHead()
 	select {
 	case s.awake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *session) head() uint64 {
+func (s *session) ledgerHead() uint64 {
 	head, _ := s.d.cfg.Source.Head()
 	return head
 }

@@ -28,7 +28,7 @@ func TestPaceTellsBursts(t *testing.T) {
 		{spec.Second + burstLook, 1_200_126, true},
 		{spec.Second + 2*burstLook, 1_200_100, false}, // a backup was restored
 	} {
-		if got := p.look(spec.AtUnix(1000).Add(step.at), func() uint64 { return step.head }); got != step.want {
+		if got := p.inBurst(spec.AtUnix(1000).Add(step.at), func() uint64 { return step.head }); got != step.want {
 			t.Errorf("step %d: burst %v, want %v", i, got, step.want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestCountingRestsInBursts(t *testing.T) {
 	for range 1000 {
 		began := clock.Now()
 		clock.now = clock.now.Add(spec.Millisecond)
-		s.yield(ctx, began, began)
+		s.yieldAfter(ctx, began, began)
 		worked += 2 * spec.Millisecond
 	}
 	if !s.burst.Load() || clock.rested < 15*worked {
@@ -85,7 +85,7 @@ func TestCountingRestsInBursts(t *testing.T) {
 	rested := clock.rested
 	for range 100 { // far behind
 		began := clock.Now()
-		s.yield(ctx, began, began.Add(-burstLag))
+		s.yieldAfter(ctx, began, began.Add(-burstLag))
 	}
 	if s.burst.Load() || clock.rested != rested {
 		t.Errorf("counting that is %d s behind still rests", burstLag/spec.Second)
@@ -98,24 +98,24 @@ func TestWhoAsksEndsTheRest(t *testing.T) {
 	s, clock := burstSession()
 	for !s.burst.Load() {
 		began := clock.Now()
-		s.yield(ctx, began, began)
+		s.yieldAfter(ctx, began, began)
 	}
 	clock.never = true
-	s.d.hasten()
+	s.d.hastenIngest()
 	began := clock.Now()
-	s.yield(ctx, began, began)
+	s.yieldAfter(ctx, began, began)
 	if ctx.Err() != nil {
 		t.Fatal("the rest did not end")
 	}
 	select { // count sees it too
 	case <-s.d.hurry:
-		s.hurried()
+		s.countHurried()
 	default:
 		t.Fatal("nobody is told that somebody waits")
 	}
 	rested := clock.rested
 	if began := clock.Now(); s.tally.Seq() < s.pace.asked {
-		s.yield(ctx, began, began)
+		s.yieldAfter(ctx, began, began)
 	}
 	if clock.rested != rested || s.burst.Load() {
 		t.Error("counting rests before it has what somebody waits for")

@@ -30,21 +30,21 @@ type forkPoint struct {
 	gap   tally.Gap
 }
 
-// last is the ledger's last event that the store has.
-func (p *parted) last() uint64 { return tally.Event(p.shared) }
+// lastEvent is the ledger's last event that the store has.
+func (p *parted) lastEvent() uint64 { return tally.Event(p.shared) }
 
-// end is the position of that event.
-func (p *parted) end() uint64 {
+// endPosition is the position of that event.
+func (p *parted) endPosition() uint64 {
 	if len(p.shared) == 0 {
 		return 0
 	}
 	return p.shared[len(p.shared)-1].To
 }
 
-// event is the number of the event at a position, if that is of the ledger's own
+// eventAt is the number of the event at a position, if that is of the ledger's own
 // history. The position right before a stretch has its counting state too: it is
 // where a branch began.
-func (p *parted) event(position uint64) (seq uint64, ours bool) {
+func (p *parted) eventAt(position uint64) (seq uint64, ours bool) {
 	for _, s := range p.shared {
 		if position+1 >= s.From && position <= s.To {
 			seq, ours = position-s.Shift, true
@@ -53,9 +53,9 @@ func (p *parted) event(position uint64) (seq uint64, ours bool) {
 	return seq, ours
 }
 
-// begin sorts the fork points into those ahead of a counting state at a position
+// beginAt sorts the fork points into those ahead of a counting state at a position
 // and those behind it.
-func (p *parted) begin(label uint64) {
+func (p *parted) beginAt(label uint64) {
 	p.ahead = nil
 	p.behind = nil
 	for i := 1; i < len(p.shared); i++ {
@@ -69,8 +69,8 @@ func (p *parted) begin(label uint64) {
 	}
 }
 
-// renumber has the tally number its runs above those of a lost stretch.
-func (s *session) renumber(ctx context.Context, gap tally.Gap) error {
+// renumberRuns has the tally number its runs above those of a lost stretch.
+func (s *session) renumberRuns(ctx context.Context, gap tally.Gap) error {
 	used, err := s.d.cfg.Store.LastRuns(ctx, s.d.ledger, gap.From, gap.To)
 	if err != nil {
 		return err
@@ -79,18 +79,18 @@ func (s *session) renumber(ctx context.Context, gap tally.Gap) error {
 	return nil
 }
 
-// compare finds out where the histories of store and ledger part.
-func (s *session) compare(ctx context.Context, res tally.Resume) error {
+// compareHistories finds out where the histories of store and ledger part.
+func (s *session) compareHistories(ctx context.Context, res tally.Resume) error {
 	epochs, head, err := s.d.cfg.Source.Epochs(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for the epochs of the ledger: %w", err)
 	}
 	shared := res.History.Shared(epochs, head)
 	s.parted = parted{shared: shared, gaps: tally.Gaps(shared, res.Seq)}
-	if s.parted.last() == res.Event() && s.parted.end() == res.Seq {
+	if s.parted.lastEvent() == res.Event() && s.parted.endPosition() == res.Seq {
 		return nil
 	}
-	next := s.parted.last() + 1
+	next := s.parted.lastEvent() + 1
 	if head < next {
 		return fmt.Errorf("the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
 			"a backup of the ledger was restored, or its history is still being read: %w", res.Event(), head, tally.ErrOrder)
@@ -108,7 +108,7 @@ func (s *session) tellLost(ctx context.Context, h tally.History, epochs []state.
 	}
 	seen := event.Position{Epoch: epoch, Seq: seq, NextUID: uid + 1, NextID: id + 1}
 	s.d.cfg.Log.Error("the store has seen a part of the history that the ledger has lost; it is kept, and what comes is stored behind it",
-		"epoch", fmt.Sprintf("%016x", epoch), "seq", seq, "last_common_event", s.parted.last(), "epochs", len(epochs))
+		"epoch", fmt.Sprintf("%016x", epoch), "seq", seq, "last_common_event", s.parted.lastEvent(), "epochs", len(epochs))
 	if s.d.cfg.Lost == nil {
 		return nil
 	}
@@ -118,16 +118,16 @@ func (s *session) tellLost(ctx context.Context, h tally.History, epochs []state.
 	return nil
 }
 
-// branch makes the store go on behind what was lost.
-func (s *session) branch(ctx context.Context) error {
+// branchStore makes the store go on behind what was lost.
+func (s *session) branchStore(ctx context.Context) error {
 	waiting, running := s.tally.Goes()
-	last := s.parted.end()
+	last := s.parted.endPosition()
 	if err := s.writer.Branch(ctx, tally.Branch{Event: s.tally.Seq(), Epoch: s.parted.epoch, Waiting: waiting, Running: running}); err != nil {
 		return err
 	}
 	gap := tally.Gap{From: last + 1, To: s.writer.Position().Seq}
 	s.parted.gaps[len(s.parted.gaps)-1] = gap // it has become longer
-	return s.renumber(ctx, gap)
+	return s.renumberRuns(ctx, gap)
 }
 
 // setGaps notes which positions of the store hold a history that was lost.

@@ -14,7 +14,7 @@ func TestForkPointsOfASnapshot(t *testing.T) {
 	p := parted{shared: []tally.Stretch{{From: 1, To: 10}, {From: 21, To: 30, Shift: 12}, {From: 41, To: 50, Shift: 25}}}
 	gaps := []tally.Gap{{From: 11, To: 20}, {From: 31, To: 40}}
 	for label, behind := range map[uint64]int{0: 0, 10: 0, 20: 1, 25: 1, 39: 1, 40: 2, 50: 2} {
-		p.begin(label)
+		p.beginAt(label)
 		var ahead []tally.Gap
 		for _, at := range p.ahead {
 			ahead = append(ahead, at.gap)

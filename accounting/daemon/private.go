@@ -20,22 +20,22 @@ func (d *Daemon) private(ctx context.Context, scope query.Scope, what string) (b
 	if d.cfg.Private == nil || !slices.Contains(d.cfg.Private(ctx), what) {
 		return false, nil
 	}
-	who := d.caller(ctx)
+	who := d.callerOf(ctx)
 	if !d.cfg.Operators || who.User == "" || who.Limited {
 		return true, nil
 	}
 	level, _ := query.Standing(scope, who.User)
-	operator, err := d.operator(ctx, level)
+	operator, err := d.isOperator(ctx, level)
 	return !operator, err
 }
 
-// own restricts a question to the caller's own jobs where jobs are private.
+// restrictToOwn restricts a question to the caller's own jobs where jobs are private.
 // One about others then has no answer.
-func (d *Daemon) own(ctx context.Context, scope query.Scope, a *query.Acct) error {
+func (d *Daemon) restrictToOwn(ctx context.Context, scope query.Scope, a *query.Acct) error {
 	if private, err := d.private(ctx, scope, privateJobs); err != nil || !private {
 		return err
 	}
-	who := d.caller(ctx).User
+	who := d.callerOf(ctx).User
 	if len(a.Users) > 0 && !slices.Contains(a.Users, who) {
 		who = "" // nobody's name
 	}
@@ -48,7 +48,7 @@ func (d *Daemon) own(ctx context.Context, scope query.Scope, a *query.Acct) erro
 func (d *Daemon) mayReport(ctx context.Context, scope query.Scope) error {
 	private, err := d.private(ctx, scope, privateUsage)
 	if err != nil {
-		return d.away(err)
+		return d.storeAway(err)
 	}
 	if private {
 		return spec.Refuse(spec.CodeAccessDenied, "PrivateData=usage: reports are over the use of all, and only operators see them; sacct shows your own jobs")

@@ -20,31 +20,31 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	}
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	ask := &query.Acct{Jobs: []query.JobRef{ref}, Allocations: true, Duplicates: true}
-	if err := s.D.own(ctx, scope, ask); err != nil {
-		return nil, s.D.away(err)
+	if err := s.D.restrictToOwn(ctx, scope, ask); err != nil {
+		return nil, s.D.storeAway(err)
 	}
 	ask.Window(scope.Now, scope.Now)
 	// Every run, also an array's record that stands no longer for the task that
 	// was named.
 	a := &answer{scope: scope, ask: ask}
-	if err := s.eachRun(ctx, scope, ask, wanted(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
-		return nil, s.D.away(err)
+	if err := s.eachRun(ctx, scope, ask, wantedParts(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
+		return nil, s.D.storeAway(err)
 	}
 	out := &apiv1.ReasonsReply{Seq: scope.Event(), Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}
 	w := waits{ref: ref}
-	w.pick(a)
-	if w.last() == nil {
+	w.pickRuns(a)
+	if w.newestRun() == nil {
 		return out, nil
 	}
-	if err := s.D.cfg.Store.Query(ctx, query.Reasons(scope, w.uids()), w.read); err != nil {
-		return nil, s.D.away(err)
+	if err := s.D.cfg.Store.Query(ctx, query.Reasons(scope, w.uids()), w.readRow); err != nil {
+		return nil, s.D.storeAway(err)
 	}
-	a.runs = []acctRun{{row: w.last()}}
-	a.assemble(&apiv1.AcctReply{})
-	out.Run, out.Periods = w.last(), w.periods()
+	a.runs = []acctRun{{row: w.newestRun()}}
+	a.assembleRows(&apiv1.AcctReply{})
+	out.Run, out.Periods = w.newestRun(), w.makePeriods()
 	return out, nil
 }
 
@@ -63,8 +63,8 @@ type waitRow struct {
 	reason *apiv1.Reason
 }
 
-// pick finds the record and the runs among all that the number names.
-func (w *waits) pick(a *answer) {
+// pickRuns finds the record and the runs among all that the number names.
+func (w *waits) pickRuns(a *answer) {
 	for i := range a.runs {
 		r := a.runs[i].row
 		switch {
@@ -74,13 +74,13 @@ func (w *waits) pick(a *answer) {
 			w.runs = append(w.runs, r)
 		}
 	}
-	if len(w.runs) == 0 && w.array != nil && a.stands(w.array) {
+	if len(w.runs) == 0 && w.array != nil && a.standsForTask(w.array) {
 		w.runs, w.array = []*apiv1.AcctRow{w.array}, nil
 	}
 }
 
-// last is the newest run; nil if there is none.
-func (w *waits) last() *apiv1.AcctRow {
+// newestRun is the newest run; nil if there is none.
+func (w *waits) newestRun() *apiv1.AcctRow {
 	if len(w.runs) == 0 {
 		return nil
 	}
@@ -95,8 +95,8 @@ func (w *waits) uids() []uint64 {
 	return out
 }
 
-// read reads a row of query.Reasons.
-func (w *waits) read(scan func(...any) error) error {
+// readRow reads a row of query.Reasons.
+func (w *waits) readRow(scan func(...any) error) error {
 	row := waitRow{reason: &apiv1.Reason{}}
 	r := row.reason
 	if err := scan(&row.key.UID, &row.key.Restarts, &row.at, &r.Code, &r.Tres, &r.Limit, &r.Used, &r.Asked, &r.Subject, &r.Blocker, &r.Detail); err != nil {
@@ -107,9 +107,9 @@ func (w *waits) read(scan func(...any) error) error {
 	return nil
 }
 
-// periods makes spans of the rows: each lasts until the next of its run, or
+// makePeriods makes spans of the rows: each lasts until the next of its run, or
 // until the run started or was over. Spans without length are left out.
-func (w *waits) periods() []*apiv1.ReasonPeriod {
+func (w *waits) makePeriods() []*apiv1.ReasonPeriod {
 	var out []*apiv1.ReasonPeriod
 	add := func(r *apiv1.AcctRow, uid uint64, until int64) {
 		var open *apiv1.ReasonPeriod
@@ -130,7 +130,7 @@ func (w *waits) periods() []*apiv1.ReasonPeriod {
 	}
 	first := w.runs[0]
 	if w.array != nil {
-		at := over(first)
+		at := waitEnd(first)
 		for _, row := range w.rows { // a record of its own that waits
 			if row.key.UID == first.GetUid() {
 				at = row.at
@@ -140,13 +140,13 @@ func (w *waits) periods() []*apiv1.ReasonPeriod {
 		add(w.array, w.array.GetUid(), at)
 	}
 	for _, r := range w.runs {
-		add(r, r.GetUid(), over(r))
+		add(r, r.GetUid(), waitEnd(r))
 	}
 	return out
 }
 
-// over is when a run waited no more; 0 = it still waits.
-func over(r *apiv1.AcctRow) int64 {
+// waitEnd is when a run waited no more; 0 = it still waits.
+func waitEnd(r *apiv1.AcctRow) int64 {
 	if r.GetStart() != 0 {
 		return r.GetStart()
 	}

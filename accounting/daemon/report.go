@@ -23,7 +23,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	name := strings.Join(strings.Fields(strings.ToLower(q.GetReport())), " ")
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	if err := s.D.mayReport(ctx, scope); err != nil {
 		return nil, err
@@ -38,45 +38,45 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	}
 	switch name {
 	case "cluster utilization":
-		err = r.utilization(ctx)
+		err = r.reportUtilization(ctx)
 	case "cluster accountutilizationbyuser":
-		err = r.accounts(ctx)
+		err = r.reportAccounts(ctx)
 	case "cluster userutilizationbyaccount":
-		err = r.users(ctx, 0)
+		err = r.reportUsers(ctx, 0)
 	case "cluster accountutilizationbyqos":
-		err = r.pairs(ctx, "Account", query.KeyAccount, "QOS", query.KeyQOS)
+		err = r.reportPairs(ctx, "Account", query.KeyAccount, "QOS", query.KeyQOS)
 	case "cluster wckeyutilizationbyuser":
-		err = r.pairs(ctx, "WCKey", query.KeyWCKey, "Login", query.KeyUser)
+		err = r.reportPairs(ctx, "WCKey", query.KeyWCKey, "Login", query.KeyUser)
 	case "cluster userutilizationbywckey":
-		err = r.pairs(ctx, "Login", query.KeyUser, "WCKey", query.KeyWCKey)
+		err = r.reportPairs(ctx, "Login", query.KeyUser, "WCKey", query.KeyWCKey)
 	case "job sizesbyaccount":
-		err = r.sizes(ctx, true, false)
+		err = r.reportSizes(ctx, true, false)
 	case "job sizesbyaccountandwckey":
-		err = r.sizes(ctx, true, true)
+		err = r.reportSizes(ctx, true, true)
 	case "job sizesbywckey":
-		err = r.sizes(ctx, false, true)
+		err = r.reportSizes(ctx, false, true)
 	case "user top", "user topusage":
-		err = r.users(ctx, max(int(q.GetTop()), 0))
+		err = r.reportUsers(ctx, max(int(q.GetTop()), 0))
 	case "node events":
 		err = r.nodeEvents(ctx)
 	case "reservation utilization":
-		err = r.reservations(ctx)
+		err = r.reportReservations(ctx)
 	case "kpi":
-		err = r.figures(ctx)
+		err = r.reportFigures(ctx)
 	case "efficiency":
-		err = r.efficiency(ctx)
+		err = r.reportEfficiency(ctx)
 	case "waste":
-		err = r.waste(ctx)
+		err = r.reportWaste(ctx)
 	case "idle":
-		err = r.idle(ctx)
+		err = r.reportIdle(ctx)
 	case "objectives":
 		err = r.objectives(ctx)
 	case "fairshare":
-		err = r.fairshare(ctx)
+		err = r.reportFairshare(ctx)
 	case "budget":
-		err = r.budget(ctx)
+		err = r.reportBudget(ctx)
 	case "chargeback":
-		err = r.chargeback(ctx)
+		err = r.reportChargeback(ctx)
 	default:
 		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of %s", q.GetReport(), strings.Join(Reports(), ", ")))
 	}
@@ -109,7 +109,7 @@ type report struct {
 const topUsers = 10
 
 func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow bool) (*report, error) {
-	loc, err := zone(q.GetZone())
+	loc, err := loadZone(q.GetZone())
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +127,10 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 	}
 	// sreport's window is yesterday, by the caller's calendar.
 	if start == 0 {
-		start = midnight(scope.Now, loc, 1)
+		start = midnightBefore(scope.Now, loc, 1)
 	}
 	if end == 0 {
-		end = midnight(scope.Now, loc, 0)
+		end = midnightBefore(scope.Now, loc, 0)
 		if end <= start {
 			end = scope.Now
 		}
@@ -185,7 +185,7 @@ func (r *report) allTRES(ctx context.Context, capacity bool) error {
 	if !capacity {
 		r.tres = append(r.tres, "billing")
 	}
-	return r.query(ctx, r.ask.Kinds(r.scope), func(scan func(...any) error) error {
+	return r.runQuery(ctx, r.ask.Kinds(r.scope), func(scan func(...any) error) error {
 		var name string
 		if err := scan(&name); err != nil {
 			return err
@@ -195,18 +195,18 @@ func (r *report) allTRES(ctx context.Context, capacity bool) error {
 	})
 }
 
-func (r *report) query(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
+func (r *report) runQuery(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
 	r.sql = append(r.sql, q.Text())
-	return r.s.D.away(r.s.D.cfg.Store.Query(ctx, q, each))
+	return r.s.D.storeAway(r.s.D.cfg.Store.Query(ctx, q, each))
 }
 
-func (r *report) columns(cols ...[3]string) {
+func (r *report) setColumns(cols ...[3]string) {
 	for _, c := range cols {
 		r.reply.Columns = append(r.reply.Columns, &apiv1.ReportColumn{Name: c[0], Kind: c[1], Unit: c[2]})
 	}
 }
 
-func (r *report) row(cells ...any) {
+func (r *report) addRow(cells ...any) {
 	row := &apiv1.ReportRow{}
 	for _, c := range cells {
 		cell := &apiv1.Cell{}
@@ -225,8 +225,8 @@ func (r *report) row(cells ...any) {
 	r.reply.Rows = append(r.reply.Rows, row)
 }
 
-// amount reads a 128-bit amount of TRES-microseconds.
-func amount(text string) (*big.Int, error) {
+// parseAmount reads a 128-bit amount of TRES-microseconds.
+func parseAmount(text string) (*big.Int, error) {
 	n, ok := new(big.Int).SetString(text, 10)
 	if !ok {
 		return nil, fmt.Errorf("the store says %q where an amount belongs", text)
@@ -257,13 +257,13 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 	go func() {
 		counted <- r.s.D.cfg.Store.Query(ctx, most, func(scan func(...any) error) error { return scan(&u.count) })
 	}()
-	err = r.query(ctx, q, func(scan func(...any) error) error {
+	err = r.runQuery(ctx, q, func(scan func(...any) error) error {
 		var text [7]string
 		if err := scan(&text[0], &text[1], &text[2], &text[3], &text[4], &text[5], &text[6]); err != nil {
 			return err
 		}
 		for i, to := range [...]*int64{&u.allocated, &u.down, &u.planDown, &u.idle, &u.planned, &u.reported, &u.over} {
-			n, err := amount(text[i])
+			n, err := parseAmount(text[i])
 			if err != nil {
 				return err
 			}
@@ -273,15 +273,15 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 	})
 	r.sql = append(r.sql, most.Text())
 	if failed := <-counted; err == nil {
-		err = r.s.D.away(failed)
+		err = r.s.D.storeAway(failed)
 	}
 	return u, err
 }
 
-// utilization is sreport cluster Utilization.
-func (r *report) utilization(ctx context.Context) error {
+// reportUtilization is sreport cluster Utilization.
+func (r *report) reportUtilization(ctx context.Context) error {
 	const unit = "TRES-seconds"
-	r.columns([3]string{"Cluster", "text"}, [3]string{"TRES Name", "text"}, [3]string{"Allocated", "int", unit}, [3]string{"Down", "int", unit},
+	r.setColumns([3]string{"Cluster", "text"}, [3]string{"TRES Name", "text"}, [3]string{"Allocated", "int", unit}, [3]string{"Down", "int", unit},
 		[3]string{"PLND Down", "int", unit}, [3]string{"Idle", "int", unit}, [3]string{"Planned", "int", unit}, [3]string{"Reported", "int", unit},
 		[3]string{"OverCommitted", "int", unit}, [3]string{"TresCount", "int"})
 	for _, tres := range r.tres {
@@ -289,7 +289,7 @@ func (r *report) utilization(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.row(r.reply.GetCluster(), tres, u.allocated, u.down, u.planDown, u.idle, u.planned, u.reported, u.over, u.count)
+		r.addRow(r.reply.GetCluster(), tres, u.allocated, u.down, u.planDown, u.idle, u.planned, u.reported, u.over, u.count)
 	}
 	return nil
 }
@@ -297,8 +297,8 @@ func (r *report) utilization(ctx context.Context) error {
 // shareKey is who used something; what a report does not tell apart is empty.
 type shareKey struct{ account, user, qos, wckey string }
 
-// dest is where a key's column goes.
-func (k *shareKey) dest(key query.Key) *string {
+// columnFor is where a key's column goes.
+func (k *shareKey) columnFor(key query.Key) *string {
 	switch key {
 	case query.KeyAccount:
 		return &k.account
@@ -317,8 +317,8 @@ type share struct {
 	energy int64      // joules
 }
 
-// used asks for what was used, by some keys.
-func (r *report) used(ctx context.Context, by ...query.Key) (map[shareKey]*share, error) {
+// queryUsed asks for what was used, by some keys.
+func (r *report) queryUsed(ctx context.Context, by ...query.Key) (map[shareKey]*share, error) {
 	out := map[shareKey]*share{}
 	for i, tres := range r.tres {
 		ask := r.ask
@@ -327,24 +327,24 @@ func (r *report) used(ctx context.Context, by ...query.Key) (map[shareKey]*share
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
-		err = r.query(ctx, q, func(scan func(...any) error) error {
+		err = r.runQuery(ctx, q, func(scan func(...any) error) error {
 			var k shareKey
 			var text string
 			var millijoules int64
 			var dest []any
 			for _, key := range by {
-				dest = append(dest, k.dest(key))
+				dest = append(dest, k.columnFor(key))
 			}
 			if err := scan(append(dest, &text, &millijoules)...); err != nil {
 				return err
 			}
-			n, err := amount(text)
+			n, err := parseAmount(text)
 			if err != nil {
 				return err
 			}
 			sh := out[k]
 			if sh == nil {
-				sh = r.empty(k)
+				sh = r.emptyShare(k)
 				out[k] = sh
 			}
 			sh.used[i], sh.energy = n, millijoules/1000
@@ -357,7 +357,7 @@ func (r *report) used(ctx context.Context, by ...query.Key) (map[shareKey]*share
 	return out, nil
 }
 
-func (r *report) empty(k shareKey) *share {
+func (r *report) emptyShare(k shareKey) *share {
 	sh := &share{shareKey: k, used: make([]*big.Int, len(r.tres))}
 	for i := range sh.used {
 		sh.used[i] = new(big.Int)
@@ -372,9 +372,9 @@ func (a *share) add(b *share) {
 	a.energy += b.energy
 }
 
-// totals gives what the cluster had of each TRES, for percentages; nil where
+// queryTotals gives what the cluster had of each TRES, for percentages; nil where
 // nobody knows.
-func (r *report) totals(ctx context.Context) ([]any, error) {
+func (r *report) queryTotals(ctx context.Context) ([]any, error) {
 	out := make([]any, len(r.tres))
 	for i, tres := range r.tres {
 		if tres == "billing" || strings.HasPrefix(tres, "license/") {
@@ -386,12 +386,12 @@ func (r *report) totals(ctx context.Context) ([]any, error) {
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
-		err = r.query(ctx, q, func(scan func(...any) error) error {
+		err = r.runQuery(ctx, q, func(scan func(...any) error) error {
 			var text string
 			if err := scan(&text); err != nil {
 				return err
 			}
-			n, err := amount(text)
+			n, err := parseAmount(text)
 			if err == nil {
 				out[i] = wholeSeconds(n)
 			}
@@ -408,27 +408,27 @@ func (r *report) totals(ctx context.Context) ([]any, error) {
 // the row stands in the tree of accounts; Total is what the cluster had of the
 // TRES, for percentages.
 func (r *report) usageColumns(first ...string) {
-	r.columns([3]string{"Cluster", "text"})
+	r.setColumns([3]string{"Cluster", "text"})
 	for _, name := range first {
-		r.columns([3]string{name, "text"})
+		r.setColumns([3]string{name, "text"})
 	}
-	r.columns([3]string{"TRES Name", "text"}, [3]string{"Used", "int", "TRES-seconds"}, [3]string{"Energy", "int", "joules"},
+	r.setColumns([3]string{"TRES Name", "text"}, [3]string{"Used", "int", "TRES-seconds"}, [3]string{"Energy", "int", "joules"},
 		[3]string{"Depth", "int"}, [3]string{"Total", "int", "TRES-seconds"})
 }
 
-// users is sreport user TopUsage and cluster UserUtilizationByAccount: who
+// reportUsers is sreport user TopUsage and cluster UserUtilizationByAccount: who
 // used most comes first.
-func (r *report) users(ctx context.Context, top int) error {
-	shares, err := r.used(ctx, query.KeyAccount, query.KeyUser)
+func (r *report) reportUsers(ctx context.Context, top int) error {
+	shares, err := r.queryUsed(ctx, query.KeyAccount, query.KeyUser)
 	if err != nil {
 		return err
 	}
-	totals, err := r.totals(ctx)
+	totals, err := r.queryTotals(ctx)
 	if err != nil {
 		return err
 	}
 	if r.q.GetGroup() {
-		shares = r.grouped(shares)
+		shares = r.groupUsers(shares)
 	}
 	list := make([]*share, 0, len(shares))
 	for _, sh := range shares {
@@ -446,19 +446,19 @@ func (r *report) users(ctx context.Context, top int) error {
 	r.usageColumns("Login", "Proper Name", "Account")
 	for _, sh := range list {
 		for i, tres := range r.tres {
-			r.row(r.reply.GetCluster(), sh.user, "", sh.account, tres, wholeSeconds(sh.used[i]), sh.energy, int64(0), totals[i])
+			r.addRow(r.reply.GetCluster(), sh.user, "", sh.account, tres, wholeSeconds(sh.used[i]), sh.energy, int64(0), totals[i])
 		}
 	}
 	return nil
 }
 
-// grouped merges a user's accounts.
-func (r *report) grouped(shares map[shareKey]*share) map[shareKey]*share {
+// groupUsers merges a user's accounts.
+func (r *report) groupUsers(shares map[shareKey]*share) map[shareKey]*share {
 	out, accounts := map[shareKey]*share{}, map[string][]string{}
 	for k, sh := range shares {
 		user := shareKey{user: k.user}
 		if out[user] == nil {
-			out[user] = r.empty(user)
+			out[user] = r.emptyShare(user)
 		}
 		out[user].add(sh)
 		accounts[k.user] = append(accounts[k.user], k.account)
@@ -470,8 +470,8 @@ func (r *report) grouped(shares map[shareKey]*share) map[shareKey]*share {
 	return out
 }
 
-// figures is muster kpi: every figure over the window, by one dimension.
-func (r *report) figures(ctx context.Context) error {
+// reportFigures is muster kpi: every figure over the window, by one dimension.
+func (r *report) reportFigures(ctx context.Context) error {
 	by := kpi.Dimension(strings.ToLower(r.q.GetBy()))
 	if by == "" {
 		by = kpi.ByCluster
@@ -483,9 +483,9 @@ func (r *report) figures(ctx context.Context) error {
 	scope.Now = r.ask.End
 	values, err := r.s.D.figuresOver(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql, by)
 	if err != nil {
-		return r.s.D.away(err)
+		return r.s.D.storeAway(err)
 	}
-	r.columns([3]string{string(by), "text"})
+	r.setColumns([3]string{string(by), "text"})
 	at := map[string]int{}
 	for _, k := range kpi.All() {
 		if k.Source == kpi.Ladder && by != kpi.ByCluster {
@@ -496,14 +496,14 @@ func (r *report) figures(ctx context.Context) error {
 		if k.Unit == kpi.Money {
 			unit = r.s.D.cfg.Rates.Currency
 		}
-		r.columns([3]string{k.Name, "float", unit})
+		r.setColumns([3]string{k.Name, "float", unit})
 	}
 	rows := map[string][]any{}
 	if by == kpi.ByCluster {
 		rows[r.reply.GetCluster()] = make([]any, len(at))
 	}
 	for _, v := range values {
-		if v.By != by || !r.kept(by, v.Key) {
+		if v.By != by || !r.isKept(by, v.Key) {
 			continue
 		}
 		if rows[v.Key] == nil {
@@ -519,13 +519,13 @@ func (r *report) figures(ctx context.Context) error {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		r.row(append([]any{k}, rows[k]...)...)
+		r.addRow(append([]any{k}, rows[k]...)...)
 	}
 	return nil
 }
 
-// kept tells whether a row of a dimension is asked for.
-func (r *report) kept(by kpi.Dimension, key string) bool {
+// isKept tells whether a row of a dimension is asked for.
+func (r *report) isKept(by kpi.Dimension, key string) bool {
 	list := map[kpi.Dimension][]string{kpi.ByAccount: r.ask.Accounts, kpi.ByUser: r.ask.Users, kpi.ByPartition: r.ask.Partitions}[by]
 	return len(list) == 0 || slices.Contains(list, key)
 }

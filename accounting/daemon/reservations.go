@@ -40,9 +40,9 @@ type noted struct {
 	name, amounts  string
 }
 
-// add follows an event. An occurrence ends with its time, with whoever deletes
+// addEvent follows an event. An occurrence ends with its time, with whoever deletes
 // it, or when it is given another time before that.
-func (s *occurrences) add(e noted) {
+func (s *occurrences) addEvent(e noted) {
 	cur := s.open[e.name]
 	if cur != nil && (e.over || e.start != cur.start) {
 		cur.end = max(min(cur.end, e.at), cur.start)
@@ -61,9 +61,9 @@ func (s *occurrences) add(e noted) {
 	cur.spans = append(cur.spans, held{max(e.at, e.start), e.amounts})
 }
 
-// reserved is how much of a TRES an occurrence held within a window, in
+// reservedAmount is how much of a TRES an occurrence held within a window, in
 // TRES-microseconds.
-func (o *occurrence) reserved(tres string, from, to int64) (*big.Int, error) {
+func (o *occurrence) reservedAmount(tres string, from, to int64) (*big.Int, error) {
 	sum := new(big.Int)
 	for i, h := range o.spans {
 		until := o.end
@@ -103,24 +103,24 @@ func amountOf(list, tres string) (int64, error) {
 	return 0, nil
 }
 
-// reservations is sreport reservation Utilization: of each occurrence within
+// reportReservations is sreport reservation Utilization: of each occurrence within
 // the window what its nodes had, and what of it jobs held that ran in it.
-func (r *report) reservations(ctx context.Context) error {
-	loc, err := zone(r.q.GetZone())
+func (r *report) reportReservations(ctx context.Context) error {
+	loc, err := loadZone(r.q.GetZone())
 	if err != nil {
 		return err
 	}
-	r.columns([3]string{"Cluster", "text"}, [3]string{"Name", "text"}, [3]string{"Start", "text"}, [3]string{"End", "text"}, [3]string{"TRES Name", "text"},
+	r.setColumns([3]string{"Cluster", "text"}, [3]string{"Name", "text"}, [3]string{"Start", "text"}, [3]string{"End", "text"}, [3]string{"TRES Name", "text"},
 		[3]string{"Allocated", "int", "TRES-seconds"}, [3]string{"Idle", "int", "TRES-seconds"}, [3]string{"total", "int", "TRES-seconds"})
 	seen := occurrences{open: map[string]*occurrence{}}
-	err = r.query(ctx, query.Reservations(r.scope), func(scan func(...any) error) error {
+	err = r.runQuery(ctx, query.Reservations(r.scope), func(scan func(...any) error) error {
 		var e noted
 		var over uint8
 		if err := scan(&e.at, &over, &e.name, &e.start, &e.end, &e.amounts); err != nil {
 			return err
 		}
 		e.start, e.end, e.over = e.start/1000, e.end/1000, over != 0
-		seen.add(e)
+		seen.addEvent(e)
 		return nil
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *report) reservations(ctx context.Context) error {
 			continue
 		}
 		for _, tres := range r.tres {
-			whole, err := o.reserved(tres, from, to)
+			whole, err := o.reservedAmount(tres, from, to)
 			if err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (r *report) reservations(ctx context.Context) error {
 			if idle.Sign() < 0 { // jobs outside its nodes, where it allows that
 				idle.SetInt64(0)
 			}
-			r.row(r.reply.GetCluster(), o.name, text(o.start), text(o.end), tres, wholeSeconds(used), wholeSeconds(idle), wholeSeconds(whole))
+			r.addRow(r.reply.GetCluster(), o.name, text(o.start), text(o.end), tres, wholeSeconds(used), wholeSeconds(idle), wholeSeconds(whole))
 		}
 	}
 	return nil
@@ -158,12 +158,12 @@ func (r *report) inReservation(ctx context.Context, name, tres string, from, to 
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	sum := new(big.Int)
-	return sum, r.query(ctx, q, func(scan func(...any) error) error {
+	return sum, r.runQuery(ctx, q, func(scan func(...any) error) error {
 		var text string
 		if err := scan(&text); err != nil {
 			return err
 		}
-		n, err := amount(text)
+		n, err := parseAmount(text)
 		if err == nil {
 			sum.Set(n)
 		}

@@ -20,8 +20,8 @@ const askingAtOnce = 8
 // liveChunk is how many runs that are not over are read ahead.
 const liveChunk = 1024
 
-// turn waits for a place among the questions about runs.
-func (s Service) turn(ctx context.Context) (over func(), err error) {
+// awaitTurn waits for a place among the questions about runs.
+func (s Service) awaitTurn(ctx context.Context) (over func(), err error) {
 	select {
 	case s.D.asking <- struct{}{}:
 		return func() { <-s.D.asking }, nil
@@ -32,18 +32,18 @@ func (s Service) turn(ctx context.Context) (over func(), err error) {
 
 // eachRun asks for runs when it is its turn.
 func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
-	over, err := s.turn(ctx)
+	over, err := s.awaitTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer over()
-	return s.runs(ctx, scope, ask, want, each)
+	return s.queryRuns(ctx, scope, ask, want, each)
 }
 
-// runs asks for runs, those that are over and, unless it is known that there are
+// queryRuns asks for runs, those that are over and, unless it is known that there are
 // none, those that are not at once, and hands them on one after the other, in
 // the order of both.
-func (s Service) runs(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+func (s Service) queryRuns(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
 	few := len(ask.Jobs) > 0
 	over, live := ask.Runs(scope, want, few)
 	ended := func(each func(acctRun) error) error { return s.scanRuns(ctx, over, want, each) }
@@ -62,20 +62,20 @@ func (s Service) runs(ctx context.Context, scope query.Scope, ask *query.Acct, w
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ahead := readAhead(func(each func(acctRun) error) error { return s.scanRuns(ctx, live, want, each) }, ctx.Done())
-	defer ahead.wait()
+	defer ahead.awaitReader()
 	defer cancel()
 	err := ended(func(run acctRun) error {
-		for next := ahead.head(); next != nil && before(next.row, run.row); next = ahead.head() {
+		for next := ahead.headRun(); next != nil && comesBefore(next.row, run.row); next = ahead.headRun() {
 			if err := each(*next); err != nil {
 				return err
 			}
-			ahead.pop()
+			ahead.popRun()
 		}
 		return each(run)
 	})
-	for next := ahead.head(); err == nil && next != nil; next = ahead.head() {
+	for next := ahead.headRun(); err == nil && next != nil; next = ahead.headRun() {
 		err = each(*next)
-		ahead.pop()
+		ahead.popRun()
 	}
 	if err == nil {
 		err = ahead.err
@@ -101,7 +101,7 @@ func (s Service) sortedRuns(ctx context.Context, q query.Query, want func(query.
 		all = append(all, run)
 		return nil
 	})
-	slices.SortFunc(all, func(x, y acctRun) int { return order(x.row, y.row) })
+	slices.SortFunc(all, func(x, y acctRun) int { return runOrder(x.row, y.row) })
 	for i := range all {
 		if err == nil {
 			err = each(all[i])
@@ -117,15 +117,15 @@ func (s Service) scanRuns(ctx context.Context, q query.Query, want func(query.Ru
 		if err := scan(sc.dest...); err != nil {
 			return err
 		}
-		return each(sc.next())
+		return each(sc.nextRow())
 	})
 }
 
-// before tells which of two runs comes first.
-func before(x, y *apiv1.AcctRow) bool { return order(x, y) < 0 }
+// comesBefore tells which of two runs comes first.
+func comesBefore(x, y *apiv1.AcctRow) bool { return runOrder(x, y) < 0 }
 
-// order is that of Acct.Runs.
-func order(x, y *apiv1.AcctRow) int {
+// runOrder is that of Acct.Runs.
+func runOrder(x, y *apiv1.AcctRow) int {
 	number := func(r *apiv1.AcctRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetJobId()) }
 	rest := func(r *apiv1.AcctRow) int {
 		if r.GetArrayTask() < 0 {
@@ -172,8 +172,8 @@ func readAhead(read func(each func(acctRun) error) error, stop <-chan struct{}) 
 	return a
 }
 
-// head is the next run, for which it waits; nil at the end.
-func (a *runsAhead) head() *acctRun {
+// headRun is the next run, for which it waits; nil at the end.
+func (a *runsAhead) headRun() *acctRun {
 	for len(a.now) == 0 {
 		chunk, more := <-a.chunks
 		if !more {
@@ -184,11 +184,11 @@ func (a *runsAhead) head() *acctRun {
 	return &a.now[0]
 }
 
-// pop takes the run that head gave.
-func (a *runsAhead) pop() { a.now = a.now[1:] }
+// popRun takes the run that head gave.
+func (a *runsAhead) popRun() { a.now = a.now[1:] }
 
-// wait ends when the reader has; its stop must be closed, or all be read.
-func (a *runsAhead) wait() {
+// awaitReader ends when the reader has; its stop must be closed, or all be read.
+func (a *runsAhead) awaitReader() {
 	for range a.chunks {
 	}
 }

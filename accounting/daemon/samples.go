@@ -77,7 +77,7 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 	if rows.Len() == 0 {
 		return &apiv1.PutGpuSamplesReply{}, nil
 	}
-	batch, err := s.D.samples.add(req.GetNode(), rows)
+	batch, err := s.D.samples.addRows(req.GetNode(), rows)
 	if err != nil {
 		s.D.figures.samplesRefused.Add(uint64(rows.Len()))
 		return nil, err
@@ -89,7 +89,7 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 			return nil, ctx.Err()
 		}
 		if batch.err != nil {
-			return nil, s.D.away(batch.err)
+			return nil, s.D.storeAway(batch.err)
 		}
 		s.D.samples.stored(req.GetNode(), rows)
 	}
@@ -139,7 +139,7 @@ func (d *Daemon) leaveOut(node string, rows *SampleRows) {
 	rows.GPUs = slices.DeleteFunc(rows.GPUs, func(r tally.GPUSample) bool { return no(r.At) })
 	rows.Usage = slices.DeleteFunc(rows.Usage, func(r tally.UsageSample) bool { return no(r.At) })
 	d.figures.samplesLeftOut.Add(uint64(bad))
-	if d.samples.strange(node, bad > 0) {
+	if d.samples.noteStrange(node, bad > 0) {
 		d.cfg.Log.Warn("readings are left out: they are older than accounting.samples_keep, or their time is in the future; is the node's clock right?",
 			"node", node, "readings", bad, "one_at_unix_second", example)
 	}
@@ -196,8 +196,8 @@ func sampleLists(g *apiv1.GpuSeries) [tally.SampleFields][]int64 {
 		g.GetNvlinkTx(), g.GetNvlinkRx(), g.GetXid(), g.GetProcesses()}
 }
 
-// add puts rows into the next insert; nil = the store has them already.
-func (s *samples) add(node string, rows SampleRows) (*sampleBatch, error) {
+// addRows puts rows into the next insert; nil = the store has them already.
+func (s *samples) addRows(node string, rows SampleRows) (*sampleBatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last[node] == markOf(rows) {
@@ -242,9 +242,9 @@ func (s *samples) stored(node string, rows SampleRows) {
 	s.last[node] = markOf(rows)
 }
 
-// strange notes whether readings of a node were left out, and tells that this
+// noteStrange notes whether readings of a node were left out, and tells that this
 // is new.
-func (s *samples) strange(node string, odd bool) bool {
+func (s *samples) noteStrange(node string, odd bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.odd[node]
@@ -268,7 +268,7 @@ func (s *samples) take() (SampleRows, *sampleBatch) {
 	return rows, batch
 }
 
-func (s *samples) waiting() int {
+func (s *samples) countWaiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rows.Len()
@@ -284,13 +284,13 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		case <-ctx.Done():
 			stop()
 			_, batch := d.samples.take()
-			batch.end(ctx.Err())
+			batch.endBatch(ctx.Err())
 			return
 		case <-d.samples.full:
 			stop()
 		case <-late:
 		}
-		if !kept && d.ready() {
+		if !kept && d.isReady() {
 			err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep)
 			if err != nil && !told {
 				d.cfg.Log.Warn("how long samples are kept cannot be set, and is tried again", "error", d.cfg.Store.Explain(err))
@@ -307,12 +307,12 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		} else {
 			d.figures.samplesStored.Add(uint64(rows.Len()))
 		}
-		batch.end(err)
+		batch.endBatch(err)
 	}
 }
 
 func (d *Daemon) putSamples(ctx context.Context, rows SampleRows) error {
-	if !d.ready() {
+	if !d.isReady() {
 		return errNotReady
 	}
 	d.mu.Lock()
@@ -324,15 +324,15 @@ func (d *Daemon) putSamples(ctx context.Context, rows SampleRows) error {
 	return d.cfg.Store.PutUsage(ctx, ledger, cluster, rows.Usage)
 }
 
-// ready tells that the ingester has prepared the store.
-func (d *Daemon) ready() bool {
+// isReady tells that the ingester has prepared the store.
+func (d *Daemon) isReady() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stored
 }
 
-// end tells those who wait for a batch what became of it.
-func (b *sampleBatch) end(err error) {
+// endBatch tells those who wait for a batch what became of it.
+func (b *sampleBatch) endBatch(err error) {
 	if b != nil {
 		b.err = err
 		close(b.done)

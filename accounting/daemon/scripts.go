@@ -20,15 +20,15 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 	if len(q.GetJobs()) == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "name the jobs whose script or environment is asked for")
 	}
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.openScope(ctx, q.GetMinSeq())
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
-	ask, err := s.ask(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope)
+	ask, err := s.readQuery(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope)
 	if err != nil {
 		return nil, err
 	}
-	want := wanted([]string{"name", "user", "user_id", "array_uid"})
+	want := wantedParts([]string{"name", "user", "user_id", "array_uid"})
 	a := &answer{ask: ask}
 	origin := map[uint64]uint64{}
 	err = s.eachRun(ctx, scope, ask, want, func(run acctRun) error {
@@ -42,10 +42,10 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 		return a.run(run)
 	})
 	if err != nil {
-		return nil, s.D.away(err)
+		return nil, s.D.storeAway(err)
 	}
 	out := &apiv1.AcctScriptReply{Behind: behind}
-	who := s.D.caller(ctx)
+	who := s.D.callerOf(ctx)
 	for _, run := range a.runs {
 		if !who.Admin && (who.User == "" || run.row.GetUser() != who.User) {
 			return nil, spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("job %d belongs to another user: its script and environment are his", run.row.GetJobId()))
@@ -53,7 +53,7 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 		one := &apiv1.AcctScript{Row: run.row}
 		one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment())
 		if err != nil {
-			return nil, s.D.away(err)
+			return nil, s.D.storeAway(err)
 		}
 		one.Missing = one.Data == nil
 		out.Scripts = append(out.Scripts, one)

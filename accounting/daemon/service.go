@@ -32,8 +32,8 @@ func (s Service) Status(context.Context, *apiv1.AccountingStatusRequest) (*apiv1
 	return out, nil
 }
 
-// zone is a time zone by its IANA name; UTC without one.
-func zone(name string) (*time.Location, error) {
+// loadZone is a time zone by its IANA name; UTC without one.
+func loadZone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
@@ -44,23 +44,23 @@ func zone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// midnight is the beginning of a day in a zone, some days before the one that
+// midnightBefore is the beginning of a day in a zone, some days before the one that
 // an instant lies in. Days have 23 to 25 hours; the calendar knows.
-func midnight(at spec.Instant, loc *time.Location, before int) spec.Instant {
+func midnightBefore(at spec.Instant, loc *time.Location, before int) spec.Instant {
 	y, m, d := time.Unix(0, int64(at)).In(loc).Date()
 	return spec.Instant(time.Date(y, m, d-before, 0, 0, 0, 0, loc).UnixNano())
 }
 
-// caller is who asks.
-func (d *Daemon) caller(ctx context.Context) Caller {
+// callerOf is who asks.
+func (d *Daemon) callerOf(ctx context.Context) Caller {
 	if d.cfg.Identify == nil {
 		return Caller{Admin: true}
 	}
 	return d.cfg.Identify(ctx)
 }
 
-// away says to the caller that the store cannot answer.
-func (d *Daemon) away(err error) error {
+// storeAway says to the caller that the store cannot answer.
+func (d *Daemon) storeAway(err error) error {
 	if err == nil || spec.CodeOf(err) != 0 || errors.Is(err, context.Canceled) {
 		return err
 	}

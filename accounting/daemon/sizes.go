@@ -11,15 +11,15 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// pairs is a report of use by two keys. Who stands first gets a line with the
+// reportPairs is a report of use by two keys. Who stands first gets a line with the
 // sum, in which the second is empty, where that is a person; else each pair is
 // a line of its own.
-func (r *report) pairs(ctx context.Context, first string, one query.Key, second string, two query.Key) error {
-	shares, err := r.used(ctx, one, two)
+func (r *report) reportPairs(ctx context.Context, first string, one query.Key, second string, two query.Key) error {
+	shares, err := r.queryUsed(ctx, one, two)
 	if err != nil {
 		return err
 	}
-	totals, err := r.totals(ctx)
+	totals, err := r.queryTotals(ctx)
 	if err != nil {
 		return err
 	}
@@ -32,23 +32,23 @@ func (r *report) pairs(ctx context.Context, first string, one query.Key, second 
 	sums := map[string]*share{}
 	for _, sh := range shares {
 		list = append(list, sh)
-		k := *sh.dest(one)
+		k := *sh.columnFor(one)
 		if sums[k] == nil {
 			head := shareKey{}
-			*head.dest(one) = k
-			sums[k] = r.empty(head)
+			*head.columnFor(one) = k
+			sums[k] = r.emptyShare(head)
 		}
 		sums[k].add(sh)
 	}
 	slices.SortFunc(list, func(a, b *share) int {
-		return cmp.Or(cmp.Compare(*a.dest(one), *b.dest(one)), cmp.Compare(*a.dest(two), *b.dest(two)))
+		return cmp.Or(cmp.Compare(*a.columnFor(one), *b.columnFor(one)), cmp.Compare(*a.columnFor(two), *b.columnFor(two)))
 	})
 	last := ""
 	for i, sh := range list {
 		depth := int64(0)
 		if two == query.KeyUser {
 			depth = 1
-			if k := *sh.dest(one); i == 0 || k != last {
+			if k := *sh.columnFor(one); i == 0 || k != last {
 				last = k
 				r.pair(sums[k], one, two, 0, totals)
 			}
@@ -60,14 +60,14 @@ func (r *report) pairs(ctx context.Context, first string, one query.Key, second 
 
 func (r *report) pair(sh *share, one, two query.Key, depth int64, totals []any) {
 	for i, tres := range r.tres {
-		cells := []any{r.reply.GetCluster(), *sh.dest(one), *sh.dest(two)}
+		cells := []any{r.reply.GetCluster(), *sh.columnFor(one), *sh.columnFor(two)}
 		switch query.KeyUser {
 		case two:
 			cells = append(cells, "")
 		case one:
 			cells = slices.Insert(cells, 2, any(""))
 		}
-		r.row(append(cells, tres, wholeSeconds(sh.used[i]), sh.energy, depth, totals[i])...)
+		r.addRow(append(cells, tres, wholeSeconds(sh.used[i]), sh.energy, depth, totals[i])...)
 	}
 }
 
@@ -84,10 +84,10 @@ type sized struct {
 	jobs           []int64
 }
 
-// sizes is sreport job Sizes…: the time of runs by their size. Accounts stand
+// reportSizes is sreport job Sizes…: the time of runs by their size. Accounts stand
 // for everything below them, the top one if none are named; flat, each stands
 // for itself.
-func (r *report) sizes(ctx context.Context, accounts, wckeys bool) error {
+func (r *report) reportSizes(ctx context.Context, accounts, wckeys bool) error {
 	groups := r.q.GetGrouping()
 	if len(groups) == 0 {
 		groups = sizeGroups()
@@ -98,27 +98,27 @@ func (r *report) sizes(ctx context.Context, accounts, wckeys bool) error {
 		}
 	}
 	var by []query.Key
-	r.columns([3]string{"Cluster", "text"})
+	r.setColumns([3]string{"Cluster", "text"})
 	switch {
 	case accounts && wckeys:
 		by = []query.Key{query.KeyAccount, query.KeyWCKey}
-		r.columns([3]string{"Account", "text"})
+		r.setColumns([3]string{"Account", "text"})
 	case accounts:
 		by = []query.Key{query.KeyAccount}
-		r.columns([3]string{"Account", "text"})
+		r.setColumns([3]string{"Account", "text"})
 	default:
 		by = []query.Key{query.KeyWCKey}
-		r.columns([3]string{"WCKey", "text"})
+		r.setColumns([3]string{"WCKey", "text"})
 	}
-	r.columns([3]string{"TRES Name", "text"})
+	r.setColumns([3]string{"TRES Name", "text"})
 	unit := "TRES-seconds"
 	if r.q.GetCount() {
 		unit = "jobs"
 	}
 	for i := range len(groups) + 1 {
-		r.columns([3]string{sizeName(groups, i), "int", unit})
+		r.setColumns([3]string{sizeName(groups, i), "int", unit})
 	}
-	r.columns([3]string{"% of cluster", "float", "percent"}, [3]string{"Total", "int", "TRES-seconds"})
+	r.setColumns([3]string{"% of cluster", "float", "percent"}, [3]string{"Total", "int", "TRES-seconds"})
 	for _, tres := range r.tres {
 		if err := r.sizesOf(ctx, tres, groups, by); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 	}
 	switch named := r.ask.Accounts; {
 	case by[0] == query.KeyAccount && !r.q.GetFlat():
-		lines, err = r.lumped(ctx, lines, named)
+		lines, err = r.lumpAccounts(ctx, lines, named)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 		case !r.q.GetCount() && all.Sign() > 0:
 			share, _ = new(big.Rat).SetFrac(new(big.Int).Mul(sum, big.NewInt(100)), all).Float64()
 		}
-		r.row(append(cells, share, wholeSeconds(all))...)
+		r.addRow(append(cells, share, wholeSeconds(all))...)
 	}
 	return nil
 }
@@ -204,19 +204,19 @@ func (r *report) sizedRuns(ctx context.Context, tres string, groups []int64, by 
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	var lines []*sized
-	err = r.query(ctx, q, func(scan func(...any) error) error {
+	err = r.runQuery(ctx, q, func(scan func(...any) error) error {
 		var k shareKey
 		var group uint32
 		var text string
 		var jobs int64
 		var dest []any
 		for _, key := range by {
-			dest = append(dest, k.dest(key))
+			dest = append(dest, k.columnFor(key))
 		}
 		if err := scan(append(dest, &group, &text, &jobs)...); err != nil {
 			return err
 		}
-		n, err := amount(text)
+		n, err := parseAmount(text)
 		if err != nil {
 			return err
 		}
@@ -238,13 +238,13 @@ func newSized(account, wckey string, groups int) *sized {
 	return l
 }
 
-// lumped adds each line to the accounts that are named, or to the top.
-func (r *report) lumped(ctx context.Context, lines []*sized, named []string) ([]*sized, error) {
+// lumpAccounts adds each line to the accounts that are named, or to the top.
+func (r *report) lumpAccounts(ctx context.Context, lines []*sized, named []string) ([]*sized, error) {
 	used := map[shareKey]*share{}
 	for _, l := range lines {
 		used[shareKey{account: l.account}] = nil
 	}
-	parents, err := r.parents(ctx, used)
+	parents, err := r.queryParents(ctx, used)
 	if err != nil {
 		return nil, err
 	}

@@ -32,12 +32,12 @@ const sqlLength = 64 << 10
 // may see.
 func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) error {
 	ctx := stream.Context()
-	scope, behind, err := s.D.scope(ctx, q.GetMinSeq())
+	scope, behind, err := s.D.openScope(ctx, q.GetMinSeq())
 	if err != nil {
-		return s.D.away(err)
+		return s.D.storeAway(err)
 	}
 	if q.GetExplain() != "" {
-		text, err := s.explain(ctx, q.GetExplain(), scope)
+		text, err := s.explainCommand(ctx, q.GetExplain(), scope)
 		if err != nil {
 			return err
 		}
@@ -53,9 +53,9 @@ func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) err
 	if len(q.GetSql()) > sqlLength {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the question is longer than %d bytes", sqlLength))
 	}
-	viewer, err := s.D.viewer(ctx, scope)
+	viewer, err := s.D.viewerOf(ctx, scope)
 	if err != nil {
-		return s.D.away(err)
+		return s.D.storeAway(err)
 	}
 	ask, err := query.SQL(scope, viewer, q.GetSql())
 	if err != nil {
@@ -69,16 +69,16 @@ func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) err
 		return s.D.sqlError(err)
 	}
 	defer body.Close()
-	return s.D.pass(body, behind, stream.Send)
+	return s.D.passInPieces(body, behind, stream.Send)
 }
 
 // treeOf has the engine's own reading of a question checked.
 func (d *Daemon) treeOf(ctx context.Context, sql string, scope query.Scope, viewer query.Viewer) error {
-	names, err := d.lines(ctx, query.Names(scope))
+	names, err := d.queryLines(ctx, query.Names(scope))
 	if err != nil {
-		return d.away(err)
+		return d.storeAway(err)
 	}
-	tree, err := d.lines(ctx, query.Tree(sql))
+	tree, err := d.queryLines(ctx, query.Tree(sql))
 	if err != nil {
 		return d.sqlError(err)
 	}
@@ -88,8 +88,8 @@ func (d *Daemon) treeOf(ctx context.Context, sql string, scope query.Scope, view
 	return nil
 }
 
-// lines gives an answer of one column of text.
-func (d *Daemon) lines(ctx context.Context, ask query.Query) (out []string, err error) {
+// queryLines gives an answer of one column of text.
+func (d *Daemon) queryLines(ctx context.Context, ask query.Query) (out []string, err error) {
 	err = d.cfg.Store.Query(ctx, ask, func(scan func(...any) error) error {
 		var line string
 		err := scan(&line)
@@ -117,8 +117,8 @@ const sqlPiece = 256 << 10
 // brokenAnswer is how the engine marks an error behind the first rows.
 const brokenAnswer = "__exception__"
 
-// pass hands an answer on in pieces, at least one.
-func (d *Daemon) pass(body io.Reader, behind uint64, send func(*apiv1.SqlReply) error) error {
+// passInPieces hands an answer on in pieces, at least one.
+func (d *Daemon) passInPieces(body io.Reader, behind uint64, send func(*apiv1.SqlReply) error) error {
 	buf := make([]byte, sqlPiece)
 	for first := true; ; first = false {
 		n, err := io.ReadFull(body, buf)
@@ -139,10 +139,10 @@ func (d *Daemon) pass(body io.Reader, behind uint64, send func(*apiv1.SqlReply) 
 	}
 }
 
-// viewer is what the caller may see: an administrator or operator everything,
+// viewerOf is what the caller may see: an administrator or operator everything,
 // a coordinator his accounts and those below them.
-func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, error) {
-	who := d.caller(ctx)
+func (d *Daemon) viewerOf(ctx context.Context, scope query.Scope) (query.Viewer, error) {
+	who := d.callerOf(ctx)
 	v := query.Viewer{User: who.User, Admin: who.Admin}
 	if v.Admin {
 		return v, nil
@@ -158,7 +158,7 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	}
 	level, accounts := query.Standing(scope, v.User)
 	var err error
-	v.Admin, err = d.operator(ctx, level)
+	v.Admin, err = d.isOperator(ctx, level)
 	if err != nil || v.Admin {
 		return v, err
 	}
@@ -186,9 +186,9 @@ func (d *Daemon) viewer(ctx context.Context, scope query.Scope) (query.Viewer, e
 	return v, err
 }
 
-// operator tells whether a user is an administrator or an operator; level asks
+// isOperator tells whether a user is an administrator or an operator; level asks
 // for what the newest event says of him.
-func (d *Daemon) operator(ctx context.Context, level query.Query) (yes bool, err error) {
+func (d *Daemon) isOperator(ctx context.Context, level query.Query) (yes bool, err error) {
 	err = d.cfg.Store.Query(ctx, level, func(scan func(...any) error) error {
 		var kind, level string
 		if err := scan(&kind, &level); err != nil {
@@ -206,7 +206,7 @@ func (d *Daemon) sqlError(err error) error {
 	if errors.As(err, &engine) {
 		return spec.Refuse(spec.CodeBadRequest, sqlText(engine.EngineText()))
 	}
-	return d.away(err)
+	return d.storeAway(err)
 }
 
 // sqlTextLength is how much of the engine's words a user sees.
@@ -227,15 +227,15 @@ func sqlText(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// explain gives the SQL behind a command, as it would be run now, over the
+// explainCommand gives the SQL behind a command, as it would be run now, over the
 // last day where nothing else is said.
-func (s Service) explain(ctx context.Context, name string, scope query.Scope) (string, error) {
+func (s Service) explainCommand(ctx context.Context, name string, scope query.Scope) (string, error) {
 	name = strings.ToLower(name)
 	switch name {
 	case "sacct":
 		ask := &query.Acct{}
-		ask.Window(scope.Now, midnight(scope.Now, time.UTC, 0))
-		over, live := ask.Runs(scope, wanted(nil), false)
+		ask.Window(scope.Now, midnightBefore(scope.Now, time.UTC, 0))
+		over, live := ask.Runs(scope, wantedParts(nil), false)
 		steps := ask.Steps(scope, []query.RunKey{{UID: 1}}, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true})
 		return "-- the runs since midnight that are over\n" + over.Text() + ";\n\n-- those that are not\n" + live.Text() +
 			";\n\n-- the steps of some of them\n" + steps.Text() + ";\n", nil

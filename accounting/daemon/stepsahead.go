@@ -46,8 +46,8 @@ func (a *answer) askAhead() *stepsAhead {
 	return s
 }
 
-// wait ends when the steps are there.
-func (s *stepsAhead) wait() error {
+// waitForSteps ends when the steps are there.
+func (s *stepsAhead) waitForSteps() error {
 	if s == nil {
 		return nil
 	}
@@ -55,11 +55,11 @@ func (s *stepsAhead) wait() error {
 	return s.err
 }
 
-// has tells whether all ended steps of a run are among the rows.
-func (s *stepsAhead) has(run *acctRun) bool { return s != nil && s.numbers[run.row.GetJobId()] }
+// hasSteps tells whether all ended steps of a run are among the rows.
+func (s *stepsAhead) hasSteps(run *acctRun) bool { return s != nil && s.numbers[run.row.GetJobId()] }
 
-// end gives up what is still asked.
-func (s *stepsAhead) end() {
+// stopAsking gives up what is still asked.
+func (s *stepsAhead) stopAsking() {
 	if s != nil {
 		s.cancel()
 		<-s.done

@@ -16,11 +16,11 @@ const verifyRows = 50_000
 // verifyTell is after how many events the caller hears how far it is.
 const verifyTell = 500_000
 
-// verify counts the whole ledger again, as if for an empty store, and compares
+// verifyStore counts the whole ledger again, as if for an empty store, and compares
 // with what is stored up to the store's position. The store is asked first:
 // it goes on growing meanwhile.
-func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found []query.Finding, err error) {
-	scope, _, err := d.scope(ctx, 0)
+func (d *Daemon) verifyStore(ctx context.Context, tell func(done, of uint64)) (found []query.Finding, err error) {
+	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 			return nil, err
 		}
 	}
-	purged, unfinished, err := d.purged(ctx, scope)
+	purged, unfinished, err := d.readPurged(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (d *Daemon) verify(ctx context.Context, tell func(done, of uint64)) (found 
 		}
 	}
 	counted := sums{}
-	if err := d.recount(ctx, scope.Event(), counted, tell); err != nil {
+	if err := d.recountLedger(ctx, scope.Event(), counted, tell); err != nil {
 		return nil, err
 	}
 	for _, t := range query.SumTables() {
@@ -78,8 +78,8 @@ type purge struct {
 	rolled []string
 }
 
-// purged reads what was purged and not brought back.
-func (d *Daemon) purged(ctx context.Context, scope query.Scope) (out []purge, unfinished int, err error) {
+// readPurged reads what was purged and not brought back.
+func (d *Daemon) readPurged(ctx context.Context, scope query.Scope) (out []purge, unfinished int, err error) {
 	err = d.cfg.Store.Query(ctx, query.Purges(scope), func(scan func(...any) error) error {
 		var p purge
 		var id, month string
@@ -109,11 +109,11 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 		}
 		for _, p := range purged {
 			for i := range p.rolled {
-				have, err := amount(runs[i])
+				have, err := parseAmount(runs[i])
 				if err != nil {
 					return err
 				}
-				gone, err := amount(p.rolled[i])
+				gone, err := parseAmount(p.rolled[i])
 				if err != nil {
 					return err
 				}
@@ -139,8 +139,8 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 	return found, err
 }
 
-// recount folds the ledger from its first event to one.
-func (d *Daemon) recount(ctx context.Context, last uint64, into sums, tell func(done, of uint64)) error {
+// recountLedger folds the ledger from its first event to one.
+func (d *Daemon) recountLedger(ctx context.Context, last uint64, into sums, tell func(done, of uint64)) error {
 	if head, _ := d.cfg.Source.Head(); head < last {
 		return fmt.Errorf("the store is compared with the ledger first, which ends at event %d, before event %d: %w", head, last, tally.ErrOrder)
 	}
@@ -171,16 +171,16 @@ func (d *Daemon) recount(ctx context.Context, last uint64, into sums, tell func(
 			}
 		}
 		if t.Rows() >= verifyRows {
-			into.add(t.Take())
+			into.addBatch(t.Take())
 		}
 		if t.Seq() >= told+verifyTell {
 			told = t.Seq()
 			tell(told, last)
 		}
 	}
-	into.add(t.Take())
+	into.addBatch(t.Take())
 	for _, r := range t.AllLive() {
-		into.put("live", r.UID)
+		into.putRow("live", r.UID)
 	}
 	return nil
 }
@@ -195,8 +195,8 @@ func (s sums) of(table string, n int) []uint64 {
 	return s[table]
 }
 
-// put counts a row.
-func (s sums) put(table string, values ...uint64) {
+// putRow counts a row.
+func (s sums) putRow(table string, values ...uint64) {
 	have := s.of(table, len(values)+1)
 	have[0]++
 	for i, v := range values {
@@ -204,12 +204,12 @@ func (s sums) put(table string, values ...uint64) {
 	}
 }
 
-// add counts the rows of a batch.
-func (s sums) add(b *tally.Batch) {
+// addBatch counts the rows of a batch.
+func (s sums) addBatch(b *tally.Batch) {
 	n := func(v int64) uint64 { return uint64(v) }
 	cpu := func(u *tally.Used) uint64 { return n(u.UserCPU + u.SystemCPU) }
 	for i := range b.Events {
-		s.put("events", b.Events[i].UID, uint64(len(b.Events[i].Body)))
+		s.putRow("events", b.Events[i].UID, uint64(len(b.Events[i].Body)))
 	}
 	for i := range b.Jobs {
 		r := &b.Jobs[i]
@@ -220,33 +220,33 @@ func (s sums) add(b *tally.Batch) {
 		if r.Exit.Code != 0 {
 			bad = 1
 		}
-		s.put("jobs", r.UID, r.Count, span, n(r.Alloc.CPUs)*span, n(r.Alloc.GPUs)*span, cpu(&r.Used), bad)
+		s.putRow("jobs", r.UID, r.Count, span, n(r.Alloc.CPUs)*span, n(r.Alloc.GPUs)*span, cpu(&r.Used), bad)
 	}
 	for i := range b.Steps {
 		r := &b.Steps[i]
-		s.put("steps", r.UID, n(r.End-r.Start), cpu(&r.Used))
+		s.putRow("steps", r.UID, n(r.End-r.Start), cpu(&r.Used))
 	}
 	for i := range b.Nodes {
 		r := &b.Nodes[i]
-		s.put("job_nodes", r.UID, n(r.CPUs)*n(r.To-r.From), cpu(&r.Used))
+		s.putRow("job_nodes", r.UID, n(r.CPUs)*n(r.To-r.From), cpu(&r.Used))
 	}
 	for i := range b.GPUs {
 		r := &b.GPUs[i]
-		s.put("job_gpus", r.UID, n(r.To-r.From), n(r.Util))
+		s.putRow("job_gpus", r.UID, n(r.To-r.From), n(r.Util))
 	}
 	for i := range b.NodeStates {
-		s.put("node_states", n(b.NodeStates[i].CPUs), n(b.NodeStates[i].At))
+		s.putRow("node_states", n(b.NodeStates[i].CPUs), n(b.NodeStates[i].At))
 	}
 	for i := range b.Reasons {
-		s.put("pending_reasons", b.Reasons[i].UID, n(b.Reasons[i].At))
+		s.putRow("pending_reasons", b.Reasons[i].UID, n(b.Reasons[i].At))
 	}
 	for i := range b.Associations {
-		s.put("associations", uint64(b.Associations[i].ID))
+		s.putRow("associations", uint64(b.Associations[i].ID))
 	}
 }
 
-// examine looks for what is wrong with accounting.
-func (d *Daemon) examine(ctx context.Context) ([]query.Finding, error) {
+// examineStore looks for what is wrong with accounting.
+func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 	st := d.Status()
 	d.mu.Lock()
 	ledger := d.ledger

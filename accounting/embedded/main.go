@@ -20,13 +20,13 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/front"
 )
 
-// Main is the engine process. It returns nil once it has stopped because ctx is over, SIGTERM or SIGINT came, or, with
-// UntilEOF, standard input ended. An error wraps ErrInUse when another process has the data path, ErrNoLibrary when
-// there is no engine library.
+// Main is the engine process. It returns nil once it has stopped because ctx is over, SIGTERM
+// or SIGINT came, or, with UntilEOF, standard input ended. An error wraps ErrInUse when another
+// process has the data path, ErrNoLibrary when there is no engine library.
 //
 // It changes the process's working folder and environment, so it belongs in a process of its own.
 func Main(ctx context.Context, o Options) error {
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func Main(ctx context.Context, o Options) error {
 			cancel()
 		}()
 	}
-	logins, err := o.passwords()
+	logins, err := o.readPasswords()
 	if err != nil && o.TCPOptional {
 		o.withoutTCP(err)
 		o.TCP, err = "", nil
@@ -77,8 +77,8 @@ func (o Options) withoutTCP(err error) {
 		"cure", "make the password file (umask 077; openssl rand -hex 24 > FILE) or free the address, and restart the accounting")
 }
 
-// Command is what a program does for its Subcommand: it reads args, runs Main and returns the exit status, with the
-// reason on errors when it is not 0.
+// Command is what a program does for its Subcommand: it reads args, runs Main and returns the
+// exit status, with the reason on errors when it is not 0.
 func Command(ctx context.Context, args []string, errs io.Writer) int {
 	o, err := ParseArgs(args, errs)
 	switch {
@@ -101,7 +101,8 @@ func Command(ctx context.Context, args []string, errs io.Writer) int {
 
 // openPool starts the engine.
 func openPool(o Options) (*front.Pool, error) {
-	// The engine reads config.xml from its working folder and from $HOME, and takes its time zone from TZ.
+	// The engine reads config.xml from its working folder and from $HOME, and takes its time
+	// zone from TZ.
 	if err := os.Chdir(o.Data); err != nil {
 		return nil, fmt.Errorf("enter the data path: %w", err)
 	}
@@ -127,7 +128,7 @@ func openPool(o Options) (*front.Pool, error) {
 		args = append(args, "--max_server_memory_usage="+strconv.Itoa(o.Memory<<20))
 	}
 	pool, err := front.NewPool(lib, filepath.Join(o.Data, "clickhouse"), args, front.PoolOptions{
-		Writers: o.Writers, Readers: o.Readers, Settings: sound(o.Settings), Reading: o.Reading, Log: o.Log,
+		Writers: o.Writers, Readers: o.Readers, Settings: safeSettings(o.Settings), Reading: o.Reading, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)", err, o.Data, lib.Version())

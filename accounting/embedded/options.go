@@ -57,7 +57,7 @@ type Login struct {
 	ReadOnly     bool
 }
 
-// sound adds to the settings of every session what keeps answers right,
+// safeSettings adds to the settings of every session what keeps answers right,
 // whoever asks: what the engine compiles out of expressions that it has met a
 // few times is wrong for 128-bit numbers (26.7: greatest(x, 0) of a negative
 // Int128 gives x), and amounts of use are such numbers.
@@ -65,7 +65,7 @@ type Login struct {
 // Skip indexes are looked at before anything is read: left to the reading, all
 // parts of a table are opened with all columns that are asked for, and a store
 // of three years has a part or more for each month.
-func sound(settings map[string]string) map[string]string {
+func safeSettings(settings map[string]string) map[string]string {
 	out := map[string]string{"compile_expressions": "0", "compile_aggregate_expressions": "0", "use_skip_indexes_on_data_read": "0"}
 	maps.Copy(out, settings)
 	return out
@@ -84,8 +84,8 @@ func DefaultReading() map[string]string {
 // maxSocketPath is what the kernel's socket address holds, less its final zero.
 const maxSocketPath = 107
 
-// complete checks o, fills in defaults and makes paths absolute. All errors at once.
-func (o Options) complete() (Options, error) {
+// withDefaults checks o, fills in defaults and makes paths absolute. All errors at once.
+func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	absolute := func(path *string) {
@@ -139,8 +139,8 @@ func (o Options) complete() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// passwords reads the logins' password files.
-func (o Options) passwords() ([]front.Login, error) {
+// readPasswords reads the logins' password files.
+func (o Options) readPasswords() ([]front.Login, error) {
 	var out []front.Login
 	for _, l := range o.Logins {
 		info, err := os.Stat(l.PasswordFile)

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// relay passes what a child writes, line by line, to the parent's log: the child's own JSON records as they were, and
-// anything else, such as the last words of a crash, as a warning.
+// relay passes what a child writes, line by line, to the parent's log: the child's own JSON
+// records as they were, and anything else, such as the last words of a crash, as a warning.
 type relay struct {
 	log *slog.Logger
 
@@ -43,8 +43,8 @@ func (r *relay) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on a last line without its end.
-func (r *relay) flush() {
+// flushLine passes on a last line without its end.
+func (r *relay) flushLine() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.partial) > 0 {
@@ -53,8 +53,8 @@ func (r *relay) flush() {
 	}
 }
 
-// last is the child's last error, "" when it had none.
-func (r *relay) last() string {
+// lastError is the child's last error, "" when it had none.
+func (r *relay) lastError() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.final

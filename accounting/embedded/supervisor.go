@@ -86,7 +86,7 @@ func start(ctx context.Context, o Options, wait timing, command ...string) (*Sup
 	if log == nil {
 		log = slog.Default()
 	}
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +260,8 @@ func (s *Supervisor) child(ctx context.Context, onAnswer func()) (answered bool,
 	answered = <-watched
 	stopped()
 	killer()
-	words.flush()
-	return answered, s.reason(ctx, cmd, err, words.last())
+	words.flushLine()
+	return answered, s.reason(ctx, cmd, err, words.lastError())
 }
 
 // reason puts the end of a child into words.

@@ -71,9 +71,9 @@ const (
 	fLast
 )
 
-// names are the columns as sacct calls them, in lower case. Those of sacct
+// columnNames are the columns as sacct calls them, in lower case. Those of sacct
 // that say nothing of what is stored are skipped; gpus, a number, is ours.
-func names() map[string]field {
+func columnNames() map[string]field {
 	return map[string]field{
 		"jobid": fJobID, "jobidraw": fJobIDRaw, "cluster": fCluster, "partition": fPartition, "qos": fQOS, "account": fAccount, "user": fUser, "uid": fUID,
 		"group": fGroup, "gid": fGID, "jobname": fName, "state": fState, "exitcode": fExit, "derivedexitcode": fDerived, "submit": fSubmit,
@@ -87,8 +87,8 @@ func names() map[string]field {
 	}
 }
 
-// others are columns of sacct that are read over.
-func others() []string {
+// ignoredColumns are columns of sacct that are read over.
+func ignoredColumns() []string {
 	return []string{"allocnodes", "avecpu", "avediskread", "avediskwrite", "avepages", "averss", "avevmsize", "blockid", "consumedenergy",
 		"container", "cputime", "cputimeraw", "dbindex", "flags", "jobcomment", "layout", "licenses", "maxdiskread", "maxdiskreadnode",
 		"maxdiskreadtask", "maxdiskwrite", "maxdiskwritenode", "maxdiskwritetask", "maxpages", "maxpagesnode", "maxpagestask", "maxrssnode", "maxrsstask",
@@ -108,11 +108,11 @@ type layout []field
 // parseColumns reads a list of columns; "-" skips one. A length after % is
 // read over.
 func parseColumns(list []string) (layout, error) {
-	known, out := names(), layout{}
+	known, out := columnNames(), layout{}
 	for _, c := range list {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(c)), "%")
 		f, ok := known[name]
-		if !ok && name != "-" && !slices.Contains(others(), name) {
+		if !ok && name != "-" && !slices.Contains(ignoredColumns(), name) {
 			return nil, fmt.Errorf("%w: sacct has no field %q", ErrColumns, c)
 		}
 		if f != skip && slices.Contains(out, f) {
@@ -136,9 +136,9 @@ func parseColumns(list []string) (layout, error) {
 	return out, nil
 }
 
-// header tells whether a line names columns.
-func header(cells []string) bool {
-	known, n := names(), 0
+// isHeader tells whether a line names columns.
+func isHeader(cells []string) bool {
+	known, n := columnNames(), 0
 	for _, c := range cells {
 		if _, ok := known[strings.ToLower(c)]; ok {
 			n++

@@ -170,7 +170,7 @@ const maxLine = 4 << 20
 // Import reads a dump, plain or compressed by gzip, and stores what is new.
 func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 	r := &run{Config: c, ctx: ctx, open: map[Key]bool{}, spare: make(chan []*job, 3)}
-	r.complete()
+	r.completeJob()
 	in, err := plainText(dump)
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 		r.open[Key{uids[i], restarts[i]}] = true
 	}
 	r.seq = c.Writer.Position().Seq
-	err = r.read(in)
+	err = r.readDump(in)
 	r.res.Added = r.added.totals()
 	if err != nil {
 		return &r.res, err
@@ -210,7 +210,7 @@ func RollUp(ctx context.Context, w Writer) error {
 	}
 }
 
-func (r *run) complete() {
+func (r *run) completeJob() {
 	if r.Delimiter == "" {
 		r.Delimiter = "|"
 	}
@@ -244,9 +244,9 @@ type part struct {
 	last bool
 }
 
-// read takes the dump line by line. Reading a chunk, preparing the one before
+// readDump takes the dump line by line. Reading a chunk, preparing the one before
 // it and writing the one before that overlap.
-func (r *run) read(in io.Reader) error {
+func (r *run) readDump(in io.Reader) error {
 	chunks := make(chan part)
 	batches := make(chan *tally.Batch)
 	done := make(chan error, 2)
@@ -299,7 +299,7 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 		if err != nil {
 			return err
 		}
-		r.lines = newLines(l, clocks{loc: r.Zone}, r.fresh)
+		r.lines = newLines(l, clocks{loc: r.Zone}, r.newJob)
 	}
 	for n := 1; s.Scan(); n++ {
 		if err := r.ctx.Err(); err != nil {
@@ -312,18 +312,18 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 		if len(line) == 0 {
 			continue
 		}
-		cells = r.split(cells[:0], line)
+		cells = r.splitLine(cells[:0], line)
 		if n <= r.Skip {
 			continue
 		}
-		if n == 1 && header(cells) || r.lines == nil {
-			if err := r.head(cells); err != nil {
+		if n == 1 && isHeader(cells) || r.lines == nil {
+			if err := r.readHead(cells); err != nil {
 				return err
 			}
 			continue
 		}
 		r.res.Lines++
-		r.line(n, cells, line)
+		r.takeLine(n, cells, line)
 		if len(r.chunk) >= r.Batch && len(r.het) == 0 {
 			if !hand(r.chunk, false) {
 				return nil // what failed tells why
@@ -331,7 +331,7 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 			r.chunk = make([]*job, 0, r.Batch)
 		}
 	}
-	r.shut()
+	r.shutJob()
 	r.endHet()
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("read the dump after line %d: %w", r.res.Lines, err)
@@ -342,12 +342,12 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 	return nil
 }
 
-// head takes the first line as names of columns.
-func (r *run) head(cells []string) error {
-	if !header(cells) && strings.ContainsRune(strings.Join(cells, ""), 0) {
+// readHead takes the first line as names of columns.
+func (r *run) readHead(cells []string) error {
+	if !isHeader(cells) && strings.ContainsRune(strings.Join(cells, ""), 0) {
 		return fmt.Errorf("%w: the first line is no text in UTF-8: where it is UTF-16, iconv -f UTF-16 -t UTF-8 makes it so", ErrColumns)
 	}
-	if !header(cells) {
+	if !isHeader(cells) {
 		return fmt.Errorf("%w: the first line does not name them: give them in order with --columns", ErrColumns)
 	}
 	if r.lines != nil {
@@ -360,14 +360,14 @@ func (r *run) head(cells []string) error {
 	if err != nil {
 		return err
 	}
-	r.lines = newLines(l, clocks{loc: r.Zone}, r.fresh)
+	r.lines = newLines(l, clocks{loc: r.Zone}, r.newJob)
 	return nil
 }
 
-// split cuts a line into cells, in CSV with quotes where the delimiter is a
+// splitLine cuts a line into cells, in CSV with quotes where the delimiter is a
 // comma. What follows the last column's beginning is all its own if it is a
 // name that people give. The cells share the line's memory.
-func (r *run) split(cells []string, bytes []byte) []string {
+func (r *run) splitLine(cells []string, bytes []byte) []string {
 	line := string(bytes)
 	if !utf8.ValidString(line) {
 		line = strings.ToValidUTF8(line, "\ufffd")
@@ -425,15 +425,15 @@ func splitCSV(cells []string, line string) []string {
 	}
 }
 
-func (r *run) reject(n int, line []byte, why string) {
+func (r *run) rejectLine(n int, line []byte, why string) {
 	r.res.Rejected++
 	text := string(line[:min(len(line), 200)])
 	r.Rejected(Reject{n, why, strings.ToValidUTF8(text, "\ufffd")})
 }
 
-// future refuses a run whose time is in the future, by more than clocks differ: it
+// refuseFuture refuses a run whose time is in the future, by more than clocks differ: it
 // would count as waiting, or running, until then.
-func (r *run) future(row *tally.JobRow) error {
+func (r *run) refuseFuture(row *tally.JobRow) error {
 	late := tally.Cut(max(r.Now, r.Present).Add(spec.Day))
 	if row.Submit > late || row.Start > late || row.End > late {
 		return reject("its time is in the future")
@@ -441,43 +441,43 @@ func (r *run) future(row *tally.JobRow) error {
 	return nil
 }
 
-// line takes one line: a job, or a step of the job before it.
-func (r *run) line(n int, cells []string, line []byte) {
+// takeLine takes one line: a job, or a step of the job before it.
+func (r *run) takeLine(n int, cells []string, line []byte) {
 	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" && cells[i] != r.Cluster && cells[i] != "" {
-		r.reject(n, line, "it is of cluster "+cells[i])
+		r.rejectLine(n, line, "it is of cluster "+cells[i])
 		return
 	}
 	if bytes.IndexByte(line, 0) >= 0 {
-		r.reject(n, line, "it has a character NUL: the dump is damaged there")
+		r.rejectLine(n, line, "it has a character NUL: the dump is damaged there")
 		return
 	}
-	j, step, err := r.lines.parse(cells)
+	j, step, err := r.lines.parseLine(cells)
 	if err == nil {
-		err = r.future(&j.row)
+		err = r.refuseFuture(&j.row)
 	}
 	switch {
 	case err != nil:
 		if step == "" {
-			r.shut() // its steps have no job either
+			r.shutJob() // its steps have no job either
 		}
-		r.reject(n, line, err.Error())
+		r.rejectLine(n, line, err.Error())
 	case step == "":
-		r.shut()
+		r.shutJob()
 		j.line = n
 		r.cur = j
 		r.res.Jobs++
 	case r.cur == nil || r.cur.row.JobID != j.steps[0].JobID:
-		r.reject(n, line, "it is a step whose job does not stand before it")
+		r.rejectLine(n, line, "it is a step whose job does not stand before it")
 	default:
 		r.res.Steps++
-		r.cur.add(j)
+		r.cur.addStep(j)
 	}
 }
 
-// shut ends the job whose steps were being read.
-func (r *run) shut() {
+// shutJob ends the job whose steps were being read.
+func (r *run) shutJob() {
 	if r.cur != nil {
-		r.cur.finish()
+		r.cur.finishSteps()
 		if len(r.het) > 0 && r.het[0].row.HetJobID != r.cur.row.HetJobID {
 			r.endHet()
 		}
@@ -508,7 +508,7 @@ func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error
 	n := 0
 	for p := range chunks {
 		b := &r.batches[n%2]
-		if err := r.prepare(b, p); err != nil {
+		if err := r.prepareChunk(b, p); err != nil {
 			return err
 		}
 		if b.Last < b.First {
@@ -526,8 +526,8 @@ func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error
 // slab is how many jobs get their memory at once.
 const slab = 256
 
-// fresh is an empty job, of a chunk that is prepared if there is one.
-func (r *run) fresh() *job {
+// newJob is an empty job, of a chunk that is prepared if there is one.
+func (r *run) newJob() *job {
 	if len(r.free) == 0 {
 		select {
 		case r.free = <-r.spare:
@@ -544,8 +544,8 @@ func (r *run) fresh() *job {
 	return j
 }
 
-// recycle gives the jobs of a chunk back.
-func (r *run) recycle(chunk []*job) {
+// recycleJobs gives the jobs of a chunk back.
+func (r *run) recycleJobs(chunk []*job) {
 	for _, j := range chunk {
 		*j = job{}
 	}
@@ -555,9 +555,9 @@ func (r *run) recycle(chunk []*job) {
 	}
 }
 
-// prepare makes a batch of what is new of a chunk; where nothing is, it is
+// prepareChunk makes a batch of what is new of a chunk; where nothing is, it is
 // empty.
-func (r *run) prepare(b *tally.Batch, p part) error {
+func (r *run) prepareChunk(b *tally.Batch, p part) error {
 	chunk := p.jobs
 	var from, to tally.Micros
 	for _, j := range chunk {
@@ -592,16 +592,16 @@ func (r *run) prepare(b *tally.Batch, p part) error {
 	*b = tally.Batch{First: r.seq + 1, At: at, Jobs: b.Jobs[:0], Live: b.Live[:0], Nodes: b.Nodes[:0], Steps: b.Steps[:0]}
 	b.Jobs, b.Nodes = slices.Grow(b.Jobs, len(chunk)), slices.Grow(b.Nodes, len(chunk))
 	for _, j := range chunk {
-		r.put(b, j)
+		r.putRun(b, j)
 	}
-	r.recycle(chunk)
+	r.recycleJobs(chunk)
 	b.Last = r.seq
 	return nil
 }
 
-// put adds a run to the batch, unless the store has it.
-func (r *run) put(b *tally.Batch, j *job) {
-	k := j.key()
+// putRun adds a run to the batch, unless the store has it.
+func (r *run) putRun(b *tally.Batch, j *job) {
+	k := j.runKey()
 	if r.known[k] || r.before[k] {
 		r.res.Known++
 		return
@@ -622,7 +622,7 @@ func (r *run) put(b *tally.Batch, j *job) {
 	r.res.New++
 	r.added.add(&j.row)
 	b.Jobs = append(b.Jobs, j.row)
-	b.Nodes = j.shares(b.Nodes)
+	b.Nodes = j.spreadOverNodes(b.Nodes)
 	for _, s := range j.steps {
 		s.Seq = r.seq
 		b.Steps = append(b.Steps, s)
@@ -633,7 +633,7 @@ func (r *run) put(b *tally.Batch, j *job) {
 func liveRow(j *job) tally.LiveRow {
 	out := tally.LiveRow{JobRow: j.row}
 	for i, name := range j.nodes {
-		part := func(total int64) int64 { return evenly(total, int64(len(j.nodes)), int64(i)) }
+		part := func(total int64) int64 { return evenPart(total, int64(len(j.nodes)), int64(i)) }
 		out.HeldNodes = append(out.HeldNodes, name)
 		out.HeldCPUs = append(out.HeldCPUs, part(j.row.Alloc.CPUs))
 		out.HeldMem = append(out.HeldMem, part(j.row.Alloc.Mem))

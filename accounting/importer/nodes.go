@@ -36,7 +36,7 @@ func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until 
 	if err != nil {
 		return 0, err
 	}
-	now, err := s.capacities(ctx)
+	now, err := s.nodeCapacities(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +47,7 @@ func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until 
 			since = latest(since, time.UnixMicro(r.At))
 		}
 	}
-	out, err := s.outages(ctx, oldest(known, since), until)
+	out, err := s.nodeOutages(ctx, oldestNeeded(known, since), until)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +59,7 @@ func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until 
 		if seen {
 			begin = prev.At
 		}
-		rows = append(rows, history(now[name], out[name], prev, seen, begin, until.UnixMicro())...)
+		rows = append(rows, nodeHistory(now[name], out[name], prev, seen, begin, until.UnixMicro())...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if _, there := now[name]; !there && last[name].Class != tally.ClassGone {
@@ -96,8 +96,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// oldest is from when events are needed: the oldest newest row of a node.
-func oldest(known []tally.NodeStateRow, since time.Time) time.Time {
+// oldestNeeded is from when events are needed: the oldest newest row of a node.
+func oldestNeeded(known []tally.NodeStateRow, since time.Time) time.Time {
 	for _, r := range known {
 		if at := time.UnixMicro(r.At); r.Class != tally.ClassGone && at.Before(since) {
 			since = at
@@ -106,9 +106,9 @@ func oldest(known []tally.NodeStateRow, since time.Time) time.Time {
 	return since
 }
 
-// history makes the rows of one node after an instant: its first one, each
+// nodeHistory makes the rows of one node after an instant: its first one, each
 // change, and one at each midnight UTC, behind which no reader looks.
-func history(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, seen bool, begin, until tally.Micros) []tally.NodeStateRow {
+func nodeHistory(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, seen bool, begin, until tally.Micros) []tally.NodeStateRow {
 	const day = int64(24 * time.Hour / time.Microsecond)
 	var out []tally.NodeStateRow
 	if covered := slices.ContainsFunc(list, func(o outage) bool { return o.to == 0 || o.to > until }); like.Class == tally.ClassDown && !covered {
@@ -157,18 +157,18 @@ func history(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, se
 		add(state(begin), false)
 	}
 	for _, at := range slices.Sorted(maps.Keys(times)) {
-		if r := state(at); at%day == 0 || !alike(r, cur) {
+		if r := state(at); at%day == 0 || !saysNothingNew(r, cur) {
 			add(r, at%day == 0)
 		}
 	}
-	if r := state(until); !alike(r, cur) { // other hardware
+	if r := state(until); !saysNothingNew(r, cur) { // other hardware
 		add(r, false)
 	}
 	return out
 }
 
-// alike tells that nothing is said anew.
-func alike(a, b tally.NodeStateRow) bool {
+// saysNothingNew tells that nothing is said anew.
+func saysNothingNew(a, b tally.NodeStateRow) bool {
 	return a.State == b.State && a.Class == b.Class && a.CPUs == b.CPUs && a.Mem == b.Mem && a.GPUs == b.GPUs
 }
 
@@ -194,9 +194,9 @@ func outOfService(text string) string {
 	return ""
 }
 
-// capacities are the nodes as they are now.
-func (s *Slurm) capacities(ctx context.Context) (map[string]tally.NodeStateRow, error) {
-	out, err := s.output(s.program(ctx, "sinfo", "-h", "-a", "-N", "-o", "%N|%c|%m|%R|%T|%G|%E"))
+// nodeCapacities are the nodes as they are now.
+func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateRow, error) {
+	out, err := s.runForOutput(s.commandFor(ctx, "sinfo", "-h", "-a", "-N", "-o", "%N|%c|%m|%R|%T|%G|%E"))
 	if err != nil {
 		return nil, err
 	}
@@ -230,14 +230,14 @@ func (s *Slurm) capacities(ctx context.Context) (map[string]tally.NodeStateRow, 
 	return nodes, nil
 }
 
-// outages are what slurmdbd recorded of nodes, by node, in order.
-func (s *Slurm) outages(ctx context.Context, from, to time.Time) (map[string][]outage, error) {
+// nodeOutages are what slurmdbd recorded of nodes, by node, in order.
+func (s *Slurm) nodeOutages(ctx context.Context, from, to time.Time) (map[string][]outage, error) {
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{"-nP", "show", "event", "start=" + at(from), "end=" + at(to), "format=NodeName,TimeStart,TimeEnd,State,User,Reason"}
 	if s.Cluster != "" {
 		args = append(args, "clusters="+s.Cluster)
 	}
-	said, err := s.output(s.program(ctx, "sacctmgr", args...))
+	said, err := s.runForOutput(s.commandFor(ctx, "sacctmgr", args...))
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +253,9 @@ func (s *Slurm) outages(ctx context.Context, from, to time.Time) (map[string][]o
 			continue
 		}
 		o := outage{state: state, by: f[4], reason: f[5]}
-		o.from, err = clock.instant(f[1])
+		o.from, err = clock.parseInstant(f[1])
 		if err == nil {
-			o.to, err = clock.instant(f[2])
+			o.to, err = clock.parseInstant(f[2])
 		}
 		if err != nil || o.from == 0 || o.to != 0 && o.to < o.from {
 			return nil, fmt.Errorf("sacctmgr show event: the times of %q cannot be read", line)

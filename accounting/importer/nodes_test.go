@@ -40,13 +40,13 @@ func TestNodeHistory(t *testing.T) {
 				}
 				told = append(told, e)
 			}
-			rows := history(like, told, prev, n > 0, from, at)
+			rows := nodeHistory(like, told, prev, n > 0, from, at)
 			all = append(all, rows...)
 			if len(rows) > 0 {
 				prev = rows[len(rows)-1]
 			}
 			from = prev.At
-			if again := history(like, told, prev, true, from, at); len(again) != 0 {
+			if again := nodeHistory(like, told, prev, true, from, at); len(again) != 0 {
 				t.Fatalf("reading again adds %+v", again)
 			}
 		}

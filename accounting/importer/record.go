@@ -32,8 +32,8 @@ type job struct {
 	cpuSeen, rssSeen, taskSeen     bool
 }
 
-// key is the run's.
-func (j *job) key() Key { return Key{j.row.UID, j.row.Restarts} }
+// runKey is the run's.
+func (j *job) runKey() Key { return Key{j.row.UID, j.row.Restarts} }
 
 // reject is why a line is not taken.
 type reject string
@@ -63,17 +63,17 @@ func newLines(l layout, c clocks, fresh func() *job) *lines {
 	return out
 }
 
-// get is a cell; "" if there is no such column.
-func (l *lines) get(cells []string, f field) string {
+// cellOf is a cell; "" if there is no such column.
+func (l *lines) cellOf(cells []string, f field) string {
 	if i := l.at[f]; i >= 0 {
 		return cells[i]
 	}
 	return ""
 }
 
-// number is a cell with a whole number; 0 if it says nothing.
-func number(s string) (int64, error) {
-	if none(s) {
+// parseNumber is a cell with a whole number; 0 if it says nothing.
+func parseNumber(s string) (int64, error) {
+	if isBlank(s) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
@@ -90,9 +90,9 @@ type reader struct {
 	bad   error
 }
 
-func (r *reader) fail(column string, f field) {
+func (r *reader) failReader(column string, f field) {
 	if r.bad == nil {
-		text := r.get(r.cells, f)
+		text := r.cellOf(r.cells, f)
 		if len(text) > 60 {
 			text = text[:60]
 		}
@@ -100,36 +100,36 @@ func (r *reader) fail(column string, f field) {
 	}
 }
 
-func (r *reader) text(f field) string { return r.get(r.cells, f) }
+func (r *reader) text(f field) string { return r.cellOf(r.cells, f) }
 
-func (r *reader) num(column string, f field) int64 {
-	n, err := number(r.text(f))
+func (r *reader) readNumber(column string, f field) int64 {
+	n, err := parseNumber(r.text(f))
 	if err != nil {
-		r.fail(column, f)
+		r.failReader(column, f)
 	}
 	return n
 }
 
-func (r *reader) time(column string, f field) int64 {
-	n, err := r.clocks.instant(r.text(f))
+func (r *reader) readTime(column string, f field) int64 {
+	n, err := r.clocks.parseInstant(r.text(f))
 	if err != nil {
-		r.fail(column, f)
+		r.failReader(column, f)
 	}
 	return n
 }
 
-func (r *reader) span(column string, f field) int64 {
-	n, err := span(r.text(f))
+func (r *reader) readSpan(column string, f field) int64 {
+	n, err := parseSpan(r.text(f))
 	if err != nil {
-		r.fail(column, f)
+		r.failReader(column, f)
 	}
 	return n
 }
 
-func (r *reader) tres(column string, f field) amounts {
+func (r *reader) readTRES(column string, f field) amounts {
 	a, err := parseTRES(r.text(f))
 	if err != nil {
-		r.fail(column, f)
+		r.failReader(column, f)
 	}
 	return a
 }
@@ -204,9 +204,9 @@ func parseIDs(shown, raw string) (ids, bool) {
 	return out, true
 }
 
-// uid makes a number that stays the job's: its id, and a mark that tells it
+// makeUID makes a number that stays the job's: its id, and a mark that tells it
 // from the job to which Slurm gave the same id again.
-func uid(i ids, raw, user, name string) uint64 {
+func makeUID(i ids, raw, user, name string) uint64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(user + "\x00" + name))
 	if raw == "" && i.array != 0 {
@@ -227,9 +227,9 @@ func stateKnown(s string) (over, known bool) {
 	return false, false
 }
 
-// exit reads 1:0.
-func exit(s string) (spec.ExitStatus, bool) {
-	if none(s) {
+// parseExit reads 1:0.
+func parseExit(s string) (spec.ExitStatus, bool) {
+	if isBlank(s) {
 		return spec.ExitStatus{}, true
 	}
 	code, sig, _ := strings.Cut(s, ":")
@@ -248,8 +248,8 @@ func exit(s string) (spec.ExitStatus, bool) {
 	return out, true
 }
 
-// parse reads one line. It is a job's, or, with a step's name, a step's.
-func (l *lines) parse(cells []string) (*job, string, error) {
+// parseLine reads one line. It is a job's, or, with a step's name, a step's.
+func (l *lines) parseLine(cells []string) (*job, string, error) {
 	if len(cells) != l.width {
 		return nil, "", reject("it has " + strconv.Itoa(len(cells)) + " columns, there must be " + strconv.Itoa(l.width))
 	}
@@ -262,25 +262,25 @@ func (l *lines) parse(cells []string) (*job, string, error) {
 	var j *job
 	if i.step == "" {
 		j = l.fresh()
-		r.job(j, i, raw)
+		r.readJob(j, i, raw)
 	} else {
 		j = new(job)
 	}
-	r.use(j)
+	r.readUse(j)
 	if i.step != "" {
-		r.step(j, i)
+		r.readStep(j, i)
 	}
 	return j, i.step, r.bad
 }
 
-func (r *reader) job(j *job, i ids, raw string) {
+func (r *reader) readJob(j *job, i ids, raw string) {
 	row := &j.row
-	*row = tally.JobRow{JobID: i.id, ArrayJobID: i.array, ArrayTask: i.task, ArrayTasks: i.tasks, Count: i.count, Name: r.text(fName), User: r.text(fUser), UserID: uint32(r.num("UID", fUID)),
-		Group: r.text(fGroup), GroupID: uint32(r.num("GID", fGID)), Account: r.text(fAccount), Assoc: uint32(r.num("AssocID", fAssoc)), Partition: r.text(fPartition), QOS: r.text(fQOS),
+	*row = tally.JobRow{JobID: i.id, ArrayJobID: i.array, ArrayTask: i.task, ArrayTasks: i.tasks, Count: i.count, Name: r.text(fName), User: r.text(fUser), UserID: uint32(r.readNumber("UID", fUID)),
+		Group: r.text(fGroup), GroupID: uint32(r.readNumber("GID", fGID)), Account: r.text(fAccount), Assoc: uint32(r.readNumber("AssocID", fAssoc)), Partition: r.text(fPartition), QOS: r.text(fQOS),
 		WCKey: r.text(fWCKey), Comment: r.text(fComment), Reservation: r.text(fReservation), Constraint: r.text(fConstraint), WorkDir: r.text(fWorkDir), Line: r.text(fSubmitLine),
-		Priority: uint32(r.num("Priority", fPriority)), Suspended: r.span("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason),
-		Admin: r.text(fAdmin), System: r.text(fSystem), Extra: r.text(fExtra), MCS: r.text(fMCS), Segment: uint32(r.num("SegmentSize", fSegment))}
-	if !none(r.text(fFailedNode)) {
+		Priority: uint32(r.readNumber("Priority", fPriority)), Suspended: r.readSpan("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason),
+		Admin: r.text(fAdmin), System: r.text(fSystem), Extra: r.text(fExtra), MCS: r.text(fMCS), Segment: uint32(r.readNumber("SegmentSize", fSegment))}
+	if !isBlank(r.text(fFailedNode)) {
 		row.FailedNode = r.text(fFailedNode)
 	}
 	if row.Reason == "" {
@@ -290,37 +290,37 @@ func (r *reader) job(j *job, i ids, raw string) {
 	if who == "" {
 		who = r.text(fUID)
 	}
-	row.UID = uid(i, raw, who, row.Name)
+	row.UID = makeUID(i, raw, who, row.Name)
 	row.HetJobID, row.HetOffset = i.leader, i.offset
 	if row.ArrayJobID != 0 {
 		row.ArrayUID = uint64(row.ArrayJobID)
 	}
-	r.state(j)
-	r.times(j)
-	r.size(j)
+	r.readState(j)
+	r.readTimes(j)
+	r.readSize(j)
 	row.Batch = len(j.steps) > 0
-	if s := r.text(fLimitRaw); !none(s) {
-		row.Limit = r.num("TimelimitRaw", fLimitRaw) * 60_000_000
-	} else if !none(r.text(fLimit)) {
-		row.Limit = r.span("Timelimit", fLimit)
+	if s := r.text(fLimitRaw); !isBlank(s) {
+		row.Limit = r.readNumber("TimelimitRaw", fLimitRaw) * 60_000_000
+	} else if !isBlank(r.text(fLimit)) {
+		row.Limit = r.readSpan("Timelimit", fLimit)
 	}
 	var ok bool
-	row.Exit, ok = exit(r.text(fExit))
+	row.Exit, ok = parseExit(r.text(fExit))
 	if !ok {
-		r.fail("ExitCode", fExit)
+		r.failReader("ExitCode", fExit)
 	}
-	row.Derived, ok = exit(r.text(fDerived))
+	row.Derived, ok = parseExit(r.text(fDerived))
 	if !ok {
-		r.fail("DerivedExitCode", fDerived)
+		r.failReader("DerivedExitCode", fDerived)
 	}
 }
 
-func (r *reader) state(j *job) {
+func (r *reader) readState(j *job) {
 	name, by, cut := strings.Cut(r.text(fState), " by ")
 	name = strings.TrimSuffix(name, "+")
 	over, known := stateKnown(name)
 	if !known {
-		r.fail("State", fState)
+		r.failReader("State", fState)
 		return
 	}
 	j.row.State, j.over = name, over
@@ -330,7 +330,7 @@ func (r *reader) state(j *job) {
 			var err error
 			n, err = strconv.ParseUint(by, 10, 32)
 			if err != nil {
-				r.fail("State", fState)
+				r.failReader("State", fState)
 			}
 		}
 		u := uint32(n)
@@ -338,15 +338,15 @@ func (r *reader) state(j *job) {
 	}
 }
 
-func (r *reader) times(j *job) {
+func (r *reader) readTimes(j *job) {
 	row := &j.row
-	row.Submit, row.Eligible, row.Start, row.End = r.time("Submit", fSubmit), r.time("Eligible", fEligible), r.time("Start", fStart), r.time("End", fEnd)
+	row.Submit, row.Eligible, row.Start, row.End = r.readTime("Submit", fSubmit), r.readTime("Eligible", fEligible), r.readTime("Start", fStart), r.readTime("End", fEnd)
 	if r.bad != nil {
 		return
 	}
 	// A job that was cancelled before it started has a start of its own in
 	// some releases, and no node.
-	if r.at[fNodeList] >= 0 && none(r.text(fNodeList)) || row.State == "PENDING" {
+	if r.at[fNodeList] >= 0 && isBlank(r.text(fNodeList)) || row.State == "PENDING" {
 		row.Start = 0
 	}
 	switch {
@@ -386,8 +386,8 @@ func toAmounts(a amounts) tally.Amounts {
 	return out
 }
 
-// first is the first that is not 0.
-func first(list ...int64) int64 {
+// firstNonZero is the first that is not 0.
+func firstNonZero(list ...int64) int64 {
 	for _, n := range list {
 		if n != 0 {
 			return n
@@ -396,80 +396,80 @@ func first(list ...int64) int64 {
 	return 0
 }
 
-func (r *reader) size(j *job) {
+func (r *reader) readSize(j *job) {
 	row := &j.row
-	req, alloc := r.tres("ReqTRES", fReqTRES), r.tres("AllocTRES", fAllocTRES)
-	nodes, cpus := r.num("NNodes", fNNodes), r.num("NCPUS", fNCPUs)
-	asked := r.num("ReqCPUS", fReqCPUs)
-	mem, err := reqMem(r.text(fReqMem), first(nodes, req.nodes), first(asked, req.cpus, cpus))
+	req, alloc := r.readTRES("ReqTRES", fReqTRES), r.readTRES("AllocTRES", fAllocTRES)
+	nodes, cpus := r.readNumber("NNodes", fNNodes), r.readNumber("NCPUS", fNCPUs)
+	asked := r.readNumber("ReqCPUS", fReqCPUs)
+	mem, err := reqMem(r.text(fReqMem), firstNonZero(nodes, req.nodes), firstNonZero(asked, req.cpus, cpus))
 	if err != nil {
-		r.fail("ReqMem", fReqMem)
+		r.failReader("ReqMem", fReqMem)
 	}
-	gpus := first(r.num("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
-	row.Tasks = uint32(r.num("NTasks", fNTasks))
-	req.cpus, req.nodes, req.mem, req.gpus = first(req.cpus, asked, cpus), first(req.nodes, nodes), first(req.mem, mem), first(req.gpus, gpus)
-	row.Req, row.ReqMem, row.ReqNodes = toAmounts(req), first(mem, req.mem), uint32(req.nodes)
+	gpus := firstNonZero(r.readNumber("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
+	row.Tasks = uint32(r.readNumber("NTasks", fNTasks))
+	req.cpus, req.nodes, req.mem, req.gpus = firstNonZero(req.cpus, asked, cpus), firstNonZero(req.nodes, nodes), firstNonZero(req.mem, mem), firstNonZero(req.gpus, gpus)
+	row.Req, row.ReqMem, row.ReqNodes = toAmounts(req), firstNonZero(mem, req.mem), uint32(req.nodes)
 	if row.Start == 0 {
 		return
 	}
-	alloc.cpus, alloc.nodes, alloc.gpus = first(cpus, alloc.cpus, req.cpus), first(alloc.nodes, nodes, req.nodes), first(alloc.gpus, gpus)
+	alloc.cpus, alloc.nodes, alloc.gpus = firstNonZero(cpus, alloc.cpus, req.cpus), firstNonZero(alloc.nodes, nodes, req.nodes), firstNonZero(alloc.gpus, gpus)
 	if r.at[fAllocTRES] < 0 {
 		alloc.mem = req.mem
-		alloc.gpus = first(alloc.gpus, req.gpus)
+		alloc.gpus = firstNonZero(alloc.gpus, req.gpus)
 	}
-	alloc.billing = first(alloc.billing, req.billing, alloc.cpus)
+	alloc.billing = firstNonZero(alloc.billing, req.billing, alloc.cpus)
 	row.Alloc = toAmounts(alloc)
 	row.NodeList = r.text(fNodeList)
-	if none(row.NodeList) {
+	if isBlank(row.NodeList) {
 		row.NodeList = ""
 		return
 	}
 	j.nodes, err = hostlist.Expand(row.NodeList)
-	if err != nil || int64(len(j.nodes)) > first(alloc.nodes, 1)*4 {
-		r.fail("NodeList", fNodeList)
+	if err != nil || int64(len(j.nodes)) > firstNonZero(alloc.nodes, 1)*4 {
+		r.failReader("NodeList", fNodeList)
 	}
 }
 
-// use reads what was used: of a job, or of a step.
-func (r *reader) use(j *job) {
+// readUse reads what was used: of a job, or of a step.
+func (r *reader) readUse(j *job) {
 	total := r.text(fTotalCPU)
 	user := r.text(fUserCPU)
 	system := r.text(fSystemCPU)
 	if user != "" || system != "" {
-		j.cpu, j.system, j.cpuSeen = r.span("UserCPU", fUserCPU), r.span("SystemCPU", fSystemCPU), true
+		j.cpu, j.system, j.cpuSeen = r.readSpan("UserCPU", fUserCPU), r.readSpan("SystemCPU", fSystemCPU), true
 		// Each is cut to milliseconds; the sum was cut once.
-		if sum := r.span("TotalCPU", fTotalCPU); total != "" && sum >= j.cpu {
+		if sum := r.readSpan("TotalCPU", fTotalCPU); total != "" && sum >= j.cpu {
 			j.system = sum - j.cpu
 		}
 	} else if total != "" {
-		j.cpu, j.cpuSeen = r.span("TotalCPU", fTotalCPU), true
+		j.cpu, j.cpuSeen = r.readSpan("TotalCPU", fTotalCPU), true
 	}
 	if in := r.text(fInTot); in != "" {
 		// Amounts such as mem=1024K in bytes.
 		for part := range strings.SplitSeq(in, ",") {
 			if v, ok := strings.CutPrefix(part, "mem="); ok {
-				n, err := memory(v)
+				n, err := parseMemory(v)
 				if err != nil {
-					r.fail("TRESUsageInTot", fInTot)
+					r.failReader("TRESUsageInTot", fInTot)
 				}
 				j.rss, j.rssSeen = n, true
 			}
 		}
 	}
 	if s := r.text(fMaxRSS); s != "" {
-		n, err := memory(s)
+		n, err := parseMemory(s)
 		if err != nil {
-			r.fail("MaxRSS", fMaxRSS)
+			r.failReader("MaxRSS", fMaxRSS)
 		}
 		j.task, j.taskSeen = n, true
 		if !j.rssSeen {
-			j.rss, j.rssSeen = n*max(1, r.num("NTasks", fNTasks)), true
+			j.rss, j.rssSeen = n*max(1, r.readNumber("NTasks", fNTasks)), true
 		}
 	}
-	j.energy = r.num("ConsumedEnergyRaw", fEnergy) * 1000
+	j.energy = r.readNumber("ConsumedEnergyRaw", fEnergy) * 1000
 }
 
-func (r *reader) step(j *job, i ids) {
+func (r *reader) readStep(j *job, i ids) {
 	id := int64(spec.StepBatch)
 	switch i.step {
 	case "batch":
@@ -485,44 +485,44 @@ func (r *reader) step(j *job, i ids) {
 		}
 		id = n
 	}
-	s := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.time("Start", fStart), End: r.time("End", fEnd), Tasks: uint32(r.num("NTasks", fNTasks)),
-		NodeList: r.text(fNodeList), Alloc: toAmounts(r.tres("AllocTRES", fAllocTRES))}
-	s.Alloc.CPUs = first(s.Alloc.CPUs, r.num("NCPUS", fNCPUs))
+	s := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.readTime("Start", fStart), End: r.readTime("End", fEnd), Tasks: uint32(r.readNumber("NTasks", fNTasks)),
+		NodeList: r.text(fNodeList), Alloc: toAmounts(r.readTRES("AllocTRES", fAllocTRES))}
+	s.Alloc.CPUs = firstNonZero(s.Alloc.CPUs, r.readNumber("NCPUS", fNCPUs))
 	s.State, _, _ = strings.Cut(strings.TrimSuffix(r.text(fState), "+"), " ")
 	if _, known := stateKnown(s.State); !known {
-		r.fail("State", fState)
+		r.failReader("State", fState)
 	}
 	var ok bool
-	s.Exit, ok = exit(r.text(fExit))
+	s.Exit, ok = parseExit(r.text(fExit))
 	if !ok {
-		r.fail("ExitCode", fExit)
+		r.failReader("ExitCode", fExit)
 	}
 	if s.End != 0 && s.End < s.Start && r.bad == nil {
 		r.bad = reject("it ends before it begins")
 	}
-	s.Used = used(j)
+	s.Used = parseUsed(j)
 	if j.taskSeen {
 		s.Used.PeakRSS = &j.task // what sacct calls MaxRSS
 	}
-	if text := r.text(fMaxVM); !none(text) {
-		n, err := memory(text)
+	if text := r.text(fMaxVM); !isBlank(text) {
+		n, err := parseMemory(text)
 		if err != nil {
-			r.fail("MaxVMSize", fMaxVM)
+			r.failReader("MaxVMSize", fMaxVM)
 		}
 		s.Used.PeakVM = &n
 	}
-	if text := r.text(fKHz); !none(text) {
-		n, err := kilohertz(text)
+	if text := r.text(fKHz); !isBlank(text) {
+		n, err := parseKilohertz(text)
 		if err != nil {
-			r.fail("AveCPUFreq", fKHz)
+			r.failReader("AveCPUFreq", fKHz)
 		}
 		s.Used.KHz = n
 	}
 	j.steps = []tally.StepRow{s}
 }
 
-// used is what a line says of use.
-func used(j *job) tally.Used {
+// parseUsed is what a line says of use.
+func parseUsed(j *job) tally.Used {
 	u := tally.Used{Measured: j.cpuSeen || j.rssSeen, UserCPU: j.cpu, SystemCPU: j.system}
 	if j.rssSeen {
 		rss := j.rss
@@ -535,9 +535,9 @@ func used(j *job) tally.Used {
 	return u
 }
 
-// add puts a step to its job: what the job's line does not say comes from its
+// addStep puts a step to its job: what the job's line does not say comes from its
 // steps.
-func (j *job) add(s *job) {
+func (j *job) addStep(s *job) {
 	step := s.steps[0]
 	step.UID, step.Restarts, step.Attempt, step.JobID, step.User, step.Account = j.row.UID, j.row.Restarts, 1, j.row.JobID, j.row.User, j.row.Account
 	j.row.Batch = j.row.Batch || step.Step == int32(spec.StepBatch)
@@ -550,8 +550,8 @@ func (j *job) add(s *job) {
 	}
 }
 
-// finish is called when all its steps are there.
-func (j *job) finish() {
+// finishSteps is called when all its steps are there.
+func (j *job) finishSteps() {
 	row := &j.row
 	if row.Start == 0 {
 		return
@@ -568,15 +568,15 @@ func (j *job) finish() {
 	if len(j.steps) == 0 && j.cpu+j.system == 0 && !j.rssSeen {
 		j.cpuSeen = false
 	}
-	row.Used = used(j)
+	row.Used = parseUsed(j)
 	if n := int64(len(j.nodes)); n > 1 && row.Used.PeakRSS != nil {
 		peak := *row.Used.PeakRSS / n // the even share, as everything else
 		row.Used.PeakRSS = &peak
 	}
 }
 
-// evenly is the i-th of n parts of a whole; the parts add up to it.
-func evenly(total, n, i int64) int64 {
+// evenPart is the i-th of n parts of a whole; the parts add up to it.
+func evenPart(total, n, i int64) int64 {
 	p := total / n
 	if i < total%n {
 		p++
@@ -584,8 +584,8 @@ func evenly(total, n, i int64) int64 {
 	return p
 }
 
-// shares spreads a run evenly over its nodes; the parts add up.
-func (j *job) shares(out []tally.NodeRow) []tally.NodeRow {
+// spreadOverNodes spreads a run evenly over its nodes; the parts add up.
+func (j *job) spreadOverNodes(out []tally.NodeRow) []tally.NodeRow {
 	row := &j.row
 	if row.Start == 0 || !j.over {
 		return out
@@ -594,8 +594,8 @@ func (j *job) shares(out []tally.NodeRow) []tally.NodeRow {
 	if len(names) == 0 {
 		names = []string{""}
 	}
-	part := func(total, i int64) int64 { return evenly(total, int64(len(names)), i) }
-	whole := used(j)
+	part := func(total, i int64) int64 { return evenPart(total, int64(len(names)), i) }
+	whole := parseUsed(j)
 	for k, name := range names {
 		i := int64(k)
 		r := tally.NodeRow{Seq: row.Seq, UID: row.UID, Restarts: row.Restarts, Attempt: 1, JobID: row.JobID, User: row.User, Account: row.Account, Partition: row.Partition,

@@ -36,8 +36,8 @@ const maxDocument = 64 << 20
 // ErrREST tells that a slurmrestd does not answer as one.
 var ErrREST = errors.New("this is no slurmrestd with slurmdbd's jobs")
 
-// get asks for a page, which the caller closes.
-func (r *REST) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+// getPage asks for a page, which the caller closes.
+func (r *REST) getPage(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	r.once.Do(func() { r.client = slurmrest.New(r.Address, r.User) })
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -76,12 +76,12 @@ func (e restError) problem() error {
 	return fmt.Errorf("slurmrestd says: %s (%d)", text, e.Number)
 }
 
-// discover finds the newest version that has slurmdbd's jobs.
-func (r *REST) discover(ctx context.Context) error {
+// discoverVersion finds the newest version that has slurmdbd's jobs.
+func (r *REST) discoverVersion(ctx context.Context) error {
 	if r.path != "" {
 		return nil
 	}
-	body, err := r.get(ctx, "/openapi/v3", nil)
+	body, err := r.getPage(ctx, "/openapi/v3", nil)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,9 @@ func (r *REST) discover(ctx context.Context) error {
 	return nil
 }
 
-// jobs asks for the jobs of a stretch of time and gives each.
-func (r *REST) jobs(ctx context.Context, cluster string, from, to time.Time, each func(*restJob) error) error {
-	if err := r.discover(ctx); err != nil {
+// eachJob asks for the jobs of a stretch of time and gives each.
+func (r *REST) eachJob(ctx context.Context, cluster string, from, to time.Time, each func(*restJob) error) error {
+	if err := r.discoverVersion(ctx); err != nil {
 		return err
 	}
 	at := func(t time.Time) string { return "uts" + strconv.FormatInt(t.Unix(), 10) }
@@ -128,13 +128,13 @@ func (r *REST) jobs(ctx context.Context, cluster string, from, to time.Time, eac
 			q.Set(flag, "true")
 		}
 	}
-	body, err := r.get(ctx, r.path, q)
+	body, err := r.getPage(ctx, r.path, q)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	d := json.NewDecoder(body)
-	if err := expect(d, '{'); err != nil {
+	if err := expectBracket(d, '{'); err != nil {
 		return err
 	}
 	found := false
@@ -157,7 +157,7 @@ func (r *REST) jobs(ctx context.Context, cluster string, from, to time.Time, eac
 			return fmt.Errorf("read slurmrestd's answer: %w", err)
 		}
 	}
-	if err := expect(d, '}'); err != nil {
+	if err := expectBracket(d, '}'); err != nil {
 		return err
 	}
 	if !found {
@@ -166,8 +166,8 @@ func (r *REST) jobs(ctx context.Context, cluster string, from, to time.Time, eac
 	return nil
 }
 
-// expect takes a bracket.
-func expect(d *json.Decoder, want json.Delim) error {
+// expectBracket takes a bracket.
+func expectBracket(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err != nil {
 		return fmt.Errorf("read slurmrestd's answer: %w", err)
@@ -196,12 +196,12 @@ func eachOf[T any](d *json.Decoder, each func(*T) error) error {
 	return err
 }
 
-// ended adds up what slurmdbd says of the runs that started and ended within
+// sumEnded adds up what slurmdbd says of the runs that started and ended within
 // [from, to).
-func (r *REST) ended(ctx context.Context, cluster string, from, to time.Time) (sum Said, err error) {
-	err = r.jobs(ctx, cluster, from, to, func(j *restJob) error {
+func (r *REST) sumEnded(ctx context.Context, cluster string, from, to time.Time) (sum Said, err error) {
+	err = r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
 		end := time.Unix(j.Time.End.n, 0)
-		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 || j.Time.End.n <= 0 || none(j.Nodes) || end.Before(from) || !end.Before(to) {
+		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 || j.Time.End.n <= 0 || isBlank(j.Nodes) || end.Before(from) || !end.Before(to) {
 			return nil
 		}
 		sum.Runs++
@@ -215,13 +215,13 @@ func (r *REST) ended(ctx context.Context, cluster string, from, to time.Time) (s
 	return sum, err
 }
 
-// lines writes jobs as sacct prints them, with a head.
-func (r *REST) lines(ctx context.Context, cluster string, from, to time.Time, out io.Writer) error {
+// writeLines writes jobs as sacct prints them, with a head.
+func (r *REST) writeLines(ctx context.Context, cluster string, from, to time.Time, out io.Writer) error {
 	if _, err := io.WriteString(out, strings.Join(restColumns(), "|")+"\n"); err != nil {
 		return err
 	}
-	return r.jobs(ctx, cluster, from, to, func(j *restJob) error {
-		_, err := io.WriteString(out, j.lines())
+	return r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
+		_, err := io.WriteString(out, j.sacctLines())
 		return err
 	})
 }

@@ -204,8 +204,8 @@ func (id *restStepID) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// shown is the number that people see.
-func (j *restJob) shown() string {
+// shownNumber is the number that people see.
+func (j *restJob) shownNumber() string {
 	switch {
 	case j.Array.ID.n > 0 && j.Array.Task.ok:
 		return fmt.Sprintf("%d_%d", j.Array.ID.n, j.Array.Task.n)
@@ -224,13 +224,13 @@ func instantText(n restNumber) string {
 	return n.text()
 }
 
-// cell keeps a text out of the way of the columns behind it.
-func cell(text string) string {
+// escapeCell keeps a text out of the way of the columns behind it.
+func escapeCell(text string) string {
 	return strings.NewReplacer("|", " ", "\n", " ", "\r", " ").Replace(text)
 }
 
-// lines is what sacct would print of a job and its steps.
-func (j *restJob) lines() string {
+// sacctLines is what sacct would print of a job and its steps.
+func (j *restJob) sacctLines() string {
 	var out strings.Builder
 	row := func(values map[string]string) {
 		for i, c := range restColumns() {
@@ -241,11 +241,11 @@ func (j *restJob) lines() string {
 				out.WriteString(strings.NewReplacer("\n", " ", "\r", " ").Replace(values[c]))
 				continue
 			}
-			out.WriteString(cell(values[c]))
+			out.WriteString(escapeCell(values[c]))
 		}
 		out.WriteByte('\n')
 	}
-	raw, shown := j.ID.text(), j.shown()
+	raw, shown := j.ID.text(), j.shownNumber()
 	row(map[string]string{"JobIDRaw": raw, "JobID": shown, "Cluster": j.Cluster, "Partition": j.Partition, "QOS": j.QOS, "Account": j.Account, "User": j.User, "Group": j.Group,
 		"State": string(j.State.Current), "ExitCode": j.Exit.text(), "DerivedExitCode": j.Derived.text(), "Submit": instantText(j.Time.Submission), "Eligible": instantText(j.Time.Eligible),
 		"Start": instantText(j.Time.Start), "End": instantText(j.Time.End), "TimelimitRaw": j.Time.Limit.text(), "Suspended": clock(j.Time.Suspended.n), "NNodes": j.NodeCount.text(),

@@ -31,12 +31,12 @@ type Slurm struct {
 
 // command makes a call of sacct.
 func (s *Slurm) command(ctx context.Context, args ...string) *exec.Cmd {
-	return s.program(ctx, "sacct", args...)
+	return s.commandFor(ctx, "sacct", args...)
 }
 
-// program makes a call of one of Slurm's commands. Times are asked for in
+// commandFor makes a call of one of Slurm's commands. Times are asked for in
 // seconds, so that no zone and no hour that comes twice can be misread.
-func (s *Slurm) program(ctx context.Context, path string, args ...string) *exec.Cmd {
+func (s *Slurm) commandFor(ctx context.Context, path string, args ...string) *exec.Cmd {
 	if s.Bin != "" {
 		path = filepath.Join(s.Bin, path)
 	}
@@ -56,9 +56,9 @@ func errText(cmd *exec.Cmd, err error, said []byte) error {
 	return fmt.Errorf("ask Slurm's %s: %w", name, err)
 }
 
-// columns are those of Columns that this release of Slurm has.
-func (s *Slurm) columns(ctx context.Context) ([]string, error) {
-	out, err := s.output(s.command(ctx, "--helpformat"))
+// knownColumns are those of Columns that this release of Slurm has.
+func (s *Slurm) knownColumns(ctx context.Context) ([]string, error) {
+	out, err := s.runForOutput(s.command(ctx, "--helpformat"))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 	var list []string
 	if s.REST == nil {
 		var err error
-		list, err = s.columns(ctx)
+		list, err = s.knownColumns(ctx)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Slurm) Since(last spec.Instant) time.Time {
 func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, to time.Time) (*Result, error) {
 	if s.REST != nil {
 		in, out := io.Pipe()
-		go func() { out.CloseWithError(s.REST.lines(ctx, s.Cluster, from, to, out)) }()
+		go func() { out.CloseWithError(s.REST.writeLines(ctx, s.Cluster, from, to, out)) }()
 		defer in.Close()
 		return Import(ctx, c, in)
 	}
@@ -183,7 +183,7 @@ type Said struct {
 // [from, to), with Slurm's figures for how long they ran.
 func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 	if s.REST != nil {
-		return s.REST.ended(ctx, s.Cluster, from, to)
+		return s.REST.sumEnded(ctx, s.Cluster, from, to)
 	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{"--allusers", "--allocations", "--parsable2", "--noheader", "--duplicates", "--format=State,Start,End,ElapsedRaw,AllocCPUS,NodeList",
@@ -191,7 +191,7 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 	if s.Cluster != "" {
 		args = append(args, "--clusters="+s.Cluster)
 	}
-	out, err := s.output(s.command(ctx, args...))
+	out, err := s.runForOutput(s.command(ctx, args...))
 	if err != nil {
 		return Said{}, err
 	}
@@ -202,12 +202,12 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 			return Said{}, fmt.Errorf("sacct: %q has %d columns", line, len(f))
 		}
 		state, _, _ := strings.Cut(f[0], " ")
-		if over, _ := stateKnown(state); !over || none(f[1]) || none(f[2]) || none(f[5]) {
+		if over, _ := stateKnown(state); !over || isBlank(f[1]) || isBlank(f[2]) || isBlank(f[5]) {
 			continue
 		}
 		var n [3]int64
 		for i, text := range f[2:5] {
-			n[i], err = number(text)
+			n[i], err = parseNumber(text)
 			if err != nil {
 				return Said{}, fmt.Errorf("sacct: %q %w", line, err)
 			}
@@ -225,20 +225,20 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 // rolls up once an hour, and corrects what it rolled up later.
 func (s *Slurm) Allocated(ctx context.Context, from, to time.Time) (int64, error) {
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	out, err := s.output(s.program(ctx, "sreport", "-nP", "-t", "Seconds", "-T", "cpu", "cluster", "Utilization", "start="+at(from), "end="+at(to), "format=Cluster,Allocated"))
+	out, err := s.runForOutput(s.commandFor(ctx, "sreport", "-nP", "-t", "Seconds", "-T", "cpu", "cluster", "Utilization", "start="+at(from), "end="+at(to), "format=Cluster,Allocated"))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(out)) {
 		if name, n, ok := strings.Cut(strings.TrimSpace(line), "|"); ok && (s.Cluster == "" || name == s.Cluster) {
-			return number(n)
+			return parseNumber(n)
 		}
 	}
 	return 0, nil // it has rolled up nothing
 }
 
-// output runs a command; what it says on standard error is the error's.
-func (s *Slurm) output(cmd *exec.Cmd) ([]byte, error) {
+// runForOutput runs a command; what it says on standard error is the error's.
+func (s *Slurm) runForOutput(cmd *exec.Cmd) ([]byte, error) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

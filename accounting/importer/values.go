@@ -12,8 +12,8 @@ import (
 // column.
 var errValue = errors.New("cannot be read")
 
-// none tells a cell that says nothing.
-func none(s string) bool {
+// isBlank tells a cell that says nothing.
+func isBlank(s string) bool {
 	switch s {
 	case "", "Unknown", "None", "N/A", "None assigned", "INVALID", "UNLIMITED", "Partition_Limit":
 		return true
@@ -29,9 +29,9 @@ type clocks struct {
 	base int64 // of the day's midnight, seconds; only where days have 24 hours
 }
 
-// instant is a time in microseconds; 0 = none.
-func (c *clocks) instant(s string) (int64, error) {
-	if none(s) {
+// parseInstant is a time in microseconds; 0 = none.
+func (c *clocks) parseInstant(s string) (int64, error) {
+	if isBlank(s) {
 		return 0, nil
 	}
 	if len(s) < 19 || (s[10] != 'T' && s[10] != ' ') || s[13] != ':' || s[16] != ':' {
@@ -80,9 +80,9 @@ func checkTime(sec int64) (int64, error) {
 	return sec * 1_000_000, nil
 }
 
-// span is [DD-[HH:]]MM:SS[.mmm] in microseconds.
-func span(s string) (int64, error) {
-	if none(s) {
+// parseSpan is [DD-[HH:]]MM:SS[.mmm] in microseconds.
+func parseSpan(s string) (int64, error) {
+	if isBlank(s) {
 		return 0, nil
 	}
 	days := int64(0)
@@ -125,9 +125,9 @@ func span(s string) (int64, error) {
 	return (days*86_400+sec)*1_000_000 + frac, nil
 }
 
-// scaled is a number with a unit K, M, G, T, P or E of 1024, in units of unit.
+// parseScaled is a number with a unit K, M, G, T, P or E of 1024, in units of unit.
 // Without one it is in units of bare.
-func scaled(s string, bare, unit float64) (int64, error) {
+func parseScaled(s string, bare, unit float64) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -154,8 +154,8 @@ const (
 	mib = 1024 * 1024
 )
 
-// kilohertz reads a frequency as sacct writes it: kHz, with units of 1000.
-func kilohertz(s string) (uint32, error) {
+// parseKilohertz reads a frequency as sacct writes it: kHz, with units of 1000.
+func parseKilohertz(s string) (uint32, error) {
 	unit := 1.0
 	if i := strings.IndexByte("KMG", s[len(s)-1]); i >= 0 {
 		s = s[:len(s)-1]
@@ -170,8 +170,8 @@ func kilohertz(s string) (uint32, error) {
 	return uint32(math.Round(n * unit)), nil
 }
 
-// memory is an amount of memory as MaxRSS gives it: bare numbers are bytes.
-func memory(s string) (int64, error) { return scaled(s, 1, 1) }
+// parseMemory is an amount of memory as MaxRSS gives it: bare numbers are bytes.
+func parseMemory(s string) (int64, error) { return parseScaled(s, 1, 1) }
 
 // amounts are a TRES list.
 type amounts struct {
@@ -198,9 +198,9 @@ func parseTRES(s string) (amounts, error) {
 		var err error
 		var n int64
 		if name == "mem" {
-			n, err = scaled(v, mib, mib)
+			n, err = parseScaled(v, mib, mib)
 		} else {
-			n, err = scaled(v, 1, 1)
+			n, err = parseScaled(v, 1, 1)
 		}
 		if err != nil {
 			return a, err
@@ -248,7 +248,7 @@ func parseGRES(s string) int64 {
 // reqMem reads ReqMem: 4000M, 4Gn (a node), 1Gc (a CPU). Old releases print
 // the flag for "a CPU" as 2^31 MiB on top.
 func reqMem(s string, nodes, cpus int64) (int64, error) {
-	if none(s) {
+	if isBlank(s) {
 		return 0, nil
 	}
 	per := int64(1)
@@ -258,7 +258,7 @@ func reqMem(s string, nodes, cpus int64) (int64, error) {
 	case 'c':
 		per, s = max(cpus, 1), s[:len(s)-1]
 	}
-	n, err := scaled(s, mib, mib)
+	n, err := parseScaled(s, mib, mib)
 	if err != nil {
 		return 0, err
 	}

@@ -30,7 +30,7 @@ const (
 // All lists every definition, in the order in which they are shown.
 func All() []KPI {
 	var out []KPI
-	for _, list := range [...][]KPI{goodput(), efficiency(), waits(), gpus(), loads(), failures(), costs(), fairness()} {
+	for _, list := range [...][]KPI{goodputKPIs(), efficiency(), waits(), gpus(), loads(), failures(), costs(), fairness()} {
 		out = append(out, list...)
 	}
 	return out

@@ -44,8 +44,8 @@ func Steps() []Step {
 	return append(out, FreeSteps()...)
 }
 
-// goodput is what became of the GPU time that was bought.
-func goodput() []KPI {
+// goodputKPIs is what became of the GPU time that was bought.
+func goodputKPIs() []KPI {
 	const from = "the ledger: states of the nodes, and what each run held where; the agents' GPU counters and samples for what was held without work"
 	const metric = "muster_kpi_gpu_ladder_seconds"
 	edges := []string{"For the cluster only. In whole microseconds: the steps add up to gpu_bought exactly.",

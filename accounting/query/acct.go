@@ -203,13 +203,13 @@ func (a *Acct) Runs(s Scope, want func(RunPart) bool, unsorted bool) (over, live
 		return strings.Join(columns, ", ")
 	}
 	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
-	b := begin(s)
-	over = b.query("SELECT " + list(ended) + "\nFROM " + b.table("jobs") + "\n" + first + stored + a.where(b, true))
+	b := newBuilder(s)
+	over = b.buildQuery("SELECT " + list(ended) + "\nFROM " + b.qualifyTable("jobs") + "\n" + first + stored + a.whereClause(b, true))
 	if !unsorted {
 		over.SQL += order
 	}
-	b = begin(s)
-	return over, b.query("SELECT " + list(running) + "\nFROM " + b.table("live") + " FINAL\nWHERE " + open + a.where(b, false) + order)
+	b = newBuilder(s)
+	return over, b.buildQuery("SELECT " + list(running) + "\nFROM " + b.qualifyTable("live") + " FINAL\nWHERE " + open + a.whereClause(b, false) + order)
 }
 
 // first begins conditions that are looked at before other columns are read. The
@@ -227,8 +227,8 @@ type RunKey struct {
 // range of their uids is asked for, which may bring more.
 const stepKeys = 1000
 
-// uids is the condition on rows of runs.
-func uids(b *builder, runs []RunKey) string {
+// uidCondition is the condition on rows of runs.
+func uidCondition(b *builder, runs []RunKey) string {
 	lo, hi := runs[0].UID, runs[0].UID
 	list := make([]uint64, 0, min(len(runs), stepKeys))
 	for _, r := range runs {
@@ -237,9 +237,9 @@ func uids(b *builder, runs []RunKey) string {
 			list = append(list, r.UID)
 		}
 	}
-	text := "uid BETWEEN " + b.bind("lo", "UInt64", lo) + " AND " + b.bind("hi", "UInt64", hi)
+	text := "uid BETWEEN " + b.bindValue("lo", "UInt64", lo) + " AND " + b.bindValue("hi", "UInt64", hi)
 	if len(runs) <= stepKeys {
-		text += " AND uid IN " + b.bind("uids", "Array(UInt64)", list)
+		text += " AND uid IN " + b.bindValue("uids", "Array(UInt64)", list)
 	}
 	return text
 }
@@ -250,13 +250,13 @@ type StepParts struct{ Amounts, Usage, Nodes, Tasks bool }
 // Steps asks for the ended steps of runs, and perhaps of others: the reader
 // keeps those that it looks for. What a step has of its run is not among them.
 func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
-	b := begin(s)
-	return b.steps(uids(b, runs), parts)
+	b := newBuilder(s)
+	return b.endedSteps(uidCondition(b, runs), parts)
 }
 
-// steps asks for the ended steps that meet a condition.
-func (b *builder) steps(where string, parts StepParts) Query {
-	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + us("start") + " AS start_us, " + us("end") + " AS end_us, alloc_cpus, alloc_nodes"
+// endedSteps asks for the ended steps that meet a condition.
+func (b *builder) endedSteps(where string, parts StepParts) Query {
+	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + asMicros("start") + " AS start_us, " + asMicros("end") + " AS end_us, alloc_cpus, alloc_nodes"
 	if parts.Amounts {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
 	}
@@ -269,63 +269,63 @@ func (b *builder) steps(where string, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
-	return b.query("SELECT " + columns + "\nFROM " + b.table("steps") + "\n" + first + stored + " AND " + where + "\nORDER BY uid, restarts, step")
+	return b.buildQuery("SELECT " + columns + "\nFROM " + b.qualifyTable("steps") + "\n" + first + stored + " AND " + where + "\nORDER BY uid, restarts, step")
 }
 
 // StepsByNumber asks for the ended steps of jobs by their numbers, also of
 // other runs of the same numbers.
 func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
-	b := begin(s)
-	return b.steps("job_id IN "+b.bind("ids", "Array(UInt32)", numbers), parts)
+	b := newBuilder(s)
+	return b.endedSteps("job_id IN "+b.bindValue("ids", "Array(UInt32)", numbers), parts)
 }
 
 // LiveSteps asks for the numbered steps of runs that run now.
 func (a *Acct) LiveSteps(s Scope, runs []RunKey) Query {
-	b := begin(s)
-	return b.query("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
-		"\nFROM " + b.table("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
-		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uids(b, runs) + "\nORDER BY uid, restarts, step_id")
+	b := newBuilder(s)
+	return b.buildQuery("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
+		"\nFROM " + b.qualifyTable("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
+		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uidCondition(b, runs) + "\nORDER BY uid, restarts, step_id")
 }
 
 // Submission asks for a job as it was submitted: who, and the hashes of the
 // script and the environment.
 func Submission(s Scope, uid uint64) Query {
-	b := begin(s)
-	p := b.bind("uid", "UInt64", uid)
-	return b.query("SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
-		"\nFROM " + b.table("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
+	b := newBuilder(s)
+	p := b.bindValue("uid", "UInt64", uid)
+	return b.buildQuery("SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
+		"\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
 }
 
-// where are further conditions on a run; over: it is one of those that are
+// whereClause are further conditions on a run; over: it is one of those that are
 // over, all of which have an end.
-func (a *Acct) where(b *builder, over bool) string {
+func (a *Acct) whereClause(b *builder, over bool) string {
 	all := []string{""}
 	list := func(column, name string, values []string) {
 		if len(values) > 0 {
-			all = append(all, column+" IN "+b.bind(name, "Array(String)", values))
+			all = append(all, column+" IN "+b.bindValue(name, "Array(String)", values))
 		}
 	}
-	if w := a.window(b, over); w != "" {
+	if w := a.windowClause(b, over); w != "" {
 		all = append(all, w)
 	}
 	if len(a.Jobs) > 0 {
-		all = append(all, a.jobs(b))
+		all = append(all, a.namedJobs(b))
 	}
 	if len(a.Users) > 0 {
-		user := "user IN " + b.bind("users", "Array(String)", a.Users)
-		if ids := numbers(a.Users); len(ids) > 0 {
-			user = "(" + user + " OR user_id IN " + b.bind("user_ids", "Array(UInt32)", ids) + ")"
+		user := "user IN " + b.bindValue("users", "Array(String)", a.Users)
+		if ids := userNumbers(a.Users); len(ids) > 0 {
+			user = "(" + user + " OR user_id IN " + b.bindValue("user_ids", "Array(UInt32)", ids) + ")"
 		}
 		all = append(all, user)
 	}
 	if len(a.Assocs) > 0 {
-		all = append(all, "assoc IN "+b.bind("assocs", "Array(UInt32)", a.Assocs))
+		all = append(all, "assoc IN "+b.bindValue("assocs", "Array(UInt32)", a.Assocs))
 	}
 	list("account", "accounts", a.Accounts)
 	list("qos", "qos", a.QOS)
 	list("name", "names", a.Names)
 	if len(a.Partitions) > 0 {
-		all = append(all, "hasAny(splitByChar(',', toString(partition)), "+b.bind("partitions", "Array(String)", a.Partitions)+")")
+		all = append(all, "hasAny(splitByChar(',', toString(partition)), "+b.bindValue("partitions", "Array(String)", a.Partitions)+")")
 	}
 	if len(a.Nodes) > 0 {
 		all = append(all, onNodes(b, a.Nodes))
@@ -333,9 +333,9 @@ func (a *Acct) where(b *builder, over bool) string {
 	return strings.Join(all, " AND ")
 }
 
-// numbers are those of some words that are numbers of users, as they are
+// userNumbers are those of some words that are numbers of users, as they are
 // written.
-func numbers(words []string) (out []uint64) {
+func userNumbers(words []string) (out []uint64) {
 	for _, w := range words {
 		if n, err := strconv.ParseUint(w, 10, 32); err == nil && strconv.FormatUint(n, 10) == w {
 			out = append(out, n)
@@ -346,20 +346,20 @@ func numbers(words []string) (out []uint64) {
 
 // onNodes keeps the runs that held a node.
 func onNodes(b *builder, nodes []string) string {
-	p := b.bind("nodes", "Array(String)", nodes)
-	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.table("job_nodes") + " WHERE " + stored + " AND node IN " + p +
-		" UNION ALL SELECT uid, restarts FROM " + b.table("live") + " FINAL WHERE " + open + " AND hasAny(held_nodes, " + p + "))"
+	p := b.bindValue("nodes", "Array(String)", nodes)
+	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.qualifyTable("job_nodes") + " WHERE " + stored + " AND node IN " + p +
+		" UNION ALL SELECT uid, restarts FROM " + b.qualifyTable("live") + " FINAL WHERE " + open + " AND hasAny(held_nodes, " + p + "))"
 }
 
-// jobs keeps the jobs that are named. An array's number means all its tasks; a
+// namedJobs keeps the jobs that are named. An array's number means all its tasks; a
 // task that has no record of its own is shown by the array's.
-func (a *Acct) jobs(b *builder) string {
+func (a *Acct) namedJobs(b *builder) string {
 	var whole, taskIDs []uint64
 	var tasks []string
 	for i, j := range a.Jobs {
 		if j.Het != 0 {
 			n := strconv.Itoa(i)
-			tasks = append(tasks, "(job_id = "+b.bind("part"+n, "UInt32", j.ID)+" AND het_job_id = "+b.bind("het"+n, "UInt32", j.Het)+")")
+			tasks = append(tasks, "(job_id = "+b.bindValue("part"+n, "UInt32", j.ID)+" AND het_job_id = "+b.bindValue("het"+n, "UInt32", j.Het)+")")
 			taskIDs = append(taskIDs, uint64(j.ID))
 			continue
 		}
@@ -369,33 +369,33 @@ func (a *Acct) jobs(b *builder) string {
 		}
 		taskIDs = append(taskIDs, uint64(j.ID))
 		n := strconv.Itoa(i)
-		tasks = append(tasks, "(array_job_id = "+b.bind("array"+n, "UInt32", j.ID)+
-			" AND (array_task = "+b.bind("task"+n, "Int64", j.Task)+" OR array_task < 0))")
+		tasks = append(tasks, "(array_job_id = "+b.bindValue("array"+n, "UInt32", j.ID)+
+			" AND (array_task = "+b.bindValue("task"+n, "Int64", j.Task)+" OR array_task < 0))")
 	}
 	var either []string
 	if len(whole) > 0 {
-		either = append(either, numbered(b.bind("ids", "Array(UInt32)", whole)))
+		either = append(either, keepNumbered(b.bindValue("ids", "Array(UInt32)", whole)))
 	}
 	if len(tasks) > 0 {
 		// The first condition is what the index knows.
-		either = append(either, "("+numbered(b.bind("arrays", "Array(UInt32)", taskIDs))+" AND ("+strings.Join(tasks, " OR ")+"))")
+		either = append(either, "("+keepNumbered(b.bindValue("arrays", "Array(UInt32)", taskIDs))+" AND ("+strings.Join(tasks, " OR ")+"))")
 	}
 	return "(" + strings.Join(either, " OR ") + ")"
 }
 
-// numbered keeps runs by the numbers that people see. It says so twice: once
+// keepNumbered keeps runs by the numbers that people see. It says so twice: once
 // for the index that knows where numbers in a row lie, once for the one that
 // knows them wherever they lie.
-func numbered(list string) string {
+func keepNumbered(list string) string {
 	return "((job_id IN " + list + " OR if(array_job_id = 0, job_id, array_job_id) IN " + list + ") AND hasAny([job_id, array_job_id], " + list + "))"
 }
 
-// window keeps what lies in the window. Without states that is every run that
+// windowClause keeps what lies in the window. Without states that is every run that
 // had begun to count by its end and was not over at its beginning; with
 // states, a run must have been in one of them within the window.
-func (a *Acct) window(b *builder, over bool) string {
-	s := "fromUnixTimestamp64Micro(" + b.micros("start_us", a.Start) + ", 'UTC')"
-	e := "fromUnixTimestamp64Micro(" + b.micros("end_us", a.End) + ", 'UTC')"
+func (a *Acct) windowClause(b *builder, over bool) string {
+	s := "fromUnixTimestamp64Micro(" + b.bindMicros("start_us", a.Start) + ", 'UTC')"
+	e := "fromUnixTimestamp64Micro(" + b.bindMicros("end_us", a.End) + ", 'UTC')"
 	alive := "end >= " + s
 	if !over {
 		alive = "(" + alive + " OR isNull(end))"
@@ -427,7 +427,7 @@ func (a *Acct) window(b *builder, over bool) string {
 		}
 	}
 	if len(ended) > 0 {
-		either = append(either, "(state IN "+b.bind("states", "Array(String)", ended)+" AND end >= "+s+" AND end <= "+e+")")
+		either = append(either, "(state IN "+b.bindValue("states", "Array(String)", ended)+" AND end >= "+s+" AND end <= "+e+")")
 	}
 	if len(either) == 0 {
 		return "false"

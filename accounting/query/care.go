@@ -101,22 +101,22 @@ func (a Aged) Sums(s Scope, m Month) Query {
 		}
 	}
 	b := &builder{scope: s}
-	return b.query("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.table(a.Name) + "\nWHERE " + a.Rows(s, m.From, m.Until))
+	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.qualifyTable(a.Name) + "\nWHERE " + a.Rows(s, m.From, m.Until))
 }
 
 // RolledSums asks for what the runs of a month gave to the rollups, in the
 // order of RolledCheck, as texts.
 func RolledSums(s Scope, m Month) Query {
 	b := &builder{scope: s}
-	return b.query("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " + b.table("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
+	return b.buildQuery("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " + b.qualifyTable("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
 }
 
 // Purges asks for what was purged and not brought back: id, month (text), table,
 // done (Bool), sums (UInt64s), rolled (texts).
 func Purges(s Scope) Query {
-	b := begin(s)
+	b := newBuilder(s)
 	b.params = b.params[:1]
-	return b.query("SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.table("purges") +
+	return b.buildQuery("SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.qualifyTable("purges") +
 		"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)")
 }
 
@@ -124,5 +124,5 @@ func Purges(s Scope) Query {
 // microseconds.
 func (a Aged) OldestMonth(s Scope) Query {
 	b := &builder{scope: s}
-	return b.query("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.table(a.Name) + " WHERE " + a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
+	return b.buildQuery("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.qualifyTable(a.Name) + " WHERE " + a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
 }

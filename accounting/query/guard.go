@@ -20,21 +20,21 @@ var ErrGuard = errors.New("this is not a question that muster sql answers")
 // files and other machines. No database, by name or of every engine, stands
 // before a dot, wherever that is.
 func Guard(sql string, views []string, databases ...string) error {
-	tokens, err := cut(sql)
+	tokens, err := tokenize(sql)
 	if err != nil {
 		return err
 	}
 	if len(tokens) == 0 || (!tokens[0].is("SELECT") && !tokens[0].is("WITH")) {
-		return refused("it must begin with SELECT, or with WITH name AS (SELECT …)")
+		return refuseSQL("it must begin with SELECT, or with WITH name AS (SELECT …)")
 	}
 	g := &guard{tokens: tokens, tables: slices.Clone(views), with: tokens[0].is("WITH")}
-	if err := g.databases(append(databases, "system", "information_schema")); err != nil {
+	if err := g.refuseDatabases(append(databases, "system", "information_schema")); err != nil {
 		return err
 	}
 	return g.check()
 }
 
-func refused(format string, args ...any) error {
+func refuseSQL(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrGuard, fmt.Sprintf(format, args...))
 }
 
@@ -55,10 +55,10 @@ type token struct {
 
 func (t token) is(word string) bool   { return t.kind == wordToken && strings.EqualFold(t.text, word) }
 func (t token) sign(text string) bool { return t.kind == signToken && t.text == text }
-func (t token) named() bool           { return t.kind == wordToken || t.kind == nameToken }
+func (t token) isName() bool          { return t.kind == wordToken || t.kind == nameToken }
 
-// cut makes tokens of a text.
-func cut(sql string) ([]token, error) {
+// tokenize makes tokens of a text.
+func tokenize(sql string) ([]token, error) {
 	var out []token
 	for at := 0; at < len(sql); {
 		c := sql[at]
@@ -67,26 +67,26 @@ func cut(sql string) ([]token, error) {
 		case c == ' ' || (c >= '\t' && c <= '\r'):
 			at++
 		case strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "/*"), c == '#':
-			return nil, refused("it holds a comment")
+			return nil, refuseSQL("it holds a comment")
 		case letter(c):
 			n := 1
 			for n < len(rest) && (letter(rest[n]) || digit(rest[n])) {
 				n++
 			}
 			if n < len(rest) && rest[n] == '\'' {
-				return nil, refused("it holds a text with a prefix: %s'…'", rest[:n])
+				return nil, refuseSQL("it holds a text with a prefix: %s'…'", rest[:n])
 			}
 			out = append(out, token{wordToken, rest[:n]})
 			at += n
 		case digit(c):
-			n := number(rest)
+			n := numberLength(rest)
 			if n < len(rest) && (letter(rest[n]) || digit(rest[n])) {
-				return nil, refused("it holds a number with something behind it: %s", rest[:n+1])
+				return nil, refuseSQL("it holds a number with something behind it: %s", rest[:n+1])
 			}
 			out = append(out, token{numberToken, rest[:n]})
 			at += n
 		case c == '\'' || c == '`' || c == '"':
-			n, err := quoted(rest)
+			n, err := quotedLength(rest)
 			if err != nil {
 				return nil, err
 			}
@@ -100,36 +100,36 @@ func cut(sql string) ([]token, error) {
 			out = append(out, token{signToken, rest[:1]})
 			at++
 		default:
-			return nil, refused("it holds %q outside of quotes", []rune(rest)[0])
+			return nil, refuseSQL("it holds %q outside of quotes", []rune(rest)[0])
 		}
 	}
 	return out, nil
 }
 
-// quoted gives the length of a quoted token. In a name there is nothing that
+// quotedLength gives the length of a quoted token. In a name there is nothing that
 // stands for something else.
-func quoted(rest string) (int, error) {
+func quotedLength(rest string) (int, error) {
 	quote := rest[0]
 	for n := 1; n < len(rest); n++ {
 		switch c := rest[n]; {
 		case c == '\\' && quote != '\'':
-			return 0, refused("a quoted name holds a backslash")
+			return 0, refuseSQL("a quoted name holds a backslash")
 		case c == '\\':
 			n++
 		case c == quote && n+1 < len(rest) && rest[n+1] == quote:
 			if quote != '\'' {
-				return 0, refused("a quoted name holds a quote")
+				return 0, refuseSQL("a quoted name holds a quote")
 			}
 			n++
 		case c == quote:
 			return n + 1, nil
 		}
 	}
-	return 0, refused("a quote is not closed")
+	return 0, refuseSQL("a quote is not closed")
 }
 
-// number gives the length of 12, 1.5, 1e-3, 0x1f.
-func number(s string) int {
+// numberLength gives the length of 12, 1.5, 1e-3, 0x1f.
+func numberLength(s string) int {
 	n := 0
 	run := func(ok func(byte) bool) {
 		for n < len(s) && ok(s[n]) {
@@ -177,20 +177,20 @@ type level struct {
 	cte  string
 }
 
-func (g *guard) at(i int) token {
+func (g *guard) tokenAt(i int) token {
 	if i < 0 || i >= len(g.tokens) {
 		return token{kind: signToken}
 	}
 	return g.tokens[i]
 }
 
-// databases refuses names of databases with something of theirs behind them.
+// refuseDatabases refuses names of databases with something of theirs behind them.
 // The rest of the guard lets no table of theirs through; this is for what it
 // may take for something else than the engine does.
-func (g *guard) databases(names []string) error {
+func (g *guard) refuseDatabases(names []string) error {
 	for i, t := range g.tokens {
-		if t.named() && g.at(i+1).sign(".") && !g.at(i-1).sign(".") && slices.ContainsFunc(names, func(db string) bool { return strings.EqualFold(db, t.text) }) {
-			return refused("%s is the name of a database: nothing of it is a view, and nothing else is called so here", t.text)
+		if t.isName() && g.tokenAt(i+1).sign(".") && !g.tokenAt(i-1).sign(".") && slices.ContainsFunc(names, func(db string) bool { return strings.EqualFold(db, t.text) }) {
+			return refuseSQL("%s is the name of a database: nothing of it is a view, and nothing else is called so here", t.text)
 		}
 	}
 	return nil
@@ -202,17 +202,17 @@ func (g *guard) check() error {
 		top := &g.levels[len(g.levels)-1]
 		switch {
 		case t.sign("("):
-			if err := g.opens(i); err != nil {
+			if err := g.checkBracket(i); err != nil {
 				return err
 			}
 			next := level{}
-			if g.with && len(g.levels) == 1 && g.at(i-1).is("AS") && g.at(i-2).named() && (g.at(i-3).is("WITH") || g.at(i-3).sign(",")) {
-				next.cte = g.at(i - 2).text
+			if g.with && len(g.levels) == 1 && g.tokenAt(i-1).is("AS") && g.tokenAt(i-2).isName() && (g.tokenAt(i-3).is("WITH") || g.tokenAt(i-3).sign(",")) {
+				next.cte = g.tokenAt(i - 2).text
 			}
 			g.levels = append(g.levels, next)
 		case t.sign(")"):
 			if len(g.levels) == 1 {
-				return refused("a bracket closes that was not opened")
+				return refuseSQL("a bracket closes that was not opened")
 			}
 			if top.cte != "" { // from here on it is a table
 				g.tables = append(g.tables, top.cte)
@@ -220,172 +220,172 @@ func (g *guard) check() error {
 			g.levels = g.levels[:len(g.levels)-1]
 		case t.sign(",") && top.from:
 			if top.on {
-				return refused("tables behind ON or USING are joined with a word, not with a comma")
+				return refuseSQL("tables behind ON or USING are joined with a word, not with a comma")
 			}
-			if err := g.table(i + 1); err != nil {
+			if err := g.checkTable(i + 1); err != nil {
 				return err
 			}
 		case t.kind == wordToken:
-			if err := g.word(i, top); err != nil {
+			if err := g.checkWord(i, top); err != nil {
 				return err
 			}
-		case t.kind == nameToken && g.at(i+1).sign("("):
-			return refused("a function's name is not quoted: %s", t.text)
+		case t.kind == nameToken && g.tokenAt(i+1).sign("("):
+			return refuseSQL("a function's name is not quoted: %s", t.text)
 		}
 	}
 	if len(g.levels) != 1 {
-		return refused("a bracket is not closed")
+		return refuseSQL("a bracket is not closed")
 	}
 	return nil
 }
 
-// word looks at a bare word.
+// checkWord looks at a bare word.
 //
 //muster:table one case for each kind of word
-func (g *guard) word(i int, top *level) error {
+func (g *guard) checkWord(i int, top *level) error {
 	t := g.tokens[i]
-	if g.at(i-1).sign(".") && g.operand(i-2) {
+	if g.tokenAt(i-1).sign(".") && g.endsOperand(i-2) {
 		return nil // a column of a table
 	}
-	if structural(t) && (g.at(i+1).is("AS") || g.at(i-1).is("AS") && !(t.is("ARRAY") && g.at(i+1).sign("("))) {
-		return refused("%s is a word of the language: as a name it stands in quotes", t.text)
+	if structuralWords(t) && (g.tokenAt(i+1).is("AS") || g.tokenAt(i-1).is("AS") && !(t.is("ARRAY") && g.tokenAt(i+1).sign("("))) {
+		return refuseSQL("%s is a word of the language: as a name it stands in quotes", t.text)
 	}
 	switch word := strings.ToUpper(t.text); word {
 	case "SETTINGS", "FORMAT", "INTO", "OUTFILE", "APPLY", "RECURSIVE", "MATERIALIZED", "EXPLAIN", "SAMPLE", "STEP", "INTERPOLATE", "TABLE":
-		return refused("the word %s is not used here (write table.%s if it is a column)", word, t.text)
+		return refuseSQL("the word %s is not used here (write table.%s if it is a column)", word, t.text)
 	case "SELECT":
 		if top.from { // the engine may take it for another name of the table before it
-			return refused("SELECT stands before FROM")
+			return refuseSQL("SELECT stands before FROM")
 		}
 		g.with = g.with && len(g.levels) > 1 // name AS (…) behind it is a window
 		*top = level{cte: top.cte}
 	case "FROM":
 		*top = level{cte: top.cte, from: true}
-		return g.table(i + 1)
+		return g.checkTable(i + 1)
 	case "JOIN":
-		if g.at(i - 1).is("ARRAY") {
-			return refused("ARRAY JOIN is not used here: arrayJoin(…) does the same")
+		if g.tokenAt(i - 1).is("ARRAY") {
+			return refuseSQL("ARRAY JOIN is not used here: arrayJoin(…) does the same")
 		}
 		top.from, top.on = true, false
-		return g.table(i + 1)
+		return g.checkTable(i + 1)
 	case "ON", "USING":
 		top.on = top.from
 	case "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "QUALIFY":
-		if top.from && !g.clause(i) {
-			return refused("%s is a word of the language: as a name it stands in quotes, or behind its table (x.%s)", t.text, t.text)
+		if top.from && !g.beginsClause(i) {
+			return refuseSQL("%s is a word of the language: as a name it stands in quotes, or behind its table (x.%s)", t.text, t.text)
 		}
 		top.from, top.on = false, false
 	case "IN":
-		if !g.operand(i - 1) {
-			return refused("IN stands between a value and a list")
+		if !g.endsOperand(i - 1) {
+			return refuseSQL("IN stands between a value and a list")
 		}
-		return g.in(i + 1)
+		return g.checkIn(i + 1)
 	}
 	return nil
 }
 
-// structural tells the words by which a question is taken apart, and those of
+// structuralWords tells the words by which a question is taken apart, and those of
 // their kind. The engine takes each of them for a name behind AS, and as the
 // name of a WITH: what follows would be a list of tables still, and be taken
 // here for the list of another clause.
-func structural(t token) bool {
+func structuralWords(t token) bool {
 	return t.kind == wordToken && slices.Contains([]string{"SELECT", "WITH", "FROM", "JOIN", "ON", "USING", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT",
 		"INTERSECT", "WINDOW", "QUALIFY", "IN", "ARRAY", "AS", "NOT", "GLOBAL", "FINAL", "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF", "PASTE", "DISTINCT", "BY", "FETCH"},
 		strings.ToUpper(t.text))
 }
 
-// clause tells whether a word behind a list of tables begins the clause that is
+// beginsClause tells whether a word behind a list of tables begins the clause that is
 // called so. Where a value is expected the engine takes it for a column, and the
 // list goes on behind it.
-func (g *guard) clause(i int) bool {
-	if !g.operand(i - 1) {
+func (g *guard) beginsClause(i int) bool {
+	if !g.endsOperand(i - 1) {
 		return false
 	}
-	next := g.at(i + 1)
-	switch strings.ToUpper(g.at(i).text) {
+	next := g.tokenAt(i + 1)
+	switch strings.ToUpper(g.tokenAt(i).text) {
 	case "GROUP", "ORDER":
 		return next.is("BY")
 	case "LIMIT", "OFFSET":
 		return next.kind == numberToken
 	case "WINDOW":
-		return next.named() && g.at(i+2).is("AS")
+		return next.isName() && g.tokenAt(i+2).is("AS")
 	case "UNION", "EXCEPT", "INTERSECT":
 		if next.is("ALL") || next.is("DISTINCT") {
-			next = g.at(i + 2)
+			next = g.tokenAt(i + 2)
 		}
 		return next.is("SELECT") || next.sign("(")
 	}
-	if next.kind == wordToken && !((next.is("GROUP") || next.is("ORDER")) && !g.at(i+2).is("BY")) {
-		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") || !structural(next) && !slices.Contains(between(), strings.ToUpper(next.text))
+	if next.kind == wordToken && !((next.is("GROUP") || next.is("ORDER")) && !g.tokenAt(i+2).is("BY")) {
+		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") || !structuralWords(next) && !slices.Contains(connectingWords(), strings.ToUpper(next.text))
 	}
 	return next.kind != signToken || next.sign("(") || next.sign("[") || next.sign("-")
 }
 
-// table checks what stands where a table does.
-func (g *guard) table(i int) error {
-	t := g.at(i)
+// checkTable checks what stands where a table does.
+func (g *guard) checkTable(i int) error {
+	t := g.tokenAt(i)
 	switch {
 	case t.sign("("):
-		for i++; g.at(i).sign("("); i++ {
+		for i++; g.tokenAt(i).sign("("); i++ {
 		}
-		if !g.at(i).is("SELECT") && !g.at(i).is("WITH") {
-			return refused("a bracket behind FROM or JOIN holds a SELECT")
+		if !g.tokenAt(i).is("SELECT") && !g.tokenAt(i).is("WITH") {
+			return refuseSQL("a bracket behind FROM or JOIN holds a SELECT")
 		}
 		return nil
-	case !t.named() || structural(t):
-		return refused("FROM and JOIN take a view or a bracket with a SELECT")
-	case g.at(i + 1).sign("."):
-		return refused("%s.… is not a view: views stand without a database", t.text)
-	case g.at(i + 1).sign("("):
-		return refused("%s(…) is not a view", t.text)
+	case !t.isName() || structuralWords(t):
+		return refuseSQL("FROM and JOIN take a view or a bracket with a SELECT")
+	case g.tokenAt(i + 1).sign("."):
+		return refuseSQL("%s.… is not a view: views stand without a database", t.text)
+	case g.tokenAt(i + 1).sign("("):
+		return refuseSQL("%s(…) is not a view", t.text)
 	case !slices.Contains(g.tables, t.text):
-		return refused("there is no view %s: there are %s", t.text, strings.Join(g.tables, ", "))
+		return refuseSQL("there is no view %s: there are %s", t.text, strings.Join(g.tables, ", "))
 	}
 	return nil
 }
 
-// operand tells whether a value ends at i: IN behind anything else would be
+// endsOperand tells whether a value ends at i: IN behind anything else would be
 // the function in(…), whose arguments may be tables.
-func (g *guard) operand(i int) bool {
-	for g.at(i).is("NOT") || g.at(i).is("GLOBAL") {
+func (g *guard) endsOperand(i int) bool {
+	for g.tokenAt(i).is("NOT") || g.tokenAt(i).is("GLOBAL") {
 		i--
 	}
-	t := g.at(i)
+	t := g.tokenAt(i)
 	switch t.kind {
 	case wordToken:
 		word := strings.ToUpper(t.text)
 		// PARTITION is a word of the language before BY only.
-		return g.at(i-1).sign(".") || word == "PARTITION" || !slices.Contains(beforeBracket(), word) && !slices.Contains(between(), word)
+		return g.tokenAt(i-1).sign(".") || word == "PARTITION" || !slices.Contains(beforeBracket(), word) && !slices.Contains(connectingWords(), word)
 	case signToken:
 		return t.sign(")") || t.sign("]")
 	}
 	return true
 }
 
-// in checks the right side of IN: the engine takes a name there for a table,
+// checkIn checks the right side of IN: the engine takes a name there for a table,
 // also in brackets.
-func (g *guard) in(i int) error {
-	t := g.at(i)
-	for t.sign("(") && !g.at(i+1).is("SELECT") {
+func (g *guard) checkIn(i int) error {
+	t := g.tokenAt(i)
+	for t.sign("(") && !g.tokenAt(i+1).is("SELECT") {
 		i++
-		t = g.at(i)
+		t = g.tokenAt(i)
 	}
-	if !t.named() || g.at(i+1).sign("(") {
+	if !t.isName() || g.tokenAt(i+1).sign("(") {
 		return nil // a text, a number, a bracket with a SELECT or a function, which is checked by itself
 	}
-	for i++; g.at(i).sign(".") || g.at(i-1).sign("."); i++ {
+	for i++; g.tokenAt(i).sign(".") || g.tokenAt(i-1).sign("."); i++ {
 	}
-	if t.is("SELECT") || g.at(i).sign(",") && !g.bare(i) {
+	if t.is("SELECT") || g.tokenAt(i).sign(",") && !g.isBareList(i) {
 		return nil
 	}
-	return refused("the right side of IN is a list of values or a bracket with a SELECT, not the name %s", t.text)
+	return refuseSQL("the right side of IN is a list of values or a bracket with a SELECT, not the name %s", t.text)
 }
 
-// bare tells whether a list that goes on at i is not in brackets.
-func (g *guard) bare(i int) bool {
+// isBareList tells whether a list that goes on at i is not in brackets.
+func (g *guard) isBareList(i int) bool {
 	depth := 0
 	for ; i >= 0; i-- {
-		switch t := g.at(i); {
+		switch t := g.tokenAt(i); {
 		case t.sign(")"):
 			depth++
 		case t.sign("(") && depth == 0:
@@ -399,33 +399,33 @@ func (g *guard) bare(i int) bool {
 	return true
 }
 
-// opens checks what stands before a bracket: a word of the language, or a
+// checkBracket checks what stands before a bracket: a word of the language, or a
 // function that only computes.
-func (g *guard) opens(i int) error {
-	t := g.at(i - 1)
+func (g *guard) checkBracket(i int) error {
+	t := g.tokenAt(i - 1)
 	if t.kind != wordToken {
 		return nil
 	}
-	if slices.Contains(beforeBracket(), strings.ToUpper(t.text)) && !g.at(i-2).sign(".") {
+	if slices.Contains(beforeBracket(), strings.ToUpper(t.text)) && !g.tokenAt(i-2).sign(".") {
 		return nil
 	}
-	if !computes(t.text) {
-		return refused("the function %s is not offered", t.text)
+	if !onlyComputes(t.text) {
+		return refuseSQL("the function %s is not offered", t.text)
 	}
 	return nil
 }
 
-// computes tells a function that only computes, with or without the endings
+// onlyComputes tells a function that only computes, with or without the endings
 // that change an aggregate function.
-func computes(name string) bool {
+func onlyComputes(name string) bool {
 	name = strings.ToLower(name)
-	if slices.Contains(functions(), name) {
+	if slices.Contains(ordinaryFunctions(), name) {
 		return true
 	}
 	for _, end := range [...]string{"ordefault", "ornull", "distinct", "array", "if", "map"} {
-		if stem, ok := strings.CutSuffix(name, end); ok && slices.Contains(aggregates(), strings.TrimSuffix(strings.TrimSuffix(stem, "distinct"), "if")) {
+		if stem, ok := strings.CutSuffix(name, end); ok && slices.Contains(aggregateFunctions(), strings.TrimSuffix(strings.TrimSuffix(stem, "distinct"), "if")) {
 			return true
 		}
 	}
-	return slices.Contains(aggregates(), name)
+	return slices.Contains(aggregateFunctions(), name)
 }

@@ -14,10 +14,10 @@ import (
 // ("" for the cluster), then one Nullable(Float64) for each of names. With by,
 // only that dimension is there.
 func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...kpi.Dimension) (q Query, names []string) {
-	b := begin(s)
+	b := newBuilder(s)
 	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
-	r.bounds(b)
-	b.bind("hours", "Float64", float64(window)/float64(spec.Hour))
+	r.bindWindow(b)
+	b.bindValue("hours", "Float64", float64(window)/float64(spec.Hour))
 	var rows string
 	switch source {
 	case kpi.Runs:
@@ -29,7 +29,7 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 	case kpi.Energy:
 		rows = b.kpiEnergy(&r, rates)
 	case kpi.Ladder:
-		rows = b.ladder()
+		rows = b.goodputLadder()
 		by = []kpi.Dimension{kpi.ByCluster}
 	}
 	inner, outer := []string{}, []string{}
@@ -54,7 +54,7 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 			outer = append(outer, fmt.Sprintf("if(isFinite(assumeNotNull(%s)), %s, NULL) AS %s", n, n, k.Name))
 		}
 	}
-	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensions(by) + " AS dim\n  GROUP BY scope, key\n)"
+	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensionPairs(by) + " AS dim\n  GROUP BY scope, key\n)"
 	scope, key := "dim.1", "dim.2"
 	// With one dimension a row counts once, and is not made twice as wide for it.
 	// A job that may run in several partitions waits in each of them.
@@ -69,13 +69,13 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT " + scope + " AS scope, " + key + " AS key,\n    " +
 		strings.Join(inner, ",\n    ") + from
 	if capacity {
-		sql += " AS f\nLEFT JOIN " + b.capacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
+		sql += " AS f\nLEFT JOIN " + b.clusterCapacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
 	}
-	return b.query(sql + "\nORDER BY scope, key"), names
+	return b.buildQuery(sql + "\nORDER BY scope, key"), names
 }
 
-// dimensions is an array of the pairs (dimension, key) that a row counts in.
-func dimensions(by []kpi.Dimension) string {
+// dimensionPairs is an array of the pairs (dimension, key) that a row counts in.
+func dimensionPairs(by []kpi.Dimension) string {
 	if len(by) == 0 {
 		by = kpi.Dimensions()
 	}
@@ -101,8 +101,8 @@ func dimensions(by []kpi.Dimension) string {
 	return "arrayConcat(" + one + ", " + parts + ")"
 }
 
-// seconds turns microseconds into seconds, for showing.
-func seconds(us string) string { return "((" + us + ") / 1e6)" }
+// toSeconds turns microseconds into seconds, for showing.
+func toSeconds(us string) string { return "((" + us + ") / 1e6)" }
 
 // The window, as instants.
 const (
@@ -128,16 +128,16 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates, more ...string) string {
 	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
 	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
 		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
-	return b.runs(strings.Join(append(more, ""), ", ")+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
+	return b.allRuns(strings.Join(append(more, ""), ", ")+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
 		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
-		seconds("greatest(0, "+overlap+")")+" AS overlap_s, "+seconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
-		seconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
-		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+seconds(wait)+" AS eligible_wait_s, "+
-		b.cost(r, rates), where)
+		toSeconds("greatest(0, "+overlap+")")+" AS overlap_s, "+toSeconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
+		toSeconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
+		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+toSeconds(wait)+" AS eligible_wait_s, "+
+		b.costColumn(r, rates), where)
 }
 
-// cost is the column cost of kpi.Runs.
-func (b *builder) cost(r *Report, rates *kpi.Rates) string {
+// costColumn is the column cost of kpi.Runs.
+func (b *builder) costColumn(r *Report, rates *kpi.Rates) string {
 	if exact := b.exactCost(r, rates); exact != "" {
 		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(kpi.CostScale, 'e', -1, 64) + ") AS cost"
 	}
@@ -179,7 +179,7 @@ func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
 			case "gres/gpu":
 				column = "alloc_gpus"
 			default:
-				column = "alloc_tres[" + b.bind(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", p.TRES) + "]"
+				column = "alloc_tres[" + b.bindValue(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", p.TRES) + "]"
 			}
 			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, p.Micro*scale))
 		}
@@ -254,17 +254,17 @@ func (b *builder) kpiEnergy(r *Report, rates *kpi.Rates) string {
 // window before the scope's now: part (0 is the first), account, user, used
 // (billing TRES times seconds). There is a row for whoever ran or waited.
 func Demand(s Scope, window spec.Span, n int) Query {
-	b := begin(s)
+	b := newBuilder(s)
 	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
-	r.bounds(b)
-	b.bind("size", "Int64", int64(window)/int64(spec.Microsecond)/int64(n))
-	b.bind("parts", "Int64", int64(n))
+	r.bindWindow(b)
+	b.bindValue("size", "Int64", int64(window)/int64(spec.Microsecond)/int64(n))
+	b.bindValue("parts", "Int64", int64(n))
 	const began = "least(ifNull(toUnixTimestamp64Micro(eligible), toUnixTimestamp64Micro(start)), ifNull(toUnixTimestamp64Micro(start), toUnixTimestamp64Micro(eligible)))"
 	const over = "ifNull(toUnixTimestamp64Micro(end), {to:Int64})"
-	rows := b.runs("account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
+	rows := b.allRuns("account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
 		"greatest(a, least("+over+", {to:Int64})) AS z",
 		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+" >= {from:Int64}")
-	return b.query("SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
+	return b.buildQuery("SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
 		"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " + rows +
 		"\nARRAY JOIN range(greatest(0, intDiv(a - {from:Int64}, {size:Int64})), " +
 		"least({parts:Int64}, greatest(intDiv(greatest(z - {from:Int64}, 1) - 1, {size:Int64}), intDiv(greatest(a - {from:Int64}, 0), {size:Int64})) + 1)) AS part" +
@@ -274,14 +274,14 @@ func Demand(s Scope, window spec.Span, n int) Query {
 // Shares asks for the tree of associations as it is now: id, parent, account,
 // user, shares.
 func Shares(s Scope) Query {
-	b := begin(s)
-	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
-		"\nFROM " + b.table("associations") + "\nWHERE " + b.known() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+	b := newBuilder(s)
+	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
+		"\nFROM " + b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
-// capacity is a subquery over what the cluster (part = ”) and each partition
+// clusterCapacity is a subquery over what the cluster (part = ”) and each partition
 // offered: part, capacity_cpu_s, capacity_gpu_s.
-func (b *builder) capacity() string {
+func (b *builder) clusterCapacity() string {
 	return "(\n  SELECT part, sum(cpu) AS capacity_cpu_s, sum(gpu) AS capacity_gpu_s FROM (\n    SELECT arrayJoin(arrayConcat([''], partitions)) AS part, " +
 		"caps[1] * ((b - a) / 1e6) AS cpu, caps[2] * ((b - a) / 1e6) AS gpu\n    FROM " +
 		b.nodeIntervals("cpus, gpus", "") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
@@ -300,12 +300,12 @@ type QOSWait struct {
 // waited no longer than they may: qos, starts, good. A QOS that is not named may
 // wait as long as rest; without rest it is left out.
 func (r *Report) Waits(s Scope, named []QOSWait, rest *spec.Span) Query {
-	b := begin(s)
-	r.bounds(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
 	limit := "multiIf("
 	for i, w := range named {
-		qos := b.bind(fmt.Sprintf("qos%d", i), "String", w.QOS)
-		within := b.bind(fmt.Sprintf("within%d", i), "Int64", int64(w.Within)/int64(spec.Microsecond))
+		qos := b.bindValue(fmt.Sprintf("qos%d", i), "String", w.QOS)
+		within := b.bindValue(fmt.Sprintf("within%d", i), "Int64", int64(w.Within)/int64(spec.Microsecond))
 		limit += "toString(qos) = " + qos + ", " + within + ", "
 	}
 	others := int64(-1)
@@ -313,17 +313,17 @@ func (r *Report) Waits(s Scope, named []QOSWait, rest *spec.Span) Query {
 		others = int64(*rest) / int64(spec.Microsecond)
 	}
 	// A condition that never holds: multiIf wants one where no QOS is named.
-	limit += "false, toInt64(0), " + b.bind("others", "Int64", others) + ")"
+	limit += "false, toInt64(0), " + b.bindValue("others", "Int64", others) + ")"
 	const waited = "toInt64(round(assumeNotNull(wait_s) * 1e6))"
-	return b.query("SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(r, nil) +
+	return b.buildQuery("SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(r, nil) +
 		"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos")
 }
 
 // Charge asks what was used and what it cost: account, user, runs (UInt64),
 // the use of each of Charged and the cost in 1/kpi.CostScale, as texts.
 func (r *Report) Charge(s Scope, rates *kpi.Rates) Query {
-	b := begin(s)
-	r.bounds(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
 	cost := b.exactCost(r, rates)
 	if cost == "" {
 		cost = "toInt128(0)"
@@ -334,13 +334,13 @@ func (r *Report) Charge(s Scope, rates *kpi.Rates) Query {
 	for i, name := range Charged() {
 		one := *r
 		one.TRES = name
-		alloc, _, _, err := one.amount(b)
+		alloc, _, _, err := one.amountColumns(b)
 		if err != nil {
 			continue // all of Charged are known
 		}
 		columns += fmt.Sprintf(", toInt128(%s) * %s AS used_%d", alloc, within, i)
 		sums += fmt.Sprintf(", toString(sum(used_%d)) AS used_%d_us", i, i)
 	}
-	return b.query("SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.runs(columns, ran+r.filters(b)) +
+	return b.buildQuery("SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(columns, ran+r.filterClause(b)) +
 		"\nGROUP BY account, user\nORDER BY account, user")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/musterhpc/muster/accounting/kpi"
 )
 
-// ladder is a subquery of one row: what the cluster had of GPUs in the window,
+// goodputLadder is a subquery of one row: what the cluster had of GPUs in the window,
 // in microseconds (bought_us), and a column for each of kpi.Steps. They are
 // integers and add up to bought_us.
 //
@@ -17,7 +17,7 @@ import (
 // rest is by the node's state. So nothing is counted twice, also where a run
 // holds a device that its node has lost meanwhile. What a run held without work
 // then moves from its step to held_idle.
-func (b *builder) ladder() string {
+func (b *builder) goodputLadder() string {
 	held, free := kpi.HeldSteps(), kpi.FreeSteps()
 	state := ""
 	for _, s := range held {
@@ -25,7 +25,7 @@ func (b *builder) ladder() string {
 			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
 		}
 	}
-	outcome := b.runs("uid, restarts, multiIf(isNull(end), 'open'"+state+", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
+	outcome := b.allRuns("uid, restarts, multiIf(isNull(end), 'open'"+state+", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
 
 	slots := append(append([]kpi.Step{}, held...), free...)
 	var deltas, levels []string
@@ -76,10 +76,10 @@ func (b *builder) ladder() string {
 // window: node, uid, restarts, amount, a, b.
 func (b *builder) gpuHolds() string {
 	return "SELECT node, uid, restarts, toInt64(gpus) AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " +
-		b.table("job_nodes") + " WHERE " + stored + " AND gpus > 0 AND from < " + windowTo + " AND to > " + windowFrom +
+		b.qualifyTable("job_nodes") + " WHERE " + stored + " AND gpus > 0 AND from < " + windowTo + " AND to > " + windowFrom +
 		" UNION ALL SELECT node, uid, restarts, toInt64(held_gpu) AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(given) = 0, {to:Int64}, toUnixTimestamp64Micro(given)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
-		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_gpus AS held_gpu, held_to AS given WHERE " + open + " AND isNotNull(start) AND held_gpu > 0"
+		b.qualifyTable("live") + " FINAL ARRAY JOIN held_nodes AS node, held_gpus AS held_gpu, held_to AS given WHERE " + open + " AND isNotNull(start) AND held_gpu > 0"
 }
 
 // storedLadder are the rows of goodput_within.
@@ -88,5 +88,5 @@ func (b *builder) storedLadder() string {
 	for i, s := range kpi.Steps() {
 		rows = append(rows, fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, s.Name, s.Words, s.Name))
 	}
-	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " + b.ladder() + " ARRAY JOIN [" + strings.Join(rows, ", ") + "] AS r WHERE bought_us > 0)"
+	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " + b.goodputLadder() + " ARRAY JOIN [" + strings.Join(rows, ", ") + "] AS r WHERE bought_us > 0)"
 }

@@ -12,7 +12,7 @@ package query
 // openRuns is a subquery over the runs that are not over and have started.
 func (b *builder) openRuns() string {
 	return "(SELECT uid, restarts, attempt, job_id, user, account, partition, qos, start, held_nodes, held_cpus, held_mem_mib, held_gpus FROM " +
-		b.table("live") + " FINAL WHERE " + open + " AND isNotNull(start))"
+		b.qualifyTable("live") + " FINAL WHERE " + open + " AND isNotNull(start))"
 }
 
 // ofOpenRuns is the condition on samples of the open runs: all of them, or those
@@ -39,7 +39,7 @@ const (
 // sampledTimes bounds the samples of a window to those that can belong to a run
 // that an edge cuts or that is not over: in a long window that is a small part.
 func (b *builder) sampledTimes() string {
-	stretch := b.table("job_gpus") + " WHERE " + stored + " AND "
+	stretch := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND "
 	begun := "(SELECT toDateTime(max(to), 'UTC') FROM " + stretch + deviceFirst + ")"
 	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " + stretch + deviceLast +
 		" UNION ALL SELECT assumeNotNull(start) AS since FROM " + b.openRuns() + "))"
@@ -58,7 +58,7 @@ func (b *builder) sampledGPUs(windowed bool) string {
 	holders := "SELECT " + owner + " FROM " + b.openRuns()
 	where := readings + " AND uid != 0 AND "
 	if windowed {
-		cut := b.table("job_gpus") + " WHERE " + stored + " AND " + deviceCut
+		cut := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND " + deviceCut
 		holders += " UNION ALL SELECT DISTINCT " + owner + " FROM " + cut
 		where += "((uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() + ") OR (uid, attempt, gpu_uuid) IN (SELECT uid, attempt, gpu_uuid FROM " + cut + "))" + b.sampledTimes()
 	} else {
@@ -82,7 +82,7 @@ func (b *builder) sampledGPUs(windowed bool) string {
         sum(ifNull(sm, 0) / 1000 * seconds) AS sm_s, sum(ifNull(tensor, 0) / 1000 * seconds) AS tensor_s,
         ifNull(max(memory_mib), 0) AS peak, sum(ifNull(memory_mib, 0) * seconds) AS mib_s,
         ifNull(max(energy_j) - min(energy_j), 0) AS joules, sumIf(seconds, ifNull(throttle, 0) > 1) AS throttled_s
-      FROM ` + b.table("gpu_samples") + ` FINAL
+      FROM ` + b.qualifyTable("gpu_samples") + ` FINAL
       WHERE ` + where + `
       GROUP BY uid, attempt, node, gpu_uuid
     ) AS s
@@ -98,7 +98,7 @@ func (b *builder) openNodes(windowed bool) string {
     SELECT r.uid AS uid, r.restarts AS restarts, r.attempt AS attempt, r.job_id AS job_id,
       r.user AS user, r.account AS account, r.partition AS partition, r.qos AS qos,
       r.node AS node, if(measured, ` + fineInstant("s.first") + `, assumeNotNull(r.start)) AS from,
-      if(measured, ` + fineInstant("s.until") + `, ` + instant(b.now()) + `) AS to, to AS end,
+      if(measured, ` + fineInstant("s.until") + `, ` + microsToInstant(b.nowMicros()) + `) AS to, to AS end,
       toInt64(r.cpu) AS cpus, toInt64(r.mem) AS mem_mib, toInt64(r.gpu) AS gpus, toUInt32(0) AS tasks, false AS lost, s.known_s > 0 AS measured,
       toInt64(round(s.cpu_s * 1e6)) AS user_cpu_us, toInt64(0) AS system_cpu_us,
       if(measured, toNullable(toInt64(s.peak)), NULL) AS peak_rss, toInt64(s.mib_s) AS mem_mib_s,
@@ -112,7 +112,7 @@ func (b *builder) openNodes(windowed bool) string {
       FROM (
         SELECT uid, attempt, node, at, toUInt64(max(usage_samples.seconds)) AS seconds,
           sum(ifNull(cpu, 0) / 1000 * usage_samples.seconds) AS cpu_s, sum(rss_kib) * 1024 AS rss
-        FROM ` + b.table("usage_samples") + ` AS usage_samples FINAL
+        FROM ` + b.qualifyTable("usage_samples") + ` AS usage_samples FINAL
         WHERE ` + b.ofOpenRuns(windowed) + `
         GROUP BY uid, attempt, node, at
       )
@@ -130,15 +130,15 @@ func (b *builder) openNodes(windowed bool) string {
 func (b *builder) deviceRows(columns, where string, windowed bool) string {
 	whole := ""
 	if windowed {
-		whole = " AND (" + deviceWithin + " OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " + b.table("gpu_samples") +
+		whole = " AND (" + deviceWithin + " OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " + b.qualifyTable("gpu_samples") +
 			" WHERE " + readings + " AND uid != 0" + b.sampledTimes() + "))"
 	}
-	return "SELECT " + columns + "\n    FROM " + b.table("job_gpus") + "\n    WHERE " + stored + where + whole +
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " + stored + where + whole +
 		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(windowed) + "\n    WHERE true" + where
 }
 
 // nodeRows is the same over job_nodes.
 func (b *builder) nodeRows(columns, where string, windowed bool) string {
-	return "SELECT " + columns + "\n    FROM " + b.table("job_nodes") + "\n    WHERE " + stored + where +
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " + stored + where +
 		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(windowed) + "\n    WHERE true" + where
 }

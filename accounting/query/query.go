@@ -39,13 +39,13 @@ func (q Query) Text() string {
 		end := strings.IndexByte(q.SQL[at:], '}')
 		place := q.SQL[at : at+end+1]
 		typ := strings.TrimSuffix(strings.TrimPrefix(place, "{"+p.Name+":"), "}")
-		pairs = append(pairs, place, literal(p.Value, typ))
+		pairs = append(pairs, place, quoteLiteral(p.Value, typ))
 	}
 	return strings.NewReplacer(pairs...).Replace(q.SQL)
 }
 
-// literal writes a value as SQL.
-func literal(v any, typ string) string {
+// quoteLiteral writes a value as SQL.
+func quoteLiteral(v any, typ string) string {
 	text := func(s string) string {
 		return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 	}
@@ -112,7 +112,7 @@ type builder struct {
 	rates  *kpi.Rates // of stored views; nil = no prices
 }
 
-func begin(s Scope) *builder {
+func newBuilder(s Scope) *builder {
 	return &builder{scope: s, params: []Param{{"ledger", uuidText(s.Ledger)}, {"seq", s.Seq}, {"gen", s.Gen}}}
 }
 
@@ -121,27 +121,27 @@ func uuidText(id [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// bind adds a parameter and gives its place in the text.
-func (b *builder) bind(name, typ string, value any) string {
+// bindValue adds a parameter and gives its place in the text.
+func (b *builder) bindValue(name, typ string, value any) string {
 	b.params = append(b.params, Param{name, value})
 	return "{" + name + ":" + typ + "}"
 }
 
-// micros binds an instant, as microseconds.
-func (b *builder) micros(name string, at spec.Instant) string {
-	return b.bind(name, "Int64", int64(at)/int64(spec.Microsecond))
+// bindMicros binds an instant, as microseconds.
+func (b *builder) bindMicros(name string, at spec.Instant) string {
+	return b.bindValue(name, "Int64", int64(at)/int64(spec.Microsecond))
 }
 
-func (b *builder) table(name string) string {
+func (b *builder) qualifyTable(name string) string {
 	return "`" + strings.ReplaceAll(b.scope.Database, "`", "") + "`." + name
 }
 
 // stored is the condition on tables of rows that never change.
 const stored = "ledger = {ledger:UUID} AND seq <= {seq:UInt64}"
 
-// known is stored without what the ledger has lost: what is so now follows from
+// knownEvents is stored without what the ledger has lost: what is so now follows from
 // the ledger's own events. Runs of a lost history did run, so stored has them.
-func (b *builder) known() string {
+func (b *builder) knownEvents() string {
 	text := stored
 	for _, g := range b.scope.Lost {
 		text += fmt.Sprintf(" AND NOT (seq >= %d AND seq <= %d)", g.From, g.To)
@@ -153,17 +153,17 @@ func (b *builder) known() string {
 // position covers them, for only then are they in jobs.
 const open = "ledger = {ledger:UUID} AND gen = {gen:UInt32} AND (NOT final OR seq > {seq:UInt64})"
 
-// runs is a subquery over every run: columns are expressions over the columns
+// allRuns is a subquery over every run: columns are expressions over the columns
 // that jobs and live have in common, where is a condition on these.
-func (b *builder) runs(columns, where string) string {
+func (b *builder) allRuns(columns, where string) string {
 	if where != "" {
 		where = " AND " + where
 	}
-	return "(\n  SELECT " + columns + "\n  FROM " + b.table("jobs") + "\n  WHERE " + stored + where +
-		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.table("live") + " FINAL\n  WHERE " + open + where + "\n)"
+	return "(\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("jobs") + "\n  WHERE " + stored + where +
+		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("live") + " FINAL\n  WHERE " + open + where + "\n)"
 }
 
-func (b *builder) query(sql string) Query { return Query{SQL: sql, Params: b.params} }
+func (b *builder) buildQuery(sql string) Query { return Query{SQL: sql, Params: b.params} }
 
-// us is an instant column as microseconds.
-func us(column string) string { return "toUnixTimestamp64Micro(" + column + ")" }
+// asMicros is an instant column as microseconds.
+func asMicros(column string) string { return "toUnixTimestamp64Micro(" + column + ")" }

@@ -24,9 +24,9 @@ type Report struct {
 	TRES       string // cpu, mem, node, billing, gres/…; "" = cpu
 }
 
-// amount gives the columns that hold a TRES: of a run's allocation and
+// amountColumns gives the columns that hold a TRES: of a run's allocation and
 // request, and of a node.
-func (r *Report) amount(b *builder) (alloc, req, node string, err error) {
+func (r *Report) amountColumns(b *builder) (alloc, req, node string, err error) {
 	switch r.TRES {
 	case "", "cpu":
 		return "alloc_cpus", "req_cpus", "cpus", nil
@@ -42,17 +42,17 @@ func (r *Report) amount(b *builder) (alloc, req, node string, err error) {
 	if !strings.HasPrefix(r.TRES, "gres/") && !strings.HasPrefix(r.TRES, "license/") {
 		return "", "", "", fmt.Errorf("%q: %w", r.TRES, ErrTRES)
 	}
-	p := b.bind("tres", "String", r.TRES)
+	p := b.bindValue("tres", "String", r.TRES)
 	if strings.HasPrefix(r.TRES, "license/") {
 		return "alloc_tres[" + p + "]", "req_tres[" + p + "]", "", nil
 	}
 	return "alloc_tres[" + p + "]", "req_tres[" + p + "]", "tres[" + p + "]", nil
 }
 
-// bounds binds the window; its end is never later than now.
-func (r *Report) bounds(b *builder) (start, end string) {
-	b.micros("from", r.Start)
-	b.micros("to", min(r.End, b.scope.Now))
+// bindWindow binds the window; its end is never later than now.
+func (r *Report) bindWindow(b *builder) (start, end string) {
+	b.bindMicros("from", r.Start)
+	b.bindMicros("to", min(r.End, b.scope.Now))
 	return "{from:Int64}", "{to:Int64}"
 }
 
@@ -62,11 +62,11 @@ const ran = "start < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND (end > from
 // overlap is the part of a run within the window, in microseconds.
 const overlap = "(least(ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) - greatest(ifNull(toUnixTimestamp64Micro(start), {to:Int64}), {from:Int64}))"
 
-func (r *Report) filters(b *builder) string {
+func (r *Report) filterClause(b *builder) string {
 	out := ""
 	add := func(column, name string, values []string) {
 		if len(values) > 0 {
-			out += " AND " + column + " IN " + b.bind(name, "Array(String)", values)
+			out += " AND " + column + " IN " + b.bindValue(name, "Array(String)", values)
 		}
 	}
 	add("account", "accounts", r.Accounts)
@@ -75,7 +75,7 @@ func (r *Report) filters(b *builder) string {
 	add("qos", "qos", r.QOS)
 	add("wckey", "wckeys", r.WCKeys)
 	if len(r.Jobs) > 0 {
-		out += " AND " + numbered(b.bind("jobs", "Array(UInt32)", r.Jobs))
+		out += " AND " + keepNumbered(b.bindValue("jobs", "Array(UInt32)", r.Jobs))
 	}
 	if len(r.Nodes) > 0 {
 		out += " AND " + onNodes(b, r.Nodes)
@@ -106,9 +106,9 @@ func keyList(by []Key) string {
 // named: these, amount times microseconds
 // (Int128), energy in millijoules. Partial sums are exact.
 func (r *Report) Used(s Scope, by ...Key) (Query, error) {
-	b := begin(s)
-	r.bounds(b)
-	alloc, _, _, err := r.amount(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
+	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
@@ -116,18 +116,18 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 		by = []Key{KeyAccount, KeyUser}
 	}
 	keys := keyList(by)
-	w := r.pieces(b, dayUS)
-	filters := r.filters(b)
+	w := r.cutWindow(b, dayUS)
+	filters := r.filterClause(b)
 	var parts []string
 	if w.inner {
-		parts = append(parts, "SELECT "+keys+", toInt128("+rolledColumn(r.TRES)+") AS part, toInt128(energy_mj) AS energy FROM "+b.table("rollup_days")+
-			" WHERE "+b.rolled("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+		parts = append(parts, "SELECT "+keys+", toInt128("+rolledColumn(r.TRES)+") AS part, toInt128(energy_mj) AS energy FROM "+b.qualifyTable("rollup_days")+
+			" WHERE "+b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
 	}
 	for _, p := range w.rows {
-		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlap()+" AS part, "+p.energy()+" AS energy FROM "+
-			b.piece(p, p.ran()+filters, keys+", "+alloc+", "+heldColumns+", energy_mj"))
+		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlapMicros()+" AS part, "+p.energyWithin()+" AS energy FROM "+
+			b.pieceRuns(p, p.ranWithin()+filters, keys+", "+alloc+", "+heldColumns+", energy_mj"))
 	}
-	return b.query("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
+	return b.buildQuery("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
 }
 
@@ -135,9 +135,9 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 // index of the group, amount times microseconds (Int128), and how many runs it
 // was. A group begins at each of the numbers of CPUs; group 0 is below.
 func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
-	b := begin(s)
-	r.bounds(b)
-	alloc, _, _, err := r.amount(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
+	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
@@ -146,9 +146,9 @@ func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
 	for i, n := range groups {
 		sizes[i] = uint64(max(n, 0))
 	}
-	index := "arrayCount(n -> alloc_cpus >= n, " + b.bind("sizes", "Array(Int64)", sizes) + ")"
-	w := r.pieces(b, dayUS)
-	filters := r.filters(b)
+	index := "arrayCount(n -> alloc_cpus >= n, " + b.bindValue("sizes", "Array(Int64)", sizes) + ")"
+	w := r.cutWindow(b, dayUS)
+	filters := r.filterClause(b)
 	var parts []string
 	if w.inner {
 		// A run counts in the first day of the window that it touches.
@@ -157,34 +157,34 @@ func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
 			first = "if(day = toDate(fromUnixTimestamp64Micro({inner_from:Int64}, 'UTC')), began + carried, began)"
 		}
 		parts = append(parts, "SELECT "+keys+", toUInt32("+strings.ReplaceAll(index, "alloc_cpus", "cpus")+") AS size, toInt128("+rolledColumn(r.TRES)+") AS part, toInt64("+first+") AS n FROM "+
-			b.table("rollup_days")+" WHERE "+b.rolled("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+			b.qualifyTable("rollup_days")+" WHERE "+b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
 	}
 	for _, p := range w.rows {
 		n := "1"
 		if p.later {
 			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
 		}
-		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlap()+" AS part, toInt64("+n+") AS n FROM "+
-			b.piece(p, p.ran()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
+		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
+			b.pieceRuns(p, p.ranWithin()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
 	}
-	return b.query("SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
+	return b.buildQuery("SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
 		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
 }
 
 // Tree asks for the associations as they are now: id, parent, account, user.
 func (r *Report) Tree(s Scope) Query {
-	b := begin(s)
-	return b.query("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
-		b.table("associations") + "\nWHERE " + b.known() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+	b := newBuilder(s)
+	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
+		b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
-// Reservations asks for everything that happened to reservations, in order: the event's instant in microseconds, whether it
-// ended one, and of it name, start, end (nanoseconds), TRES.
+// Reservations asks for everything that happened to reservations, in order: the event's instant
+// in microseconds, whether it ended one, and of it name, start, end (nanoseconds), TRES.
 func Reservations(s Scope) Query {
-	b := begin(s)
+	b := newBuilder(s)
 	of := func(name, typ string) string { return "JSONExtract" + typ + "(body, 'Reservation', '" + name + "')" }
-	return b.query("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of("Name", "String") + ") AS name, " +
-		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " + of("TRES", "String") + " AS amounts\nFROM " + b.table("events") + "\nWHERE " + stored +
+	return b.buildQuery("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of("Name", "String") + ") AS name, " +
+		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " + of("TRES", "String") + " AS amounts\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored +
 		" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq")
 }
 
@@ -192,34 +192,34 @@ func Reservations(s Scope) Query {
 // (UTC) of the window: day, account, user, its part of all shares, its part of
 // all use, its factor; by association and day.
 func (r *Report) Fairshares(s Scope) Query {
-	b := begin(s)
-	r.bounds(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
 	only := ""
 	for _, f := range [...]struct {
 		column, name string
 		list         []string
 	}{{"a.account", "accounts", r.Accounts}, {"a.user", "users", r.Users}} {
 		if len(f.list) > 0 {
-			only += " AND " + f.column + " IN " + b.bind(f.name, "Array(String)", f.list)
+			only += " AND " + f.column + " IN " + b.bindValue(f.name, "Array(String)", f.list)
 		}
 	}
-	return b.query("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
-		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") +
+	return b.buildQuery("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
+		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable("events") +
 		" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
-		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + b.known() + " GROUP BY id) AS a ON n.1 = a.id\n" +
+		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable("associations") + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON n.1 = a.id\n" +
 		"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day")
 }
 
 // InReservation asks how much the runs in a reservation used within the
 // report's window: amount times microseconds (Int128).
 func (r *Report) InReservation(s Scope, name string) (Query, error) {
-	b := begin(s)
-	r.bounds(b)
-	alloc, _, _, err := r.amount(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
+	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
-	return b.query("SELECT toString(sum(part))\nFROM " + b.runs("toInt128("+alloc+") * "+piece{lo: "{from:Int64}", hi: "{to:Int64}", now: b.now()}.overlap()+" AS part", ran+" AND reservation = "+b.bind("reservation", "String", name))), nil
+	return b.buildQuery("SELECT toString(sum(part))\nFROM " + b.allRuns("toInt128("+alloc+") * "+piece{lo: "{from:Int64}", hi: "{to:Int64}", now: b.nowMicros()}.overlapMicros()+" AS part", ran+" AND reservation = "+b.bindValue("reservation", "String", name))), nil
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs
@@ -234,9 +234,9 @@ func (b *builder) nodeIntervals(columns, more string) string {
   FROM (
     SELECT node, class, partitions, [` + columns + `] AS caps, toUnixTimestamp64Micro(at) AS at_us,
       leadInFrame(toUnixTimestamp64Micro(at), 1, {to:Int64}) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
-    FROM ` + b.table("node_states") + `
+    FROM ` + b.qualifyTable("node_states") + `
     WHERE ` + stored + ` AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC')
-      AND at >= (SELECT max(at) FROM ` + b.table("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))` + more + `
+      AND at >= (SELECT max(at) FROM ` + b.qualifyTable("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))` + more + `
   )
   WHERE next_us > at_us AND next_us > {from:Int64} AND class != 'gone'
 )`
@@ -245,9 +245,9 @@ func (b *builder) nodeIntervals(columns, more string) string {
 // Kinds asks which generic resources the nodes had within the window, by name:
 // gres/gpu, gres/gpu:h100.
 func (r *Report) Kinds(s Scope) Query {
-	b := begin(s)
-	r.bounds(b)
-	return b.query("SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.table("node_states") +
+	b := newBuilder(s)
+	r.bindWindow(b)
+	return b.buildQuery("SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.qualifyTable("node_states") +
 		" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name")
 }
 
@@ -266,25 +266,25 @@ func (r *Report) Most(s Scope) (Query, error) {
 // overNodes puts the nodes' intervals with their amounts of a TRES between two
 // parts of a statement.
 func (r *Report) overNodes(s Scope, before, behind string) (Query, error) {
-	b := begin(s)
-	r.bounds(b)
-	_, _, node, err := r.amount(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
+	_, _, node, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
 	if node == "" {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
-	return b.query(before + b.nodeIntervals("toInt64("+node+")", "") + behind), nil
+	return b.buildQuery(before + b.nodeIntervals("toInt64("+node+")", "") + behind), nil
 }
 
 // Utilization asks what the cluster's resources did in the window. One row, in
 // amount times microseconds: allocated, down, planned_down, idle, planned,
 // reported, over.
 func (r *Report) Utilization(s Scope) (Query, error) {
-	b := begin(s)
-	r.bounds(b)
-	alloc, req, node, err := r.amount(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
+	alloc, req, node, err := r.amountColumns(b)
 	if err != nil {
 		return Query{}, err
 	}
@@ -292,27 +292,27 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 		return Query{}, fmt.Errorf("%q has no capacity: %w", r.TRES, ErrTRES)
 	}
 	caps := b.nodeIntervals("toInt64("+node+")", "")
-	w := r.pieces(b, hourUS)
+	w := r.cutWindow(b, hourUS)
 	var running, waiting []string
 	for _, p := range w.rows {
 		running = append(running, "SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
-			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+b.piece(p, "isNotNull(start) AND "+p.ran(), alloc+", "+heldColumns))
+			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+b.pieceRuns(p, "isNotNull(start) AND "+p.ranWithin(), alloc+", "+heldColumns))
 		waiting = append(waiting, "SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
 			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
-			b.piece(p, "isNotNull(eligible) AND eligible < "+instant(p.hi)+" AND (isNull(end) OR end > "+instant(p.lo)+") AND (isNull(start) OR start > "+instant(p.lo)+")",
+			b.pieceRuns(p, "isNotNull(eligible) AND eligible < "+microsToInstant(p.hi)+" AND (isNull(end) OR end > "+microsToInstant(p.lo)+") AND (isNull(start) OR start > "+microsToInstant(p.lo)+")",
 				req+", count, eligible, start, end"))
 	}
 	union := func(list []string) string { return "(" + strings.Join(list, " UNION ALL ") + ")" }
 	added := ""
 	if w.inner {
 		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" + rolledColumn(r.TRES) + ")) AS part FROM " +
-			b.table("rollup_quarters") + " WHERE " + b.rolled("at", "toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))") + " GROUP BY kind, h"
+			b.qualifyTable("rollup_quarters") + " WHERE " + b.rolledWithin("at", "toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))") + " GROUP BY kind, h"
 	}
 	// What jobs hold on a node that is out of service is allocated, not down.
 	held := `(
   SELECT d.class AS class, h.amount AS amount, greatest(h.a, d.a) AS a, least(h.b, d.b) AS b
   FROM (` + b.heldOn(r.heldAmount()) + `) AS h
-  INNER JOIN (SELECT node, class, a, b FROM ` + b.nodeIntervals("toInt64("+node+")", " AND "+b.failing()) + ` WHERE class != 'up') AS d ON h.node = d.node
+  INNER JOIN (SELECT node, class, a, b FROM ` + b.nodeIntervals("toInt64("+node+")", " AND "+b.outBeforeWindow()) + ` WHERE class != 'up') AS d ON h.node = d.node
   WHERE h.a < d.b AND h.b > d.a
 )`
 	// Intervals that begin in one hour and end in another are put together
@@ -325,7 +325,7 @@ func (r *Report) Utilization(s Scope) (Query, error) {
 			"sum(toInt128(" + amount + " * (b - hb * " + hour + "))) AS last FROM " + from + " WHERE a < b GROUP BY kind, ha, hb" +
 			") ARRAY JOIN arrayMap(h -> (toUInt64(h), multiIf(h = ha, first, h = hb, last, amounts * toInt128(" + hour + "))), range(toUInt64(ha), toUInt64(hb) + 1)) AS p"
 	}
-	return b.query(`SELECT
+	return b.buildQuery(`SELECT
   toString(sum(allocated)) AS allocated_us, toString(sum(down)) AS down_us, toString(sum(planned_down)) AS planned_down_us,
   toString(sum(idle_h - planned_h)) AS idle_us, toString(sum(planned_h)) AS planned_us, toString(sum(reported)) AS reported_us,
   toString(sum(over)) AS over_us
@@ -367,35 +367,35 @@ func (r *Report) heldAmount() (stored, live string) {
 // before the window's end, cut to the window: node, amount, a, b.
 func (b *builder) heldOn(kept, live string) string {
 	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
-		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.table("job_nodes") + " WHERE " + stored +
-		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + b.failing() +
+		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.qualifyTable("job_nodes") + " WHERE " + stored +
+		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + b.outBeforeWindow() +
 		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
-		b.table("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
+		b.qualifyTable("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
 		" WHERE " + open + " AND isNotNull(start)"
 }
 
-// failing is the condition that a node was out of service before the window's
+// outBeforeWindow is the condition that a node was out of service before the window's
 // end: few are, and only of these it matters when.
-func (b *builder) failing() string {
-	return "node IN (SELECT DISTINCT node FROM " + b.table("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
+func (b *builder) outBeforeWindow() string {
+	return "node IN (SELECT DISTINCT node FROM " + b.qualifyTable("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
 }
 
 // NodeEvents asks when nodes were not up: node, from, until (0 = still), state,
 // reason, who; what began before the window's end and was not over at its
 // beginning.
 func (r *Report) NodeEvents(s Scope) Query {
-	b := begin(s)
-	r.bounds(b)
+	b := newBuilder(s)
+	r.bindWindow(b)
 	where := ""
 	if len(r.Nodes) > 0 {
-		where = " AND node IN " + b.bind("nodes", "Array(String)", r.Nodes)
+		where = " AND node IN " + b.bindValue("nodes", "Array(String)", r.Nodes)
 	}
-	return b.query(`SELECT node, at_us, next_us, state, reason, who
+	return b.buildQuery(`SELECT node, at_us, next_us, state, reason, who
 FROM (
   SELECT node, toUnixTimestamp64Micro(at) AS at_us, toString(state) AS state, toString(class) AS class, toString(reason) AS reason, toString(by) AS who,
     leadInFrame(toUnixTimestamp64Micro(at), 1, toInt64(0)) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
-  FROM ` + b.table("node_states") + `
+  FROM ` + b.qualifyTable("node_states") + `
   WHERE ` + stored + ` AND NOT restated` + where + `
 )
 WHERE state != 'UP' AND class != 'gone' AND at_us < {to:Int64} AND (next_us = 0 OR next_us > {from:Int64}) AND next_us != at_us

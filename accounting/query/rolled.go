@@ -55,12 +55,12 @@ func rolledAmounts() [][2]string {
 	return [][2]string{{"alloc_cpus", "cpu_us"}, {"alloc_mem_mib", "mem_mib_us"}, {"alloc_nodes", "node_us"}, {"alloc_gpus", "gpu_us"}, {"alloc_billing", "billing_us"}}
 }
 
-// pieces cuts the window: what the rollups have in whole units inside it, and
+// cutWindow cuts the window: what the rollups have in whole units inside it, and
 // what is added up from the runs. Both together are each run's time once:
 // runs that the rollups do not have are taken over the whole window, those that
 // they have only over its ends.
-func (r *Report) pieces(b *builder, unit int64) pieces {
-	now := b.now()
+func (r *Report) cutWindow(b *builder, unit int64) pieces {
+	now := b.nowMicros()
 	all := pieces{rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", live: true, now: now}}}
 	rolled := b.scope.Rolled
 	if rolled.Build == 0 || rolledColumn(r.TRES) == "" || len(r.Jobs) > 0 || len(r.Nodes) > 0 {
@@ -72,11 +72,11 @@ func (r *Report) pieces(b *builder, unit int64) pieces {
 	if from < 0 || lo >= hi {
 		return all
 	}
-	b.bind("inner_from", "Int64", lo)
-	b.bind("inner_to", "Int64", hi)
-	b.bind("rolled_build", "UInt32", rolled.Build)
-	b.bind("rolled_until", "Int64", rolled.Until)
-	b.bind("rolled_seq", "UInt64", rolled.Seq)
+	b.bindValue("inner_from", "Int64", lo)
+	b.bindValue("inner_to", "Int64", hi)
+	b.bindValue("rolled_build", "UInt32", rolled.Build)
+	b.bindValue("rolled_until", "Int64", rolled.Until)
+	b.bindValue("rolled_seq", "UInt64", rolled.Seq)
 	const until = "fromUnixTimestamp64Micro({rolled_until:Int64}, 'UTC')"
 	const covered = "end < " + until + " AND seq <= {rolled_seq:UInt64}"
 	out := pieces{inner: true, rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", cond: "(end >= " + until + " OR seq > {rolled_seq:UInt64})", live: true, now: now}}}
@@ -90,20 +90,20 @@ func (r *Report) pieces(b *builder, unit int64) pieces {
 	return out
 }
 
-// rolled is the condition on rows of a rollup within the window; instant is
+// rolledWithin is the condition on rows of a rollup within the window; instant is
 // what its column makes of a number of microseconds.
-func (b *builder) rolled(column, instant string) string {
+func (b *builder) rolledWithin(column, instant string) string {
 	return "ledger = {ledger:UUID} AND build <= {rolled_build:UInt32} AND " + column + " >= " + fmt.Sprintf(instant, "{inner_from:Int64}") +
 		" AND " + column + " < " + fmt.Sprintf(instant, "{inner_to:Int64}")
 }
 
-// instant is a number of microseconds as an instant.
-func instant(us string) string { return "fromUnixTimestamp64Micro(" + us + ", 'UTC')" }
+// microsToInstant is a number of microseconds as an instant.
+func microsToInstant(us string) string { return "fromUnixTimestamp64Micro(" + us + ", 'UTC')" }
 
-// ran is the condition on runs that ran within a piece: one that began and
+// ranWithin is the condition on runs that ran within a piece: one that began and
 // ended in one instant belongs where it began.
-func (p piece) ran() string {
-	return "start < " + instant(p.hi) + " AND (end > " + instant(p.lo) + " OR isNull(end) OR start >= " + instant(p.lo) + ")"
+func (p piece) ranWithin() string {
+	return "start < " + microsToInstant(p.hi) + " AND (end > " + microsToInstant(p.lo) + " OR isNull(end) OR start >= " + microsToInstant(p.lo) + ")"
 }
 
 // ended is when a run that is over would have ended if it had never been
@@ -120,14 +120,14 @@ func heldUntil(now string) string {
 	return "if(isNull(end) AND state = 'SUSPENDED', ifNull(toUnixTimestamp64Micro(start), 0) + elapsed_us, ifNull(toUnixTimestamp64Micro(end), " + now + ") - suspended_us)"
 }
 
-// overlap is the part of a run within the piece, in microseconds.
-func (p piece) overlap() string {
+// overlapMicros is the part of a run within the piece, in microseconds.
+func (p piece) overlapMicros() string {
 	return "greatest(0, least(" + heldUntil(p.now) + ", " + p.hi + ") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
 }
 
-// energy is what a run used within the piece, in millijoules: spread evenly
+// energyWithin is what a run used within the piece, in millijoules: spread evenly
 // over the time that it ran, whole at each instant, so that pieces add up.
-func (p piece) energy() string {
+func (p piece) energyWithin() string {
 	const a, z = "ifNull(toUnixTimestamp64Micro(start), 0)", "ifNull(toUnixTimestamp64Micro(end), 9000000000000000)"
 	return energyBetween("greatest("+p.lo+", "+a+")", "least("+p.hi+", "+z+")")
 }
@@ -141,25 +141,25 @@ func energyBetween(from, to string) string {
 	return "toInt128(if(ifNull(energy_mj, 0) = 0, 0, assumeNotNull(" + until(to) + " - " + until(from) + ")))"
 }
 
-// piece is a subquery over the runs of a piece. Columns are those that it is
+// pieceRuns is a subquery over the runs of a piece. Columns are those that it is
 // made of.
-func (b *builder) piece(p piece, where, columns string) string {
-	columns = unique(columns)
+func (b *builder) pieceRuns(p piece, where, columns string) string {
+	columns = uniqueColumns(columns)
 	cond := ""
 	if p.cond != "" {
 		cond = " AND " + p.cond
 	}
 	// No run that was over before the piece is in it. Said on its own, this lets
 	// the store leave out months; what where says of it is one of several ways.
-	sql := "(SELECT " + columns + " FROM " + b.table("jobs") + " WHERE " + stored + " AND end >= " + instant(p.lo) + " AND " + where + cond
+	sql := "(SELECT " + columns + " FROM " + b.qualifyTable("jobs") + " WHERE " + stored + " AND end >= " + microsToInstant(p.lo) + " AND " + where + cond
 	if p.live {
-		sql += " UNION ALL SELECT " + columns + " FROM " + b.table("live") + " FINAL WHERE " + open + " AND " + where
+		sql += " UNION ALL SELECT " + columns + " FROM " + b.qualifyTable("live") + " FINAL WHERE " + open + " AND " + where
 	}
 	return sql + ")"
 }
 
-// unique drops columns that a list names twice, and what is asked of one.
-func unique(columns string) string {
+// uniqueColumns drops columns that a list names twice, and what is asked of one.
+func uniqueColumns(columns string) string {
 	list := strings.Split(columns, ", ")
 	for i, c := range list {
 		list[i], _, _ = strings.Cut(c, "[")
@@ -180,19 +180,19 @@ type RollUp struct {
 }
 
 func (u RollUp) begin(s Scope) (b *builder, where string) {
-	b = begin(s)
+	b = newBuilder(s)
 	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
-	b.bind("build", "UInt32", u.Build)
-	b.bind("cluster", "String", u.Cluster)
-	from, until := b.bind("first", "Int64", u.From), b.bind("until", "Int64", u.Until)
-	return b, stored + " AND ((end >= " + instant(from) + " AND end < " + instant(until) + ") OR (end < " + instant(from) + " AND seq > " + b.bind("before", "UInt64", u.Seq) + "))"
+	b.bindValue("build", "UInt32", u.Build)
+	b.bindValue("cluster", "String", u.Cluster)
+	from, until := b.bindValue("first", "Int64", u.From), b.bindValue("until", "Int64", u.Until)
+	return b, stored + " AND ((end >= " + microsToInstant(from) + " AND end < " + microsToInstant(until) + ") OR (end < " + microsToInstant(from) + " AND seq > " + b.bindValue("before", "UInt64", u.Seq) + "))"
 }
 
 // Days adds up what runs held, by UTC day and who held it.
 func (u RollUp) Days(s Scope) Query {
 	b, where := u.begin(s)
-	return b.query("INSERT INTO " + b.table("rollup_days") + " (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-		b.days(b.table("jobs")+" WHERE "+where, ended) + ")")
+	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_days") + " (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.splitIntoDays(b.qualifyTable("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledDayColumns are the columns of rollup_days, but those that say whose
@@ -201,9 +201,9 @@ func RolledDayColumns() []string {
 	return []string{"day", "account", "user", "partition", "qos", "wckey", "cpus", "began", "carried", "cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us", "energy_mj"}
 }
 
-// days splits runs that ran into UTC days. A run that begins and ends at one
+// splitIntoDays splits runs that ran into UTC days. A run that begins and ends at one
 // instant is one of that day. Last is when a run's time ends.
-func (b *builder) days(from, last string) string {
+func (b *builder) splitIntoDays(from, last string) string {
 	const day = "toInt64(86400000000)"
 	const a = "toUnixTimestamp64Micro(assumeNotNull(start))"
 	held := "greatest(0, y - x)"
@@ -220,8 +220,8 @@ func (b *builder) days(from, last string) string {
 // hour.
 func (u RollUp) Quarters(s Scope) Query {
 	b, where := u.begin(s)
-	return b.query("INSERT INTO " + b.table("rollup_quarters") + " (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-		b.quarters(b.table("jobs")+" WHERE "+where, ended) + ")")
+	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_quarters") + " (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.splitIntoQuarters(b.qualifyTable("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledQuarterColumns are the columns of rollup_quarters, but those that say
@@ -230,12 +230,12 @@ func RolledQuarterColumns() []string {
 	return []string{"at", "account", "partition", "qos", "waiting", "cpu_us", "mem_mib_us", "node_us", "gpu_us", "billing_us"}
 }
 
-// quarters splits what runs held and waited for into quarters of an hour. A
+// splitIntoQuarters splits what runs held and waited for into quarters of an hour. A
 // run counts where its time begins and where it ends, however long it is: what
 // it has is added to all quarters from the one where it begins, and taken away
 // behind the one where it ends; those two are set right by what it has of them.
 // Last is when a run's time ends.
-func (b *builder) quarters(from, last string) string {
+func (b *builder) splitIntoQuarters(from, last string) string {
 	const quarter = "toInt64(900000000)"
 	const key = "account, partition, qos, waiting"
 	columns := RolledQuarterColumns()[5:]
@@ -265,21 +265,21 @@ func (b *builder) quarters(from, last string) string {
 // notRolled is the condition on runs that are over which the rollups do not
 // have; without builds that is all of them.
 func (b *builder) notRolled() string {
-	b.once("rolled_build", "UInt32", b.scope.Rolled.Build)
-	return "(end >= " + instant(b.once("rolled_until", "Int64", b.scope.Rolled.Until)) + " OR seq > " + b.once("rolled_seq", "UInt64", b.scope.Rolled.Seq) + ")"
+	b.bindOnce("rolled_build", "UInt32", b.scope.Rolled.Build)
+	return "(end >= " + microsToInstant(b.bindOnce("rolled_until", "Int64", b.scope.Rolled.Until)) + " OR seq > " + b.bindOnce("rolled_seq", "UInt64", b.scope.Rolled.Seq) + ")"
 }
 
-// once binds a parameter that several parts of a question use.
-func (b *builder) once(name, typ string, value any) string {
+// bindOnce binds a parameter that several parts of a question use.
+func (b *builder) bindOnce(name, typ string, value any) string {
 	if !slices.ContainsFunc(b.params, func(p Param) bool { return p.Name == name }) {
-		return b.bind(name, typ, value)
+		return b.bindValue(name, typ, value)
 	}
 	return "{" + name + ":" + typ + "}"
 }
 
-// now is the scope's instant, in microseconds.
-func (b *builder) now() string {
-	return b.once("now_us", "Int64", int64(b.scope.Now)/int64(spec.Microsecond))
+// nowMicros is the scope's instant, in microseconds.
+func (b *builder) nowMicros() string {
+	return b.bindOnce("now_us", "Int64", int64(b.scope.Now)/int64(spec.Microsecond))
 }
 
 // upToNow is a rollup as people see it: what is added up, and with it what the
@@ -287,21 +287,21 @@ func (b *builder) now() string {
 func (b *builder) upToNow(table string, columns []string, add func(from, last string) string, who string) string {
 	list := strings.Join(columns, ", ")
 	rest := b.notRolled()
-	now := b.now()
-	return "  SELECT " + list + "\n  FROM " + b.table(table) + "\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("jobs")+" WHERE "+stored+" AND "+rest+who, ended) + ")" +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.table("live")+" FINAL WHERE "+open+who, heldUntil(now)) + ")"
+	now := b.nowMicros()
+	return "  SELECT " + list + "\n  FROM " + b.qualifyTable(table) + "\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.qualifyTable("jobs")+" WHERE "+stored+" AND "+rest+who, ended) + ")" +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(b.qualifyTable("live")+" FINAL WHERE "+open+who, heldUntil(now)) + ")"
 }
 
 // RolledCheck asks for what the rollups have and what the runs give that they
 // should have, in the same order: CPU, memory, node, GPU and billing time,
 // waiting CPU and GPU time, all times microseconds, as texts.
 func RolledCheck(s Scope) Query {
-	b := begin(s)
+	b := newBuilder(s)
 	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
-	until := instant(b.bind("rolled_until", "Int64", s.Rolled.Until))
-	covered := stored + " AND end < " + until + " AND seq <= " + b.bind("rolled_seq", "UInt64", s.Rolled.Seq)
-	build := "ledger = {ledger:UUID} AND build <= " + b.bind("rolled_build", "UInt32", s.Rolled.Build)
+	until := microsToInstant(b.bindValue("rolled_until", "Int64", s.Rolled.Until))
+	covered := stored + " AND end < " + until + " AND seq <= " + b.bindValue("rolled_seq", "UInt64", s.Rolled.Seq)
+	build := "ledger = {ledger:UUID} AND build <= " + b.bindValue("rolled_build", "UInt32", s.Rolled.Build)
 	sum := func(sql string) string { return "toString(sum(" + sql + "))" }
 	var days, quarters []string
 	for _, c := range rolledAmounts() {
@@ -311,8 +311,8 @@ func RolledCheck(s Scope) Query {
 	quarters = append(quarters, "toString(sumIf(cpu_us, waiting))", "toString(sumIf(gpu_us, waiting))")
 	runs := rolledSums()
 	list := func(l []string) string { return "[" + strings.Join(l, ", ") + "]" }
-	return b.query("SELECT (SELECT " + list(days) + " FROM " + b.table("rollup_days") + " WHERE " + build + "), (SELECT " + list(quarters) + " FROM " + b.table("rollup_quarters") + " WHERE " + build +
-		"), (SELECT " + list(runs) + " FROM " + b.table("jobs") + " WHERE " + covered + ")")
+	return b.buildQuery("SELECT (SELECT " + list(days) + " FROM " + b.qualifyTable("rollup_days") + " WHERE " + build + "), (SELECT " + list(quarters) + " FROM " + b.qualifyTable("rollup_quarters") + " WHERE " + build +
+		"), (SELECT " + list(runs) + " FROM " + b.qualifyTable("jobs") + " WHERE " + covered + ")")
 }
 
 // rolledSums are the sums over runs that the rollups have too.

@@ -130,7 +130,7 @@ cpu_s, peak_rss: CPU time used, in seconds; NULL = not measured / largest memory
 // SQL is the view's text over the tables of a database, with the site's prices,
 // which may be nil: no amount is known then.
 func (v Stored) SQL(database string, rates *kpi.Rates) string {
-	b := begin(Scope{Database: database})
+	b := newBuilder(Scope{Database: database})
 	b.rates = rates
 	names := make([]string, len(v.Columns))
 	for i, c := range v.Columns {
@@ -150,7 +150,7 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 	// stand in its text.
 	for _, p := range b.params {
 		if name, ok := p.Value.(string); ok && strings.HasPrefix(p.Name, priceParam) {
-			known = append(known, "{"+p.Name+":String}", literal(name, "String"))
+			known = append(known, "{"+p.Name+":String}", quoteLiteral(name, "String"))
 		}
 	}
 	rows = strings.NewReplacer(known...).Replace(rows)
@@ -164,9 +164,9 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 func (b *builder) positionOfCluster() string {
 	var of []string
 	for _, table := range [...]string{"associations", "live", "rollup_days"} {
-		of = append(of, "SELECT DISTINCT ledger FROM "+b.table(table)+" WHERE cluster = {cluster:String}")
+		of = append(of, "SELECT DISTINCT ledger FROM "+b.qualifyTable(table)+" WHERE cluster = {cluster:String}")
 	}
-	return "SELECT (argMax(ledger, written), argMax(last, written), argMax(gen, written), toUnixTimestamp64Micro(argMax(at, written))) FROM " + b.table("ingest") +
+	return "SELECT (argMax(ledger, written), argMax(last, written), argMax(gen, written), toUnixTimestamp64Micro(argMax(at, written))) FROM " + b.qualifyTable("ingest") +
 		" FINAL WHERE phase = 'done' AND ledger IN (" + strings.Join(of, " UNION ALL ") + ")"
 }
 
@@ -180,8 +180,8 @@ const storedRun = "uid, restarts, attempt, job_id, array_job_id, array_task, nam
 func (b *builder) storedRuns() string {
 	const more = "greatest(assumeNotNull(toUnixTimestamp64Micro(start)), {from:Int64}) AS held_from_us"
 	rows := b.kpiRuns(&Report{}, nil, storedRun, more)
-	return "(SELECT *, over_at AS end, ran_us AS elapsed_us, toInt64(round(assumeNotNull(overlap_s) * 1e6)) AS held_us, if(held_us > 0, " + instant("held_from_us") + ", NULL) AS held_from, " +
-		"if(held_us > 0, " + instant("held_from_us + held_us") + ", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " + rows + ")"
+	return "(SELECT *, over_at AS end, ran_us AS elapsed_us, toInt64(round(assumeNotNull(overlap_s) * 1e6)) AS held_us, if(held_us > 0, " + microsToInstant("held_from_us") + ", NULL) AS held_from, " +
+		"if(held_us > 0, " + microsToInstant("held_from_us + held_us") + ", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " + rows + ")"
 }
 
 // storedOf are the columns that say whose a row of a node or a device is.
@@ -235,11 +235,11 @@ const (
 func (b *builder) storedGPUsNow() string {
 	const since = "toDateTime(intDiv({now_us:Int64}, 1000000) - %d, 'UTC')"
 	read := func(seconds int) string {
-		return b.table("gpu_samples") + " WHERE " + readings + " AND at >= " + fmt.Sprintf(since, seconds)
+		return b.qualifyTable("gpu_samples") + " WHERE " + readings + " AND at >= " + fmt.Sprintf(since, seconds)
 	}
 	// A node's state is said again at each midnight.
 	nodes := "(SELECT node, argMax(toString(class), (at, seq)) AS class, argMax(toString(state), (at, seq)) AS node_state, argMax(toString(reason), (at, seq)) AS node_reason FROM " +
-		b.table("node_states") + " WHERE " + stored + " AND at >= " + fmt.Sprintf(since, 2*knownFor) + " GROUP BY node)"
+		b.qualifyTable("node_states") + " WHERE " + stored + " AND at >= " + fmt.Sprintf(since, 2*knownFor) + " GROUP BY node)"
 	const newest = "argMax(user, last) AS user, argMax(account, last) AS account, argMax(partition, last) AS partition, argMax(job_id, last) AS job_id, " +
 		"argMax(holder, last) AS holder, argMax(worked, last) AS worked, argMax(running, last) AS running, argMax(percent, last) AS util, max(last) AS read"
 	held := "(SELECT node, gpu_uuid, uid AS holder, max(at) AS last, argMax(gpu_samples.user, gpu_samples.at) AS user, argMax(gpu_samples.account, gpu_samples.at) AS account, " +
@@ -266,9 +266,9 @@ func (b *builder) storedJobRuns() string {
 	}
 	const more = ", user, account, partition, qos, alloc_cpus, alloc_gpus, alloc_nodes, state, toInt64(count) AS count, " +
 		"constraint, reservation, licenses, priority, work_dir, stdout, comment, "
-	cost := b.cost(&Report{End: spec.FarFuture}, b.rates)
-	money := ", if(isNull(start), NULL, cost) AS cost, " + literal(currency, "String") + " AS currency FROM "
-	return "(SELECT * EXCEPT (cost), over_at AS end, ran_us AS elapsed_us" + money + b.runs(storedRun+more+cost, ofJob) + ")"
+	cost := b.costColumn(&Report{End: spec.FarFuture}, b.rates)
+	money := ", if(isNull(start), NULL, cost) AS cost, " + quoteLiteral(currency, "String") + " AS currency FROM "
+	return "(SELECT * EXCEPT (cost), over_at AS end, ran_us AS elapsed_us" + money + b.allRuns(storedRun+more+cost, ofJob) + ")"
 }
 
 func (b *builder) storedJobNodes() string {
@@ -282,12 +282,12 @@ func (b *builder) storedJobGPUs() string {
 func (b *builder) storedJobSteps() string {
 	const step = "uid, restarts, attempt, job_id, name, exit_code, exit_signal, tasks, node_list"
 	over := "SELECT uid, restarts, attempt, job_id, toString(name) AS name, toString(state) AS state, exit_code, exit_signal, start, toNullable(end) AS over_at, tasks, toString(node_list) AS node_list, " + stepName("steps.step") +
-		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " + b.table("steps") + " WHERE " + stored + " AND " + ofJob
+		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " + b.qualifyTable("steps") + " WHERE " + stored + " AND " + ofJob
 	goesOn := "SELECT uid, restarts, attempt, job_id, step_name AS name, 'RUNNING' AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, step_start AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, step_task AS tasks, step_node AS node_list, " + stepName("step_id") +
-		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.table("live") + " FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " + open + " AND " + ofJob
+		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.qualifyTable("live") + " FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " + open + " AND " + ofJob
 	// The script of a run is a step, too; while it runs only the run tells of it.
 	script := "SELECT uid, restarts, attempt, job_id, 'batch' AS name, toString(live.state) AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, assumeNotNull(live.start) AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, toUInt32(1) AS tasks, toString(live.node_list) AS node_list, 'batch' AS step, " +
-		"CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.table("live") + " AS live FINAL WHERE " + open + " AND batch AND isNotNull(live.start) AND isNull(live.end) AND " + ofJob
+		"CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.qualifyTable("live") + " AS live FINAL WHERE " + open + " AND batch AND isNotNull(live.start) AND isNull(live.end) AND " + ofJob
 	return "(SELECT " + step + ", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over + "\n    UNION ALL\n    " + goesOn + "\n    UNION ALL\n    " + script + "\n  ))"
 }
 

@@ -45,14 +45,14 @@ func SumTables() []SumTable {
 
 // Totals asks for the figures of a table.
 func Totals(s Scope, t SumTable) Query {
-	b := begin(s)
+	b := newBuilder(s)
 	list := make([]string, len(t.Sums))
 	for i, sum := range t.Sums {
 		list[i] = sum.SQL
 	}
-	from, where := b.table(t.Name), b.known()
+	from, where := b.qualifyTable(t.Name), b.knownEvents()
 	if t.Name == "live" {
 		from, where = from+" FINAL", open
 	}
-	return b.query("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + from + "\nWHERE " + where)
+	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + from + "\nWHERE " + where)
 }

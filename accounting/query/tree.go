@@ -32,7 +32,7 @@ func CheckTree(lines []string, v Viewer, names []string) error {
 		node := strings.TrimLeft(line, " ")
 		depth := len(line) - len(node)
 		if depth > len(path) {
-			return refused("the engine reads it otherwise than it looks")
+			return refuseSQL("the engine reads it otherwise than it looks")
 		}
 		for len(nth) <= depth {
 			nth = append(nth, 0)
@@ -43,14 +43,14 @@ func CheckTree(lines []string, v Viewer, names []string) error {
 		kind, name := treeNode(node)
 		above, list := at(path, depth-1), at(path, depth-2)
 		switch {
-		case kind == "TableIdentifier" && !meant(name, sees, names, true):
-			return refused("%s is no view (muster sql --views lists them)", name)
-		case kind == "Identifier" && strings.HasPrefix(above, "ExpressionList") && membership(list) && nth[depth] > 1 && !meant(name, sees, names, false):
-			return refused("%s behind IN is no view", name)
+		case kind == "TableIdentifier" && !isTableName(name, sees, names, true):
+			return refuseSQL("%s is no view (muster sql --views lists them)", name)
+		case kind == "Identifier" && strings.HasPrefix(above, "ExpressionList") && membershipFunctions(list) && nth[depth] > 1 && !isTableName(name, sees, names, false):
+			return refuseSQL("%s behind IN is no view", name)
 		case kind == "Function" && strings.HasPrefix(above, "TableExpression"):
-			return refused("%s is a table function", name)
+			return refuseSQL("%s is a table function", name)
 		case kind == "Set":
-			return refused("it changes a setting")
+			return refuseSQL("it changes a setting")
 		}
 	}
 	return nil
@@ -71,17 +71,17 @@ func treeNode(line string) (kind, name string) {
 	return kind, name
 }
 
-// membership tells the functions that IN becomes.
-func membership(node string) bool {
+// membershipFunctions tells the functions that IN becomes.
+func membershipFunctions(node string) bool {
 	kind, name := treeNode(node)
 	return kind == "Function" && slices.Contains([]string{"in", "notin", "globalin", "globalnotin", "nullin", "notnullin", "globalnullin", "globalnotnullin"},
 		strings.TrimSuffix(strings.ToLower(name), "ignoreset"))
 }
 
-// meant tells whether a name may stand where a table can: as a view, or as
+// isTableName tells whether a name may stand where a table can: as a view, or as
 // something that the store does not have. A name of two parts is no view; but
 // where a column may stand (IN) it may be one of another name of a view.
-func meant(name string, sees, names []string, table bool) bool {
+func isTableName(name string, sees, names []string, table bool) bool {
 	first, _, parts := strings.Cut(name, ".")
 	if parts {
 		return !table && !slices.Contains(names, first)

@@ -121,7 +121,7 @@ cpu_khz: mean frequency of the CPUs it ran on, weighted by CPU time; 0 = not kno
 			About:  "what each run held and used on each of its nodes; of one that is not over, up to now, as far as it was sampled",
 			tables: []string{"job_nodes", "live", "usage_samples"}, who: mine,
 			rows: func(b *builder, who string) string {
-				return "  " + b.nodeRows(b.viewed("job_nodes"), who, false)
+				return "  " + b.nodeRows(b.viewColumns("job_nodes"), who, false)
 			}, Columns: viewColumns(key + owner +
 				`node: name of the node
 from, to: since when it was held / when it was given back
@@ -133,7 +133,7 @@ lost: the node was lost, so nothing was measured
 			About:  "which run held which device and what it did with it; of one that is not over, up to now, as far as it was sampled",
 			tables: []string{"job_gpus", "live", "gpu_samples"}, who: mine,
 			rows: func(b *builder, who string) string {
-				return "  " + b.deviceRows(b.viewed("job_gpus"), who, false)
+				return "  " + b.deviceRows(b.viewColumns("job_gpus"), who, false)
 			}, Columns: viewColumns(key + owner +
 				`node: name of the node
 from, to, end: since when it was held / when it was given back, or until when it was sampled / when the run was over; of one that is not, as to
@@ -222,7 +222,9 @@ removed: it is no more
 `)},
 		{Name: "rollup_days", Example: "SELECT toStartOfMonth(day) AS month, account, round(sum(gpu_us) / 3600e6, 1) AS gpu_hours FROM rollup_days GROUP BY month, account ORDER BY month, account",
 			About: "what was held on each UTC day, added up, with what runs now up to now", tables: []string{"rollup_days"}, who: mine,
-			rows: func(b *builder, who string) string { return b.upToNow("rollup_days", RolledDayColumns(), b.days, who) }, Columns: viewColumns(
+			rows: func(b *builder, who string) string {
+				return b.upToNow("rollup_days", RolledDayColumns(), b.splitIntoDays, who)
+			}, Columns: viewColumns(
 				`day: in UTC
 account, user, partition, qos, wckey: the account / the user / the partition / the QOS / the wckey
 cpus: how many CPUs the runs had
@@ -235,7 +237,7 @@ energy_mj: energy in millijoules
 			About:  "what was held and waited for in each quarter of an hour, up to now: the days of every time zone add up from them, those of 23 and 25 hours too (coordinators see their accounts)",
 			tables: []string{"rollup_quarters"}, who: "account IN {mine:Array(String)}",
 			rows: func(b *builder, who string) string {
-				return b.upToNow("rollup_quarters", RolledQuarterColumns(), b.quarters, who)
+				return b.upToNow("rollup_quarters", RolledQuarterColumns(), b.splitIntoQuarters, who)
 			}, Columns: viewColumns(
 				`at: when it begins, UTC
 account, partition, qos: the account / the partition / the QOS
@@ -259,7 +261,7 @@ settings: all of them, as JSON
 			About: "every reservation as it was made, changed and ended; the newest row of a name holds", tables: []string{"events"},
 			rows: func(b *builder, _ string) string {
 				at := func(name string) string {
-					return "if(JSONHas(body, 'Reservation', '" + name + "'), toNullable(" + instant("intDiv(JSONExtractInt(body, 'Reservation', '"+name+"'), 1000)") + "), NULL)"
+					return "if(JSONHas(body, 'Reservation', '" + name + "'), toNullable(" + microsToInstant("intDiv(JSONExtractInt(body, 'Reservation', '"+name+"'), 1000)") + "), NULL)"
 				}
 				return b.fromEvents("'ReservationPut', 'ReservationRemoved'", "Reservation", []string{at("Start") + " AS start", at("End") + " AS end",
 					"JSONExtract(body, 'Reservation', 'Nodes', 'Array(String)') AS nodes", "JSONExtract(body, 'Reservation', 'Users', 'Array(String)') AS users",
@@ -276,8 +278,8 @@ why: what ended it
 		{Name: "fairshare", Example: "SELECT toDate(at) AS day, account, user, argMax(factor, at) AS factor FROM fairshare WHERE at >= now() - INTERVAL 30 DAY AND user != '' GROUP BY day, account, user ORDER BY account, user, day",
 			About: "use and shares of every association, as the controller notes them", tables: []string{"events", "associations"}, rows: func(b *builder, _ string) string {
 				return "  SELECT at, n.1 AS id, a.account AS account, a.user AS user, n.2 / 1e6 AS shares, n.3 / 1e6 AS used, n.4 / 1e6 AS factor, n.5 AS raw\n  FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', " +
-					"'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.table("events") + " WHERE " + stored + " AND kind = 'SharesNoted') AS s" +
-					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.table("associations") + " WHERE " + b.known() + " GROUP BY id) AS a ON s.n.1 = a.id"
+					"'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable("events") + " WHERE " + stored + " AND kind = 'SharesNoted') AS s" +
+					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable("associations") + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON s.n.1 = a.id"
 			}, Columns: viewColumns(`at: when
 id, account, user: the association; user is empty for an account's own
 shares, used: its part of all shares, from 0 to 1 / its part of all use, from 0 to 1
@@ -323,30 +325,30 @@ func SQL(s Scope, v Viewer, text string) (Query, error) {
 	if err := Guard(text, sees, s.Database); err != nil {
 		return Query{}, err
 	}
-	tokens, err := cut(text)
+	tokens, err := tokenize(text)
 	if err != nil {
 		return Query{}, err
 	}
-	b := begin(s)
+	b := newBuilder(s)
 	if !v.Admin {
-		b.bind("me", "String", v.User)
-		b.bind("mine", "Array(String)", v.Accounts)
+		b.bindValue("me", "String", v.User)
+		b.bindValue("mine", "Array(String)", v.Accounts)
 	}
 	var with []string
 	for _, view := range Views() {
-		if slices.Contains(sees, view.Name) && slices.ContainsFunc(tokens, func(t token) bool { return t.named() && t.text == view.Name }) {
-			with = append(with, "`"+view.Name+"` AS (\n"+view.sql(b, v)+"\n)")
+		if slices.Contains(sees, view.Name) && slices.ContainsFunc(tokens, func(t token) bool { return t.isName() && t.text == view.Name }) {
+			with = append(with, "`"+view.Name+"` AS (\n"+view.viewSQL(b, v)+"\n)")
 		}
 	}
 	sql := "SELECT * FROM (\n" + text + "\n)"
 	if len(with) > 0 {
 		sql = "WITH " + strings.Join(with, ",\n") + "\n" + sql
 	}
-	return b.query(sql), nil
+	return b.buildQuery(sql), nil
 }
 
-// sql is the view for a viewer.
-func (w View) sql(b *builder, v Viewer) string {
+// viewSQL is the view for a viewer.
+func (w View) viewSQL(b *builder, v Viewer) string {
 	names := make([]string, len(w.Columns))
 	for i, c := range w.Columns {
 		names[i] = "`" + c.Name + "`"
@@ -365,7 +367,7 @@ func (w View) sql(b *builder, v Viewer) string {
 		case "live":
 			rows, final = open, " FINAL"
 		case "associations":
-			rows = b.known()
+			rows = b.knownEvents()
 		case "gpu_samples", "usage_samples":
 			rows = readings
 		}
@@ -382,13 +384,13 @@ func (w View) sql(b *builder, v Viewer) string {
 				cols[i] = "toNullable(end) AS end"
 			}
 		}
-		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.table(table)+final+"\n  WHERE "+rows)
+		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.qualifyTable(table)+final+"\n  WHERE "+rows)
 	}
 	return strings.Join(parts, "\n  UNION ALL\n")
 }
 
-// viewed lists the columns of a view, as they stand in a query.
-func (b *builder) viewed(name string) string {
+// viewColumns lists the columns of a view, as they stand in a query.
+func (b *builder) viewColumns(name string) string {
 	for _, view := range Views() {
 		if view.Name != name {
 			continue
@@ -406,7 +408,7 @@ func (b *builder) viewed(name string) string {
 // name, in a field of the body where it is put and at its top where it goes.
 func (b *builder) fromEvents(kinds, field string, columns []string) string {
 	return "  SELECT at, if(JSONHas(body, '" + field + "'), JSONExtractString(body, '" + field + "', 'Name'), JSONExtractString(body, 'Name')) AS name, toString(actor) AS by, endsWith(kind, 'Removed') AS removed, " +
-		strings.Join(columns, ", ") + "\n  FROM " + b.table("events") + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
+		strings.Join(columns, ", ") + "\n  FROM " + b.qualifyTable("events") + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
 }
 
 // ViewsMarkdown is the page that describes the views.
@@ -432,7 +434,7 @@ func ViewsMarkdown() string {
 		}
 	}
 	b.WriteString("\n## Functions\n\nThese may be used, aggregate functions also with the endings If, Array, Distinct, OrNull and OrDefault:\n\n")
-	names := append(functions(), aggregates()...)
+	names := append(ordinaryFunctions(), aggregateFunctions()...)
 	slices.Sort(names)
 	b.WriteString("`" + strings.Join(slices.Compact(names), "` `") + "`\n")
 	return b.String()
@@ -441,15 +443,15 @@ func ViewsMarkdown() string {
 // Standing asks what a user may see beyond his own: his level and the accounts
 // with their coordinators, as the newest events say.
 func Standing(s Scope, user string) (level, accounts Query) {
-	b := begin(s)
-	p := b.bind("me", "String", user)
-	level = b.query("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.table("events") + "\nWHERE " + b.known() +
+	b := newBuilder(s)
+	p := b.bindValue("me", "String", user)
+	level = b.buildQuery("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
 		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
 		"\nORDER BY seq DESC\nLIMIT 1")
-	b = begin(s)
-	accounts = b.query("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
+	b = newBuilder(s)
+	accounts = b.buildQuery("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
 		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
-		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.table("events") + "\nWHERE " + b.known() +
+		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
 		" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name")
 	return level, accounts
 }

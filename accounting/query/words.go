@@ -9,13 +9,13 @@ func beforeBracket() []string {
 		WHEN WHERE WINDOW WITH`)
 }
 
-// between are the other words behind which a value is expected.
-func between() []string {
+// connectingWords are the other words behind which a value is expected.
+func connectingWords() []string {
 	return strings.Fields(`BOTH COLLATE DIV ESCAPE FETCH FIRST FOR GROUPS LEADING MATCH MOD NEXT REGEXP RLIKE SOME STALENESS TO TOP TRAILING WHEN XOR`)
 }
 
-// aggregates are the aggregate and window functions that are offered.
-func aggregates() []string {
+// aggregateFunctions are the aggregate and window functions that are offered.
+func aggregateFunctions() []string {
 	return strings.Fields(`any anylast argmax argmin avg avgweighted corr count covarpop covarsamp dense_rank first_value grouparray groupuniqarray
 		kurtpop lag last_value lead laginframe leadinframe max median medianexact min ntile nth_value quantile quantileexact quantileexacthigh
 		quantileexactlow quantileexactweighted quantiles quantilesexact quantiletdigest rank row_number simplelinearregression skewpop stddevpop
@@ -23,13 +23,13 @@ func aggregates() []string {
 		nonnegativederivative exponentialmovingaverage entropy histogram deltasum maxmap minmap grouparrayinsertat`)
 }
 
-// functions are the ordinary functions that are offered: those that make a
+// ordinaryFunctions are the ordinary functions that are offered: those that make a
 // value of their arguments, and touch nothing else. None of them tells about
 // the server, waits, raises an error on purpose, or reads a file, a table, a
 // dictionary or another machine.
 //
 //muster:table names by what they are about
-func functions() []string {
+func ordinaryFunctions() []string {
 	return strings.Fields(`
 		abs ceil ceiling exp exp2 exp10 floor gcd greatest intdiv intdivorzero lcm least ln log log10 log1p log2 mod modulo moduloorzero negate
 		plus minus multiply divide pow power round rounddown roundtoexp2 roundage sign sqrt cbrt trunc truncate isfinite isinfinite isnan

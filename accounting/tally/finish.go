@@ -17,7 +17,7 @@ func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 	if !t.quiet {
 		row := j.row(env.Seq)
 		row.State = stateName
-		t.out.Jobs = append(twice(t.out.Jobs), row)
+		t.out.Jobs = append(growTwice(t.out.Jobs), row)
 		if j.written {
 			t.out.Live = append(t.out.Live, LiveRow{JobRow: row, Final: true})
 		}
@@ -33,8 +33,8 @@ func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 	j.Steps = nil
 }
 
-// partition is where the run is, or what it asked for.
-func (j *job) partition() string {
+// partitionNow is where the run is, or what it asked for.
+func (j *job) partitionNow() string {
 	if j.Alloc != nil {
 		return j.Alloc.Partition
 	}
@@ -44,8 +44,8 @@ func (j *job) partition() string {
 	return strings.Join(j.spec.Partitions, ",")
 }
 
-// qos is in which QOS the run is, or all in which it may be.
-func (j *job) qos() string {
+// qosNow is in which QOS the run is, or all in which it may be.
+func (j *job) qosNow() string {
 	if j.Alloc != nil && j.Alloc.QOS != "" {
 		return j.Alloc.QOS
 	}
@@ -56,12 +56,12 @@ func (j *job) qos() string {
 func (j *job) row(seq uint64) JobRow {
 	s := j.spec
 	r := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
-		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.count(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
-		Account: s.Account, Assoc: j.Assoc, Partition: j.partition(), QOS: j.qos(), WCKey: s.WCKey, Comment: s.Comment,
+		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.countJobs(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
+		Account: s.Account, Assoc: j.Assoc, Partition: j.partitionNow(), QOS: j.qosNow(), WCKey: s.WCKey, Comment: s.Comment,
 		Admin: s.AdminComment, System: s.SystemComment, Extra: s.Extra, Container: s.Container.Name(), MCS: s.MCSLabel, Segment: s.Place.Segment,
 		State: j.State.String(), Exit: j.Exit, Derived: j.Derived, Reason: j.Waited, EndReason: j.Reason.String(),
 		Submit: Cut(j.Submit), Eligible: Cut(j.Eligible), Start: Cut(j.Start), End: Cut(j.End), Limit: limit(s.Time.Limit),
-		Req: amounts(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,
+		Req: amountsOf(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,
 		Constraint: s.Place.Constraint, Reservation: s.Place.Reservation, Licenses: counts(s.Licenses), Priority: j.Priority, Backfill: j.Backfill,
 		Batch: !s.Shell, WorkDir: s.IO.WorkDir, Line: s.Line, Stdin: s.IO.Stdin, Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}
 	if h := j.Het; h != nil {
@@ -84,7 +84,7 @@ func (j *job) row(seq uint64) JobRow {
 	}
 	r.Attempt = j.Attempt
 	r.Limit = limit(j.Limit)
-	r.Alloc = amounts(j.Alloc.TRES)
+	r.Alloc = amountsOf(j.Alloc.TRES)
 	r.NodeList = nodeList(j.Alloc)
 	r.Suspended = int64(j.Paused / spec.Microsecond)
 	r.Stopped = Cut(j.Stopped)
@@ -120,7 +120,7 @@ func (j *job) sum(r *JobRow) {
 	if !r.Used.Measured {
 		return
 	}
-	r.Used = used(u)
+	r.Used = usedOf(u)
 	for i := range u.GPUs {
 		if g := &u.GPUs[i]; g.Has {
 			noProc := int64(g.NoProcess / spec.Microsecond)
@@ -162,8 +162,8 @@ func counts(list []spec.Count) string {
 	return b.String()
 }
 
-// live is the run as it is now, for the live table.
-func (j *job) live() LiveRow {
+// liveRow is the run as it is now, for the live table.
+func (j *job) liveRow() LiveRow {
 	r := LiveRow{JobRow: j.row(j.Changed)}
 	if j.Start == 0 {
 		return r
@@ -194,12 +194,12 @@ func (t *Tally) shares(j *job, seq uint64) {
 	for i := range j.Alloc.Nodes {
 		a, d := &j.Alloc.Nodes[i], &j.Done[i]
 		n := NodeRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), User: s.User, Account: s.Account,
-			Partition: j.Alloc.Partition, QOS: j.qos(), Node: a.Name, From: Cut(j.Start), To: Cut(d.At), End: Cut(j.End),
+			Partition: j.Alloc.Partition, QOS: j.qosNow(), Node: a.Name, From: Cut(j.Start), To: Cut(d.At), End: Cut(j.End),
 			CPUs: int64(a.CPUs.Count()), Mem: a.Mem, GPUs: int64(len(a.GPUs)), Tasks: a.Tasks, Lost: d.Lost}
 		if !d.Lost {
-			n.Used = used(d.Usage)
+			n.Used = usedOf(d.Usage)
 		}
-		t.out.Nodes = append(twice(t.out.Nodes), n)
+		t.out.Nodes = append(growTwice(t.out.Nodes), n)
 		held := func(uuid string, index uint32, typ string) GPURow {
 			row := GPURow{Seq: seq, UID: n.UID, Restarts: j.Restarts, Attempt: j.Attempt, JobID: n.JobID, User: n.User, Account: n.Account,
 				Partition: n.Partition, QOS: n.QOS, Node: a.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
@@ -209,11 +209,11 @@ func (t *Tally) shares(j *job, seq uint64) {
 			return row
 		}
 		for _, g := range a.GPUs {
-			t.out.GPUs = append(twice(t.out.GPUs), held(g.UUID, g.Index, g.Type))
+			t.out.GPUs = append(growTwice(t.out.GPUs), held(g.UUID, g.Index, g.Type))
 		}
 		for _, g := range a.Shares { // a part has a row where it was measured
 			if row := held(g.UUID, g.Index, g.Type); row.Measured {
-				t.out.GPUs = append(twice(t.out.GPUs), row)
+				t.out.GPUs = append(growTwice(t.out.GPUs), row)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func (r *GPURow) measure(list []spec.GPUUsage) {
 func (j *job) stepRow(seq uint64, s *step) StepRow {
 	return StepRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), Step: int32(s.ID), Name: s.Name,
 		User: j.spec.User, Account: j.spec.Account, Start: Cut(s.Started), End: Cut(s.Ended), Tasks: s.Tasks,
-		NodeList: hostlist.Fold(s.Nodes), Alloc: amounts(s.TRES)}
+		NodeList: hostlist.Fold(s.Nodes), Alloc: amountsOf(s.TRES)}
 }
 
 // closeSteps makes the row of the batch script, and of the numbered steps
@@ -263,7 +263,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 		if s := &j.Steps[i]; s.Ended == 0 {
 			row := j.stepRow(seq, s)
 			row.State, row.End = cutShort(stateName), Cut(j.End)
-			t.out.Steps = append(twice(t.out.Steps), row)
+			t.out.Steps = append(growTwice(t.out.Steps), row)
 		}
 	}
 	if j.spec.Shell {
@@ -287,7 +287,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 	row.NodeList = a.Name
 	row.Alloc = Amounts{CPUs: int64(a.CPUs.Count()), Mem: a.Mem, Nodes: 1, GPUs: int64(len(a.GPUs))}
 	row.Used = j.batchUsed(host)
-	t.out.Steps = append(twice(t.out.Steps), row)
+	t.out.Steps = append(growTwice(t.out.Steps), row)
 }
 
 // cutShort is the state of a step that a run of a state took with it.
@@ -341,5 +341,5 @@ func (j *job) batchUsed(host uint32) Used {
 		u.MajFaults, u.MemMiBS = max(u.MajFaults-s.Usage.MajFaults, 0), max(u.MemMiBS-s.Usage.MemMiBS, 0)
 		u.EnergyMJ = max(u.EnergyMJ-s.Usage.EnergyMJ, 0)
 	}
-	return used(u)
+	return usedOf(u)
 }

@@ -81,8 +81,8 @@ type step struct {
 	Usage   spec.Usage   `cbor:"8,keyasint"`
 }
 
-// count is how many jobs the record stands for.
-func (j *job) count() uint64 {
+// countJobs is how many jobs the record stands for.
+func (j *job) countJobs() uint64 {
 	if len(j.TaskSet) > 0 {
 		return uint64(j.TaskSet.Len())
 	}
@@ -93,7 +93,7 @@ func (j *job) count() uint64 {
 func (t *Tally) job(uid spec.JobUID) (*job, error) {
 	j := t.jobs[uid]
 	if j == nil || j.Over {
-		return nil, contradiction("there is no open job with uid %d", uid)
+		return nil, contradictionError("there is no open job with uid %d", uid)
 	}
 	return j, nil
 }
@@ -102,7 +102,7 @@ func (t *Tally) job(uid spec.JobUID) (*job, error) {
 func (t *Tally) pending(uid spec.JobUID) (*job, error) {
 	j, err := t.job(uid)
 	if err == nil && j.State != spec.Pending {
-		return nil, contradiction("job uid %d is %s", uid, j.State)
+		return nil, contradictionError("job uid %d is %s", uid, j.State)
 	}
 	return j, err
 }
@@ -111,14 +111,14 @@ func (t *Tally) pending(uid spec.JobUID) (*job, error) {
 func (t *Tally) attempt(uid spec.JobUID, attempt uint32) (*job, error) {
 	j, err := t.job(uid)
 	if err == nil && (j.Start == 0 || j.Attempt != attempt) {
-		return nil, contradiction("attempt %d of job uid %d does not run", attempt, uid)
+		return nil, contradictionError("attempt %d of job uid %d does not run", attempt, uid)
 	}
 	return j, err
 }
 
-func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
+func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
 	if e.Spec == nil || t.jobs[e.UID] != nil {
-		return contradiction("job uid %d is known or has no spec", e.UID)
+		return contradictionError("job uid %d is known or has no spec", e.UID)
 	}
 	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
 		State: spec.Pending, Restarts: t.firstRun(e.UID), Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
@@ -133,17 +133,17 @@ func (t *Tally) submitted(env *event.Envelope, e *event.JobSubmitted) error {
 	return nil
 }
 
-func (t *Tally) eligible(env *event.Envelope, e *event.JobEligible) error {
+func (t *Tally) applyEligible(env *event.Envelope, e *event.JobEligible) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
 	j.Eligible = env.At
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 
-func (t *Tally) reasons(env *event.Envelope, e *event.ReasonsChanged) error {
+func (t *Tally) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error {
 	for i := range e.Jobs {
 		j, err := t.pending(e.Jobs[i].UID)
 		if err != nil {
@@ -160,17 +160,17 @@ func (t *Tally) reason(j *job, env *event.Envelope, r spec.Reason) {
 	if r.Code != spec.ReasonNone {
 		j.Waited = r.String()
 	}
-	t.touch(j, env)
+	t.touchJob(j, env)
 	if t.quiet {
 		return
 	}
 	t.out.Reasons = append(t.out.Reasons, ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
-		Count: j.count(), User: j.spec.User, Account: j.spec.Account, Partition: j.partition(), QOS: j.qos(), At: Cut(env.At),
+		Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account, Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(env.At),
 		Code: string(r.Code), TRES: r.TRES, Limit: r.Limit, InUse: r.Used, Asked: r.Asked, Subject: r.Subject,
 		Blocker: uint64(r.Blocker), Detail: r.Detail})
 }
 
-func (t *Tally) held(env *event.Envelope, e *event.JobHeld) error {
+func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (t *Tally) held(env *event.Envelope, e *event.JobHeld) error {
 	return nil
 }
 
-func (t *Tally) released(env *event.Envelope, e *event.JobReleased) error {
+func (t *Tally) applyReleased(env *event.Envelope, e *event.JobReleased) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
@@ -190,13 +190,13 @@ func (t *Tally) released(env *event.Envelope, e *event.JobReleased) error {
 	return nil
 }
 
-func (t *Tally) updated(env *event.Envelope, e *event.JobUpdated) error {
+func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 	j, err := t.job(e.UID)
 	if err != nil {
 		return err
 	}
 	if e.Spec == nil {
-		return contradiction("job uid %d is updated to nothing", e.UID)
+		return contradictionError("job uid %d is updated to nothing", e.UID)
 	}
 	if j.State == spec.Pending {
 		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
@@ -207,25 +207,25 @@ func (t *Tally) updated(env *event.Envelope, e *event.JobUpdated) error {
 		j.Limit = e.Spec.Time.Limit
 	}
 	j.spec = e.Spec
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 
-func (t *Tally) split(env *event.Envelope, e *event.ArrayTaskSplit) error {
+func (t *Tally) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	rec, err := t.pending(e.Array)
 	if err != nil {
 		return err
 	}
 	if !rec.TaskSet.Has(e.Task) {
-		return contradiction("array uid %d has no task %d left", e.Array, e.Task)
+		return contradictionError("array uid %d has no task %d left", e.Array, e.Task)
 	}
-	t.touch(rec, env)
+	t.touchJob(rec, env)
 	if e.UID == e.Array {
 		rec.Task, rec.TaskSet = e.Task, nil
 		return nil
 	}
 	if t.jobs[e.UID] != nil {
-		return contradiction("task uid %d is known", e.UID)
+		return contradictionError("task uid %d is known", e.UID)
 	}
 	rec.TaskSet = rec.TaskSet.Without(e.Task)
 	task := *rec
@@ -234,17 +234,17 @@ func (t *Tally) split(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	task.Restarts = max(task.Restarts, t.firstRun(e.UID))
 	t.jobs[e.UID] = &task
 	t.open++
-	t.touch(&task, env)
+	t.touchJob(&task, env)
 	return nil
 }
 
-func (t *Tally) started(env *event.Envelope, e *event.JobStarted) error {
+func (t *Tally) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j, err := t.pending(e.UID)
 	if err != nil {
 		return err
 	}
 	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || e.Attempt != j.Attempt+1 {
-		return contradiction("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
+		return contradictionError("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
 	}
 	j.State, j.Attempt, j.Start, j.Alloc = spec.Running, e.Attempt, env.At, e.Alloc
 	j.Limit, j.Backfill, j.Priority = e.Limit, e.Backfill, e.Priority
@@ -253,21 +253,21 @@ func (t *Tally) started(env *event.Envelope, e *event.JobStarted) error {
 	if j.Eligible == 0 {
 		j.Eligible = env.At
 	}
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 
-func (t *Tally) ended(env *event.Envelope, e *event.JobEnded) error {
+func (t *Tally) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j, err := t.job(e.UID)
 	if err != nil {
 		return err
 	}
 	if j.State.Terminal() || e.Attempt != j.Attempt || !e.State.Terminal() {
-		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
 	}
 	j.unsuspend(env.At)
 	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = e.State, e.Exit, e.Derived, e.Reason, e.By, env.At
-	t.touch(j, env)
+	t.touchJob(j, env)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
 		t.close(j, env, e.State.String())
 	}
@@ -281,26 +281,26 @@ func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
 	if i < 0 || j.Done[i].At != 0 {
-		return contradiction("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
+		return contradictionError("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
 	}
 	j.Done[i] = doneNode{At: env.At, Lost: e.Lost, Usage: e.Usage}
 	j.Given++
 	if e.Batch != nil {
 		j.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}
 	}
-	t.touch(j, env)
+	t.touchJob(j, env)
 	if j.State.Terminal() && int(j.Given) == len(j.Done) {
 		t.close(j, env, j.State.String())
 	}
 	return nil
 }
 
-// requeued opens the next run. The current one ends with it, unless it had
+// applyRequeued opens the next run. The current one ends with it, unless it had
 // its verdict before.
-func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
+func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j := t.jobs[e.UID]
 	if j == nil || j.Attempt != e.Attempt || (!j.Over && (j.Start == 0 || int(j.Given) < len(j.Done))) {
-		return contradiction("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
+		return contradictionError("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
 		j.unsuspend(env.At)
@@ -321,11 +321,11 @@ func (t *Tally) requeued(env *event.Envelope, e *event.JobRequeued) error {
 	return nil
 }
 
-func (t *Tally) purged(e *event.JobPurged) error {
+func (t *Tally) applyPurged(e *event.JobPurged) error {
 	for _, uid := range e.UIDs {
 		j := t.jobs[uid]
 		if j == nil || !j.Over {
-			return contradiction("job uid %d is purged before its end", uid)
+			return contradictionError("job uid %d is purged before its end", uid)
 		}
 		delete(t.jobs, uid)
 	}
@@ -338,7 +338,7 @@ func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
 		return err
 	}
 	j.Steps = append(j.Steps, step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At})
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 
@@ -352,22 +352,22 @@ func (t *Tally) stepEnded(env *event.Envelope, e *event.StepEnded) error {
 	}
 	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == e.Step && s.Ended == 0 })
 	if i < 0 {
-		return contradiction("step %s of job uid %d does not run", e.Step, e.UID)
+		return contradictionError("step %s of job uid %d does not run", e.Step, e.UID)
 	}
 	s := &j.Steps[i]
 	s.Ended, s.Usage = env.At, e.Usage
-	t.touch(j, env)
+	t.touchJob(j, env)
 	if !t.quiet {
 		row := j.stepRow(env.Seq, s)
-		row.State, row.Exit, row.Used = e.State.String(), e.Result.Exit, used(e.Usage)
-		t.out.Steps = append(twice(t.out.Steps), row)
+		row.State, row.Exit, row.Used = e.State.String(), e.Result.Exit, usedOf(e.Usage)
+		t.out.Steps = append(growTwice(t.out.Steps), row)
 	}
 	return nil
 }
 
-// suspended notes since when a run's processes stand still. It keeps what it
+// applySuspended notes since when a run's processes stand still. It keeps what it
 // holds, so what its nodes gave goes on.
-func (t *Tally) suspended(env *event.Envelope, e *event.JobSuspended) error {
+func (t *Tally) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
@@ -376,24 +376,24 @@ func (t *Tally) suspended(env *event.Envelope, e *event.JobSuspended) error {
 		return nil // it is only said whether it goes on by itself
 	}
 	if j.State != spec.Running {
-		return contradiction("job uid %d is %s and cannot be suspended", e.UID, j.State)
+		return contradictionError("job uid %d is %s and cannot be suspended", e.UID, j.State)
 	}
 	j.State, j.Stopped = spec.Suspended, env.At
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 
-func (t *Tally) resumed(env *event.Envelope, e *event.JobResumed) error {
+func (t *Tally) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 	j, err := t.attempt(e.UID, e.Attempt)
 	if err != nil {
 		return err
 	}
 	if j.State != spec.Suspended {
-		return contradiction("job uid %d is %s, not suspended", e.UID, j.State)
+		return contradictionError("job uid %d is %s, not suspended", e.UID, j.State)
 	}
 	j.State = spec.Running
 	j.unsuspend(env.At)
-	t.touch(j, env)
+	t.touchJob(j, env)
 	return nil
 }
 

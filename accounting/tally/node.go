@@ -32,10 +32,10 @@ type node struct {
 	Silent  bool                 `cbor:"16,keyasint,omitempty"` // Reason only says that it does not answer
 }
 
-// config follows a new configuration: nodes that are new, changed or gone.
-func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
+// applyConfig follows a new configuration: nodes that are new, changed or gone.
+func (t *Tally) applyConfig(env *event.Envelope, e *event.ConfigAdopted) error {
 	if e.Config == nil {
-		return contradiction("there is no configuration")
+		return contradictionError("there is no configuration")
 	}
 	parts := map[string][]string{}
 	for i := range e.Config.Partitions {
@@ -48,18 +48,18 @@ func (t *Tally) config(env *event.Envelope, e *event.ConfigAdopted) error {
 	for i := range e.Config.Nodes {
 		ns := &e.Config.Nodes[i]
 		seen[ns.Name] = true
-		t.configured(env, ns, parts[ns.Name])
+		t.applyNodeSpec(env, ns, parts[ns.Name])
 	}
 	for _, name := range slices.Clone(t.names) {
 		if !seen[name] {
-			t.removed(name, env)
+			t.applyNodeRemoved(name, env)
 		}
 	}
 	return nil
 }
 
-// configured follows the description of one node.
-func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []string) {
+// applyNodeSpec follows the description of one node.
+func (t *Tally) applyNodeSpec(env *event.Envelope, ns *spec.NodeSpec, parts []string) {
 	n := t.nodes[ns.Name]
 	if n != nil && n.Gone && !t.holds(ns.Name) {
 		n = nil // it was forgotten, and is a new one
@@ -79,8 +79,8 @@ func (t *Tally) configured(env *event.Envelope, ns *spec.NodeSpec, parts []strin
 	t.state(n, env, false)
 }
 
-// partition puts nodes into a partition, or takes them out of one.
-func (t *Tally) partition(env *event.Envelope, names []string, in, out string) {
+// movePartition puts nodes into a partition, or takes them out of one.
+func (t *Tally) movePartition(env *event.Envelope, names []string, in, out string) {
 	for _, name := range names {
 		n := t.nodes[name]
 		if n == nil || n.Gone {
@@ -110,7 +110,7 @@ func (t *Tally) holds(name string) bool {
 	return false
 }
 
-func (t *Tally) removed(name string, env *event.Envelope) {
+func (t *Tally) applyNodeRemoved(name string, env *event.Envelope) {
 	t.nodes[name].Gone = true
 	t.names = slices.DeleteFunc(t.names, func(s string) bool { return s == name })
 	if !t.quiet {
@@ -122,14 +122,14 @@ func (t *Tally) removed(name string, env *event.Envelope) {
 // heard of.
 func (t *Tally) node(name string) *node { return t.nodes[name] }
 
-func (t *Tally) registered(env *event.Envelope, e *event.NodeRegistered) error {
+func (t *Tally) applyRegistered(env *event.Envelope, e *event.NodeRegistered) error {
 	n := t.node(e.Node)
 	if n == nil {
 		return nil
 	}
 	n.Known = true
 	n.Invalid = e.Invalid
-	n.answers()
+	n.clearSilence()
 	n.GPUs = nil
 	for i := range e.Inventory.GPUs {
 		if int64(len(n.GPUs)) < n.TRES.Get("gres/gpu") {
@@ -180,8 +180,8 @@ func (n *node) setReason(why string, by event.Actor) {
 
 func (n *node) clearReason() { n.setReason("", event.Actor{}) }
 
-// answers takes back what a node got by being silent.
-func (n *node) answers() {
+// clearSilence takes back what a node got by being silent.
+func (n *node) clearSilence() {
 	n.Lost = false
 	if n.Silent {
 		n.clearReason()
@@ -211,14 +211,14 @@ func (t *Tally) nodeReturned(env *event.Envelope, e *event.NodeReturned) error {
 	if n == nil {
 		return nil
 	}
-	n.answers()
+	n.clearSilence()
 	t.state(n, env, false)
 	return nil
 }
 
-// powered follows what is done about the power of nodes. One that is powered
+// applyPowered follows what is done about the power of nodes. One that is powered
 // down is out of service on purpose; nobody waits for it to answer.
-func (t *Tally) powered(env *event.Envelope, e *event.NodePowered) {
+func (t *Tally) applyPowered(env *event.Envelope, e *event.NodePowered) {
 	for _, name := range e.Nodes {
 		n := t.node(name)
 		if n == nil {
@@ -226,13 +226,13 @@ func (t *Tally) powered(env *event.Envelope, e *event.NodePowered) {
 		}
 		n.Power = e.To
 		if e.To == event.PoweredDown {
-			n.answers()
+			n.clearSilence()
 		}
 		t.state(n, env, false)
 	}
 }
 
-func (t *Tally) reboot(env *event.Envelope, e *event.NodeReboot) {
+func (t *Tally) applyReboot(env *event.Envelope, e *event.NodeReboot) {
 	if n := t.node(e.Node); n != nil {
 		n.Reboots = e.Phase == event.RebootIssued || e.Phase == event.RebootWanted && e.ASAP // asked anew: as asked last
 		t.state(n, env, false)
@@ -248,8 +248,8 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 	if restated {
 		row.At = t.midnight
 	}
-	row.State, row.Class = n.show()
-	a := amounts(n.capacity())
+	row.State, row.Class = n.showState()
+	a := amountsOf(n.nodeCapacity())
 	row.CPUs = a.CPUs
 	row.Mem = a.Mem
 	row.GPUs = a.GPUs
@@ -257,8 +257,8 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 	t.out.NodeStates = append(t.out.NodeStates, row)
 }
 
-// show names the node's state and its class in reports.
-func (n *node) show() (name, class string) {
+// showState names the node's state and its class in reports.
+func (n *node) showState() (name, class string) {
 	switch {
 	case n.Power >= event.PoweredDown: // whether anybody has seen it or not
 	case n.Config == "FUTURE":
@@ -291,10 +291,10 @@ func (n *node) show() (name, class string) {
 	return "UP", ClassUp
 }
 
-// capacity is what the node is for: the configuration. A device that it lost was
+// nodeCapacity is what the node is for: the configuration. A device that it lost was
 // bought like the others, so it stays in every denominator. Where the
 // configuration names no types, those of the devices that registered count.
-func (n *node) capacity() spec.TRES {
+func (n *node) nodeCapacity() spec.TRES {
 	c := n.TRES
 	typed := slices.ContainsFunc(c.Other, func(t spec.TRESCount) bool { return strings.HasPrefix(t.Name, "gres/gpu:") })
 	if !n.Known || typed {
@@ -308,8 +308,8 @@ func (n *node) capacity() spec.TRES {
 	return c
 }
 
-// day says the state of every node again when a day of UTC has begun.
-func (t *Tally) day(env *event.Envelope) {
+// beginDay says the state of every node again when a day of UTC has begun.
+func (t *Tally) beginDay(env *event.Envelope) {
 	now := Cut(env.At)
 	midnight := now - now%day
 	if midnight <= t.midnight {

@@ -51,9 +51,9 @@ func (b *Batch) Largest() int {
 	return max(len(b.Events), len(b.Jobs), len(b.Live), len(b.Steps), len(b.Nodes), len(b.GPUs), len(b.NodeStates), len(b.Reasons), len(b.Associations))
 }
 
-// next begins the batch that follows, in the place of a spare one or with room
+// nextBatch begins the batch that follows, in the place of a spare one or with room
 // for as much: batches in a row are alike.
-func (b *Batch) next(spare *Batch) *Batch {
+func (b *Batch) nextBatch(spare *Batch) *Batch {
 	if spare != nil {
 		spare.First = b.Last + 1
 		return spare
@@ -62,8 +62,8 @@ func (b *Batch) next(spare *Batch) *Batch {
 		GPUs: room(b.GPUs), Reasons: room(b.Reasons)}
 }
 
-// empty drops the rows and keeps their room.
-func (b *Batch) empty() {
+// dropRows drops the rows and keeps their room.
+func (b *Batch) dropRows() {
 	*b = Batch{Events: none(b.Events), Jobs: none(b.Jobs), Live: none(b.Live), Steps: none(b.Steps), Nodes: none(b.Nodes), GPUs: none(b.GPUs),
 		NodeStates: none(b.NodeStates), Reasons: none(b.Reasons), Associations: none(b.Associations), Epochs: none(b.Epochs)}
 }
@@ -77,9 +77,9 @@ func none[R any](rows []R) []R {
 	return rows[:0]
 }
 
-// twice makes room for as many rows again where there is none for one more. Go
+// growTwice makes room for as many rows again where there is none for one more. Go
 // by itself adds a quarter: a batch of 200,000 rows would be moved five times over.
-func twice[R any](rows []R) []R {
+func growTwice[R any](rows []R) []R {
 	if len(rows) == cap(rows) {
 		return slices.Grow(rows, max(64, len(rows)))
 	}
@@ -120,7 +120,7 @@ type Amounts struct {
 	Other   []spec.TRESCount // the rest, sorted by name
 }
 
-func amounts(t spec.TRES) Amounts {
+func amountsOf(t spec.TRES) Amounts {
 	a := Amounts{CPUs: t.CPU, Mem: t.Mem, Nodes: t.Node, Billing: t.Billing, GPUs: t.Get("gres/gpu")}
 	if a.GPUs == 0 {
 		a.Other = t.Other
@@ -149,7 +149,7 @@ type Used struct {
 	KHz       uint32 // mean frequency of the CPUs it ran on; 0 = not known; only of steps
 }
 
-func used(u spec.Usage) Used {
+func usedOf(u spec.Usage) Used {
 	out := Used{Measured: true, UserCPU: int64(u.UserCPU / spec.Microsecond), SystemCPU: int64(u.SystemCPU / spec.Microsecond),
 		MemMiBS: u.MemMiBS, Read: u.ReadB, Write: u.WriteB, MajFaults: u.MajFaults}
 	if u.HasRSS {

@@ -57,7 +57,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return out
 }
 
-func (t *Tally) uids() []spec.JobUID { return sortedKeys(t.jobs) }
+func (t *Tally) sortedUIDs() []spec.JobUID { return sortedKeys(t.jobs) }
 
 // Snapshot writes the tally as it is after Take. Equal content gives equal
 // bytes.
@@ -69,7 +69,7 @@ func (t *Tally) Snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	uids, ids := t.uids(), sortedKeys(t.assocs)
+	uids, ids := t.sortedUIDs(), sortedKeys(t.assocs)
 	specs := map[*spec.JobSpec]uint64{}
 	var order []*spec.JobSpec
 	for _, uid := range uids {

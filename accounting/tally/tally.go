@@ -79,7 +79,7 @@ func (t *Tally) Apply(env *event.Envelope) error {
 	if env.Seq != t.seq+1 || env.Event == nil {
 		return fmt.Errorf("event %d follows event %d: %w", env.Seq, t.seq, ErrContradiction)
 	}
-	t.day(env)
+	t.beginDay(env)
 	if !t.quiet {
 		t.record(env)
 	}
@@ -98,22 +98,22 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.ClusterCreated:
 		t.uuid, t.cluster = e.UUID, e.Name
 	case *event.ConfigAdopted:
-		return t.config(env, e)
+		return t.applyConfig(env, e)
 	case *event.NodeAdded:
-		t.configured(env, &e.Node, e.Partitions)
+		t.applyNodeSpec(env, &e.Node, e.Partitions)
 	case *event.NodeDeleted:
 		if n := t.nodes[e.Node]; n != nil && !n.Gone {
-			t.removed(e.Node, env)
+			t.applyNodeRemoved(e.Node, env)
 		}
 	case *event.PartitionAdded:
-		t.partition(env, e.Partition.NodeNames, e.Partition.Name, "")
+		t.movePartition(env, e.Partition.NodeNames, e.Partition.Name, "")
 	case *event.PartitionPut:
 		if e.Nodes {
-			t.partition(env, t.names, "", e.Partition.Name)
-			t.partition(env, e.Partition.NodeNames, e.Partition.Name, "")
+			t.movePartition(env, t.names, "", e.Partition.Name)
+			t.movePartition(env, e.Partition.NodeNames, e.Partition.Name, "")
 		}
 	case *event.PartitionGone:
-		t.partition(env, t.names, "", e.Name)
+		t.movePartition(env, t.names, "", e.Name)
 	case *event.AccountRemoved:
 		t.dropAssociations(env, func(a *spec.Association) bool { return a.Account == e.Name })
 	case *event.UserRemoved:
@@ -123,39 +123,39 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.AssociationRemoved:
 		t.dropAssociations(env, func(a *spec.Association) bool { return a.ID == e.ID })
 	case *event.JobSubmitted:
-		return t.submitted(env, e)
+		return t.applySubmitted(env, e)
 	case *event.JobEligible:
-		return t.eligible(env, e)
+		return t.applyEligible(env, e)
 	case *event.ReasonsChanged:
-		return t.reasons(env, e)
+		return t.applyReasons(env, e)
 	case *event.JobHeld:
-		return t.held(env, e)
+		return t.applyHeld(env, e)
 	case *event.JobReleased:
-		return t.released(env, e)
+		return t.applyReleased(env, e)
 	case *event.JobUpdated:
-		return t.updated(env, e)
+		return t.applyUpdated(env, e)
 	case *event.ArrayTaskSplit:
-		return t.split(env, e)
+		return t.applySplit(env, e)
 	case *event.JobStarted:
-		return t.started(env, e)
+		return t.applyStarted(env, e)
 	case *event.JobEnded:
-		return t.ended(env, e)
+		return t.applyEnded(env, e)
 	case *event.JobNodeDone:
 		return t.nodeDone(env, e)
 	case *event.JobSuspended:
-		return t.suspended(env, e)
+		return t.applySuspended(env, e)
 	case *event.JobResumed:
-		return t.resumed(env, e)
+		return t.applyResumed(env, e)
 	case *event.JobRequeued:
-		return t.requeued(env, e)
+		return t.applyRequeued(env, e)
 	case *event.JobPurged:
-		return t.purged(e)
+		return t.applyPurged(e)
 	case *event.StepStarted:
 		return t.stepStarted(env, e)
 	case *event.StepEnded:
 		return t.stepEnded(env, e)
 	case *event.NodeRegistered:
-		return t.registered(env, e)
+		return t.applyRegistered(env, e)
 	case *event.NodeStateSet:
 		return t.nodeSet(env, e)
 	case *event.NodeLost:
@@ -165,9 +165,9 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.NodeChanged:
 		t.nodeChanged(env, e)
 	case *event.NodePowered:
-		t.powered(env, e)
+		t.applyPowered(env, e)
 	case *event.NodeReboot:
-		t.reboot(env, e)
+		t.applyReboot(env, e)
 	case *event.EpochBegan:
 		t.out.Epochs = append(t.out.Epochs, Segment{Epoch: e.Value, Seq: env.Seq})
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
@@ -195,7 +195,7 @@ func (t *Tally) Renumber(used map[spec.JobUID]uint32) {
 	for uid, last := range used {
 		t.used[uid] = max(t.used[uid], last)
 	}
-	for _, uid := range t.uids() {
+	for _, uid := range t.sortedUIDs() {
 		j := t.jobs[uid]
 		last, known := used[uid]
 		if known && j.Over {
@@ -217,7 +217,7 @@ func (t *Tally) firstRun(uid spec.JobUID) uint32 {
 // Goes gives the runs that are not over: those that wait, and the attempts that
 // run.
 func (t *Tally) Goes() (waiting []spec.JobUID, running []Attempt) {
-	for _, uid := range t.uids() {
+	for _, uid := range t.sortedUIDs() {
 		j := t.jobs[uid]
 		if j.Over {
 			continue
@@ -239,12 +239,12 @@ func (t *Tally) Take() *Batch {
 	for _, j := range t.touched {
 		j.touched = false
 		if !j.Over && !t.quiet {
-			b.Live = append(b.Live, j.live())
+			b.Live = append(b.Live, j.liveRow())
 			j.written = true
 		}
 	}
 	t.touched = t.touched[:0]
-	t.out = b.next(t.spare)
+	t.out = b.nextBatch(t.spare)
 	t.spare = nil
 	return b
 }
@@ -252,26 +252,26 @@ func (t *Tally) Take() *Batch {
 // Recycle gives back a batch that nobody reads any more: one that follows is
 // made in its place.
 func (t *Tally) Recycle(b *Batch) {
-	b.empty()
+	b.dropRows()
 	t.spare = b
 }
 
 // AllLive gives every open run as it is after the last Take, and takes the
 // store to have just these: a new generation of the live table.
 func (t *Tally) AllLive() []LiveRow {
-	uids := t.uids()
+	uids := t.sortedUIDs()
 	out := make([]LiveRow, 0, len(uids))
 	for _, uid := range uids {
 		if j := t.jobs[uid]; !j.Over {
-			out = append(out, j.live())
+			out = append(out, j.liveRow())
 			j.written = true
 		}
 	}
 	return out
 }
 
-// touch puts a job among those that Take writes.
-func (t *Tally) touch(j *job, env *event.Envelope) {
+// touchJob puts a job among those that Take writes.
+func (t *Tally) touchJob(j *job, env *event.Envelope) {
 	j.Changed = env.Seq
 	if !j.touched {
 		j.touched = true
@@ -282,7 +282,7 @@ func (t *Tally) touch(j *job, env *event.Envelope) {
 // record makes the event's own row.
 func (t *Tally) record(env *event.Envelope) {
 	uid, attempt, node := about(env.Event)
-	t.out.Events = append(twice(t.out.Events), EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
+	t.out.Events = append(growTwice(t.out.Events), EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
 		ActorKind: actorKind(env.Actor.Kind), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
 		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
 		Body: t.bodies.text(env.Event)})
@@ -383,6 +383,6 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 	return 0, 0, ""
 }
 
-func contradiction(format string, args ...any) error {
+func contradictionError(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrContradiction)
 }

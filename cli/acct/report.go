@@ -78,7 +78,7 @@ type reporting struct {
 
 func runReport(c *tool.Call) error {
 	r := &reporting{Call: c}
-	if err := r.window(); err != nil {
+	if err := r.readWindow(); err != nil {
 		return err
 	}
 	what := ""
@@ -97,32 +97,32 @@ func runReport(c *tool.Call) error {
 		if len(c.Operands) > 1 {
 			name = c.Operands[1]
 		}
-		err = r.user(name)
+		err = r.reportUser(name)
 	case "account":
-		err = r.account(c.Operands[1])
+		err = r.reportAccount(c.Operands[1])
 	case "site":
-		err = r.site()
+		err = r.reportSite()
 	case "waste":
-		err = r.waste()
+		err = r.reportWaste()
 	case "idle":
 		err = r.plainTable("idle", "GPUs held and not used, "+r.span(), 1, "Nobody held a GPU without using it.")
 	case "budget":
-		err = r.budget()
+		err = r.reportBudget()
 	case "chargeback":
 		err = r.plainTable("chargeback", "Bill, "+r.span(), 2, "Nothing ran.")
 	case "fairshare":
 		err = r.plainTable("fairshare", "Fair share by day (UTC), "+r.span(), 3, "Nothing was noted: the controller notes shares once an hour while jobs run (PriorityType=priority/multifactor).")
 	default:
-		err = r.job(what)
+		err = r.reportJob(what)
 	}
 	if err != nil {
 		return err
 	}
-	return r.print()
+	return r.printReport()
 }
 
-// window reads the options about time and lines.
-func (r *reporting) window() error {
+// readWindow reads the options about time and lines.
+func (r *reporting) readWindow() error {
 	now := r.Now()
 	r.query.Zone = tool.ZoneName(r.Env)
 	span, ok := tool.ParseWindow(cmp.Or(r.Opts.Text("window"), "30d"))
@@ -154,7 +154,7 @@ func (r *reporting) window() error {
 }
 
 // ask runs a report of the service.
-func (r *reporting) report(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
+func (r *reporting) runReport(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
 	q := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
 		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers(), Cluster: r.PastCluster()}
 	if change != nil {
@@ -168,8 +168,8 @@ func (r *reporting) report(name, by string, change func(q *apiv1.ReportQuery)) (
 	return rep, nil
 }
 
-// print writes the report as it was asked for.
-func (r *reporting) print() error {
+// printReport writes the report as it was asked for.
+func (r *reporting) printReport() error {
 	var forms []string
 	for _, form := range [...]string{"json", "yaml", "html", "csv"} {
 		if r.Opts.On(form) {
@@ -183,7 +183,7 @@ func (r *reporting) print() error {
 		return r.Errorf("%s do not go together: a report is printed in one form, or mailed", strings.Join(forms, " and "))
 	}
 	if to := r.Opts.Text("mail"); to != "" {
-		return r.mail(tool.SplitList(to))
+		return r.sendMail(tool.SplitList(to))
 	}
 	switch {
 	case render.WantsDocument(r.Call):
@@ -198,7 +198,7 @@ func (r *reporting) print() error {
 		}
 		return r.WriteOut(text)
 	case r.Opts.On("html"):
-		return r.WriteOut([]byte(r.page.html()))
+		return r.WriteOut([]byte(r.page.renderHTML()))
 	}
 	return r.WriteOut([]byte(r.page.text()))
 }
@@ -264,9 +264,9 @@ func efficiencyHead(by string) []string {
 	return []string{by, "Runs", "CPU time", "GPU time", "CPU eff.", "Memory waste", "share", "GPU occ.", "GPU idle", "Failed", "Mean wait"}
 }
 
-// usage adds the figures of one key and a table.
-func (r *reporting) usage(by, key string) error {
-	figures, err := r.report("kpi", by, nil)
+// addUsage adds the figures of one key and a table.
+func (r *reporting) addUsage(by, key string) error {
+	figures, err := r.runReport("kpi", by, nil)
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (r *reporting) usage(by, key string) error {
 }
 
 func (r *reporting) byTable(by, heading string, change func(q *apiv1.ReportQuery)) error {
-	rep, err := r.report("efficiency", by, change)
+	rep, err := r.runReport("efficiency", by, change)
 	if err != nil {
 		return err
 	}
@@ -296,13 +296,13 @@ func (r *reporting) byTable(by, heading string, change func(q *apiv1.ReportQuery
 	return nil
 }
 
-func (r *reporting) user(name string) error {
+func (r *reporting) reportUser(name string) error {
 	if name == "" {
 		return r.Errorf("name a user: this one has no name here")
 	}
 	r.page.title = fmt.Sprintf("User %s, %s", name, r.span())
 	r.query.Users = []string{name}
-	if err := r.usage("user", name); err != nil {
+	if err := r.addUsage("user", name); err != nil {
 		return err
 	}
 	if err := r.byTable("name", "By job name, those that held most first", nil); err != nil {
@@ -313,22 +313,22 @@ func (r *reporting) user(name string) error {
 	if err := fetch.UpToDate(r.Call, tool.MethodAcctAdvise, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return err
 	}
-	r.advice(rep.GetAdvice(), true)
+	r.addAdvice(rep.GetAdvice(), true)
 	return nil
 }
 
-func (r *reporting) account(name string) error {
+func (r *reporting) reportAccount(name string) error {
 	r.page.title = fmt.Sprintf("Account %s, %s", name, r.span())
 	r.query.Accounts = []string{name}
-	if err := r.usage("account", name); err != nil {
+	if err := r.addUsage("account", name); err != nil {
 		return err
 	}
 	return r.byTable("user", "By user, those that held most first", nil)
 }
 
-func (r *reporting) site() error {
+func (r *reporting) reportSite() error {
 	r.page.title = "The cluster, " + r.span()
-	if err := r.usage("cluster", ""); err != nil {
+	if err := r.addUsage("cluster", ""); err != nil {
 		return err
 	}
 	if err := r.byTable("account", "By account, those that held most first", nil); err != nil {
@@ -345,7 +345,7 @@ func (r *reporting) site() error {
 
 // objectives adds how the waits kept the site's objectives, if there are any.
 func (r *reporting) objectives() error {
-	rep, err := r.report("objectives", "", nil)
+	rep, err := r.runReport("objectives", "", nil)
 	if err != nil || len(rep.GetRows()) == 0 {
 		return err
 	}
@@ -365,7 +365,7 @@ func (r *reporting) objectives() error {
 	return nil
 }
 
-func (r *reporting) waste() error {
+func (r *reporting) reportWaste() error {
 	below := 0.5
 	if text := r.Opts.Text("memory-below"); text != "" {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
@@ -374,7 +374,7 @@ func (r *reporting) waste() error {
 		}
 		below = v / 100
 	}
-	rep, err := r.report("waste", "", func(q *apiv1.ReportQuery) { q.Below = below })
+	rep, err := r.runReport("waste", "", func(q *apiv1.ReportQuery) { q.Below = below })
 	if err != nil {
 		return err
 	}
@@ -394,8 +394,8 @@ func (r *reporting) waste() error {
 	return nil
 }
 
-func (r *reporting) budget() error {
-	rep, err := r.report("budget", "", nil)
+func (r *reporting) reportBudget() error {
+	rep, err := r.runReport("budget", "", nil)
 	if err != nil {
 		return err
 	}
@@ -431,7 +431,7 @@ func (r *reporting) budget() error {
 
 // plainTable is a report that is one table, as the service gives it.
 func (r *reporting) plainTable(name, title string, texts int, none string) error {
-	rep, err := r.report(name, "", nil)
+	rep, err := r.runReport(name, "", nil)
 	if err != nil {
 		return err
 	}

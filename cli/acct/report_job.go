@@ -13,8 +13,8 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
-// job is the report about one run.
-func (r *reporting) job(id string) error {
+// reportJob is the report about one run.
+func (r *reporting) reportJob(id string) error {
 	var rep apiv1.JobReportReply
 	q := &apiv1.JobReportQuery{Job: id, Cluster: r.PastCluster()}
 	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
@@ -83,7 +83,7 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	r.page.parts = append(r.page.parts, waits)
 	r.useParts(rep, running)
 	r.overTime(rep)
-	r.advice(rep.GetAdvice(), false)
+	r.addAdvice(rep.GetAdvice(), false)
 }
 
 // reasonWords is a reason with its numbers.
@@ -240,8 +240,8 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 	return out
 }
 
-// advice adds what to change.
-func (r *reporting) advice(list []*apiv1.UsageAdvice, names bool) {
+// addAdvice adds what to change.
+func (r *reporting) addAdvice(list []*apiv1.UsageAdvice, names bool) {
 	p := part{heading: "Advice"}
 	out := tree.List{}
 	for _, a := range list {
@@ -269,8 +269,8 @@ func told[T comparable](v T) any {
 	return v
 }
 
-// known gives a value, or null.
-func known[T any](p *T) any {
+// knownOrNull gives a value, or null.
+func knownOrNull[T any](p *T) any {
 	if p == nil {
 		return nil
 	}
@@ -299,20 +299,20 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 			if g.Sm != nil && g.GetMeasured() {
 				sm = sec(g.GetSm())
 			}
-			gpus = append(gpus, append(o, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: known(g.EnergyMj)}))
+			gpus = append(gpus, append(o, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: knownOrNull(g.EnergyMj)}))
 		}
 		var cpu any
 		if n.GetMeasured() {
 			cpu = sec(n.GetCpuTime())
 		}
 		nodes = append(nodes, tree.Object{{Key: "node", Value: n.GetNode()}, {Key: "cpus", Value: n.GetCpus()}, {Key: "memory_bytes", Value: n.GetMemMib() << 20},
-			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: known(n.PeakRss)}, {Key: "gpus", Value: gpus}})
+			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: knownOrNull(n.PeakRss)}, {Key: "gpus", Value: gpus}})
 	}
 	usage := tree.List{}
 	for _, u := range rep.GetUsage() {
 		points := tree.List{}
 		for _, p := range u.GetPoints() {
-			points = append(points, tree.Object{{Key: "at", Value: (rep.GetUsageFrom() + int64(p.GetAt())*rep.GetUsageStep()) / tool.Second}, {Key: "cpus", Value: known(p.Cpus)}, {Key: "memory_bytes", Value: p.GetRss()}})
+			points = append(points, tree.Object{{Key: "at", Value: (rep.GetUsageFrom() + int64(p.GetAt())*rep.GetUsageStep()) / tool.Second}, {Key: "cpus", Value: knownOrNull(p.Cpus)}, {Key: "memory_bytes", Value: p.GetRss()}})
 		}
 		usage = append(usage, tree.Object{{Key: "node", Value: u.GetNode()}, {Key: "samples", Value: int64(u.GetSamples())}, {Key: "points", Value: points}})
 	}
@@ -322,7 +322,7 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()}, {Key: "user", Value: run.GetUser()},
 		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / tool.Second},
 		{Key: "start", Value: run.GetStart() / tool.Second}, {Key: "end", Value: run.GetEnd() / tool.Second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
-		{Key: "held", Value: render.TRESText(run.GetAllocTres())}, {Key: "cost", Value: known(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
-		{Key: "energy_joules", Value: known(rep.EnergyJoules)}, {Key: "carbon_grams", Value: known(rep.CarbonGrams)}, {Key: "nodes", Value: nodes},
+		{Key: "held", Value: render.TRESText(run.GetAllocTres())}, {Key: "cost", Value: knownOrNull(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
+		{Key: "energy_joules", Value: knownOrNull(rep.EnergyJoules)}, {Key: "carbon_grams", Value: knownOrNull(rep.CarbonGrams)}, {Key: "nodes", Value: nodes},
 		{Key: "over_time_step_seconds", Value: rep.GetUsageStep() / tool.Second}, {Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
 }

@@ -17,8 +17,8 @@ import (
 // keep it.
 func sendmailPaths() []string { return []string{"sendmail", "/usr/sbin/sendmail", "/usr/lib/sendmail"} }
 
-// mail sends the report, as text and HTML.
-func (r *reporting) mail(to []string) error {
+// sendMail sends the report, as text and HTML.
+func (r *reporting) sendMail(to []string) error {
 	from := cmp.Or(r.Opts.Text("from"), "muster@"+cmp.Or(r.Host, "localhost"))
 	sender, err := mail.ParseAddress(from)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *reporting) mail(to []string) error {
 		return r.Errorf("--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together")
 	}
 	r.page.steps = nil // mail is UTF-8
-	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.html(), r.Now())
+	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.renderHTML(), r.Now())
 	if server != "" {
 		args := []string{"mail", "--smtp", server, "--from", sender.Address}
 		if user != "" {

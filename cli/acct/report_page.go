@@ -66,7 +66,7 @@ func (p *page) text() string {
 				table[k] = slices.Clone(line)
 				table[k][0] = in + line[0]
 				for i, cell := range line[1:] {
-					if _, ok := course(cell); ok && t.drawn {
+					if _, ok := writeCourse(cell); ok && t.drawn {
 						table[k][i+1] = p.inSteps(cell)
 					}
 				}
@@ -92,8 +92,8 @@ body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:76em;padding:
 .in{margin-left:1.5em}.in h2{margin-top:1em}.run{display:inline-block;height:1.3em;border-bottom:1px solid var(--line)}.run i{display:inline-block;width:4px;margin-right:1px;background:var(--fill);vertical-align:bottom}
 @media print{body{margin:0;max-width:none}}`
 
-// course writes a course of blocks as columns of a page; false = it is a text.
-func course(text string) (string, bool) {
+// writeCourse writes a course of blocks as columns of a page; false = it is a text.
+func writeCourse(text string) (string, bool) {
 	text, begins := strings.CutPrefix(text, "[")
 	text, ends := strings.CutSuffix(text, "]")
 	if !begins || !ends || strings.Trim(text, render.BlockLevels+" ") != "" {
@@ -125,21 +125,21 @@ func (p *page) inSteps(text string) string {
 	}, text)
 }
 
-// cell writes a cell of a table.
-func (t *part) cell(b *strings.Builder, tag string, column int, text string) {
+// writeCell writes a cell of a table.
+func (t *part) writeCell(b *strings.Builder, tag string, column int, text string) {
 	class := ""
 	if column >= t.texts {
 		class = ` class="n"`
 	}
-	drawn, ok := course(text)
+	drawn, ok := writeCourse(text)
 	if !ok || !t.drawn {
 		drawn = html.EscapeString(text)
 	}
 	fmt.Fprintf(b, "<%s%s>%s</%s>", tag, class, drawn, tag)
 }
 
-// html writes a page that needs nothing else.
-func (p *page) html() string {
+// renderHTML writes a page that needs nothing else.
+func (p *page) renderHTML() string {
 	var b strings.Builder
 	e := html.EscapeString
 	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n", e(p.title), pageStyle, e(p.title))
@@ -183,7 +183,7 @@ func (p *page) html() string {
 				}
 				b.WriteString("<tr>")
 				for i, text := range row {
-					t.cell(&b, cell, i, text)
+					t.writeCell(&b, cell, i, text)
 				}
 				b.WriteString("</tr>")
 			}

@@ -78,10 +78,10 @@ func allocNodes(r *apiv1.AcctRow) int64 {
 	return int64(r.GetReqNodes())
 }
 
-func megabytes(n int64) string { return format.Units(n>>20, 'M', format.Convert{}) }
+func formatMegabytes(n int64) string { return format.Units(n>>20, 'M', format.Convert{}) }
 
-// frequency writes kHz as Slurm does, 2.60M; empty where nobody looked.
-func frequency(v *acctView, khz int64) string {
+// formatFrequency writes kHz as Slurm does, 2.60M; empty where nobody looked.
+func formatFrequency(v *acctView, khz int64) string {
 	if khz <= 0 {
 		return ""
 	}

@@ -179,7 +179,7 @@ func acctPrint(c *tool.Call, ask *acctAsk, fields []acctColumn) error {
 	}
 	each := func(rep *apiv1.AcctReply) error {
 		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
-		rows := ask.rows(rep.GetRows(), c.Opts.On("array"))
+		rows := ask.filterRows(rep.GetRows(), c.Opts.On("array"))
 		if render.WantsDocument(c) {
 			kept = append(kept, rows...)
 			return nil
@@ -514,8 +514,8 @@ func limitFilter(c *tool.Call, a *acctAsk) error {
 	return nil
 }
 
-// rows filters the answer: jobs by the filters, with them their steps.
-func (a *acctAsk) rows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRow {
+// filterRows filters the answer: jobs by the filters, with them their steps.
+func (a *acctAsk) filterRows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRow {
 	type attempt struct {
 		uid uint64
 		n   uint32
@@ -531,7 +531,7 @@ func (a *acctAsk) rows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRow {
 		if gone[id] {
 			continue
 		}
-		a.truncate(r)
+		a.truncateTimes(r)
 		if expand && r.GetArrayTasks() != "" {
 			out = append(out, expandRow(r)...)
 			continue
@@ -541,7 +541,7 @@ func (a *acctAsk) rows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRow {
 	return out
 }
 
-func (a *acctAsk) truncate(r *apiv1.AcctRow) {
+func (a *acctAsk) truncateTimes(r *apiv1.AcctRow) {
 	if a.hi == 0 || r.GetStart() == 0 {
 		return
 	}

@@ -74,8 +74,8 @@ func acctState(r *apiv1.AcctRow) string {
 	return r.GetState()
 }
 
-// tres writes a vector by name, memory in the requested unit.
-func (v *acctView) tres(t *apiv1.Tres) string {
+// formatTRES writes a vector by name, memory in the requested unit.
+func (v *acctView) formatTRES(t *apiv1.Tres) string {
 	x := render.ToTRES(t)
 	text := render.SortedTRES(x)
 	if v.convert.Exact && !v.convert.Keep && v.convert.To == 0 {
@@ -84,27 +84,27 @@ func (v *acctView) tres(t *apiv1.Tres) string {
 	parts := strings.Split(text, ",")
 	for i, p := range parts {
 		if strings.HasPrefix(p, "mem=") {
-			parts[i] = "mem=" + v.memory(x.Mem)
+			parts[i] = "mem=" + v.formatMemory(x.Mem)
 		}
 	}
 	return strings.Join(parts, ",")
 }
 
-func (v *acctView) memory(mib int64) string { return format.Units(mib, 'M', v.convert) }
+func (v *acctView) formatMemory(mib int64) string { return format.Units(mib, 'M', v.convert) }
 
-func (v *acctView) bytes(n int64) string { return format.Units(n, 0, v.convert) }
+func (v *acctView) formatBytes(n int64) string { return format.Units(n, 0, v.convert) }
 
-// started is the time a row began: None if it ended without, Unknown before.
-func (v *acctView) started(r *apiv1.AcctRow) string {
+// startTime is the time a row began: None if it ended without, Unknown before.
+func (v *acctView) startTime(r *apiv1.AcctRow) string {
 	if r.GetStart() == 0 && r.GetEnd() != 0 {
 		return "None"
 	}
 	return v.Time(r.GetStart())
 }
 
-// used is a column of what a step used; allocations leave it empty, and so
+// usedColumn is a column of what a step used; allocations leave it empty, and so
 // does what was not measured.
-func used(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
+func usedColumn(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
 	return func(v *acctView, r *apiv1.AcctRow) string {
 		if !isStep(r) || !r.GetHasUsage() {
 			return ""
@@ -127,8 +127,8 @@ func cpuTime(get func(u *apiv1.Usage) int64) func(*acctView, *apiv1.AcctRow) str
 	}
 }
 
-// disk writes bytes in MiB with two digits, as Slurm's disk columns.
-func disk(n int64) string {
+// formatDisk writes bytes in MiB with two digits, as Slurm's disk columns.
+func formatDisk(n int64) string {
 	hundredths := (n*100 + 1<<19) >> 20
 	return strconv.FormatInt(hundredths/100, 10) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
 }
@@ -154,21 +154,21 @@ func usageTRES(v *acctView, u *apiv1.Usage) string {
 		}
 	}
 	if u.GetHasRss() {
-		parts = append(parts, "mem="+v.bytes(u.GetPeakRss()))
+		parts = append(parts, "mem="+v.formatBytes(u.GetPeakRss()))
 	}
 	parts = append(parts, "pages="+tool.Itoa(u.GetMajFaults()))
-	if text := virtual(v, u); text != "" {
+	if text := formatVirtual(v, u); text != "" {
 		parts = append(parts, "vmem="+text)
 	}
 	return strings.Join(parts, ",")
 }
 
-// virtual is the largest address space; empty where nobody looked.
-func virtual(v *acctView, u *apiv1.Usage) string {
+// formatVirtual is the largest address space; empty where nobody looked.
+func formatVirtual(v *acctView, u *apiv1.Usage) string {
 	if u.GetPeakVm() <= 0 {
 		return ""
 	}
-	return v.bytes(u.GetPeakVm())
+	return v.formatBytes(u.GetPeakVm())
 }
 
 // usageWhere names the node, or the task, of the largest usage of each kind,
@@ -192,8 +192,8 @@ func usageWhere(task bool) func(*acctView, *apiv1.AcctRow) string {
 	}
 }
 
-// some0 is a number, or nothing for 0.
-func some0(n uint32) string {
+// numberOrNothing is a number, or nothing for 0.
+func numberOrNothing(n uint32) string {
 	if n == 0 {
 		return ""
 	}
@@ -208,7 +208,7 @@ func gpuUsage(u *apiv1.Usage) []string {
 		util += g.GetUtilNs()
 		all += g.GetNoProcess() + g.GetIdle() + g.GetBusy()
 	}
-	out := []string{"gres/gpumem=" + megabytes(mem)}
+	out := []string{"gres/gpumem=" + formatMegabytes(mem)}
 	if all > 0 {
 		out = append(out, "gres/gpuutil="+tool.Itoa((util*100+all/2)/all))
 	}
@@ -224,13 +224,13 @@ func acctFields() []acctField {
 	jobTime := func(get func(r *R) int64) func(*acctView, *R) string {
 		return func(v *acctView, r *R) string { return v.Time(get(r)) }
 	}
-	rss := used(func(v *acctView, u *apiv1.Usage) string {
+	rss := usedColumn(func(v *acctView, u *apiv1.Usage) string {
 		if !u.GetHasRss() {
 			return ""
 		}
-		return v.bytes(u.GetPeakRss())
+		return v.formatBytes(u.GetPeakRss())
 	})
-	vm := used(func(v *acctView, u *apiv1.Usage) string { return virtual(v, u) })
+	vm := usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatVirtual(v, u) })
 	vmAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
 		return func(v *acctView, r *R) string {
 			if vm(v, r) == "" {
@@ -239,10 +239,10 @@ func acctFields() []acctField {
 			return where(v, r)
 		}
 	}
-	read := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetReadBytes()) })
-	written := used(func(_ *acctView, u *apiv1.Usage) string { return disk(u.GetWriteBytes()) })
-	pages := used(func(_ *acctView, u *apiv1.Usage) string { return tool.Itoa(u.GetMajFaults()) })
-	cpu := used(func(_ *acctView, u *apiv1.Usage) string {
+	read := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return formatDisk(u.GetReadBytes()) })
+	written := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return formatDisk(u.GetWriteBytes()) })
+	pages := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return tool.Itoa(u.GetMajFaults()) })
+	cpu := usedColumn(func(_ *acctView, u *apiv1.Usage) string {
 		return format.Duration((u.GetUserCpu() + u.GetSystemCpu()) / tool.Second)
 	})
 	task := func(v *acctView, r *R) string {
@@ -259,7 +259,7 @@ func acctFields() []acctField {
 		}
 		return "Unknown"
 	})
-	wrote := used(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + tool.Itoa(u.GetWriteBytes()) })
+	wrote := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + tool.Itoa(u.GetWriteBytes()) })
 	wroteAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
 		return func(v *acctView, r *R) string {
 			if at := where(v, r); at != "" {
@@ -271,10 +271,10 @@ func acctFields() []acctField {
 	return []acctField{
 		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, jobOnly((*R).GetAdminComment)},
 		{"AllocCPUS", 10, row(func(r *R) string { return tool.Itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return tool.Itoa(allocNodes(r)) })},
-		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.tres(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return some0(r.GetAssocId()) })},
-		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, used(func(v *acctView, u *apiv1.Usage) string { return frequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
+		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.formatTRES(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return numberOrNothing(r.GetAssocId()) })},
+		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatFrequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
 		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
-		{"ConsumedEnergy", 14, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, used(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
+		{"ConsumedEnergy", 14, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
 		{"Container", 19, jobOnly((*R).GetContainer)}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second * allocCPUs(r)) })},
 		{"CPUTimeRAW", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return tool.Itoa(r.GetUid()) })},
 		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return tool.Itoa(r.GetDerivedCode()) + ":" + tool.Itoa(r.GetDerivedSignal()) })},
@@ -321,17 +321,17 @@ func acctFields() []acctField {
 			if isStep(r) {
 				return ""
 			}
-			return v.memory(r.GetReqMem())
+			return v.formatMemory(r.GetReqMem())
 		}},
 		{"ReqNodes", 8, row(func(r *R) string { return tool.Itoa(max(r.GetReqNodes(), 1)) })}, {"ReqReservation", 20, jobOnly((*R).GetReservation)}, {"ReqTRES", 10, func(v *acctView, r *R) string {
 			if isStep(r) {
 				return ""
 			}
-			return v.tres(r.GetReqTres())
+			return v.formatTRES(r.GetReqTres())
 		}},
 		{"Reservation", 20, jobOnly((*R).GetReservation)}, {"ReservationId", 8, empty}, {"Reserved", 10, planned}, {"Restarts", 8, jobOnly(func(r *R) string { return tool.Itoa(r.GetRestarts()) })},
 		{"ResvCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })}, {"ResvCPURAW", 10, jobOnly(func(r *R) string { return tool.Itoa(plannedCPU(r)) })},
-		{"SegmentSize", 11, jobOnly(func(r *R) string { return some0(r.GetSegment()) })}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).started}, {"State", 10, row(acctState)},
+		{"SegmentSize", 11, jobOnly(func(r *R) string { return numberOrNothing(r.GetSegment()) })}, {"SLUID", 14, empty}, {"Start", 19, (*acctView).startTime}, {"State", 10, row(acctState)},
 		{"StdErr", 20, jobOnly((*R).GetStderr)}, {"StdIn", 20, jobOnly((*R).GetStdin)}, {"StdOut", 20, jobOnly((*R).GetStdout)}, {"Submit", 19, jobTime((*R).GetSubmit)},
 		{"SubmitLine", 20, row((*R).GetSubmitLine)}, {"Suspended", 10, row(func(r *R) string { return format.Duration(r.GetSuspended() / tool.Second) })}, {"SystemComment", 15, jobOnly((*R).GetSystemComment)},
 		{"SystemCPU", 10, cpuTime((*apiv1.Usage).GetSystemCpu)}, {"Timelimit", 10, jobOnly(func(r *R) string {
@@ -347,8 +347,8 @@ func acctFields() []acctField {
 			return render.Limit(r.GetTimeLimit(), func(sec int64) string { return tool.Itoa(sec / 60) })
 		})},
 		{"TotalCPU", 10, cpuTime(func(u *apiv1.Usage) int64 { return u.GetUserCpu() + u.GetSystemCpu() })},
-		{"TRESUsageInAve", 14, used(usageTRES)}, {"TRESUsageInMax", 14, used(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
-		{"TRESUsageInMin", 14, used(usageTRES)}, {"TRESUsageInMinNode", 18, usageWhere(false)}, {"TRESUsageInMinTask", 18, usageWhere(true)}, {"TRESUsageInTot", 14, used(usageTRES)},
+		{"TRESUsageInAve", 14, usedColumn(usageTRES)}, {"TRESUsageInMax", 14, usedColumn(usageTRES)}, {"TRESUsageInMaxNode", 18, usageWhere(false)}, {"TRESUsageInMaxTask", 18, usageWhere(true)},
+		{"TRESUsageInMin", 14, usedColumn(usageTRES)}, {"TRESUsageInMinNode", 18, usageWhere(false)}, {"TRESUsageInMinTask", 18, usageWhere(true)}, {"TRESUsageInTot", 14, usedColumn(usageTRES)},
 		{"TRESUsageOutAve", 15, wrote}, {"TRESUsageOutMax", 15, wrote}, {"TRESUsageOutMaxNode", 19, wroteAt(onNode)}, {"TRESUsageOutMaxTask", 19, wroteAt(task)}, {"TRESUsageOutMin", 15, wrote},
 		{"TRESUsageOutMinNode", 19, wroteAt(onNode)}, {"TRESUsageOutMinTask", 19, wroteAt(task)}, {"TRESUsageOutTot", 15, wrote},
 		{"UID", 6, jobOnly(func(r *R) string { return tool.Itoa(r.GetUserId()) })}, {"User", 9, jobOnly((*R).GetUser)}, {"UserCPU", 10, cpuTime((*apiv1.Usage).GetUserCpu)},

@@ -82,8 +82,8 @@ func entities() [][]string {
 	}
 }
 
-// entity finds what a word means, however short it is: usr, acct, assoc.
-func entity(word string) string {
+// findEntity finds what a word means, however short it is: usr, acct, assoc.
+func findEntity(word string) string {
 	word = strings.ToLower(word)
 	for _, e := range entities() {
 		for _, name := range e {
@@ -187,7 +187,7 @@ func changePolicy(c *tool.Call, verb string, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
 	}
-	what := entity(args[0])
+	what := findEntity(args[0])
 	if !slices.Contains([]string{"account", "association", "cluster", "coordinator", "qos", "resource", "user", "wckey"}, what) {
 		if what == "" {
 			return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
@@ -236,7 +236,7 @@ func commitPolicy(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) err
 		return err
 	}
 	if !c.Opts.On("immediate") {
-		if ok, err := confirm(c, verb); err != nil || !ok {
+		if ok, err := confirmChange(c, verb); err != nil || !ok {
 			return err
 		}
 	}
@@ -328,9 +328,9 @@ func sayChange(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error 
 	return c.WriteOut([]byte(b.String()))
 }
 
-// confirm asks whether to go on. Where nobody can answer, a change is made,
+// confirmChange asks whether to go on. Where nobody can answer, a change is made,
 // but nothing is deleted.
-func confirm(c *tool.Call, verb string) (bool, error) {
+func confirmChange(c *tool.Call, verb string) (bool, error) {
 	if err := c.WriteOut([]byte("Would you like to commit changes? (N/y): ")); err != nil {
 		return false, err
 	}

@@ -177,7 +177,7 @@ func loadPolicy(c *tool.Call, args []string) error {
 		}
 	}
 	if !c.Opts.On("immediate") {
-		if ok, err := confirm(c, "load"); err != nil || !ok {
+		if ok, err := confirmChange(c, "load"); err != nil || !ok {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func showPolicy(c *tool.Call, args []string) error {
 	what := ""
 	if len(args) > 0 {
-		what = entity(args[0])
+		what = findEntity(args[0])
 	}
 	if what == "" {
 		return badListEntity()

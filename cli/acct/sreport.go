@@ -136,7 +136,7 @@ func runSreport(c *tool.Call) error {
 	fetch.WarnBehind(c, rep.GetBehind())
 	a.fullNames(c.Env, &rep)
 	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), a.document(c, &rep))
+		return render.Structured(c, c.Opts.On("json"), a.makeDocument(c, &rep))
 	}
 	text, err := a.text(&rep, render.TableStyle(c), c.Loc)
 	if err != nil {
@@ -290,8 +290,8 @@ func reportKeys(c *tool.Call, a *reportAsk, args []string) error {
 	return nil
 }
 
-// width is the width of a column by its name.
-func (a *reportAsk) width(name string) int {
+// columnWidth is the width of a column by its name.
+func (a *reportAsk) columnWidth(name string) int {
 	lower := strings.ToLower(name)
 	switch section := a.report.section; {
 	case section == "job" && lower == "account" && strings.Contains(a.query.GetReport(), "wckey"):
@@ -318,8 +318,8 @@ func (a *reportAsk) width(name string) int {
 	return max(len(name), 9)
 }
 
-// heading is the line that says in what the report is.
-func (a *reportAsk) heading() string {
+// headingLine is the line that says in what the report is.
+func (a *reportAsk) headingLine() string {
 	what := "CPU"
 	if len(a.query.GetTres()) > 0 || a.report.section == "reservation" {
 		what = "TRES"
@@ -353,8 +353,8 @@ func (a *reportAsk) fullNames(e *tool.Env, rep *apiv1.ReportReply) {
 	}
 }
 
-// document is the report as a tree: amounts as they are, seconds for time.
-func (a *reportAsk) document(c *tool.Call, rep *apiv1.ReportReply) tree.Object {
+// makeDocument is the report as a tree: amounts as they are, seconds for time.
+func (a *reportAsk) makeDocument(c *tool.Call, rep *apiv1.ReportReply) tree.Object {
 	rows := tree.List{}
 	for _, r := range rep.GetRows() {
 		var o tree.Object
@@ -391,9 +391,9 @@ func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.L
 		if a.report.seconds {
 			span += fmt.Sprintf(" (%d secs)", (rep.GetEnd()-rep.GetStart())/tool.Second)
 		}
-		b = append(b, reportRule+title+" "+span+"\n"+a.heading()+"\n"+reportRule...)
+		b = append(b, reportRule+title+" "+span+"\n"+a.headingLine()+"\n"+reportRule...)
 	}
-	columns, err := a.columns(rep)
+	columns, err := a.chooseColumns(rep)
 	if err != nil {
 		return nil, err
 	}
@@ -405,16 +405,16 @@ func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.L
 	texts := make([]string, len(columns))
 	for _, r := range rep.GetRows() {
 		for i, c := range columns {
-			texts[i] = a.cell(rep, r, c.at)
+			texts[i] = a.writeCell(rep, r, c.at)
 		}
 		b = style.Row(b, fields, texts)
 	}
 	return b, nil
 }
 
-// hidden are columns that are shown only where format= names them: what the
+// hiddenColumns are columns that are shown only where format= names them: what the
 // reader knows already, and what the layout is made from.
-func (a *reportAsk) hidden(name string) bool {
+func (a *reportAsk) hiddenColumns(name string) bool {
 	switch strings.ToLower(name) {
 	case "tres name":
 		return len(a.query.GetTres()) == 0 && a.report.section != "reservation"
@@ -432,9 +432,9 @@ type reportColumn struct {
 	width int
 }
 
-// columns chooses the columns to show: those of format=, which may be
+// chooseColumns chooses the columns to show: those of format=, which may be
 // shortened and have a width (login%20), else the usual ones.
-func (a *reportAsk) columns(rep *apiv1.ReportReply) ([]reportColumn, error) {
+func (a *reportAsk) chooseColumns(rep *apiv1.ReportReply) ([]reportColumn, error) {
 	var out []reportColumn
 	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "") }
 	for _, f := range a.fields {
@@ -453,22 +453,22 @@ func (a *reportAsk) columns(rep *apiv1.ReportReply) ([]reportColumn, error) {
 			return nil, fmt.Errorf("this report has no field %q: it has %s", name, strings.Join(known, ", "))
 		}
 		if !sized {
-			width = a.width(rep.GetColumns()[i].GetName())
+			width = a.columnWidth(rep.GetColumns()[i].GetName())
 		}
 		out = append(out, reportColumn{i, width})
 	}
 	if out == nil {
 		for i, c := range rep.GetColumns() {
-			if !a.hidden(c.GetName()) {
-				out = append(out, reportColumn{i, a.width(c.GetName())})
+			if !a.hiddenColumns(c.GetName()) {
+				out = append(out, reportColumn{i, a.columnWidth(c.GetName())})
 			}
 		}
 	}
 	return out, nil
 }
 
-// cell writes one value. Amounts of use come in TRES-seconds.
-func (a *reportAsk) cell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col int) string {
+// writeCell writes one value. Amounts of use come in TRES-seconds.
+func (a *reportAsk) writeCell(rep *apiv1.ReportReply, r *apiv1.ReportRow, col int) string {
 	cell, column := r.GetCells()[col], rep.GetColumns()[col]
 	number := func(name string) float64 {
 		if i := columnOf(rep, name); i >= 0 {

@@ -63,8 +63,8 @@ func (k *measured) ave(s *liveStep, p spread) int64 {
 	return p.sum / s.tasks
 }
 
-// task names the task on a node, known where each node has one.
-func (s *liveStep) task(i int) string {
+// taskName names the task on a node, known where each node has one.
+func (s *liveStep) taskName(i int) string {
 	if s.tasks != int64(len(s.on)) {
 		return ""
 	}
@@ -98,7 +98,7 @@ func (k *measured) maxNode() func(*acctView, *liveStep) string {
 }
 
 func (k *measured) maxTask() func(*acctView, *liveStep) string {
-	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.task(p.mostOn) })
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.taskName(p.mostOn) })
 }
 
 func (k *measured) minNode() func(*acctView, *liveStep) string {
@@ -106,11 +106,11 @@ func (k *measured) minNode() func(*acctView, *liveStep) string {
 }
 
 func (k *measured) minTask() func(*acctView, *liveStep) string {
-	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.task(p.leastOn) })
+	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.taskName(p.leastOn) })
 }
 
-// vector writes several kinds as name=text.
-func vector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
+// formatVector writes several kinds as name=text.
+func formatVector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
 	return func(v *acctView, s *liveStep) string {
 		var parts []string
 		for _, k := range kinds {
@@ -128,7 +128,7 @@ func vector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, 
 
 // The kinds.
 func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured) {
-	bytes := func(v *acctView, n int64) string { return v.bytes(n) }
+	bytes := func(v *acctView, n int64) string { return v.formatBytes(n) }
 	plain := func(_ *acctView, n int64) string { return tool.Itoa(n) }
 	always := func(get func(u *apiv1.Usage) int64) func(*apiv1.Measurement) (int64, bool) {
 		return func(m *apiv1.Measurement) (int64, bool) { return get(m.GetUsage()), true }
@@ -153,14 +153,14 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 		}
 	}
 	gpuMem = &measured{name: "gres/gpumem", get: gpus(func(g *apiv1.GpuUsage) (int64, int64) { return g.GetPeakMem(), 0 }),
-		text: func(_ *acctView, n int64) string { return megabytes(n) }}
+		text: func(_ *acctView, n int64) string { return formatMegabytes(n) }}
 	gpuUtil = &measured{name: "gres/gpuutil", mean: true, text: plain, get: gpus(func(g *apiv1.GpuUsage) (int64, int64) {
 		return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
 	})}
 	mem = &measured{name: "mem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() }, text: bytes}
 	pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
 	vmem = &measured{name: "vmem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() }, text: bytes}
-	clock = &measured{name: "freq", mean: true, text: frequency, get: func(m *apiv1.Measurement) (int64, bool) {
+	clock = &measured{name: "freq", mean: true, text: formatFrequency, get: func(m *apiv1.Measurement) (int64, bool) {
 		return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
 	}}
 	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock
@@ -179,10 +179,10 @@ func sstatFields() []sstatField {
 	total := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, k.total(p)) }
 	mostOn := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.on[p.mostOn].GetNode() }
 	leastOn := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.on[p.leastOn].GetNode() }
-	mostTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.mostOn) }
-	leastTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.task(p.leastOn) }
+	mostTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.taskName(p.mostOn) }
+	leastTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.taskName(p.leastOn) }
 	return []sstatField{
-		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.tres(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
+		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.formatTRES(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
 		{"AveDiskRead", 12, disk.average()}, {"AveDiskWrite", 12, written.average()}, {"AvePages", 10, pages.average()}, {"AveRSS", 10, mem.average()}, {"AveVMSize", 10, vmem.average()},
 		{"ConsumedEnergy", 14, empty}, {"ConsumedEnergyRaw", 17, empty}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
 		{"MaxDiskRead", 12, disk.max()}, {"MaxDiskReadNode", 15, disk.maxNode()}, {"MaxDiskReadTask", 15, disk.maxTask()},
@@ -193,10 +193,10 @@ func sstatFields() []sstatField {
 		{"MinCPU", 10, cpu.min()}, {"MinCPUNode", 10, cpu.minNode()}, {"MinCPUTask", 10, cpu.minTask()},
 		{"Nodelist", 20, func(_ *acctView, s *liveStep) string { return s.nodes }}, {"NTasks", 8, func(_ *acctView, s *liveStep) string { return tool.Itoa(s.tasks) }}, {"Pids", 20, livePids},
 		{"ReqCPUFreq", 10, empty}, {"ReqCPUFreqMin", 13, empty}, {"ReqCPUFreqMax", 13, empty}, {"ReqCPUFreqGov", 13, empty},
-		{"TRESUsageInAve", 14, vector(in, mean)}, {"TRESUsageInMax", 14, vector(in, most)}, {"TRESUsageInMaxNode", 18, vector(in, mostOn)}, {"TRESUsageInMaxTask", 18, vector(in, mostTask)},
-		{"TRESUsageInMin", 14, vector(in, least)}, {"TRESUsageInMinNode", 18, vector(in, leastOn)}, {"TRESUsageInMinTask", 18, vector(in, leastTask)}, {"TRESUsageInTot", 14, vector(in, total)},
-		{"TRESUsageOutAve", 15, vector(out, mean)}, {"TRESUsageOutMax", 15, vector(out, most)}, {"TRESUsageOutMaxNode", 19, vector(out, mostOn)}, {"TRESUsageOutMaxTask", 19, vector(out, mostTask)},
-		{"TRESUsageOutMin", 15, vector(out, least)}, {"TRESUsageOutMinNode", 19, vector(out, leastOn)}, {"TRESUsageOutMinTask", 19, vector(out, leastTask)}, {"TRESUsageOutTot", 15, vector(out, total)},
+		{"TRESUsageInAve", 14, formatVector(in, mean)}, {"TRESUsageInMax", 14, formatVector(in, most)}, {"TRESUsageInMaxNode", 18, formatVector(in, mostOn)}, {"TRESUsageInMaxTask", 18, formatVector(in, mostTask)},
+		{"TRESUsageInMin", 14, formatVector(in, least)}, {"TRESUsageInMinNode", 18, formatVector(in, leastOn)}, {"TRESUsageInMinTask", 18, formatVector(in, leastTask)}, {"TRESUsageInTot", 14, formatVector(in, total)},
+		{"TRESUsageOutAve", 15, formatVector(out, mean)}, {"TRESUsageOutMax", 15, formatVector(out, most)}, {"TRESUsageOutMaxNode", 19, formatVector(out, mostOn)}, {"TRESUsageOutMaxTask", 19, formatVector(out, mostTask)},
+		{"TRESUsageOutMin", 15, formatVector(out, least)}, {"TRESUsageOutMinNode", 19, formatVector(out, leastOn)}, {"TRESUsageOutMinTask", 19, formatVector(out, leastTask)}, {"TRESUsageOutTot", 15, formatVector(out, total)},
 	}
 }
 

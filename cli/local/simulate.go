@@ -130,7 +130,7 @@ func newSimulation(c *tool.Call) (*simulation, error) {
 
 func runSimulate(c *tool.Call) error {
 	if c.Opts.On("openb") {
-		return pack(c)
+		return packOpenb(c)
 	}
 	s, err := newSimulation(c)
 	if err != nil {
@@ -147,8 +147,8 @@ func runSimulate(c *tool.Call) error {
 		return c.Errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
 	}
 	if out := c.Opts.Text("out"); out != "" { // before, not after a long replay
-		if folder, err := os.Stat(filepath.Dir(path(c, out))); err != nil || !folder.IsDir() {
-			return c.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(path(c, out)))
+		if folder, err := os.Stat(filepath.Dir(resolvePath(c, out))); err != nil || !folder.IsDir() {
+			return c.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(resolvePath(c, out)))
 		}
 	}
 	// A replay makes much garbage and keeps little.
@@ -156,7 +156,7 @@ func runSimulate(c *tool.Call) error {
 	ctx, stop := signal.NotifyContext(c.Ctx, os.Interrupt)
 	defer stop()
 	began := c.Now()
-	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, progress(c, began, "jobs have ended"))
+	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, newProgress(c, began, "jobs have ended"))
 	progressOver(c)
 	if errors.Is(err, context.Canceled) {
 		return c.Errorf("interrupted: nothing was written")
@@ -179,7 +179,7 @@ func runSimulate(c *tool.Call) error {
 func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
 	var in io.Reader = c.Stdin
 	if s.file != "-" {
-		f, err := os.Open(path(c, s.file))
+		f, err := os.Open(resolvePath(c, s.file))
 		if err != nil {
 			return nil, unwrapPath(err)
 		}
@@ -204,8 +204,8 @@ func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
 	return replay.ReadSWF(in)
 }
 
-// path is a file as the user named it, seen from the working directory.
-func path(c *tool.Call, name string) string {
+// resolvePath is a file as the user named it, seen from the working directory.
+func resolvePath(c *tool.Call, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
@@ -223,7 +223,7 @@ func unwrapPath(err error) error {
 
 // writeSchedule writes --out whole or not at all.
 func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error) {
-	name := path(c, c.Opts.Text("out"))
+	name := resolvePath(c, c.Opts.Text("out"))
 	f, err := os.CreateTemp(filepath.Dir(name), ".muster-*")
 	if err != nil {
 		return err
@@ -250,9 +250,9 @@ func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error
 	return os.Rename(f.Name(), name)
 }
 
-// progress tells on standard error how far a long replay is: of how many so many
+// newProgress tells on standard error how far a long replay is: of how many so many
 // are done.
-func progress(c *tool.Call, began time.Time, done string) replay.Progress {
+func newProgress(c *tool.Call, began time.Time, done string) replay.Progress {
 	live := c.Terminal(c.Stderr)
 	last := began
 	return func(ended, all int, at spec.Instant) {

@@ -56,18 +56,18 @@ func newPacking(c *tool.Call) (*packing, error) {
 	return p, nil
 }
 
-// pack is simulate --openb.
-func pack(c *tool.Call) error {
+// packOpenb is simulate --openb.
+func packOpenb(c *tool.Call) error {
 	p, err := newPacking(c)
 	if err != nil {
 		return err
 	}
-	o, err := readOpenb(path(c, c.Opts.Text("openb")))
+	o, err := readOpenb(resolvePath(c, c.Opts.Text("openb")))
 	if err != nil {
 		return c.Errorf("%v", err)
 	}
 	began, asTree := c.Now(), render.WantsDocument(c)
-	told := progress(c, began, "orders are packed")
+	told := newProgress(c, began, "orders are packed")
 	var rows tree.List
 	var sum int64
 	for seed := int64(1); seed <= p.shuffles && c.Ctx.Err() == nil; seed++ {

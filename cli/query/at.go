@@ -137,7 +137,7 @@ func (p *pastConn) place(method string, req proto.Message) error {
 // Call implements tool.Conn.
 func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Message) error {
 	if past, ok := resp.(*apiv1.ReasonsReply); ok {
-		return p.reasons(ctx, method, req, past)
+		return p.askReasons(ctx, method, req, past)
 	}
 	if err := p.place(method, req); err != nil {
 		return err
@@ -149,9 +149,9 @@ func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Mess
 	return err
 }
 
-// reasons asks accounting why a job waited, and leaves out what came later. A job
+// askReasons asks accounting why a job waited, and leaves out what came later. A job
 // that was not there at the moment has no reasons.
-func (p *pastConn) reasons(ctx context.Context, method string, req proto.Message, rep *apiv1.ReasonsReply) error {
+func (p *pastConn) askReasons(ctx context.Context, method string, req proto.Message, rep *apiv1.ReasonsReply) error {
 	if *p.now == 0 {
 		return errors.New("the job was not there at that moment")
 	}

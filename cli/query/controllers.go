@@ -78,15 +78,15 @@ func listControllers(c *tool.Call) error {
 		rows = append(rows, []string{m.GetName(), m.GetRole(), fmt.Sprint(m.GetTerm()), fmt.Sprint(m.GetPosition()), fmt.Sprint(m.GetLag()),
 			fmt.Sprintf("%+dms", time.Duration(m.GetClockAhead()).Milliseconds()), m.GetVersion(), address})
 	}
-	out := append(table(rows), notes...)
+	out := append(layOutTable(rows), notes...)
 	if len(rep.GetControllers()) > 1 {
 		out = fmt.Appendf(out, "survives the loss of %d\n", rep.GetSurvives())
 	}
 	return c.WriteOut(out)
 }
 
-// table sets rows in columns; the last one is as long as it is.
-func table(rows [][]string) []byte {
+// layOutTable sets rows in columns; the last one is as long as it is.
+func layOutTable(rows [][]string) []byte {
 	last := len(rows[0]) - 1
 	width := make([]int, last)
 	for _, row := range rows {

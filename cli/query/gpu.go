@@ -210,8 +210,8 @@ type gpuNow struct {
 
 func (g *gpuNow) held() float64 { return g.noProcess + g.idle + g.busy + g.unseen }
 
-// show writes a figure, scaled and rounded, or -.
-func (g *gpuNow) show(name string, scale float64, format string) string {
+// formatFigure writes a figure, scaled and rounded, or -.
+func (g *gpuNow) formatFigure(name string, scale float64, format string) string {
 	v, ok := g.figure[name]
 	if !ok {
 		return "-"
@@ -227,8 +227,8 @@ func (g *gpuNow) memory() string {
 	return fmt.Sprintf("%.1f/%.1fG", used/1024, (used+g.figure["free"]+g.figure["reserved"])/1024)
 }
 
-// bar draws utilisation in eight steps.
-func (g *gpuNow) bar() string {
+// drawBar draws utilisation in eight steps.
+func (g *gpuNow) drawBar() string {
 	u, ok := g.figure["util"]
 	if g.lost {
 		return "lost"
@@ -241,7 +241,7 @@ func (g *gpuNow) bar() string {
 	return strings.Repeat("#", full) + strings.Repeat(".", width-full)
 }
 
-func seconds(s float64) string {
+func formatSeconds(s float64) string {
 	if s <= 0 {
 		return "0 s"
 	}
@@ -269,12 +269,12 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 		if g.shared {
 			name += "/shared"
 		}
-		now := []string{g.node, name, g.bar(), g.show("util", 1, "%.0f%%"), g.show("sm", 100, "%.0f%%"), g.show("tensor", 100, "%.0f%%"), g.memory(), g.show("power", 1, "%.0fW"), g.show("temp", 1, "%.0fC")}
+		now := []string{g.node, name, g.drawBar(), g.formatFigure("util", 1, "%.0f%%"), g.formatFigure("sm", 100, "%.0f%%"), g.formatFigure("tensor", 100, "%.0f%%"), g.memory(), g.formatFigure("power", 1, "%.0fW"), g.formatFigure("temp", 1, "%.0fC")}
 		switch what {
 		case "idle":
-			rows = append(rows, []string{g.job, g.user, g.account, g.node, name, seconds(g.held()), seconds(g.noProcess), seconds(g.idle), seconds(g.busy), g.show("util", 1, "%.0f%%")})
+			rows = append(rows, []string{g.job, g.user, g.account, g.node, name, formatSeconds(g.held()), formatSeconds(g.noProcess), formatSeconds(g.idle), formatSeconds(g.busy), g.formatFigure("util", 1, "%.0f%%")})
 		case "job":
-			rows = append(rows, append(now, seconds(g.held()), seconds(g.noProcess), seconds(g.idle), seconds(g.busy), g.show("energy", 1.0/3600, "%.1fWh"), g.uuid))
+			rows = append(rows, append(now, formatSeconds(g.held()), formatSeconds(g.noProcess), formatSeconds(g.idle), formatSeconds(g.busy), g.formatFigure("energy", 1.0/3600, "%.1fWh"), g.uuid))
 		default:
 			rows = append(rows, append(now, cmp.Or(g.job, "-"), cmp.Or(g.user, "-"), cmp.Or(g.account, "-")))
 		}

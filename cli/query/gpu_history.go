@@ -16,7 +16,7 @@ import (
 // gpuPast asks what a job's GPUs did over time.
 func gpuPast(c *tool.Call, job string) (*apiv1.GpuHistoryReply, error) {
 	var rep apiv1.GpuHistoryReply
-	q := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(width(c))}
+	q := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(lineWidth(c))}
 	if err := fetch.UpToDate(c, tool.MethodAcctGPUHistory, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
 		return nil, err
 	}
@@ -29,8 +29,8 @@ const (
 	lineMost    = 2000
 )
 
-// width is how many columns a line over time takes.
-func width(c *tool.Call) int {
+// lineWidth is how many columns a line over time takes.
+func lineWidth(c *tool.Call) int {
 	if n, ok := tool.PositiveNumber(c.Opts.Text("width")); ok {
 		return min(int(n), lineMost)
 	}
@@ -80,7 +80,7 @@ func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 			name += "/" + g.GetProfile()
 		}
 		for _, f := range overTimes() {
-			line, mean, most, ok := f.line(g.GetPoints(), width, steps, empty)
+			line, mean, most, ok := f.drawLine(g.GetPoints(), width, steps, empty)
 			if !ok {
 				continue
 			}
@@ -89,7 +89,7 @@ func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "From %s to %s, %s a column", local(c, rep.GetFrom()), local(c, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
+	fmt.Fprintf(&b, "From %s to %s, %s a column", localTime(c, rep.GetFrom()), localTime(c, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
 	if absent {
 		fmt.Fprintf(&b, "; %c = no process on it", empty)
 	}
@@ -98,8 +98,8 @@ func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 	return b.String()
 }
 
-// line draws the points: a blank where there is no sample.
-func (f *overTime) line(points []*apiv1.GpuPoint, width int, steps []rune, empty rune) (text string, mean, most float64, ok bool) {
+// drawLine draws the points: a blank where there is no sample.
+func (f *overTime) drawLine(points []*apiv1.GpuPoint, width int, steps []rune, empty rune) (text string, mean, most float64, ok bool) {
 	values := make([]*float64, width)
 	for _, p := range points {
 		if int(p.GetAt()) < width {
@@ -118,8 +118,8 @@ func (f *overTime) line(points []*apiv1.GpuPoint, width int, steps []rune, empty
 	return string(out), mean, most, true
 }
 
-// local is an instant as people here read it.
-func local(c *tool.Call, ns int64) string {
+// localTime is an instant as people here read it.
+func localTime(c *tool.Call, ns int64) string {
 	return format.Time(ns/tool.Second, c.Loc)
 }
 
@@ -134,11 +134,11 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 		if t == nil {
 			continue
 		}
-		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), seconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), g.GetUuid()}
+		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), formatSeconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), g.GetUuid()}
 		if held := render.HeldPart(t); t.GetMeasured() && held > 0 {
 			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
-			row[3] = seconds(float64(t.GetNoProcess() / tool.Second))
-			row[4] = seconds(float64(t.GetIdle() / tool.Second))
+			row[3] = formatSeconds(float64(t.GetNoProcess() / tool.Second))
+			row[4] = formatSeconds(float64(t.GetIdle() / tool.Second))
 			row[5] = part(t.GetUtil())
 			row[7] = render.PeakText(t)
 			if t.Sm != nil {

@@ -204,7 +204,7 @@ func gpusOf(node, text string) []*gpuNow {
 	}
 	slices.SortStableFunc(out, func(a, b *gpuNow) int { return gpuIndex(a.index) - gpuIndex(b.index) })
 	for _, s := range accounts {
-		out = account(out, node, &s)
+		out = addToGPU(out, node, &s)
 	}
 	return out
 }
@@ -217,9 +217,9 @@ func gpuIndex(s string) int {
 	return n
 }
 
-// account adds what a job did with a GPU to that GPU's row, or to one of its
+// addToGPU adds what a job did with a GPU to that GPU's row, or to one of its
 // own where several share the device.
-func account(out []*gpuNow, node string, s *metricLine) []*gpuNow {
+func addToGPU(out []*gpuNow, node string, s *metricLine) []*gpuNow {
 	l := s.labels
 	i := slices.IndexFunc(out, func(g *gpuNow) bool { return g.uuid == l["gpu_uuid"] && g.job == l["slurm_job_id"] })
 	if i < 0 {

@@ -119,7 +119,7 @@ func laterVerbs() map[string]string {
 
 func runScontrol(c *tool.Call) error {
 	if len(c.Operands) == 0 {
-		return converse(c)
+		return readCommands(c)
 	}
 	return scontrolCommand(c)
 }
@@ -145,7 +145,7 @@ func scontrolCommand(c *tool.Call) error {
 func verb(c *tool.Call, name string, args []string) error {
 	switch name {
 	case "show":
-		return show(c, args)
+		return showEntity(c, args)
 	case "suspend":
 		return control(c, apiv1.ControlJobsRequest_SUSPEND, args, true)
 	case "resume":
@@ -161,17 +161,17 @@ func verb(c *tool.Call, name string, args []string) error {
 	case "release":
 		return control(c, apiv1.ControlJobsRequest_RELEASE, args, true)
 	case "requeue":
-		return requeue(c, apiv1.ControlJobsRequest_REQUEUE, args)
+		return requeueJobs(c, apiv1.ControlJobsRequest_REQUEUE, args)
 	case "requeuehold":
-		return requeue(c, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
+		return requeueJobs(c, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
 	case "top":
 		return control(c, apiv1.ControlJobsRequest_TOP, args, false)
 	case "update":
-		return update(c, args)
+		return updateEntity(c, args)
 	case "power":
-		return power(c, args)
+		return powerNodes(c, args)
 	case "reboot":
-		return reboot(c, args)
+		return rebootNodes(c, args)
 	case "cancel_reboot":
 		return cancelReboot(c, args)
 	case "wait_job":
@@ -179,19 +179,19 @@ func verb(c *tool.Call, name string, args []string) error {
 	case "token":
 		return userToken(c, args)
 	case "ping":
-		return ping(c)
+		return pingLeader(c)
 	case "takeover":
 		return takeOver(c, args)
 	case "reconfigure":
 		return reconfigure(c)
 	case "shutdown":
-		return shutdown(c, args)
+		return stopController(c, args)
 	case "completing":
-		return completing(c)
+		return showCompleting(c)
 	case "getaddrs":
 		return nodeAddresses(c, args)
 	case "notify":
-		return notify(c, args)
+		return notifyJob(c, args)
 	case "listjobs":
 		return listJobs(c, args)
 	case "liststeps":
@@ -218,9 +218,9 @@ func withCluster(c *tool.Call, f func() error) error {
 	return f()
 }
 
-// pick finds the word that begins with what was typed, at least three letters
+// pickWord finds the word that begins with what was typed, at least three letters
 // of it; the first in the list wins.
-func pick(words []string, typed string) string {
+func pickWord(words []string, typed string) string {
 	for _, w := range words {
 		if w == typed || w == typed+"s" {
 			return w
@@ -282,8 +282,8 @@ type pinged struct {
 	up         bool
 }
 
-// ping asks the controller that leads, which knows how the others are.
-func ping(c *tool.Call) error {
+// pingLeader asks the controller that leads, which knows how the others are.
+func pingLeader(c *tool.Call) error {
 	var rep apiv1.ControllersReply
 	began := c.Now()
 	err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep)
@@ -334,12 +334,12 @@ func reconfigure(c *tool.Call) error {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_reconfigure error: "+r.Text)...)
 	}
-	warn(c, rep.GetWarnings())
+	warnOfChange(c, rep.GetWarnings())
 	return nil
 }
 
-// warn writes what is to be said about a change that was made.
-func warn(c *tool.Call, list []string) {
+// warnOfChange writes what is to be said about a change that was made.
+func warnOfChange(c *tool.Call, list []string) {
 	if c.Opts.On("quiet") {
 		return
 	}
@@ -440,10 +440,10 @@ func reservedOf(list []*apiv1.ReservationInfo, licence string) int64 {
 	return n
 }
 
-// shutdown stops the controller. Slurm's words for "the controller alone" are
+// stopController stops the controller. Slurm's words for "the controller alone" are
 // accepted and change nothing: agents are not stopped in any case. Anything else
 // is refused, so that a slip does not stop a cluster.
-func shutdown(c *tool.Call, args []string) error {
+func stopController(c *tool.Call, args []string) error {
 	if len(args) > 1 {
 		return c.Errorf("too many arguments for keyword:shutdown")
 	}

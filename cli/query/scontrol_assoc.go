@@ -82,8 +82,8 @@ func (l *bound) text() string {
 	return l.key + "=" + strings.Join(parts, ",")
 }
 
-// member is the limit in a document.
-func (l *bound) member() tree.Member {
+// documentMember is the limit in a document.
+func (l *bound) documentMember() tree.Member {
 	used := func(o tree.Object, n any) tree.Object {
 		if l.kind == countUsed || l.kind == tresUsed {
 			o = append(o, tree.Member{Key: "used", Value: n})
@@ -125,7 +125,7 @@ func (ls boundLines) object() tree.Object {
 	out := tree.Object{}
 	for _, l := range ls {
 		for i := range l {
-			out = append(out, l[i].member())
+			out = append(out, l[i].documentMember())
 		}
 	}
 	return out
@@ -134,7 +134,7 @@ func (ls boundLines) object() tree.Object {
 // showAssocMgr is scontrol show assoc_mgr [users=] [accounts=] [qos=] [flags=].
 func showAssocMgr(c *tool.Call, args []string) error {
 	m := &assocMgr{c: c, rep: &apiv1.LimitUsageReply{}}
-	if err := m.options(args); err != nil {
+	if err := m.readOptions(args); err != nil {
 		return err
 	}
 	var cfg apiv1.GetConfigReply
@@ -151,7 +151,7 @@ func showAssocMgr(c *tool.Call, args []string) error {
 	}
 	m.index()
 	if render.WantsDocument(c) {
-		return m.document()
+		return m.makeDocument()
 	}
 	b := []byte("Current Association Manager state\n")
 	for _, s := range []struct {
@@ -166,17 +166,17 @@ func showAssocMgr(c *tool.Call, args []string) error {
 			b = append(b, "None\n"...)
 		}
 		for _, lines := range s.records {
-			b = append(b, m.record(lines)...)
+			b = append(b, m.writeRecord(lines)...)
 		}
 	}
 	return c.WriteOut(b)
 }
 
-// options reads the words behind assoc_mgr; names of options may be shortened.
-func (m *assocMgr) options(args []string) error {
+// readOptions reads the words behind assoc_mgr; names of options may be shortened.
+func (m *assocMgr) readOptions(args []string) error {
 	for _, arg := range args {
 		key, value, ok := strings.Cut(arg, "=")
-		name := begun([]string{"users", "accounts", "qos", "flags"}, key)
+		name := findBegun([]string{"users", "accounts", "qos", "flags"}, key)
 		if !ok || name == "" {
 			return m.c.Errorf("show assoc_mgr takes users=, accounts=, qos= and flags=, not %s", arg)
 		}
@@ -193,7 +193,7 @@ func (m *assocMgr) options(args []string) error {
 			m.qos = append(m.qos, list...)
 		case "flags":
 			for _, f := range list {
-				flag := begun([]string{"users", "associations", "qos"}, f)
+				flag := findBegun([]string{"users", "associations", "qos"}, f)
 				if flag == "" {
 					return m.c.Errorf("show assoc_mgr: flags= takes users, assoc and qos, not %s", f)
 				}
@@ -204,8 +204,8 @@ func (m *assocMgr) options(args []string) error {
 	return nil
 }
 
-// begun finds the word that begins with what was typed, with any capitals.
-func begun(words []string, typed string) string {
+// findBegun finds the word that begins with what was typed, with any capitals.
+func findBegun(words []string, typed string) string {
 	typed = strings.ToLower(typed)
 	i := slices.IndexFunc(words, func(w string) bool { return typed != "" && strings.HasPrefix(w, typed) })
 	if i < 0 {
@@ -218,8 +218,8 @@ func (m *assocMgr) wants(section string) bool {
 	return len(m.flags) == 0 || slices.Contains(m.flags, section)
 }
 
-// among tells whether a name is asked for.
-func among(list []string, name string) bool {
+// isAsked tells whether a name is asked for.
+func isAsked(list []string, name string) bool {
 	return len(list) == 0 || slices.Contains(list, name)
 }
 
@@ -237,8 +237,8 @@ func (m *assocMgr) index() {
 	}
 }
 
-// record writes the lines of one record, with -o on one.
-func (m *assocMgr) record(lines []string) string {
+// writeRecord writes the lines of one record, with -o on one.
+func (m *assocMgr) writeRecord(lines []string) string {
 	if !m.c.Opts.On("oneliner") {
 		return strings.Join(lines, "\n") + "\n"
 	}
@@ -251,14 +251,14 @@ func (m *assocMgr) record(lines []string) string {
 // unknownUID stands for the number of a user whom this host does not know.
 const unknownUID = "4294967294"
 
-// uid is the number of a user on this host.
-func (m *assocMgr) uid(user string) string {
+// uidOf is the number of a user on this host.
+func (m *assocMgr) uidOf(user string) string {
 	return cmp.Or(m.c.UserID(user), unknownUID)
 }
 
-// all is a limit of TRES with what is used of each one that is accounted, or
+// limitWithUse is a limit of TRES with what is used of each one that is accounted, or
 // that is limited or used.
-func (m *assocMgr) all(key string, limits, used []*apiv1.NamedCount) bound {
+func (m *assocMgr) limitWithUse(key string, limits, used []*apiv1.NamedCount) bound {
 	out := bound{key: key, kind: tresUsed}
 	at := map[string]int{}
 	row := func(name string) *boundTRES {
@@ -282,8 +282,8 @@ func (m *assocMgr) all(key string, limits, used []*apiv1.NamedCount) bound {
 	return out
 }
 
-// only is a limit of TRES that nothing is counted for.
-func only(key string, limits []*apiv1.NamedCount) bound {
+// limitAlone is a limit of TRES that nothing is counted for.
+func limitAlone(key string, limits []*apiv1.NamedCount) bound {
 	out := bound{key: key, kind: tresOnly}
 	for _, l := range limits {
 		out.list = append(out.list, boundTRES{name: l.GetName(), limit: l.GetN()})
@@ -316,7 +316,7 @@ func wallUsed(limit int64, u *apiv1.LimitUsage) bound {
 func (m *assocMgr) userRecords() []*apiv1.AccountingUser {
 	var out []*apiv1.AccountingUser
 	for _, u := range m.rep.GetPolicy().GetUsers() {
-		if among(m.users, u.GetName()) {
+		if isAsked(m.users, u.GetName()) {
 			out = append(out, u)
 		}
 	}
@@ -327,7 +327,7 @@ func (m *assocMgr) userRecords() []*apiv1.AccountingUser {
 func (m *assocMgr) userTexts() [][]string {
 	var out [][]string
 	for _, u := range m.userRecords() {
-		out = append(out, []string{"UserName=" + u.GetName() + "(" + m.uid(u.GetName()) + ") DefAccount=" + u.GetDefaultAccount() +
+		out = append(out, []string{"UserName=" + u.GetName() + "(" + m.uidOf(u.GetName()) + ") DefAccount=" + u.GetDefaultAccount() +
 			" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" + cmp.Or(u.GetAdminLevel(), "None")})
 	}
 	return out
@@ -337,7 +337,7 @@ func (m *assocMgr) userTexts() [][]string {
 func (m *assocMgr) assocRecords() []*apiv1.Association {
 	var out []*apiv1.Association
 	for _, s := range m.rep.GetShares().GetShares() {
-		if a := m.show.ByID(s.GetAssoc()); a != nil && among(m.users, a.GetUser()) && among(m.accounts, a.GetAccount()) {
+		if a := m.show.ByID(s.GetAssoc()); a != nil && isAsked(m.users, a.GetUser()) && isAsked(m.accounts, a.GetAccount()) {
 			out = append(out, a)
 		}
 	}
@@ -358,11 +358,11 @@ func (m *assocMgr) assocLimits(a *apiv1.Association) boundLines {
 	return boundLines{
 		{counted("GrpJobs", a.GetGrpJobs(), u.GetRunning()), counted("GrpJobsAccrue", a.GetGrpJobsAccrue(), u.GetAccruing())},
 		{counted("GrpSubmitJobs", a.GetGrpSubmitJobs(), u.GetSubmitted()), wallUsed(a.GetGrpWall(), u)},
-		{m.all("GrpTRES", a.GetGrpTres(), u.GetTres())}, {m.all("GrpTRESMins", a.GetGrpTresMins(), u.GetTresMins())},
-		{m.all("GrpTRESRunMins", a.GetGrpTresRunMins(), u.GetTresRunMins())},
+		{m.limitWithUse("GrpTRES", a.GetGrpTres(), u.GetTres())}, {m.limitWithUse("GrpTRESMins", a.GetGrpTresMins(), u.GetTresMins())},
+		{m.limitWithUse("GrpTRESRunMins", a.GetGrpTresRunMins(), u.GetTresRunMins())},
 		{own("MaxJobs", a.GetMaxJobs(), u.GetRunning()), own("MaxJobsAccrue", a.GetMaxJobsAccrue(), u.GetAccruing()),
 			own("MaxSubmitJobs", a.GetMaxSubmitJobs(), u.GetSubmitted()), plain("MaxWallPJ", inMinutes(a.GetMaxWall()))},
-		{only("MaxTRESPJ", a.GetMaxTresPerJob())}, {only("MaxTRESPN", a.GetMaxTresPerNode())}, {only("MaxTRESMinsPJ", a.GetMaxTresMins())},
+		{limitAlone("MaxTRESPJ", a.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", a.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", a.GetMaxTresMins())},
 		{plain("MinPrioThresh", a.GetMinPrio())},
 	}
 }
@@ -382,7 +382,7 @@ func (m *assocMgr) assocTexts() [][]string {
 		raw := tool.Itoa(s.GetRawShares())
 		norm := s.GetNormShares()
 		if a.GetUser() != "" {
-			user = a.GetUser() + "(" + m.uid(a.GetUser()) + ")"
+			user = a.GetUser() + "(" + m.uidOf(a.GetUser()) + ")"
 		}
 		if s.GetSharesParent() {
 			raw = "parent"
@@ -414,7 +414,7 @@ func (m *assocMgr) assocTexts() [][]string {
 func (m *assocMgr) qosRecords() []*apiv1.Qos {
 	var out []*apiv1.Qos
 	for _, q := range m.rep.GetPolicy().GetQos() {
-		if among(m.qos, q.GetName()) {
+		if isAsked(m.qos, q.GetName()) {
 			out = append(out, q)
 		}
 	}
@@ -427,10 +427,10 @@ func (m *assocMgr) qosLimits(q *apiv1.Qos) boundLines {
 	return boundLines{
 		{counted("GrpJobs", q.GetGrpJobs(), u.GetRunning()), counted("GrpJobsAccrue", q.GetGrpJobsAccrue(), u.GetAccruing()),
 			counted("GrpSubmitJobs", q.GetGrpSubmitJobs(), u.GetSubmitted()), wallUsed(q.GetGrpWall(), u)},
-		{m.all("GrpTRES", q.GetGrpTres(), u.GetTres())}, {m.all("GrpTRESMins", q.GetGrpTresMins(), u.GetTresMins())},
-		{m.all("GrpTRESRunMins", q.GetGrpTresRunMins(), u.GetTresRunMins())},
-		{plain("MaxWallPJ", inMinutes(q.GetMaxWall()))}, {only("MaxTRESPJ", q.GetMaxTresPerJob())}, {only("MaxTRESPN", q.GetMaxTresPerNode())},
-		{only("MaxTRESMinsPJ", q.GetMaxTresMins())}, {plain("MinPrioThresh", q.GetMinPrio())}, {only("MinTRESPJ", q.GetMinTresPerJob())},
+		{m.limitWithUse("GrpTRES", q.GetGrpTres(), u.GetTres())}, {m.limitWithUse("GrpTRESMins", q.GetGrpTresMins(), u.GetTresMins())},
+		{m.limitWithUse("GrpTRESRunMins", q.GetGrpTresRunMins(), u.GetTresRunMins())},
+		{plain("MaxWallPJ", inMinutes(q.GetMaxWall()))}, {limitAlone("MaxTRESPJ", q.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", q.GetMaxTresPerNode())},
+		{limitAlone("MaxTRESMinsPJ", q.GetMaxTresMins())}, {plain("MinPrioThresh", q.GetMinPrio())}, {limitAlone("MinTRESPJ", q.GetMinTresPerJob())},
 	}
 }
 
@@ -443,12 +443,12 @@ type heldIn struct {
 
 // perAccount are the accounts that hold anything in a QOS.
 func (m *assocMgr) perAccount(q *apiv1.Qos) []heldIn {
-	return m.within(q, apiv1.LimitUsage_QOS_ACCOUNT, func(u *apiv1.LimitUsage) (string, bool) {
+	return m.holdersWithin(q, apiv1.LimitUsage_QOS_ACCOUNT, func(u *apiv1.LimitUsage) (string, bool) {
 		a := m.show.ByID(u.GetSubject())
-		return a.GetAccount(), a != nil && among(m.accounts, a.GetAccount())
+		return a.GetAccount(), a != nil && isAsked(m.accounts, a.GetAccount())
 	}, func(u *apiv1.LimitUsage) boundLines {
 		out := boundLines{{counted("MaxJobsPA", q.GetMaxJobsPerAccount(), u.GetRunning()), counted("MaxJobsAccruePA", q.GetMaxAccruePerAccount(), u.GetAccruing()),
-			counted("MaxSubmitJobsPA", q.GetMaxSubmitPerAccount(), u.GetSubmitted())}, {m.all("MaxTRESPA", q.GetMaxTresPerAccount(), u.GetTres())}}
+			counted("MaxSubmitJobsPA", q.GetMaxSubmitPerAccount(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPA", q.GetMaxTresPerAccount(), u.GetTres())}}
 		return m.runMinutes(out, "MaxTRESRunMinsPA", q.GetMaxRunMinsAccount(), u)
 	})
 }
@@ -457,13 +457,13 @@ func (m *assocMgr) perAccount(q *apiv1.Qos) []heldIn {
 func (m *assocMgr) perUser(q *apiv1.Qos) []heldIn {
 	var ids []string
 	for _, name := range m.users {
-		ids = append(ids, m.uid(name))
+		ids = append(ids, m.uidOf(name))
 	}
-	return m.within(q, apiv1.LimitUsage_QOS_USER, func(u *apiv1.LimitUsage) (string, bool) {
-		return tool.Itoa(u.GetSubject()), among(ids, tool.Itoa(u.GetSubject()))
+	return m.holdersWithin(q, apiv1.LimitUsage_QOS_USER, func(u *apiv1.LimitUsage) (string, bool) {
+		return tool.Itoa(u.GetSubject()), isAsked(ids, tool.Itoa(u.GetSubject()))
 	}, func(u *apiv1.LimitUsage) boundLines {
 		out := boundLines{{counted("MaxJobsPU", q.GetMaxJobsPerUser(), u.GetRunning()), counted("MaxJobsAccruePU", q.GetMaxAccruePerUser(), u.GetAccruing()),
-			counted("MaxSubmitJobsPU", q.GetMaxSubmitPerUser(), u.GetSubmitted())}, {m.all("MaxTRESPU", q.GetMaxTresPerUser(), u.GetTres())}}
+			counted("MaxSubmitJobsPU", q.GetMaxSubmitPerUser(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPU", q.GetMaxTresPerUser(), u.GetTres())}}
 		return m.runMinutes(out, "MaxTRESRunMinsPU", q.GetMaxRunMinsUser(), u)
 	})
 }
@@ -473,11 +473,11 @@ func (m *assocMgr) runMinutes(lines boundLines, key string, limits []*apiv1.Name
 	if len(limits) == 0 {
 		return lines
 	}
-	return append(lines, []bound{m.all(key, limits, u.GetTresRunMins())})
+	return append(lines, []bound{m.limitWithUse(key, limits, u.GetTresRunMins())})
 }
 
-// within lists those of one kind that hold anything in a QOS, by number.
-func (m *assocMgr) within(q *apiv1.Qos, kind apiv1.LimitUsage_Kind, name func(*apiv1.LimitUsage) (string, bool), limits func(*apiv1.LimitUsage) boundLines) []heldIn {
+// holdersWithin lists those of one kind that hold anything in a QOS, by number.
+func (m *assocMgr) holdersWithin(q *apiv1.Qos, kind apiv1.LimitUsage_Kind, name func(*apiv1.LimitUsage) (string, bool), limits func(*apiv1.LimitUsage) boundLines) []heldIn {
 	var out []heldIn
 	for _, u := range m.rep.GetUsage() {
 		if u.GetKind() != kind || u.GetQos() != q.GetId() {
@@ -521,8 +521,8 @@ func (m *assocMgr) qosTexts() [][]string {
 	return out
 }
 
-// document is --json and --yaml: the sections that are asked for.
-func (m *assocMgr) document() error {
+// makeDocument is --json and --yaml: the sections that are asked for.
+func (m *assocMgr) makeDocument() error {
 	users := tree.List{}
 	assocs := tree.List{}
 	qos := tree.List{}

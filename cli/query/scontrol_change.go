@@ -24,9 +24,9 @@ func control(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string, su
 	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
 }
 
-// requeue queues jobs again. Options stand before the ids: incomplete leaves jobs
+// requeueJobs queues jobs again. Options stand before the ids: incomplete leaves jobs
 // alone that have ended well, state=specialexit holds them in that state.
-func requeue(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
+func requeueJobs(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
 	req := &apiv1.ControlJobsRequest{Verb: verb}
 	var rest []string
 	for _, word := range args {
@@ -150,7 +150,7 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 			if alias, ok := aliases[key]; ok {
 				key = alias
 			} else if len(key) >= 4 {
-				key = pick([]string{wanted}, key)
+				key = pickWord([]string{wanted}, key)
 			}
 			if key == wanted {
 				return wanted, s.value, slices.Delete(slices.Clone(list), i, i+1)
@@ -160,8 +160,8 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 	return "", "", list
 }
 
-// update changes jobs, a step, nodes, a partition or a reservation.
-func update(c *tool.Call, args []string) error {
+// updateEntity changes jobs, a step, nodes, a partition or a reservation.
+func updateEntity(c *tool.Call, args []string) error {
 	list, err := readSettings(args)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func updateJob(c *tool.Call, jobs string, rest []setting) error {
 	changes := map[string]string{}
 	for _, s := range rest {
 		key, value := strings.ToLower(s.key), s.value
-		if moment := pick(jobMoments, key); moment != "" {
+		if moment := pickWord(jobMoments, key); moment != "" {
 			seconds, err := format.ParseTime(value, format.Moment{Now: c.Now().Unix(), Loc: c.Loc})
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(value), "Invalid time specified for "+s.key)
@@ -215,7 +215,7 @@ func updateJob(c *tool.Call, jobs string, rest []setting) error {
 	if err := controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rest, func(s setting) bool { return resizes(s.key) }) {
+	if slices.ContainsFunc(rest, func(s setting) bool { return isResize(s.key) }) {
 		return resizeScripts(c, list)
 	}
 	return nil
@@ -236,7 +236,7 @@ func updateNodes(c *tool.Call, names string, rest []setting) error {
 	}
 	req := &apiv1.UpdateNodeRequest{Nodes: names}
 	for _, s := range rest {
-		switch key := pick(append(nodeSettings(), "state"), strings.ToLower(s.key)); key {
+		switch key := pickWord(append(nodeSettings(), "state"), strings.ToLower(s.key)); key {
 		case "state":
 			req.State = strings.ToLower(s.value)
 		case "reason":
@@ -284,7 +284,7 @@ func changePartition(c *tool.Call, req *apiv1.PartitionChange, args []string) er
 	if err := c.RPC(tool.MethodChangePartition, req, &rep); err != nil {
 		return nodeStateLine(err)
 	}
-	warn(c, rep.GetWarnings())
+	warnOfChange(c, rep.GetWarnings())
 	return nil
 }
 

@@ -31,7 +31,7 @@ func showJobs(c *tool.Call, name string) error {
 	}
 	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env, Expand: true}
 	view.Now = rep.GetNow()
-	one := asked(req.GetFilter().GetJobs())
+	one := askedTask(req.GetFilter().GetJobs())
 	for _, j := range rep.GetJobs() {
 		r := render.JobRow{JobInfo: j, Task: -1}
 		if r.IsArray() && one >= 0 {
@@ -45,8 +45,8 @@ func showJobs(c *tool.Call, name string) error {
 	return nil
 }
 
-// asked is the single task that a list of jobs names (36_4), or -1.
-func asked(jobs []string) int64 {
+// askedTask is the single task that a list of jobs names (36_4), or -1.
+func askedTask(jobs []string) int64 {
 	if len(jobs) != 1 {
 		return -1
 	}

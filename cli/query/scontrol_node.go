@@ -240,14 +240,14 @@ func partitionRecord(p *apiv1.PartitionInfo) *render.Record {
 		rec.Line("TRESBillingWeights=" + p.GetBillingWeights())
 	}
 	if p.GetSuspendTime() != 0 || p.GetSuspendTimeout() != 0 || p.GetResumeTimeout() != 0 || p.GetPowerDownOnIdle() {
-		rec.Line("ResumeTimeout="+global(p.GetResumeTimeout()), "SuspendTimeout="+global(p.GetSuspendTimeout()), "SuspendTime="+global(p.GetSuspendTime()),
+		rec.Line("ResumeTimeout="+formatPartitionTime(p.GetResumeTimeout()), "SuspendTimeout="+formatPartitionTime(p.GetSuspendTimeout()), "SuspendTime="+formatPartitionTime(p.GetSuspendTime()),
 			"PowerDownOnIdle="+render.YesNo(p.GetPowerDownOnIdle()))
 	}
 	return rec
 }
 
-// global writes a partition's own time in seconds, or that it has none.
-func global(ns int64) string {
+// formatPartitionTime writes a partition's own time in seconds, or that it has none.
+func formatPartitionTime(ns int64) string {
 	switch {
 	case ns == 0:
 		return "GLOBAL"

@@ -56,9 +56,9 @@ type process struct {
 	step spec.StepID
 }
 
-// processes asks the agents for the processes of jobs on a node; all nodes of this
+// askProcesses asks the agents for the processes of jobs on a node; all nodes of this
 // host without one.
-func processes(c *tool.Call, jobs []string, node string) ([]process, error) {
+func askProcesses(c *tool.Call, jobs []string, node string) ([]process, error) {
 	local := []string{node}
 	if node == "" {
 		var nodes apiv1.ListNodesReply
@@ -140,7 +140,7 @@ func listPIDs(c *tool.Call, args []string) error {
 	var list []process
 	if len(jobs) > 0 {
 		var err error
-		list, err = processes(c, jobs, node)
+		list, err = askProcesses(c, jobs, node)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func pidInfo(c *tool.Call, args []string) error {
 	}
 	var list []process
 	if len(ids) > 0 {
-		list, err = processes(c, ids, "")
+		list, err = askProcesses(c, ids, "")
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// power is scontrol power up|down [asap|force] NODES.
-func power(c *tool.Call, args []string) error {
+// powerNodes is scontrol power up|down [asap|force] NODES.
+func powerNodes(c *tool.Call, args []string) error {
 	state, words := "", []string(nil)
 	for _, a := range args {
 		words = append(words, strings.ToLower(a))
@@ -32,8 +32,8 @@ func power(c *tool.Call, args []string) error {
 	return sendNodes(c, &apiv1.UpdateNodeRequest{Nodes: nodes, State: state})
 }
 
-// reboot is scontrol reboot [ASAP] [nextstate=…] [reason=…] NODES.
-func reboot(c *tool.Call, args []string) error {
+// rebootNodes is scontrol reboot [ASAP] [nextstate=…] [reason=…] NODES.
+func rebootNodes(c *tool.Call, args []string) error {
 	req := &apiv1.UpdateNodeRequest{State: "reboot"}
 	for _, a := range args {
 		key, val, pair := strings.Cut(a, "=")

@@ -22,13 +22,13 @@ func createReservation(c *tool.Call, args []string) error {
 	}
 	what, _, named := strings.Cut(strings.ToLower(args[0]), "=")
 	switch {
-	case begins("reservationname", what):
+	case beginsKey("reservationname", what):
 		if !named {
 			args = args[1:]
 		}
-	case named && begins("nodename", what):
+	case named && beginsKey("nodename", what):
 		return createNodes(c, args)
-	case named && begins("partitionname", what):
+	case named && beginsKey("partitionname", what):
 		return changePartition(c, &apiv1.PartitionChange{Create: true}, args)
 	default:
 		return tool.Fail(1, "Invalid creation entity: "+args[0])
@@ -36,8 +36,8 @@ func createReservation(c *tool.Call, args []string) error {
 	return changeReservation(c, apiv1.ReservationChange_CREATE, args)
 }
 
-// begins tells whether a word is the beginning of a key, three letters at least.
-func begins(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
+// beginsKey tells whether a word is the beginning of a key, three letters at least.
+func beginsKey(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
 
 // deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
 // or partitionname=.
@@ -52,13 +52,13 @@ func deleteReservation(c *tool.Call, args []string) error {
 			name = args[1]
 		}
 	}
-	if named && begins("nodename", strings.ToLower(what)) {
+	if named && beginsKey("nodename", strings.ToLower(what)) {
 		return deleteNodes(c, name)
 	}
-	if named && begins("partitionname", strings.ToLower(what)) {
+	if named && beginsKey("partitionname", strings.ToLower(what)) {
 		return changePartition(c, &apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
 	}
-	if !begins("reservationname", strings.ToLower(what)) {
+	if !beginsKey("reservationname", strings.ToLower(what)) {
 		return c.Errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
 	}
 	return changeReservation(c, apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
@@ -266,9 +266,9 @@ func reservationRecord(r *apiv1.ReservationInfo, k render.Clock) *render.Record 
 	return rec
 }
 
-// padded fills a text with blanks, to the left or, with a negative width, to
+// padText fills a text with blanks, to the left or, with a negative width, to
 // the right.
-func padded(s string, width int) string {
+func padText(s string, width int) string {
 	if width < 0 {
 		return s + strings.Repeat(" ", max(-width-len(s), 0))
 	}

@@ -73,8 +73,8 @@ func findShown(typed string) *shown {
 	return begins
 }
 
-// show prints one kind of thing: show job 12, show job=12, show JobId=12.
-func show(c *tool.Call, args []string) error {
+// showEntity prints one kind of thing: show job 12, show job=12, show JobId=12.
+func showEntity(c *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:show")
 	}
@@ -167,8 +167,8 @@ func nodeAddresses(c *tool.Call, args []string) error {
 	return c.WriteOut([]byte(b.String()))
 }
 
-// completing is scontrol completing: jobs whose nodes are still being cleaned up.
-func completing(c *tool.Call) error {
+// showCompleting is scontrol completing: jobs whose nodes are still being cleaned up.
+func showCompleting(c *tool.Call) error {
 	var rep apiv1.ListJobsReply
 	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}}, &rep); err != nil {
 		return fetch.JobsError(err)

@@ -34,7 +34,7 @@ func updateStep(c *tool.Call, name string, rest []setting) error {
 	}
 	req.Jobs = list
 	for _, s := range rest {
-		if pick([]string{"timelimit"}, strings.ToLower(s.key)) == "" {
+		if pickWord([]string{"timelimit"}, strings.ToLower(s.key)) == "" {
 			return tool.Fail(1, "Update of this step parameter is not supported: "+s.key, "Request aborted")
 		}
 		req.Changes["timelimit"] = s.value
@@ -45,8 +45,8 @@ func updateStep(c *tool.Call, name string, rest []setting) error {
 	return controlJobs(c, req, false)
 }
 
-// notify sends a line to who follows a job.
-func notify(c *tool.Call, args []string) error {
+// notifyJob sends a line to who follows a job.
+func notifyJob(c *tool.Call, args []string) error {
 	if len(args) < 2 {
 		return tool.Fail(1, "notify takes a job id and a message")
 	}
@@ -57,9 +57,9 @@ func notify(c *tool.Call, args []string) error {
 	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_NOTIFY, Jobs: jobs, Message: strings.Join(args[1:], " ")}, false)
 }
 
-// resizes tells a key of update that takes nodes from a running job.
-func resizes(key string) bool {
-	return pick([]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"}, strings.ToLower(key)) != ""
+// isResize tells a key of update that takes nodes from a running job.
+func isResize(key string) bool {
+	return pickWord([]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"}, strings.ToLower(key)) != ""
 }
 
 // resizeScripts writes, for each of the jobs that run, two files into the working

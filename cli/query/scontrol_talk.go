@@ -15,9 +15,9 @@ func scontrolSwitches() map[string]string {
 	return map[string]string{"all": "hide", "details": "", "future": "", "hide": "all", "oneliner": "", "quiet": "verbose", "verbose": "quiet"}
 }
 
-// converse reads commands from the standard input, one a line, until quit or the end
+// readCommands reads commands from the standard input, one a line, until quit or the end
 // of the input. The exit code is that of the last command that failed.
-func converse(c *tool.Call) error {
+func readCommands(c *tool.Call) error {
 	terminal := c.Terminal(c.Stdin)
 	in := bufio.NewScanner(c.Stdin)
 	in.Buffer(nil, 1<<20)
@@ -47,7 +47,7 @@ func converse(c *tool.Call) error {
 			break
 		}
 		if err == nil {
-			err = said(c, words)
+			err = carryOutLine(c, words)
 		}
 		if ferr := c.Out.Flush(); ferr != nil {
 			return ferr
@@ -65,9 +65,9 @@ func converse(c *tool.Call) error {
 	return nil
 }
 
-// said carries one line of a conversation out. Options that stand in the line hold
+// carryOutLine carries one line of a conversation out. Options that stand in the line hold
 // for it alone, a command that names an option for all after it.
-func said(c *tool.Call, words []string) error {
+func carryOutLine(c *tool.Call, words []string) error {
 	if undo, ok := scontrolSwitches()[strings.ToLower(words[0])]; ok && len(words) == 1 {
 		kept := opt.New()
 		for _, o := range c.Command.AllOptions() {

@@ -17,7 +17,7 @@ func writeFile(c *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:write (batch_script or config)")
 	}
-	what := pick([]string{"batch_script", "config"}, strings.ToLower(args[0]))
+	what := pickWord([]string{"batch_script", "config"}, strings.ToLower(args[0]))
 	switch {
 	case what == "batch_script" && (len(args) == 2 || len(args) == 3):
 		return writeScript(c, args[1], args[2:])

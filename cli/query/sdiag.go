@@ -70,7 +70,7 @@ func diagText(d *apiv1.DiagReply, loc *time.Location) string {
 	var b strings.Builder
 	rule := strings.Repeat("*", 55) + "\n"
 	fmt.Fprintf(&b, "%ssdiag output at %s\nData since      %s\n%s", rule, at(d.GetNow()), at(d.GetStartedAt()), rule)
-	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", lag(d))
+	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", accountingLag(d))
 	fmt.Fprintf(&b, "Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
 		d.GetJobsSubmitted(), d.GetJobsStarted(), d.GetJobsCompleted(), d.GetJobsCancelled(), d.GetJobsFailed())
 	fmt.Fprintf(&b, "Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n", at(d.GetNow()), d.GetPending(), d.GetRunning())
@@ -92,8 +92,8 @@ func diagText(d *apiv1.DiagReply, loc *time.Location) string {
 	return b.String()
 }
 
-// lag is how many events accounting has not taken in yet.
-func lag(d *apiv1.DiagReply) uint64 {
+// accountingLag is how many events accounting has not taken in yet.
+func accountingLag(d *apiv1.DiagReply) uint64 {
 	if d.GetAccountedSeq() >= d.GetSeq() {
 		return 0
 	}
@@ -103,7 +103,7 @@ func lag(d *apiv1.DiagReply) uint64 {
 func diagTree(d *apiv1.DiagReply) tree.Object {
 	return tree.Object{
 		{Key: "parts_packed", Value: 1}, {Key: "req_time", Value: render.Instant(d.GetNow())}, {Key: "req_time_start", Value: render.Instant(d.GetStartedAt())},
-		{Key: "dbd_agent_queue_size", Value: lag(d)},
+		{Key: "dbd_agent_queue_size", Value: accountingLag(d)},
 		{Key: "schedule_cycle_max", Value: micros(d.GetPassMax())}, {Key: "schedule_cycle_last", Value: micros(d.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(d.GetPassTotal())},
 		{Key: "schedule_cycle_total", Value: d.GetPasses()}, {Key: "schedule_cycle_mean", Value: micros(mean(d.GetPassTotal(), d.GetPasses()))}, {Key: "schedule_queue_length", Value: d.GetPending()},
 		{Key: "jobs_submitted", Value: d.GetJobsSubmitted()}, {Key: "jobs_started", Value: d.GetJobsStarted()}, {Key: "jobs_completed", Value: d.GetJobsCompleted()},

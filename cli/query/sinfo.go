@@ -30,7 +30,7 @@ func sinfoReservations(c *tool.Call) error {
 	}
 	var b strings.Builder
 	row := func(name, state, start, end, length, nodes string) {
-		b.WriteString(padded(name, -width) + " " + padded(state, 9) + " " + padded(start, 20) + " " + padded(end, 20) + " " + padded(length, 12) + "  " + nodes + "\n")
+		b.WriteString(padText(name, -width) + " " + padText(state, 9) + " " + padText(start, 20) + " " + padText(end, 20) + " " + padText(length, 12) + "  " + nodes + "\n")
 	}
 	if !c.Opts.On("noheader") {
 		row("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
@@ -187,7 +187,7 @@ func sinfoQuery(c *tool.Call) (*nodeQuery, error) {
 	if err != nil {
 		return nil, c.Errorf("%v", err)
 	}
-	if err := q.resolve(strings.EqualFold(names, "all")); err != nil {
+	if err := q.resolveColumns(strings.EqualFold(names, "all")); err != nil {
 		return nil, c.Errorf("%v", err)
 	}
 	text := o.Text("sort")
@@ -207,8 +207,8 @@ func sinfoQuery(c *tool.Call) (*nodeQuery, error) {
 	return q, nil
 }
 
-// resolve finds the columns of the format; %all and ALL are every one.
-func (q *nodeQuery) resolve(all bool) error {
+// resolveColumns finds the columns of the format; %all and ALL are every one.
+func (q *nodeQuery) resolveColumns(all bool) error {
 	fields := nodeFields()
 	if len(q.columns) > 0 && strings.EqualFold(q.columns[0].Field, "all") {
 		all = true
@@ -284,24 +284,24 @@ func sinfoOnce(c *tool.Call, q *nodeQuery) error {
 	shown := fetch.ShownPartitions(c, parts.GetPartitions())
 	if render.WantsDocument(c) {
 		everything := &nodeQuery{}
-		if err := everything.resolve(true); err != nil {
+		if err := everything.resolveColumns(true); err != nil {
 			return err
 		}
 		q = everything
 	}
-	groups := q.group(shown, nodes.GetNodes(), keep, groupBy{exact: c.Opts.On("exact"), byNode: c.Opts.On("Node"), empty: !filters(c)})
+	groups := q.groupNodes(shown, nodes.GetNodes(), keep, groupBy{exact: c.Opts.On("exact"), byNode: c.Opts.On("Node"), empty: !filtersNodes(c)})
 	view := &render.NodeView{Clock: render.NewClock(c.Env), Cluster: c.Opts.Text("clusters"), UID: tool.LookupUID}
 	view.Now = nodes.GetNow()
 	if render.WantsDocument(c) {
 		return render.Structured(c, c.Opts.On("json"), render.SinfoTree(c, groups, view))
 	}
-	q.order(groups, shown, view)
+	q.sortLines(groups, shown, view)
 	return c.WriteOut(q.text(groups, view, !c.Opts.On("noheader")))
 }
 
-// filters tells that only some nodes are asked for, so that partitions without
+// filtersNodes tells that only some nodes are asked for, so that partitions without
 // any are left out.
-func filters(c *tool.Call) bool {
+func filtersNodes(c *tool.Call) bool {
 	for _, o := range [...]string{"nodes", "states", "dead", "responding", "list-reasons", "Node"} {
 		if c.Opts.On(o) {
 			return true
@@ -353,8 +353,8 @@ type groupBy struct {
 	empty  bool // partitions without nodes have a line
 }
 
-// group puts the nodes of each partition into lines.
-func (q *nodeQuery) group(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, keep func(*apiv1.NodeInfo) bool, by groupBy) []*render.NodeGroup {
+// groupNodes puts the nodes of each partition into lines.
+func (q *nodeQuery) groupNodes(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, keep func(*apiv1.NodeInfo) bool, by groupBy) []*render.NodeGroup {
 	ofPart := map[string][]*apiv1.NodeInfo{}
 	for _, n := range nodes {
 		if keep(n) {
@@ -371,7 +371,7 @@ func (q *nodeQuery) group(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo,
 			groups = append(groups, &render.NodeGroup{Part: p})
 		}
 		for _, n := range ofPart[p.GetName()] {
-			key := q.key(p, n, by)
+			key := q.lineKey(p, n, by)
 			g := index[key]
 			if g == nil {
 				g = &render.NodeGroup{Part: p}
@@ -387,8 +387,8 @@ func (q *nodeQuery) group(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo,
 	return groups
 }
 
-// key is what the nodes of a line have in common.
-func (q *nodeQuery) key(p *apiv1.PartitionInfo, n *apiv1.NodeInfo, by groupBy) string {
+// lineKey is what the nodes of a line have in common.
+func (q *nodeQuery) lineKey(p *apiv1.PartitionInfo, n *apiv1.NodeInfo, by groupBy) string {
 	var b strings.Builder
 	if by.byNode {
 		b.WriteString(p.GetName() + "\x00" + n.GetName())
@@ -401,8 +401,8 @@ func (q *nodeQuery) key(p *apiv1.PartitionInfo, n *apiv1.NodeInfo, by groupBy) s
 	return b.String()
 }
 
-// order sorts the lines.
-func (q *nodeQuery) order(groups []*render.NodeGroup, parts []*apiv1.PartitionInfo, v *render.NodeView) {
+// sortLines sorts the lines.
+func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.PartitionInfo, v *render.NodeView) {
 	fields := nodeFields()
 	slices.SortStableFunc(groups, func(a, b *render.NodeGroup) int {
 		for _, k := range q.sort {
@@ -470,7 +470,7 @@ func compareNatural(a, b string) int {
 func (q *nodeQuery) text(groups []*render.NodeGroup, v *render.NodeView, header bool) []byte {
 	var b []byte
 	if q.fit {
-		q.widen(groups, v)
+		q.widenColumns(groups, v)
 	}
 	if q.dated && header {
 		b = append(b, v.Date()+"\n"...)
@@ -492,8 +492,8 @@ func (q *nodeQuery) text(groups []*render.NodeGroup, v *render.NodeView, header 
 	return b
 }
 
-// widen makes room for the longest names of partitions and nodes.
-func (q *nodeQuery) widen(groups []*render.NodeGroup, v *render.NodeView) {
+// widenColumns makes room for the longest names of partitions and nodes.
+func (q *nodeQuery) widenColumns(groups []*render.NodeGroup, v *render.NodeView) {
 	for i, f := range q.fields {
 		if t := &q.columns[i]; t.Width > 0 && (f.name == "Partition" || f.name == "NodeList") {
 			for _, g := range groups {

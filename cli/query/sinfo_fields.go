@@ -42,8 +42,8 @@ func ofNode(letter, name, head, none string, get func(n *apiv1.NodeInfo) string)
 		}}
 }
 
-// least is a column of amounts: the least of the line, with + if others have more.
-func least(letter, name, head string, get func(n *apiv1.NodeInfo) int64) nodeField {
+// leastColumn is a column of amounts: the least of the line, with + if others have more.
+func leastColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64) nodeField {
 	return nodeField{letter: letter, name: name, head: head, loose: true,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
 		text: func(_ *render.NodeView, g *render.NodeGroup) string {
@@ -55,8 +55,8 @@ func least(letter, name, head string, get func(n *apiv1.NodeInfo) int64) nodeFie
 		}}
 }
 
-// between is a column of measured amounts: least-most; negative is unknown.
-func between(letter, name, head string, get func(n *apiv1.NodeInfo) int64, show func(int64) string) nodeField {
+// rangeColumn is a column of measured amounts: least-most; negative is unknown.
+func rangeColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64, show func(int64) string) nodeField {
 	return nodeField{letter: letter, name: name, head: head, loose: true,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
 		text: func(_ *render.NodeView, g *render.NodeGroup) string {
@@ -91,8 +91,8 @@ func partitionAvail(p *apiv1.PartitionInfo) string {
 	return "up"
 }
 
-// starred is a partition's name, with * behind the default one's.
-func starred(p *apiv1.PartitionInfo) string {
+// starDefault is a partition's name, with * behind the default one's.
+func starDefault(p *apiv1.PartitionInfo) string {
 	if p.GetIsDefault() {
 		return p.GetName() + "*"
 	}
@@ -129,14 +129,14 @@ func nodeFields() []nodeField {
 		return nodeField{letter: letter, name: name, head: head, text: text}
 	}
 	return []nodeField{
-		between("", "AllocMem", "ALLOCMEM", (*apiv1.NodeInfo).GetMemAlloc, tool.Itoa[int64]),
+		rangeColumn("", "AllocMem", "ALLOCMEM", (*apiv1.NodeInfo).GetMemAlloc, tool.Itoa[int64]),
 		ofPart("S", "AllocNodes", "ALLOCNODES", func(*apiv1.PartitionInfo) string { return "all" }),
 		ofPart("a", "Available", "AVAIL", partitionAvail),
 		plain("V", "Cluster", "CLUSTER", func(v *render.NodeView, _ *render.NodeGroup) string { return cmp.Or(v.Cluster, render.NotAvailable) }),
 		ofNode("", "Comment", "COMMENT", render.Null, func(n *apiv1.NodeInfo) string { return n.GetComment() }),
-		least("Y", "Cores", "CORES", sct[1]),
-		least("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
-		between("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, render.Milli),
+		leastColumn("Y", "Cores", "CORES", sct[1]),
+		leastColumn("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
+		rangeColumn("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, render.Milli),
 		plain("C", "CPUsState", "CPUS(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(true); return slashes(t[:]...) }),
 		ofPart("L", "DefaultTime", "DEFAULTTIME", func(p *apiv1.PartitionInfo) string {
 			if p.GetDefaultTime() == 0 {
@@ -144,11 +144,11 @@ func nodeFields() []nodeField {
 			}
 			return infinite(p.GetDefaultTime())
 		}),
-		least("d", "Disk", "TMP_DISK", (*apiv1.NodeInfo).GetTmpDisk),
+		leastColumn("d", "Disk", "TMP_DISK", (*apiv1.NodeInfo).GetTmpDisk),
 		ofNode("", "Extra", "EXTRA", render.Null, func(*apiv1.NodeInfo) string { return "" }),
 		ofNode("f", "Features", "AVAIL_FEATURES", render.Null, func(n *apiv1.NodeInfo) string { return strings.Join(render.AvailableFeatures(n), ",") }),
 		ofNode("b", "features_act", "ACTIVE_FEATURES", render.Null, func(n *apiv1.NodeInfo) string { return strings.Join(n.GetFeatures(), ",") }),
-		between("e", "FreeMem", "FREE_MEM", (*apiv1.NodeInfo).GetMemFree, tool.Itoa[int64]),
+		rangeColumn("e", "FreeMem", "FREE_MEM", (*apiv1.NodeInfo).GetMemFree, tool.Itoa[int64]),
 		ofNode("G", "Gres", "GRES", render.Null, (*apiv1.NodeInfo).GetGres),
 		ofNode("", "GresUsed", "GRES_USED", render.Null, (*apiv1.NodeInfo).GetGresUsed),
 		ofPart("g", "Groups", "GROUPS", func(p *apiv1.PartitionInfo) string { return cmp.Or(strings.Join(p.GetAllowGroups(), ","), "all") }),
@@ -158,7 +158,7 @@ func nodeFields() []nodeField {
 			}
 			return tool.Itoa(p.GetMaxCpusPerNode())
 		}),
-		least("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
+		leastColumn("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
 		ofNode("o", "NodeAddr", "NODE_ADDR", "", (*apiv1.NodeInfo).GetAddr),
 		plain("A", "NodeAI", "NODES(A/I)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[0], t[1]) }),
 		plain("F", "NodeAIOT", "NODES(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[:]...) }),
@@ -166,7 +166,7 @@ func nodeFields() []nodeField {
 		plain("N", "NodeList", "NODELIST", func(_ *render.NodeView, g *render.NodeGroup) string { return g.List() }),
 		plain("D", "Nodes", "NODES", func(_ *render.NodeView, g *render.NodeGroup) string { return tool.Itoa(len(g.Nodes)) }),
 		ofPart("h", "OverSubscribe", "OVERSUBSCRIBE", func(p *apiv1.PartitionInfo) string { return cmp.Or(p.GetOverSubscribe(), "NO") }),
-		ofPart("P", "Partition", "PARTITION", starred),
+		ofPart("P", "Partition", "PARTITION", starDefault),
 		ofPart("R", "PartitionName", "PARTITION", (*apiv1.PartitionInfo).GetName),
 		ofNode("", "Port", "PORT", "", func(n *apiv1.NodeInfo) string { return tool.Itoa(n.GetPort()) }),
 		ofPart("M", "PreemptMode", "PREEMPT_MODE", func(p *apiv1.PartitionInfo) string { return cmp.Or(p.GetPreemptMode(), "OFF") }),
@@ -192,7 +192,7 @@ func nodeFields() []nodeField {
 				}
 				return strings.Join(parts, ":")
 			}},
-		least("X", "Sockets", "SOCKETS", sct[0]),
+		leastColumn("X", "Sockets", "SOCKETS", sct[0]),
 		state("t", "StateCompact", func(n *apiv1.NodeInfo) string {
 			s := render.StateOf(n)
 			_, short := s.Words()
@@ -200,7 +200,7 @@ func nodeFields() []nodeField {
 		}),
 		state("T", "StateLong", func(n *apiv1.NodeInfo) string { s := render.StateOf(n); long, _ := s.Words(); return long + s.Suffix() }),
 		state("", "StateComplete", func(n *apiv1.NodeInfo) string { return strings.ToLower(n.GetState()) }),
-		least("Z", "Threads", "THREADS", sct[2]),
+		leastColumn("Z", "Threads", "THREADS", sct[2]),
 		ofPart("l", "Time", "TIMELIMIT", func(p *apiv1.PartitionInfo) string { return infinite(p.GetMaxTime()) }),
 		{letter: "H", name: "TimeStamp", head: "TIMESTAMP",
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
@@ -226,6 +226,6 @@ func nodeFields() []nodeField {
 				return n.GetReasonUser()
 			}},
 		ofNode("v", "Version", "VERSION", render.Null, (*apiv1.NodeInfo).GetVersion),
-		least("w", "Weight", "WEIGHT", func(n *apiv1.NodeInfo) int64 { return int64(n.GetWeight()) }),
+		leastColumn("w", "Weight", "WEIGHT", func(n *apiv1.NodeInfo) int64 { return int64(n.GetWeight()) }),
 	}
 }

@@ -59,8 +59,8 @@ type prioField struct {
 	key    func(j *apiv1.JobPriority) float64
 }
 
-// rounded prints a part as printf does: the nearest, and of two the even one.
-func rounded(f float64) string { return strconv.FormatFloat(math.RoundToEven(f), 'f', 0, 64) }
+// formatRounded prints a part as printf does: the nearest, and of two the even one.
+func formatRounded(f float64) string { return strconv.FormatFloat(math.RoundToEven(f), 'f', 0, 64) }
 
 func seven(f float64) string { return strconv.FormatFloat(f, 'f', 7, 64) }
 
@@ -73,7 +73,7 @@ func prioFields(cluster string) map[string]prioField {
 	out := map[string]prioField{}
 	both := func(letter, head string, weighted, norm func(*J) float64, weight func(*W) uint32) {
 		w := func(p *W) string { return tool.Itoa(weight(p)) }
-		out[strings.ToUpper(letter)] = prioField{head, func(j *J) string { return rounded(weighted(j)) }, w, weighted}
+		out[strings.ToUpper(letter)] = prioField{head, func(j *J) string { return formatRounded(weighted(j)) }, w, weighted}
 		out[letter] = prioField{head, func(j *J) string { return seven(norm(j)) }, w, norm}
 	}
 	both("a", "AGE", (*J).GetAge, (*J).GetAgeNorm, (*W).GetAge)
@@ -97,7 +97,7 @@ func prioFields(cluster string) map[string]prioField {
 	out["Y"] = prioField{"PRIORITY", func(j *J) string { return tool.Itoa(j.GetPriority()) }, func(*W) string { return "" }, priority}
 	out["y"] = prioField{"PRIORITY", func(j *J) string { return strconv.FormatFloat(priority(j)/math.MaxUint32, 'f', 8, 64) }, func(*W) string { return "" }, priority}
 	weights := func(w *W) string {
-		return joinFactors(w.GetTres(), func(f *apiv1.NamedFactor) string { return rounded(f.GetWeighted()) }, true)
+		return joinFactors(w.GetTres(), func(f *apiv1.NamedFactor) string { return formatRounded(f.GetWeighted()) }, true)
 	}
 	sum := func(j *J) float64 {
 		var n float64
@@ -107,7 +107,7 @@ func prioFields(cluster string) map[string]prioField {
 		return n
 	}
 	out["T"] = prioField{"TRES", func(j *J) string {
-		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return rounded(f.GetWeighted()) }, false)
+		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return formatRounded(f.GetWeighted()) }, false)
 	}, weights, sum}
 	out["t"] = prioField{"TRES", func(j *J) string {
 		return joinFactors(j.GetTres(), func(f *apiv1.NamedFactor) string { return strconv.FormatFloat(f.GetNorm(), 'f', 2, 64) }, false)

@@ -388,7 +388,7 @@ func squeueOnce(c *tool.Call, q *jobQuery) error {
 	}
 	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env, Noconvert: c.Opts.On("noconvert"), Expand: c.Opts.On("expand-patterns"), Cluster: c.Opts.Text("clusters")}
 	view.Now = rep.GetNow()
-	rows := q.rows(rep.GetJobs(), view.Now)
+	rows := q.makeRows(rep.GetJobs(), view.Now)
 	if q.structured {
 		jobs := make([]*apiv1.JobInfo, len(rows))
 		for i := range rows {
@@ -400,9 +400,9 @@ func squeueOnce(c *tool.Call, q *jobQuery) error {
 	return c.WriteOut(q.text(rows, view))
 }
 
-// rows makes the lines of jobs: filtered, arrays expanded, steps or partitions
+// makeRows makes the lines of jobs: filtered, arrays expanded, steps or partitions
 // apart.
-func (q *jobQuery) rows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
+func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 	out := make([]render.JobRow, 0, len(jobs))
 	for _, j := range jobs {
 		r := render.JobRow{JobInfo: j, Task: -1}

@@ -172,7 +172,7 @@ func jobFields() []jobField {
 			return v.TimeOr(r.GetPreemptedAt(), render.NotAvailable)
 		}},
 		f("", "Prefer", "PREFER", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetPrefer(), render.Null) }),
-		f("p", "Priority", "PRIORITY", func(j *apiv1.JobInfo) string { return fraction(j.GetPriority()) }),
+		f("p", "Priority", "PRIORITY", func(j *apiv1.JobInfo) string { return formatFraction(j.GetPriority()) }),
 		f("Q", "PriorityLong", "PRIORITY", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetPriority()) }),
 		none("Profile", "PROFILE", render.NotAvailable),
 		f("q", "QOS", "QOS", func(j *apiv1.JobInfo) string { return cmp.Or(render.QOSOf(j), render.Null) }),
@@ -306,9 +306,9 @@ func orNA(n uint32) string {
 	return tool.Itoa(n)
 }
 
-// fraction writes a priority as the part of the largest one, with 14 digits,
+// formatFraction writes a priority as the part of the largest one, with 14 digits,
 // in integers: it is shown, and nothing may depend on rounding.
-func fraction(p uint32) string {
+func formatFraction(p uint32) string {
 	const most, digits = 1<<32 - 1, 14
 	rest := uint64(p)
 	b := []byte{byte('0' + rest/most), '.'}

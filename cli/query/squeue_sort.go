@@ -91,12 +91,12 @@ const numericLetters = "iFAKCDcdeGUlLmMpQSVy"
 func compareRows(a, b render.JobRow, letter byte, now int64) int {
 	switch letter {
 	case 'i', 'F':
-		return cmp.Or(cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId())), cmp.Compare(order(a), order(b)),
+		return cmp.Or(cmp.Compare(cmp.Or(a.GetArrayJobId(), a.GetJobId()), cmp.Or(b.GetArrayJobId(), b.GetJobId())), cmp.Compare(taskOrder(a), taskOrder(b)),
 			stepOrder(a, b))
 	case 'A':
 		return cmp.Compare(a.GetJobId(), b.GetJobId())
 	case 'K':
-		return cmp.Compare(order(a), order(b))
+		return cmp.Compare(taskOrder(a), taskOrder(b))
 	case 'C':
 		return cmp.Compare(a.GetNumCpus(), b.GetNumCpus())
 	case 'D':
@@ -122,7 +122,7 @@ func compareRows(a, b render.JobRow, letter byte, now int64) int {
 	case 'p', 'Q':
 		d := cmp.Compare(a.GetPriority(), b.GetPriority())
 		if d == 0 && a.Pending() && b.Pending() { // as Slurm lists jobs of one priority
-			return cmp.Compare(whole(a), whole(b))
+			return cmp.Compare(wholeNumber(a), wholeNumber(b))
 		}
 		return d
 	case 'S':
@@ -135,12 +135,14 @@ func compareRows(a, b render.JobRow, letter byte, now int64) int {
 	return 0
 }
 
-// whole is the number of the array or heterogeneous job that a row is of: rows
+// wholeNumber is the number of the array or heterogeneous job that a row is of: rows
 // of one stay in the order in which they are listed, whatever way others go.
-func whole(r render.JobRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetHetJobId(), r.GetJobId()) }
+func wholeNumber(r render.JobRow) uint32 {
+	return cmp.Or(r.GetArrayJobId(), r.GetHetJobId(), r.GetJobId())
+}
 
-// order is the place of a row among the tasks of its array.
-func order(r render.JobRow) int64 {
+// taskOrder is the place of a row among the tasks of its array.
+func taskOrder(r render.JobRow) int64 {
 	if r.IsArray() {
 		return r.GetArrayTasks()[0].GetFirst()
 	}

@@ -53,10 +53,10 @@ func milliCPU(n int64) string {
 func holdText(milli, mem, gpus int64) string {
 	parts := []string{milliCPU(milli) + " CPUs"}
 	if gpus > 0 {
-		parts = append(parts, quantity("gres/gpu", gpus))
+		parts = append(parts, formatQuantity("gres/gpu", gpus))
 	}
 	if mem > 0 {
-		parts = append(parts, quantity("mem", mem))
+		parts = append(parts, formatQuantity("mem", mem))
 	}
 	return strings.Join(parts, ", ")
 }

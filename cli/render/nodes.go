@@ -23,8 +23,8 @@ func StateOf(n *apiv1.NodeInfo) nodeState {
 
 func (s nodeState) Has(flag string) bool { return slices.Contains(s.flags, flag) }
 
-// busy tells a node on which jobs run or are being cleaned up.
-func (s nodeState) busy() bool {
+// isBusy tells a node on which jobs run or are being cleaned up.
+func (s nodeState) isBusy() bool {
 	return s.base == "ALLOCATED" || s.base == "MIXED" || s.Has("COMPLETING")
 }
 
@@ -43,11 +43,11 @@ func (s nodeState) Words() (long, short string) {
 		return "maint", "maint"
 	case s.Has("REBOOT_ISSUED"):
 		return "reboot", "boot"
-	case s.Has("DRAIN") && s.busy():
+	case s.Has("DRAIN") && s.isBusy():
 		return "draining", "drng"
 	case s.Has("DRAIN"):
 		return "drained", "drain"
-	case s.Has("FAIL") && s.busy():
+	case s.Has("FAIL") && s.isBusy():
 		return "failing", "failg"
 	case s.Has("FAIL"):
 		return "fail", "fail"

@@ -88,18 +88,18 @@ func RawShares(a *apiv1.Association) int64 {
 	return (&spec.Association{Shares: a.GetShares()}).Share()
 }
 
-func wall(ns int64) string {
+func formatWall(ns int64) string {
 	if ns == 0 {
 		return ""
 	}
 	return format.Duration(ns / tool.Second)
 }
 
-// micro writes UsageFactor, where 0 stands for one and a negative number for 0.
-func micro(n int64) string { return millionths((&spec.QOS{UsageFactor: n}).Factor()) }
+// formatUsageFactor writes UsageFactor, where 0 stands for one and a negative number for 0.
+func formatUsageFactor(n int64) string { return formatMillionths((&spec.QOS{UsageFactor: n}).Factor()) }
 
-// millionths writes them as a number with six digits.
-func millionths(n int64) string {
+// formatMillionths writes them as a number with six digits.
+func formatMillionths(n int64) string {
 	digits := tool.Itoa(1_000_000 + n%1_000_000)
 	return tool.Itoa(n/1_000_000) + "." + digits[1:]
 }
@@ -128,7 +128,7 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		users := slices.Clone(p.GetUsers())
 		slices.SortFunc(users, func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) })
 		for _, u := range users {
-			if s.Named(u.GetName()) && s.matches(u.GetDefaultAccount(), u.GetName(), what) {
+			if s.Named(u.GetName()) && s.matchesConditions(u.GetDefaultAccount(), u.GetName(), what) {
 				rows = append(rows, s.withAssocs(&PolicyRow{cluster: p.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
 			}
 		}
@@ -198,7 +198,7 @@ func (s *PolicyView) withAssocs(base *PolicyRow, belongs func(*apiv1.Association
 	}
 	var out []*PolicyRow
 	for _, a := range s.Policy.GetAssociations() {
-		if belongs(a) && s.matches(a.GetAccount(), a.GetUser(), "association") {
+		if belongs(a) && s.matchesConditions(a.GetAccount(), a.GetUser(), "association") {
 			r := *base
 			r.Assoc, r.QOSList = a, s.qosOf(a)
 			out = append(out, &r)
@@ -211,8 +211,8 @@ func (s *PolicyView) Named(name string) bool {
 	return len(s.Words.Names) == 0 || slices.Contains(s.Words.Names, name)
 }
 
-// matches applies the conditions account=, user=, cluster= and partition=.
-func (s *PolicyView) matches(account, user, what string) bool {
+// matchesConditions applies the conditions account=, user=, cluster= and partition=.
+func (s *PolicyView) matchesConditions(account, user, what string) bool {
 	for _, e := range s.Words.Where {
 		list := tool.SplitList(e.GetValue())
 		switch e.GetKey() {
@@ -292,7 +292,7 @@ func (s *PolicyView) TreeRows() []*PolicyRow {
 			return int(a.GetId()) - int(b.GetId())
 		})
 		for _, a := range list {
-			if (len(s.Words.Names) == 0) && s.matches(a.GetAccount(), a.GetUser(), "association") && s.inPartition(a) {
+			if (len(s.Words.Names) == 0) && s.matchesConditions(a.GetAccount(), a.GetUser(), "association") && s.inPartition(a) {
 				r := &PolicyRow{cluster: s.Policy.GetCluster(), Assoc: a, QOSList: s.qosOf(a), depth: depth}
 				r.parent, r.lineage = s.Place(a)
 				out = append(out, r)

@@ -143,13 +143,13 @@ func assocFields() []PolicyField {
 		a("GrpJobs", 7, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobs()) }),
 		a("GrpTRES", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTres()) }),
 		a("GrpSubmit", 9, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
-		a("GrpWall", 11, func(a *apiv1.Association) string { return wall(a.GetGrpWall()) }),
+		a("GrpWall", 11, func(a *apiv1.Association) string { return formatWall(a.GetGrpWall()) }),
 		a("GrpTRESMins", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTresMins()) }),
 		a("MaxJobs", 7, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxJobs()) }),
 		a("MaxTRES", 13, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
 		a("MaxTRESPerNode", 14, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresPerNode()) }, "maxtrespn"),
 		a("MaxSubmit", 9, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxSubmitJobs()) }, "maxsubmitjobs"),
-		a("MaxWall", 11, func(a *apiv1.Association) string { return wall(a.GetMaxWall()) }, "maxwalldurationperjob"),
+		a("MaxWall", 11, func(a *apiv1.Association) string { return formatWall(a.GetMaxWall()) }, "maxwalldurationperjob"),
 		a("MaxTRESMins", 13, func(a *apiv1.Association) string { return LimitsText(a.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
 		{"QOS", 20, []string{"qoslevel"}, func(r *R) string { return strings.Join(r.QOSList, ",") }},
 		a("Def QOS", 9, (*apiv1.Association).GetDefaultQos, "defaultqos", "defqos"),
@@ -244,16 +244,16 @@ func QOSFields() []PolicyField {
 			if q.GetUsageThreshold() == nil {
 				return ""
 			}
-			return millionths(q.GetUsageThreshold().GetValue())
+			return formatMillionths(q.GetUsageThreshold().GetValue())
 		}, "usagethreshold"),
-		q("UsageFactor", 11, func(q *apiv1.Qos) string { return micro(q.GetUsageFactor()) }),
+		q("UsageFactor", 11, func(q *apiv1.Qos) string { return formatUsageFactor(q.GetUsageFactor()) }),
 		q("GrpTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTres()) }), q("GrpTRESMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTresMins()) }),
 		q("GrpTRESRunMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTresRunMins()) }),
 		q("GrpJobs", 7, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpJobs()) }), q("GrpSubmit", 9, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpSubmitJobs()) }, "grpsubmitjobs"),
-		q("GrpWall", 11, func(q *apiv1.Qos) string { return wall(q.GetGrpWall()) }),
+		q("GrpWall", 11, func(q *apiv1.Qos) string { return formatWall(q.GetGrpWall()) }),
 		q("MaxTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerJob()) }, "maxtresperjob", "maxtrespj"),
 		q("MaxTRESPerNode", 14, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerNode()) }, "maxtrespn"), q("MaxTRESMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresMins()) }, "maxtresminsperjob", "maxtresminspj"),
-		q("MaxWall", 11, func(q *apiv1.Qos) string { return wall(q.GetMaxWall()) }, "maxwalldurationperjob"),
+		q("MaxWall", 11, func(q *apiv1.Qos) string { return formatWall(q.GetMaxWall()) }, "maxwalldurationperjob"),
 		q("MaxTRESPU", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxTresPerUser()) }, "maxtresperuser"),
 		q("MaxJobsPU", 9, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxJobsPerUser()) }, "maxjobsperuser", "maxjobs"),
 		q("MaxSubmitPU", 11, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxSubmitPerUser()) }, "maxsubmitjobsperuser", "maxsubmitjobspu"),
@@ -281,7 +281,7 @@ func hiddenQOSFields() []PolicyField {
 			if q.GetLimitFactor() == 0 {
 				return ""
 			}
-			return millionths(q.GetLimitFactor())
+			return formatMillionths(q.GetLimitFactor())
 		}),
 	}
 }

@@ -293,7 +293,7 @@ func (s *PolicyView) Documents(what string) (members []tree.Member, schema strin
 	lists := map[string]func() tree.List{
 		"users": func() (out tree.List) {
 			for _, u := range s.Policy.GetUsers() {
-				if s.Named(u.GetName()) && s.matches(u.GetDefaultAccount(), u.GetName(), "user") {
+				if s.Named(u.GetName()) && s.matchesConditions(u.GetDefaultAccount(), u.GetName(), "user") {
 					out = append(out, s.UserTree(u))
 				}
 			}

@@ -14,7 +14,7 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 	switch what {
 	case "wckey":
 		for _, k := range p.GetWckeys() {
-			if s.Named(k.GetName()) && s.matches("", k.GetUser(), "user") {
+			if s.Named(k.GetName()) && s.matchesConditions("", k.GetUser(), "user") {
 				add(k.GetName(), p.GetCluster(), k.GetUser(), tool.Itoa(k.GetId()))
 			}
 		}

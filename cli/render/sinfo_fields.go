@@ -38,7 +38,7 @@ func (g *NodeGroup) Tally(cpus bool) [4]int64 {
 			continue
 		}
 		switch {
-		case s.busy():
+		case s.isBusy():
 			t[0]++
 		case s.Out():
 			t[2]++

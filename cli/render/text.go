@@ -193,8 +193,8 @@ func Span(ns int64) string {
 	return two(h/24, "d", h%24, "h")
 }
 
-// quantity writes an amount of a TRES for people: 4 GPUs, 16 GiB memory.
-func quantity(tres string, n int64) string {
+// formatQuantity writes an amount of a TRES for people: 4 GPUs, 16 GiB memory.
+func formatQuantity(tres string, n int64) string {
 	plural := func(one string) string {
 		if n == 1 {
 			return "1 " + one

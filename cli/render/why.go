@@ -266,7 +266,7 @@ func (v *WhyView) needs(rep *apiv1.WhyReply) string {
 		case t.Name == "billing" || t.Name == "node":
 		case typ == "" && byType(&asked, name) == t.N: // the next ones say it
 		default:
-			parts = append(parts, quantity(t.Name, t.N))
+			parts = append(parts, formatQuantity(t.Name, t.N))
 		}
 	}
 	if asked.Mem == 0 && slices.ContainsFunc(rep.GetNodes(), func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" }) {
@@ -328,12 +328,12 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 // short is what a job holds, in a few words.
 func short(t *apiv1.Tres) string {
 	x := ToTRES(t)
-	parts := []string{quantity("cpu", x.CPU)}
+	parts := []string{formatQuantity("cpu", x.CPU)}
 	if n := x.Get("gres/gpu"); n > 0 {
-		parts = append(parts, quantity("gres/gpu", n))
+		parts = append(parts, formatQuantity("gres/gpu", n))
 	}
 	if x.Mem > 0 {
-		parts = append(parts, quantity("mem", x.Mem))
+		parts = append(parts, formatQuantity("mem", x.Mem))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -373,7 +373,7 @@ func nodeVerdict(n *apiv1.NodeVerdict) string {
 	if n.GetNeed() == 0 {
 		return why
 	}
-	return fmt.Sprintf("%s free, %s needed", quantity(why, n.GetFree()), quantity(why, n.GetNeed()))
+	return fmt.Sprintf("%s free, %s needed", formatQuantity(why, n.GetFree()), formatQuantity(why, n.GetNeed()))
 }
 
 func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
@@ -464,7 +464,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		return []string{fmt.Sprintf("Its array runs at most %d tasks at a time (the %% of --array), and so many run now.", j.GetArrayThrottle()),
 			fmt.Sprintf("scontrol update jobid=%d arraytaskthrottle=N changes that.", firstOf(j.GetArrayJobId(), j.GetJobId()))}
 	case spec.ReasonLicenses:
-		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", quantity(cmp.Or(r.GetTres(), "license/"), r.GetAsked()), quantity(cmp.Or(r.GetTres(), "license/"), r.GetUsed()), r.GetLimit())}
+		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", formatQuantity(cmp.Or(r.GetTres(), "license/"), r.GetAsked()), formatQuantity(cmp.Or(r.GetTres(), "license/"), r.GetUsed()), r.GetLimit())}
 	case spec.ReasonReqNodeNotAvail:
 		if strings.Contains(r.GetDetail(), "eserved") {
 			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
@@ -557,7 +557,7 @@ func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
 	switch spec.ReasonCode(code) {
 	case spec.ReasonPartitionNodeLimit:
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: ask for fewer, or for another partition.",
-			quantity("node", r.GetAsked()), subject, quantity("node", r.GetLimit()))}
+			formatQuantity("node", r.GetAsked()), subject, formatQuantity("node", r.GetLimit()))}
 	case spec.ReasonPartitionTimeLimit:
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
 			Span(r.GetAsked()*tool.Second), subject, Span(r.GetLimit()*tool.Second), j.GetJobId(), format.Duration(r.GetLimit()))}
@@ -611,9 +611,9 @@ func (v *WhyView) fencingText(r *apiv1.Reason) []string {
 func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 	code, subject := r.GetCode(), who(r.GetSubject())
 	has := func(s string) bool { return strings.Contains(code, s) }
-	asked := quantity(r.GetTres(), r.GetAsked())
-	limit := quantity(r.GetTres(), r.GetLimit())
-	used := quantity(r.GetTres(), r.GetUsed())
+	asked := formatQuantity(r.GetTres(), r.GetAsked())
+	limit := formatQuantity(r.GetTres(), r.GetLimit())
+	used := formatQuantity(r.GetTres(), r.GetUsed())
 	switch {
 	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
 		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, r.GetLimit(), r.GetUsed())}
@@ -628,7 +628,7 @@ func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 			return []string{"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again."}
 		}
 		return []string{fmt.Sprintf("The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
-			account, max(r.GetLimit()-r.GetUsed(), 0), quantity(tres, 1), r.GetAsked(), account)}
+			account, max(r.GetLimit()-r.GetUsed(), 0), formatQuantity(tres, 1), r.GetAsked(), account)}
 	case has("RunMinutes") || has("RunMins"), has("Minutes"):
 		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, r.GetLimit(), strings.TrimSuffix(r.GetTres(), " minutes"), r.GetUsed(), r.GetAsked())}
 	case has("PerJob"), has("PerNode"), has("Min"):
@@ -652,5 +652,5 @@ func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 	if r.GetAsked() > r.GetLimit() {
 		return append(out, "The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.")
 	}
-	return append(out, fmt.Sprintf("It starts when %s of those end.", quantity(r.GetTres(), r.GetUsed()+r.GetAsked()-r.GetLimit())))
+	return append(out, fmt.Sprintf("It starts when %s of those end.", formatQuantity(r.GetTres(), r.GetUsed()+r.GetAsked()-r.GetLimit())))
 }

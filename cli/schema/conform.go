@@ -146,16 +146,16 @@ func asNumber(v any) any {
 // zero is the value of a field that a document does not have.
 func (t *Type) zero() any { return t.unset }
 
-// prepare makes the unset values of a type and of all in it. A list is empty, so
+// prepareUnset makes the unset values of a type and of all in it. A list is empty, so
 // that types which contain themselves come to an end.
-func (t *Type) prepare() any {
+func (t *Type) prepareUnset() any {
 	switch {
 	case t.unset != nil:
 		return t.unset
 	case t.Kind == Record && !t.number:
 		out := make(tree.Object, len(t.Fields))
 		for i := range t.Fields {
-			out[i] = tree.Member{Key: t.Fields[i].Name, Value: t.Fields[i].Type.prepare()}
+			out[i] = tree.Member{Key: t.Fields[i].Name, Value: t.Fields[i].Type.prepareUnset()}
 		}
 		t.unset = out
 		return out
@@ -171,7 +171,7 @@ func (t *Type) prepare() any {
 		t.unset = false
 	case List:
 		t.unset = tree.List{}
-		t.Elem.prepare()
+		t.Elem.prepareUnset()
 	case Record:
 		t.unset = tree.Number{}
 	}
@@ -187,7 +187,7 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 	if v == nil {
 		return found
 	}
-	wrong := func() []string { return append(found, fmt.Sprintf("%s: %T is not a %s", path, v, t.word())) }
+	wrong := func() []string { return append(found, fmt.Sprintf("%s: %T is not a %s", path, v, t.typeWord())) }
 	switch t.Kind {
 	case Record:
 		if t.number {
@@ -204,7 +204,7 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 		for _, m := range object {
 			f := t.Field(m.Key)
 			if f == nil {
-				found = append(found, path+"/"+m.Key+": no such field of "+t.word())
+				found = append(found, path+"/"+m.Key+": no such field of "+t.typeWord())
 				continue
 			}
 			found = f.Type.mismatches(found, path+"/"+m.Key, m.Value)
@@ -250,8 +250,8 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 	return found
 }
 
-// word is what the type is called in messages.
-func (t *Type) word() string {
+// typeWord is what the type is called in messages.
+func (t *Type) typeWord() string {
 	switch t.Kind {
 	case Text:
 		return "string"

@@ -162,7 +162,7 @@ func (r *Reading) readNumber(t *Type, path string, v any) any {
 		}
 		n, ok := integer(v)
 		if !ok {
-			return r.fail(path, "expected a %s, got %s", t.word(), show(v))
+			return r.fail(path, "expected a %s, got %s", t.typeWord(), show(v))
 		}
 		return tree.Number{N: n, Set: true}
 	}

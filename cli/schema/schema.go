@@ -10,8 +10,9 @@
 // versions that have it where not all do; each line
 // below it is a field: its name with ! where it is required, its type, and the
 // versions that have it where not all do. A field [] means that the schema is a
-// list, not an object; a field with + is Muster's own, beside Slurm's. In paths.tsv a line is a method, a path with * for the
-// version, the schemas of request and answer, the parameters, and the versions.
+// list, not an object; a field with + is Muster's own, beside Slurm's. In paths.tsv a line is a
+// method, a path with * for the version, the schemas of request and answer, the parameters, and
+// the versions.
 package schema
 
 import (
@@ -199,7 +200,7 @@ func readContract(v Version) *Contract {
 		c.names = append(c.names, name)
 	}
 	for _, t := range c.types {
-		t.prepare()
+		t.prepareUnset()
 	}
 	slices.Sort(c.names)
 	for line := range strings.Lines(pathTable) {

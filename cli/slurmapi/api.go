@@ -51,7 +51,7 @@ type API struct {
 
 // New makes the API.
 func New(host Host) *API {
-	return &API{host: host, routes: routes()}
+	return &API{host: host, routes: routeTable()}
 }
 
 // request is one request and what is known of it.
@@ -85,7 +85,7 @@ func (p problems) Error() string {
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	version, found, given, allowed := a.find(r.Method, r.URL.Path)
+	version, found, given, allowed := a.findRoute(r.Method, r.URL.Path)
 	if found == nil {
 		code := http.StatusNotFound
 		err := status.New(status.Unimplemented, "there is nothing at %s; GET /openapi/v3 lists what there is", r.URL.Path)
@@ -107,22 +107,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.source = host
 	}
 	out := &held{to: w}
-	err := q.serve(w, r, out)
+	err := q.serveInto(w, r, out)
 	if err == nil {
-		err = out.release()
+		err = out.releaseHeld()
 	}
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case out.sent:
 		a.host.Log.Warn("an answer broke off", "path", r.URL.Path, "error", err)
 	default:
-		q.fail(w, r, err)
+		q.failWith(w, r, err)
 	}
 }
 
-// find finds the row of the table for a path. allowed are the methods of the path
+// findRoute finds the row of the table for a path. allowed are the methods of the path
 // when it has none of this name.
-func (a *API) find(method, path string) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
+func (a *API) findRoute(method, path string) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	if len(words) < 3 {
 		return 0, nil, nil, nil
@@ -134,7 +134,7 @@ func (a *API) find(method, path string) (version schema.Version, found *schema.P
 		contract := schema.Of(v)
 		for i := range contract.Paths {
 			p := &contract.Paths[i]
-			values, ok := match(p.Path, words)
+			values, ok := matchPath(p.Path, words)
 			switch {
 			case !ok:
 			case p.Method != method:
@@ -149,9 +149,9 @@ func (a *API) find(method, path string) (version schema.Version, found *schema.P
 	return 0, nil, nil, nil
 }
 
-// match compares a path with the pattern of the table; a slash at the end does not
+// matchPath compares a path with the pattern of the table; a slash at the end does not
 // count.
-func match(pattern string, words []string) (map[string]string, bool) {
+func matchPath(pattern string, words []string) (map[string]string, bool) {
 	var given map[string]string
 	rest := strings.Trim(pattern, "/")
 	for i, word := range words {
@@ -176,8 +176,8 @@ func match(pattern string, words []string) (map[string]string, bool) {
 	return given, true
 }
 
-// serve answers a request into out.
-func (q *request) serve(w http.ResponseWriter, r *http.Request, out io.Writer) error {
+// serveInto answers a request into out.
+func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out io.Writer) error {
 	at := q.api.routes[q.path.Method+" "+q.path.Plain]
 	if at.show == nil && at.do == nil {
 		return status.New(status.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
@@ -201,7 +201,7 @@ func (q *request) serve(w http.ResponseWriter, r *http.Request, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	return tree.WriteJSON(out, q.path.Answer.Conform(append(members, q.envelope(nil)...)), true)
+	return tree.WriteJSON(out, q.path.Answer.Conform(append(members, q.makeEnvelope(nil)...)), true)
 }
 
 // readQuery checks the parameters of the query against the table. obeyed are those
@@ -212,10 +212,10 @@ func (q *request) readQuery(obeyed []string) error {
 		p := q.path.Param(name)
 		switch {
 		case p == nil:
-			q.warn("?"+name, "unknown parameter, ignored")
+			q.addWarning("?"+name, "unknown parameter, ignored")
 			continue
-		case !slices.Contains(obeyed, name) && !slices.Contains(moot(), name) && q.flag(name):
-			q.warn("?"+name, "the answer does not depend on it, ignored")
+		case !slices.Contains(obeyed, name) && !slices.Contains(mootParams(), name) && q.hasFlag(name):
+			q.addWarning("?"+name, "the answer does not depend on it, ignored")
 			continue
 		case p.Enum == nil:
 			continue
@@ -276,24 +276,24 @@ func jsonError(err error, text []byte) string {
 	return err.Error() + " in line " + tool.Itoa(1+bytes.Count(before, []byte("\n")))
 }
 
-func (q *request) warn(path, text string) {
+func (q *request) addWarning(path, text string) {
 	q.warnings = append(q.warnings, schema.Problem{Path: path, Text: text})
 }
 
-// param is a parameter of the query, empty without one.
-func (q *request) param(name string) string { return strings.Join(q.query[name], ",") }
+// queryParam is a parameter of the query, empty without one.
+func (q *request) queryParam(name string) string { return strings.Join(q.query[name], ",") }
 
-// flag tells that a parameter of the query says yes.
-func (q *request) flag(name string) bool {
+// hasFlag tells that a parameter of the query says yes.
+func (q *request) hasFlag(name string) bool {
 	values, given := q.query[name]
 	return given && !slices.ContainsFunc(values, func(v string) bool { return tool.IsNo("", v) })
 }
 
 // run runs a command whose document is the answer.
 func (q *request) run(args []string, out io.Writer) error {
-	make := commands()[args[0]]
+	make := documentCommands()[args[0]]
 	var said bytes.Buffer
-	e := q.environment(args)
+	e := q.commandEnv(args)
 	e.Stdout = out
 	e.Stderr = &said
 	e.API.Warnings = func() []string {
@@ -314,15 +314,15 @@ func (q *request) run(args []string, out io.Writer) error {
 	return err
 }
 
-// environment is what a command sees of the world when it runs for a request:
+// commandEnv is what a command sees of the world when it runs for a request:
 // nothing of this process's own.
-func (q *request) environment(args []string) *tool.Env {
+func (q *request) commandEnv(args []string) *tool.Env {
 	return &tool.Env{
 		Args: args, Stdin: bytes.NewReader(nil), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Host: q.source, UID: q.uid, Version: q.api.host.Version,
 		Loc: time.Local, Now: q.api.host.Now, Dial: func(context.Context) (tool.Conn, error) { return conn{q}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, UserID: tool.LookupUID, FullName: tool.FullName,
 		Rlimits: nil, Umask: func() uint32 { return 0o22 },
-		API: &tool.API{Plugin: plugin(q.path.Tag), Path: q.path.Path, User: q.user, Cluster: q.api.host.Cluster, Warnings: func() []string { return nil }},
+		API: &tool.API{Plugin: pluginOf(q.path.Tag), Path: q.path.Path, User: q.user, Cluster: q.api.host.Cluster, Warnings: func() []string { return nil }},
 	}
 }
 
@@ -331,11 +331,11 @@ type conn struct{ q *request }
 
 // Call implements tool.Conn.
 func (c conn) Call(ctx context.Context, method string, req, resp proto.Message) error {
-	return c.q.call(ctx, method, req, resp)
+	return c.q.callService(ctx, method, req, resp)
 }
 
-// call asks a service, and keeps its error as it is.
-func (q *request) call(ctx context.Context, method string, req, resp proto.Message) error {
+// callService asks a service, and keeps its error as it is.
+func (q *request) callService(ctx context.Context, method string, req, resp proto.Message) error {
 	err := q.api.host.Call(ctx, method, req, resp)
 	if err != nil {
 		q.failed = err
@@ -343,9 +343,9 @@ func (q *request) call(ctx context.Context, method string, req, resp proto.Messa
 	return err
 }
 
-// rpc is call for the paths that change something.
-func (q *request) rpc(method string, req, resp proto.Message) error {
-	return q.call(q.ctx, method, req, resp)
+// callRPC is call for the paths that change something.
+func (q *request) callRPC(method string, req, resp proto.Message) error {
+	return q.callService(q.ctx, method, req, resp)
 }
 
 // called is a call that was made when it was started: within one process there is
@@ -398,13 +398,13 @@ func errorEntry(source, description string, number int32, text string) tree.Obje
 	return tree.Object{{Key: "description", Value: description}, {Key: "error_number", Value: number}, {Key: "error", Value: text}, {Key: "source", Value: source}}
 }
 
-// envelope is what every answer has beside what was asked for.
-func (q *request) envelope(wrong tree.List) tree.Object {
+// makeEnvelope is what every answer has beside what was asked for.
+func (q *request) makeEnvelope(wrong tree.List) tree.Object {
 	return q.api.envelope(asked{tag: q.path.Tag, version: q.version, source: q.source, user: q.user}, q.warnings, wrong)
 }
 
-// plugin is what serves a part of Slurm's API.
-func plugin(tag string) string {
+// pluginOf is what serves a part of Slurm's API.
+func pluginOf(tag string) string {
 	switch tag {
 	case "slurm":
 		return "slurmctld"
@@ -429,7 +429,7 @@ func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tre
 	}
 	return tree.Object{
 		{Key: "meta", Value: tree.Object{
-			{Key: "plugin", Value: tree.Object{{Key: "type", Value: "openapi/" + plugin(by.tag)}, {Key: "name", Value: "Muster " + plugin(by.tag)}, {Key: "data_parser", Value: "data_parser/" + by.version.String()},
+			{Key: "plugin", Value: tree.Object{{Key: "type", Value: "openapi/" + pluginOf(by.tag)}, {Key: "name", Value: "Muster " + pluginOf(by.tag)}, {Key: "data_parser", Value: "data_parser/" + by.version.String()},
 				{Key: "accounting_storage", Value: "accounting_storage/muster"}}},
 			{Key: "client", Value: tree.Object{{Key: "source", Value: by.source}, {Key: "user", Value: by.user}, {Key: "group", Value: ""}}},
 			{Key: "command", Value: tree.List{}},
@@ -440,8 +440,8 @@ func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tre
 	}
 }
 
-// fail answers with an error.
-func (q *request) fail(w http.ResponseWriter, r *http.Request, err error) {
+// failWith answers with an error.
+func (q *request) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	var wrong problems
 	if errors.As(err, &wrong) {
 		list := tree.List{}
@@ -512,7 +512,7 @@ func commandError(err error) error {
 func (q *request) answerError(w http.ResponseWriter, code int, list tree.List) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	if err := tree.WriteJSON(w, q.path.Answer.Conform(q.envelope(list)), true); err != nil {
+	if err := tree.WriteJSON(w, q.path.Answer.Conform(q.makeEnvelope(list)), true); err != nil {
 		q.api.host.Log.Debug("an error could not be sent", "path", q.path.Path, "error", err)
 	}
 }
@@ -523,7 +523,7 @@ func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *status
 	by := asked{version: schema.Default, source: r.RemoteAddr}
 	by.tag, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	shape := schema.Of(by.version).Type("openapi_resp")
-	if version, found, _, _ := a.find(r.Method, r.URL.Path); found != nil {
+	if version, found, _, _ := a.findRoute(r.Method, r.URL.Path); found != nil {
 		by.version = version
 		shape = found.Answer
 	}
@@ -551,14 +551,14 @@ func (h *held) Write(b []byte) (int, error) {
 	if !h.sent && h.kept.Len()+len(b) <= maxHeld {
 		return h.kept.Write(b)
 	}
-	if err := h.release(); err != nil {
+	if err := h.releaseHeld(); err != nil {
 		return 0, err
 	}
 	return h.to.Write(b)
 }
 
-// release sends what was held back.
-func (h *held) release() error {
+// releaseHeld sends what was held back.
+func (h *held) releaseHeld() error {
 	if h.sent {
 		return nil
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// reconfigure is GET reconfigure, which Slurm's API has as a GET.
-func reconfigure(q *request) (tree.Object, error) {
+// getReconfigure is GET reconfigure, which Slurm's API has as a GET.
+func getReconfigure(q *request) (tree.Object, error) {
 	var rep apiv1.ReconfigureReply
-	if err := q.rpc(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
+	if err := q.callRPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
 		return nil, err
 	}
 	for _, text := range rep.GetWarnings() {
-		q.warn(q.path.Path, text)
+		q.addWarning(q.path.Path, text)
 	}
 	return nil, nil
 }
@@ -66,23 +66,23 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 		case "state", "name":
 		case "comment", "extra":
 			if there {
-				set(f.Name, plain(v))
+				set(f.Name, plainValue(v))
 			}
 		case "reason":
 			if there && req.GetState() == "" {
-				set("reason", plain(v))
+				set("reason", plainValue(v))
 			}
 		case "features":
 			if there {
-				set("features", plain(v))
+				set("features", plainValue(v))
 			}
 		case "features_act":
 			if there {
-				set("activefeatures", plain(v))
+				set("activefeatures", plainValue(v))
 			}
 		case "weight":
 			if there {
-				set("weight", plain(v))
+				set("weight", plainValue(v))
 			}
 		default:
 			if there && !asksNothing(v) {
@@ -99,7 +99,7 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 		return nil, problems{{Path: "#/reason", Text: "the field is required to set nodes down, failed or draining"}}
 	}
 	var rep apiv1.UpdateNodeReply
-	if err := q.rpc(tool.MethodUpdateNode, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodUpdateNode, req, &rep); err != nil {
 		return nil, err
 	}
 	if len(rep.GetUnknown()) > 0 {
@@ -110,20 +110,20 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 
 // createNode is POST new/node: a line as in slurm.conf.
 func createNode(q *request) (tree.Object, error) {
-	return nil, q.rpc("/muster.v1.Cluster/ChangeNodes", &apiv1.NodeChange{Create: q.body.Text("node_conf")}, &apiv1.NodeChangeReply{})
+	return nil, q.callRPC("/muster.v1.Cluster/ChangeNodes", &apiv1.NodeChange{Create: q.body.Text("node_conf")}, &apiv1.NodeChangeReply{})
 }
 
 func deleteNode(q *request) (tree.Object, error) {
-	return nil, q.rpc(tool.MethodChangeNodes, &apiv1.NodeChange{Delete: q.given["node_name"]}, &apiv1.NodeChangeReply{})
+	return nil, q.callRPC(tool.MethodChangeNodes, &apiv1.NodeChange{Delete: q.given["node_name"]}, &apiv1.NodeChangeReply{})
 }
 
 func deletePartition(q *request) (tree.Object, error) {
-	return nil, q.rpc(tool.MethodChangePartition, &apiv1.PartitionChange{Name: q.given["partition_name"], Delete: true}, &apiv1.PartitionChangeReply{})
+	return nil, q.callRPC(tool.MethodChangePartition, &apiv1.PartitionChange{Name: q.given["partition_name"], Delete: true}, &apiv1.PartitionChangeReply{})
 }
 
 func deleteReservation(q *request) (tree.Object, error) {
 	req := &apiv1.ReservationChange{Verb: apiv1.ReservationChange_DELETE, Name: q.given["reservation_name"]}
-	return nil, q.rpc(tool.MethodReserve, req, &apiv1.ReservationChangeReply{})
+	return nil, q.callRPC(tool.MethodReserve, req, &apiv1.ReservationChangeReply{})
 }
 
 // setReservation is POST reservation.
@@ -143,7 +143,7 @@ func setReservations(q *request) (tree.Object, error) {
 // setReservations makes reservations, and changes those that exist.
 func (q *request) setReservations(places []place) (tree.Object, error) {
 	var have apiv1.ReservationsReply
-	if err := q.rpc(tool.MethodReservations, &apiv1.ReservationsRequest{}, &have); err != nil {
+	if err := q.callRPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &have); err != nil {
 		return nil, err
 	}
 	var reqs []*apiv1.ReservationChange
@@ -162,7 +162,7 @@ func (q *request) setReservations(places []place) (tree.Object, error) {
 	list := tree.List{}
 	for _, req := range reqs {
 		var rep apiv1.ReservationChangeReply
-		if err := q.rpc(tool.MethodReserve, req, &rep); err != nil {
+		if err := q.callRPC(tool.MethodReserve, req, &rep); err != nil {
 			return nil, err
 		}
 		name := rep.GetName()
@@ -193,19 +193,19 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 		switch f.Name {
 		case "name":
 		case "accounts", "comment", "features", "groups", "licenses", "users":
-			set(f.Name, plain(v))
+			set(f.Name, plainValue(v))
 		case "partition":
-			set("partitionname", plain(v))
+			set("partitionname", plainValue(v))
 		case "flags":
-			set("flags", plain(v))
+			set("flags", plainValue(v))
 		case "node_list":
-			set("nodes", hostlist.FoldSorted(expanded(at.values.Texts("node_list"))))
+			set("nodes", hostlist.FoldSorted(expandNodes(at.values.Texts("node_list"))))
 		case "node_count":
-			set("nodecnt", plain(v))
+			set("nodecnt", plainValue(v))
 		case "core_count":
-			set("corecnt", plain(v))
+			set("corecnt", plainValue(v))
 		case "duration":
-			set("duration", plain(v))
+			set("duration", plainValue(v))
 		case "start_time":
 			set("starttime", seconds(v))
 		case "end_time":
@@ -217,7 +217,7 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 				if t.Text("name") != "" {
 					name += "/" + t.Text("name")
 				}
-				parts = append(parts, name+"="+plain(t["count"]))
+				parts = append(parts, name+"="+plainValue(t["count"]))
 			}
 			set("tres", strings.Join(parts, ","))
 		default:
@@ -227,9 +227,9 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 	return req, wrong
 }
 
-// expanded are the nodes of several hostlists. What is not one stays as it is, so
+// expandNodes are the nodes of several hostlists. What is not one stays as it is, so
 // that the controller refuses it by name.
-func expanded(lists []string) []string {
+func expandNodes(lists []string) []string {
 	var out []string
 	for _, list := range lists {
 		names, err := hostlist.Expand(list)
@@ -241,14 +241,14 @@ func expanded(lists []string) []string {
 	return out
 }
 
-// layout is GET resources/{job_id}: what the job holds on each node.
-func layout(q *request) (tree.Object, error) {
+// getLayout is GET resources/{job_id}: what the job holds on each node.
+func getLayout(q *request) (tree.Object, error) {
 	id, err := q.jobID()
 	if err != nil {
 		return nil, err
 	}
 	var rep apiv1.ListJobsReply
-	if err := q.rpc(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &rep); err != nil {
+	if err := q.callRPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &rep); err != nil {
 		return nil, err
 	}
 	if len(rep.GetJobs()) == 0 {
@@ -280,7 +280,7 @@ func layout(q *request) (tree.Object, error) {
 
 // foldHosts is POST util/hostlist.
 func foldHosts(q *request) (tree.Object, error) {
-	names := expanded(q.body.Texts("hostnames"))
+	names := expandNodes(q.body.Texts("hostnames"))
 	return tree.Object{{Key: "hostlist", Value: hostlist.Fold(names)}}, nil
 }
 

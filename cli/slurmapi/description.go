@@ -46,10 +46,10 @@ func refuse(why string) aspect { return aspect{refused: why} }
 
 func ignore(why string) aspect { return aspect{ignored: why} }
 
-// aspects has a row for every field of job_desc_msg in every version.
+// descriptionAspects has a row for every field of job_desc_msg in every version.
 //
 //muster:table one row for each field
-func aspects() map[string]aspect {
+func descriptionAspects() map[string]aspect {
 	const (
 		noBinding   = "tasks are bound by srun; a job is always confined to its own CPUs and GPUs"
 		noContainer = "OCI bundles are not run; an image is named in the script, with #SBATCH --container-image"
@@ -199,8 +199,8 @@ func asksNothing(v any) bool {
 	return false
 }
 
-// plain writes a value as an option or a key takes it.
-func plain(v any) string {
+// plainValue writes a value as an option or a key takes it.
+func plainValue(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
@@ -214,14 +214,14 @@ func plain(v any) string {
 	case []any:
 		words := make([]string, len(v))
 		for i, x := range v {
-			words[i] = plain(x)
+			words[i] = plainValue(x)
 		}
 		return strings.Join(words, ",")
 	}
 	return ""
 }
 
-func (d *description) fail(field, why string) {
+func (d *description) failField(field, why string) {
 	d.wrong = append(d.wrong, schema.Problem{Path: d.path + "/" + field, Text: why})
 }
 
@@ -229,43 +229,43 @@ func (d *description) warn(field, why string) {
 	d.warned = append(d.warned, schema.Problem{Path: d.path + "/" + field, Text: why})
 }
 
-// apply sets what the values say. Everything that is wrong is collected.
-func (d *description) apply(t *schema.Type) {
-	table := aspects()
+// applyValues sets what the values say. Everything that is wrong is collected.
+func (d *description) applyValues(t *schema.Type) {
+	table := descriptionAspects()
 	for i := range t.Fields {
 		name := t.Fields[i].Name
 		v, given := d.values[name]
 		a := table[name]
 		switch {
 		case v == false && a.unset != "":
-			d.option(name, a.unset, "")
+			d.setOption(name, a.unset, "")
 		case !given || asksNothing(v):
 		case a.set != nil:
 			if why := a.set(d, v); why != "" {
-				d.fail(name, why)
+				d.failField(name, why)
 			}
 		case a.refused != "":
-			d.fail(name, a.refused)
+			d.failField(name, a.refused)
 		case a.ignored != "":
 			d.warn(name, a.ignored)
 		default:
-			d.option(name, a.option, plain(v))
+			d.setOption(name, a.option, plainValue(v))
 		}
 	}
 	if d.spec.GetMemPerNode() != 0 && d.spec.GetMemPerCpu() != 0 {
-		d.fail("memory_per_cpu", "memory_per_node is given too, and only one of the two can be")
+		d.failField("memory_per_cpu", "memory_per_node is given too, and only one of the two can be")
 	}
 }
 
-// option gives a value to an option of sbatch.
-func (d *description) option(field, option, value string) {
+// setOption gives a value to an option of sbatch.
+func (d *description) setOption(field, option, value string) {
 	if err := submit.Describe(d.env, d.spec, option, value); err != nil {
-		d.fail(field, strings.TrimPrefix(err.Error(), "sbatch: error: "))
+		d.failField(field, strings.TrimPrefix(err.Error(), "sbatch: error: "))
 	}
 }
 
-// give is option for the functions of the table.
-func (d *description) give(option, value string) string {
+// giveOption is option for the functions of the table.
+func (d *description) giveOption(option, value string) string {
 	if err := submit.Describe(d.env, d.spec, option, value); err != nil {
 		return strings.TrimPrefix(err.Error(), "sbatch: error: ")
 	}
@@ -312,8 +312,8 @@ func setDeadline(d *description, v any) string {
 	return ""
 }
 
-// span is a number of minutes in nanoseconds, -1 without a limit.
-func span(v any) int64 {
+// minutesToSpan is a number of minutes in nanoseconds, -1 without a limit.
+func minutesToSpan(v any) int64 {
 	n, _ := v.(tree.Number)
 	if n.Infinite {
 		return -1
@@ -322,12 +322,12 @@ func span(v any) int64 {
 }
 
 func setTimeLimit(d *description, v any) string {
-	d.spec.TimeLimit = span(v)
+	d.spec.TimeLimit = minutesToSpan(v)
 	return ""
 }
 
 func setTimeMinimum(d *description, v any) string {
-	d.spec.TimeMin = span(v)
+	d.spec.TimeMin = minutesToSpan(v)
 	return ""
 }
 
@@ -349,7 +349,7 @@ func setFlags(d *description, v any) string {
 			d.warn("flags", flag+": the controller sets it, or Muster has no such thing; ignored")
 			continue
 		}
-		if why := d.give(o[0], o[1]); why != "" {
+		if why := d.giveOption(o[0], o[1]); why != "" {
 			return flag + ": " + why
 		}
 	}
@@ -389,18 +389,18 @@ func gpuCounts(text string) (gres []string, others []string) {
 // setPerGPU reads an amount per GPU: gres/gpu:4.
 func setPerGPU(option string) func(*description, any) string {
 	return func(d *description, v any) string {
-		gres, others := gpuCounts(plain(v))
+		gres, others := gpuCounts(plainValue(v))
 		if len(gres) != 1 || others != nil || !strings.HasPrefix(gres[0], "gpu:") {
 			return "expected gres/gpu:N"
 		}
-		return d.give(option, strings.TrimPrefix(gres[0], "gpu:"))
+		return d.giveOption(option, strings.TrimPrefix(gres[0], "gpu:"))
 	}
 }
 
 // setTRESPer reads GPUs per job or per socket.
 func setTRESPer(option string) func(*description, any) string {
 	return func(d *description, v any) string {
-		gres, others := gpuCounts(plain(v))
+		gres, others := gpuCounts(plainValue(v))
 		if len(gres) != 1 || others != nil || (gres[0] != "gpu" && !strings.HasPrefix(gres[0], "gpu:")) {
 			return "expected gres/gpu:N or gres/gpu:TYPE:N: other resources are asked for per node"
 		}
@@ -408,22 +408,22 @@ func setTRESPer(option string) func(*description, any) string {
 		if count == "" {
 			count = "1"
 		}
-		return d.give(option, count)
+		return d.giveOption(option, count)
 	}
 }
 
 func setTRESPerNode(d *description, v any) string {
-	gres, others := gpuCounts(plain(v))
+	gres, others := gpuCounts(plainValue(v))
 	if others != nil {
 		return strings.Join(others, ",") + ": expected gres/NAME:N"
 	}
-	return d.give("gres", strings.Join(gres, ","))
+	return d.giveOption("gres", strings.Join(gres, ","))
 }
 
 // setTRESPerTask reads cpu:4,gres/gpu:1, which sbatch writes with =.
 func setTRESPerTask(d *description, v any) string {
 	var parts []string
-	gres, others := gpuCounts(plain(v))
+	gres, others := gpuCounts(plainValue(v))
 	for _, part := range others {
 		parts = append(parts, strings.Replace(part, ":", "=", 1))
 	}
@@ -435,23 +435,23 @@ func setTRESPerTask(d *description, v any) string {
 			parts = append(parts, "gres/"+part[:at]+"="+part[at+1:])
 		}
 	}
-	return d.give("tres-per-task", strings.Join(parts, ","))
+	return d.giveOption("tres-per-task", strings.Join(parts, ","))
 }
 
 func setTRESBind(d *description, v any) string {
-	text, ok := strings.CutPrefix(plain(v), "gres/gpu:")
+	text, ok := strings.CutPrefix(plainValue(v), "gres/gpu:")
 	if !ok {
 		return "expected gres/gpu:TYPE"
 	}
-	return d.give("gpu-bind", text)
+	return d.giveOption("gpu-bind", text)
 }
 
 func setTRESFreq(d *description, v any) string {
-	text, ok := strings.CutPrefix(plain(v), "gpu:")
+	text, ok := strings.CutPrefix(plainValue(v), "gpu:")
 	if !ok {
 		return "expected gpu:VALUE"
 	}
-	return d.give("gpu-freq", text)
+	return d.giveOption("gpu-freq", text)
 }
 
 func setRlimits(d *description, v any) string {
@@ -493,7 +493,7 @@ func mailTypes(list []string) []string {
 }
 
 func setMailType(d *description, _ any) string {
-	return d.give("mail-type", strings.Join(mailTypes(d.values.Texts("mail_type")), ","))
+	return d.giveOption("mail-type", strings.Join(mailTypes(d.values.Texts("mail_type")), ","))
 }
 
 func setOpenMode(d *description, v any) string {
@@ -501,7 +501,7 @@ func setOpenMode(d *description, v any) string {
 	if len(list) != 1 {
 		return "expected APPEND or TRUNCATE"
 	}
-	return d.give("open-mode", strings.ToLower(plain(list[0])))
+	return d.giveOption("open-mode", strings.ToLower(plainValue(list[0])))
 }
 
 func setProfile(_ *description, v any) string {
@@ -519,11 +519,11 @@ func setShared(d *description, v any) string {
 		why := ""
 		switch word {
 		case "oversubscribe":
-			why = d.give("oversubscribe", "")
+			why = d.giveOption("oversubscribe", "")
 		case "none":
-			why = d.give("exclusive", "")
+			why = d.giveOption("exclusive", "")
 		default:
-			why = d.give("exclusive", word)
+			why = d.giveOption("exclusive", word)
 		}
 		if why != "" {
 			return why
@@ -534,7 +534,7 @@ func setShared(d *description, v any) string {
 
 // setSignal reads the signal with its flags and delay.
 func setSignal(d *description, v any) string {
-	text := plain(v)
+	text := plainValue(v)
 	flags := d.values.Texts("kill_warning_flags")
 	if slices.Contains(flags, "BATCH_JOB") {
 		text = "B:" + text
@@ -543,13 +543,13 @@ func setSignal(d *description, v any) string {
 		text = "R" + strings.TrimPrefix(":"+text, ":B")
 	}
 	if delay, ok := d.values["kill_warning_delay"].(tree.Number); ok {
-		text += "@" + plain(delay)
+		text += "@" + plainValue(delay)
 	}
-	return d.give("signal", text)
+	return d.giveOption("signal", text)
 }
 
 func setWorkDir(d *description, v any) string {
-	dir := plain(v)
+	dir := plainValue(v)
 	if !strings.HasPrefix(dir, "/") {
 		return "expected an absolute path"
 	}
@@ -565,7 +565,7 @@ func setMinimumCPUs(d *description, v any) string {
 	each, _ := d.values["cpus_per_task"].(int64)
 	switch {
 	case tasks == 0 && each == 0:
-		return d.give("ntasks", plain(v))
+		return d.giveOption("ntasks", plainValue(v))
 	case max(tasks, 1)*max(each, 1) == n:
 		return ""
 	}
@@ -576,11 +576,11 @@ func setMinimumNodes(d *description, v any) string {
 	if d.values.Text("nodes") != "" {
 		return ""
 	}
-	text := plain(v)
+	text := plainValue(v)
 	if most, given := d.values["maximum_nodes"].(int64); given && most > 0 {
-		text += "-" + plain(most)
+		text += "-" + plainValue(most)
 	}
-	return d.give("nodes", text)
+	return d.giveOption("nodes", text)
 }
 
 func setMaximumNodes(d *description, v any) string {
@@ -588,13 +588,13 @@ func setMaximumNodes(d *description, v any) string {
 	if d.values.Text("nodes") != "" || least > 0 {
 		return "" // read with it
 	}
-	return d.give("nodes", "1-"+plain(v))
+	return d.giveOption("nodes", "1-"+plainValue(v))
 }
 
 func setSwitches(d *description, v any) string {
-	text := plain(v)
+	text := plainValue(v)
 	if wait, given := d.values["wait_for_switch"].(int64); given && wait > 0 {
-		text += "@0:" + plain(wait)
+		text += "@0:" + plainValue(wait)
 	}
-	return d.give("switches", text)
+	return d.giveOption("switches", text)
 }

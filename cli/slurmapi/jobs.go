@@ -24,7 +24,7 @@ type place struct {
 // submitJob is POST job/submit: one job, or the components of a heterogeneous one.
 func submitJob(q *request) (tree.Object, error) {
 	script := q.body.Text("script")
-	req, err := q.describe("job", "jobs", func(at place) {
+	req, err := q.makeSubmission("job", "jobs", func(at place) {
 		if own := at.values.Text("script"); own != "" && script == "" {
 			script = own
 		}
@@ -40,7 +40,7 @@ func submitJob(q *request) (tree.Object, error) {
 	}
 	req.Script = &apiv1.Blob{Data: []byte(script)}
 	var rep apiv1.SubmitReply
-	if err := q.rpc(tool.MethodSubmit, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
 		return nil, err
 	}
 	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "step_id", Value: "batch"}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
@@ -49,7 +49,7 @@ func submitJob(q *request) (tree.Object, error) {
 // allocateJob is POST job/allocate: an allocation without a script, which lasts
 // until it is cancelled or its time is over.
 func allocateJob(q *request) (tree.Object, error) {
-	req, err := q.describe("job", "hetjob", func(place) {})
+	req, err := q.makeSubmission("job", "hetjob", func(place) {})
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +60,15 @@ func allocateJob(q *request) (tree.Object, error) {
 		js.Stderr = ""
 	}
 	var rep apiv1.SubmitReply
-	if err := q.rpc(tool.MethodSubmit, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
 		return nil, err
 	}
 	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
 }
 
-// describe makes a submission of the description in a field of the body, or of the
+// makeSubmission makes a submission of the description in a field of the body, or of the
 // list of them in another. each sees every description first.
-func (q *request) describe(one, several string, each func(place)) (*apiv1.SubmitRequest, error) {
+func (q *request) makeSubmission(one, several string, each func(place)) (*apiv1.SubmitRequest, error) {
 	var places []place
 	if values := q.body.Record(one); values != nil {
 		places = append(places, place{values, "#/" + one})
@@ -82,22 +82,22 @@ func (q *request) describe(one, several string, each func(place)) (*apiv1.Submit
 	case len(places) > 1 && q.body.Record(one) != nil:
 		return nil, problems{{Path: "#/" + several, Text: one + " is given too: give one of the two"}}
 	}
-	env := q.environment([]string{"REST"})
+	env := q.commandEnv([]string{"REST"})
 	shape := schema.Of(q.version).Type("job_desc_msg")
 	req := &apiv1.SubmitRequest{}
 	var wrong problems
 	for i, at := range places {
 		each(at)
 		d := &description{env: env, values: at.values, path: at.path, spec: &apiv1.JobSpec{SubmitHost: q.source, SubmitLine: q.path.Method + " " + q.path.Path, Umask: env.Umask()}}
-		d.apply(shape)
+		d.applyValues(shape)
 		if i == 0 {
 			variables, bad := submit.EnvironmentOf(at.values.Texts("environment"))
 			req.Environment = &apiv1.Blob{Data: variables}
 			for _, text := range bad {
-				d.fail("environment", strconv.Quote(text)+" is not NAME=value")
+				d.failField("environment", strconv.Quote(text)+" is not NAME=value")
 			}
 			if d.spec.GetWorkDir() == "" {
-				d.fail("current_working_directory", "the field is required: the job's working directory on its nodes")
+				d.failField("current_working_directory", "the field is required: the job's working directory on its nodes")
 			}
 			req.Spec = d.spec
 		} else {
@@ -124,7 +124,7 @@ func updateJob(q *request) (tree.Object, error) {
 	changes := map[string]string{}
 	verb := apiv1.ControlJobsRequest_VERB_UNSPECIFIED
 	var wrong problems
-	table := aspects()
+	table := descriptionAspects()
 	for _, f := range schema.Of(q.version).Type("job_desc_msg").Fields {
 		v, given := q.body[f.Name]
 		a := table[f.Name]
@@ -136,21 +136,21 @@ func updateJob(q *request) (tree.Object, error) {
 				verb = apiv1.ControlJobsRequest_HOLD
 			}
 		case f.Name == "minimum_nodes":
-			changes["numnodes"] = plain(v)
+			changes["numnodes"] = plainValue(v)
 			if most, ok := q.body["maximum_nodes"].(int64); ok && most > 0 {
-				changes["numnodes"] += "-" + plain(most)
+				changes["numnodes"] += "-" + plainValue(most)
 			}
 		case f.Name == "maximum_nodes" && q.body["minimum_nodes"] != nil: // read with it
-		case f.Name == "job_id" && plain(v) == id:
+		case f.Name == "job_id" && plainValue(v) == id:
 		case f.Name == "mail_type":
 			changes["mailtype"] = strings.Join(mailTypes(q.body.Texts(f.Name)), ",")
 		case a.update != "" && (v == true || v == false):
 			changes[a.update] = map[bool]string{true: "1", false: "0"}[v == true]
 		case a.update != "":
-			changes[a.update] = plain(v)
+			changes[a.update] = plainValue(v)
 		case asksNothing(v):
 		case a.ignored != "":
-			q.warn("#/"+f.Name, a.ignored)
+			q.addWarning("#/"+f.Name, a.ignored)
 		default:
 			wrong = append(wrong, schema.Problem{Path: "#/" + f.Name, Text: "it cannot be changed once the job was submitted"})
 		}
@@ -163,13 +163,13 @@ func updateJob(q *request) (tree.Object, error) {
 	}
 	results := tree.List{}
 	if len(changes) > 0 {
-		results, err = q.control(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes})
+		results, err = q.controlJobs(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes})
 		if err != nil {
 			return nil, err
 		}
 	}
 	if verb != apiv1.ControlJobsRequest_VERB_UNSPECIFIED {
-		more, err := q.control(&apiv1.ControlJobsRequest{Verb: verb, Jobs: []string{id}})
+		more, err := q.controlJobs(&apiv1.ControlJobsRequest{Verb: verb, Jobs: []string{id}})
 		if err != nil {
 			return nil, err
 		}
@@ -178,17 +178,17 @@ func updateJob(q *request) (tree.Object, error) {
 	return tree.Object{{Key: "results", Value: results}}, nil
 }
 
-// control changes jobs. The error of a request about one job is the answer's.
-func (q *request) control(req *apiv1.ControlJobsRequest) (tree.List, error) {
+// controlJobs changes jobs. The error of a request about one job is the answer's.
+func (q *request) controlJobs(req *apiv1.ControlJobsRequest) (tree.List, error) {
 	var rep apiv1.JobResults
-	if err := q.rpc(tool.MethodControlJobs, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodControlJobs, req, &rep); err != nil {
 		return nil, err
 	}
 	results := tree.List{}
 	for _, r := range rep.GetResults() {
 		e := r.GetError()
 		if e != nil && len(req.GetJobs()) == 1 {
-			return nil, refusal(e)
+			return nil, jobRefusal(e)
 		}
 		results = append(results, tree.Object{{Key: "job_id", Value: r.GetJobId()}, {Key: "step_id", Value: r.GetJob()},
 			{Key: "error", Value: e.GetText()}, {Key: "error_code", Value: e.GetCode()}, {Key: "why", Value: e.GetDetail()}})
@@ -196,8 +196,8 @@ func (q *request) control(req *apiv1.ControlJobsRequest) (tree.List, error) {
 	return results, nil
 }
 
-// refusal is the error of one job in an answer about several.
-func refusal(e *apiv1.Error) error {
+// jobRefusal is the error of one job in an answer about several.
+func jobRefusal(e *apiv1.Error) error {
 	return &spec.Error{Kind: spec.Code(e.GetCode()), Prefix: e.GetPrefix(), Detail: e.GetDetail()}
 }
 
@@ -207,7 +207,7 @@ func cancelOne(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.cancel(&apiv1.JobFilter{Jobs: []string{id}}, q.param("signal"), strings.Split(strings.ToUpper(q.param("flags")), ","))
+	return q.cancelJobs(&apiv1.JobFilter{Jobs: []string{id}}, q.queryParam("signal"), strings.Split(strings.ToUpper(q.queryParam("flags")), ","))
 }
 
 // cancelSeveral is DELETE jobs: what a filter chooses.
@@ -243,19 +243,19 @@ func cancelSeveral(q *request) (tree.Object, error) {
 			return nil, problems{{Path: "#/jobs", Text: id + " is not the number of a job"}}
 		}
 	}
-	if chooses(f) == 0 {
+	if countChoosing(f) == 0 {
 		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body chooses no jobs: name jobs, a user, an account, a partition, a QOS, a reservation, a name, a state or nodes")
 	}
-	return q.cancel(f, q.body.Text("signal"), q.body.Texts("flags"))
+	return q.cancelJobs(f, q.body.Text("signal"), q.body.Texts("flags"))
 }
 
-// chooses counts what a filter chooses by.
-func chooses(f *apiv1.JobFilter) int {
+// countChoosing counts what a filter chooses by.
+func countChoosing(f *apiv1.JobFilter) int {
 	return len(f.GetJobs()) + len(f.GetUsers()) + len(f.GetAccounts()) + len(f.GetPartitions()) + len(f.GetStates()) + len(f.GetNames()) +
 		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
 }
 
-func (q *request) cancel(f *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
+func (q *request) cancelJobs(f *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
 	req := &apiv1.CancelRequest{Filter: f}
 	for _, flag := range flags {
 		switch flag {
@@ -269,7 +269,7 @@ func (q *request) cancel(f *apiv1.JobFilter, signal string, flags []string) (tre
 		case "ARRAY_TASK":
 			// A job's number names all its tasks, NUMBER_TASK one of them.
 		default:
-			q.warn("flags", flag+": Muster has no such thing; ignored")
+			q.addWarning("flags", flag+": Muster has no such thing; ignored")
 		}
 	}
 	if signal != "" {
@@ -280,14 +280,14 @@ func (q *request) cancel(f *apiv1.JobFilter, signal string, flags []string) (tre
 		req.Signal = int32(n)
 	}
 	var rep apiv1.JobResults
-	if err := q.rpc(tool.MethodCancel, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodCancel, req, &rep); err != nil {
 		return nil, err
 	}
 	status := tree.List{}
 	for _, r := range rep.GetResults() {
 		e := r.GetError()
 		if e != nil && len(f.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
-			return nil, refusal(e)
+			return nil, jobRefusal(e)
 		}
 		status = append(status, tree.Object{{Key: "error", Value: tree.Object{{Key: "string", Value: e.GetText()}, {Key: "code", Value: e.GetCode()}, {Key: "message", Value: e.GetDetail()}}},
 			{Key: "step_id", Value: r.GetJob()}, {Key: "job_id", Value: tree.Number{N: int64(r.GetJobId()), Set: true}}})
@@ -301,7 +301,7 @@ func requeueOne(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := q.control(requeueOf(id, q.flag("Hold"), q.flag("SpecialExit"), q.flag("Incomplete")))
+	results, err := q.controlJobs(requeueOf(id, q.hasFlag("Hold"), q.hasFlag("SpecialExit"), q.hasFlag("Incomplete")))
 	return tree.Object{{Key: "status", Value: results}}, err
 }
 
@@ -315,7 +315,7 @@ func requeueSeveral(q *request) (tree.Object, error) {
 		}
 	}
 	for _, id := range q.body.Texts("jobs") {
-		results, err := q.control(requeueOf(id, slices.Contains(flags, "Hold"), slices.Contains(flags, "SpecialExit"), slices.Contains(flags, "Incomplete")))
+		results, err := q.controlJobs(requeueOf(id, slices.Contains(flags, "Hold"), slices.Contains(flags, "SpecialExit"), slices.Contains(flags, "Incomplete")))
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func Markdown() string {
 	b.WriteString("## Paths\n\n`*` stands for v0.0.43, v0.0.44 or v0.0.45; a path that not all of them have names its versions.\n\n")
 	b.WriteString("| method and path | answered by |\n|---|---|\n")
 	var refused strings.Builder
-	all := routes()
+	all := routeTable()
 	for _, row := range rowsOfPaths() {
 		r := all[row.key]
 		name := "`" + row.key + "`" + row.versions
@@ -75,7 +75,7 @@ func Markdown() string {
 	b.WriteString("\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" + refused.String())
 	b.WriteString("\n## Description of a job\n\nThe fields of `job_desc_msg`, for `job/submit`, `job/allocate` and an update. A field that is refused makes the request fail;\n" +
 		"a field that changes nothing is named in `warnings`. Values that ask for nothing (empty, 0, false) are accepted.\n\n| field | means | update |\n|---|---|---|\n")
-	table := aspects()
+	table := descriptionAspects()
 	for _, f := range fieldsOfJobs() {
 		a := table[f]
 		means := "yes"

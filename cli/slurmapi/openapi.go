@@ -110,7 +110,7 @@ func describePath(v schema.Version, p *schema.Path, at route) tree.Object {
 	}
 	out = append(out, tree.Member{Key: "parameters", Value: params})
 	body := func(t *schema.Type) tree.Object {
-		return tree.Object{{Key: "application/json", Value: tree.Object{{Key: "schema", Value: reference(v, t)}}}}
+		return tree.Object{{Key: "application/json", Value: tree.Object{{Key: "schema", Value: typeReference(v, t)}}}}
 	}
 	if p.Request != nil {
 		out = append(out, tree.Member{Key: "requestBody", Value: tree.Object{{Key: "required", Value: true}, {Key: "content", Value: body(p.Request)}}})
@@ -121,8 +121,8 @@ func describePath(v schema.Version, p *schema.Path, at route) tree.Object {
 	}})
 }
 
-// reference is a type where it is used.
-func reference(v schema.Version, t *schema.Type) tree.Object {
+// typeReference is a type where it is used.
+func typeReference(v schema.Version, t *schema.Type) tree.Object {
 	if t.Name == "" {
 		return describeBody(v, t)
 	}
@@ -147,13 +147,13 @@ func describeBody(v schema.Version, t *schema.Type) tree.Object {
 	case schema.Decimal:
 		return tree.Object{{Key: "type", Value: "number"}, {Key: "format", Value: "double"}}
 	case schema.List:
-		return tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: reference(v, t.Elem)}}
+		return tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: typeReference(v, t.Elem)}}
 	case schema.Record:
 	}
 	var fields tree.Object
 	required := tree.List{}
 	for _, f := range t.Fields {
-		fields = append(fields, tree.Member{Key: f.Name, Value: reference(v, f.Type)})
+		fields = append(fields, tree.Member{Key: f.Name, Value: typeReference(v, f.Type)})
 		if f.Required {
 			required = append(required, f.Name)
 		}

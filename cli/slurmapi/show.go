@@ -32,7 +32,7 @@ func showJob(q *request) ([]string, error) {
 
 func showStates(q *request) ([]string, error) {
 	args := []string{"squeue", "--states=all", "--all"}
-	if ids := q.param("job_id"); ids != "" {
+	if ids := q.queryParam("job_id"); ids != "" {
 		args = append(args, "--jobs="+ids)
 	}
 	return args, nil
@@ -40,7 +40,7 @@ func showStates(q *request) ([]string, error) {
 
 func showNodes(q *request) ([]string, error) {
 	args := []string{"scontrol", "show", "node"}
-	if strings.Contains(strings.ToUpper(q.param("flags")), "FUTURE") {
+	if strings.Contains(strings.ToUpper(q.queryParam("flags")), "FUTURE") {
 		args = []string{"scontrol", "--future", "show", "node"}
 	}
 	return args, nil
@@ -48,10 +48,10 @@ func showNodes(q *request) ([]string, error) {
 
 func showShares(q *request) ([]string, error) {
 	args := []string{"sshare", "--all"}
-	if accounts := q.param("accounts"); accounts != "" {
+	if accounts := q.queryParam("accounts"); accounts != "" {
 		args = append(args, "--accounts="+accounts)
 	}
-	if users := q.param("users"); users != "" {
+	if users := q.queryParam("users"); users != "" {
 		args = append(args, "--users="+users)
 	}
 	return args, nil

@@ -15,14 +15,14 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// entity shows what sacctmgr shows. where are conditions by the names of the
+// entityRoute shows what sacctmgr shows. where are conditions by the names of the
 // query's parameters.
-func entity(what string, where map[string]string) route {
+func entityRoute(what string, where map[string]string) route {
 	r := route{show: func(q *request) ([]string, error) {
 		args := []string{"sacctmgr", "show", what}
 		for _, p := range q.path.Params {
 			key, known := where[p.Name]
-			if value := q.param(p.Name); known && value != "" {
+			if value := q.queryParam(p.Name); known && value != "" {
 				args = append(args, key+"="+value)
 			}
 		}
@@ -32,27 +32,27 @@ func entity(what string, where map[string]string) route {
 	return r
 }
 
-func associations() route {
-	return entity("association", map[string]string{"account": "account", "user": "user", "partition": "partition"})
+func associationRoute() route {
+	return entityRoute("association", map[string]string{"account": "account", "user": "user", "partition": "partition"})
 }
 
 // showPast is GET jobs of slurmdb.
 func showPast(q *request) ([]string, error) {
 	args := []string{"sacct", "--allusers"}
 	for _, p := range pastParams() {
-		value := q.param(p[0])
+		value := q.queryParam(p[0])
 		switch {
 		case value == "":
 		case strings.HasSuffix(p[1], "time"):
-			args = append(args, "--"+p[1]+"="+moment(value))
+			args = append(args, "--"+p[1]+"="+formatMoment(value))
 		default:
 			args = append(args, "--"+p[1]+"="+value)
 		}
 	}
-	if q.flag("show_duplicates") {
+	if q.hasFlag("show_duplicates") {
 		args = append(args, "--duplicates")
 	}
-	if q.flag("skip_steps") {
+	if q.hasFlag("skip_steps") {
 		args = append(args, "--allocations")
 	}
 	return args, nil
@@ -66,8 +66,8 @@ func pastParams() [][2]string {
 		{"start_time", "starttime"}, {"node", "nodelist"}, {"users", "user"}, {"wckey", "wckeys"}}
 }
 
-// moment writes seconds since 1970 as sacct reads a time; anything else stays.
-func moment(text string) string {
+// formatMoment writes seconds since 1970 as sacct reads a time; anything else stays.
+func formatMoment(text string) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1_000_000 {
 		return text
@@ -84,7 +84,7 @@ func showPastJob(q *request) ([]string, error) {
 func pingPast(q *request) (tree.Object, error) {
 	var rep apiv1.AccountingStatusReply
 	began := q.api.host.Now()
-	err := q.rpc(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep)
+	err := q.callRPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep)
 	up := err == nil && rep.GetUp()
 	state := "DOWN"
 	if up {
@@ -98,7 +98,7 @@ func pingPast(q *request) (tree.Object, error) {
 // showConfig is GET conf: the configuration, as far as Slurm has a field for it.
 func showConfig(q *request) (tree.Object, error) {
 	var rep apiv1.GetConfigReply
-	if err := q.rpc(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+	if err := q.callRPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
 		return nil, err
 	}
 	shape := schema.Of(q.version).Type("slurm_conf")
@@ -115,7 +115,7 @@ func showConfig(q *request) (tree.Object, error) {
 	var conf tree.Object
 	for _, f := range shape.Fields {
 		if v, there := values[f.Name]; there {
-			conf = append(conf, tree.Member{Key: f.Name, Value: document(v)})
+			conf = append(conf, tree.Member{Key: f.Name, Value: toDocument(v)})
 		}
 	}
 	meta := tree.Object{{Key: "LastUpdate", Value: rep.GetNow() / tool.Second}, {Key: "BOOT_TIME", Value: rep.GetBootTime() / tool.Second},
@@ -123,8 +123,8 @@ func showConfig(q *request) (tree.Object, error) {
 	return tree.Object{{Key: "slurm_conf", Value: conf}, {Key: "slurm_conf_meta", Value: meta}}, nil
 }
 
-// document turns a value that was read into one that is written.
-func document(v any) any {
+// toDocument turns a value that was read into one that is written.
+func toDocument(v any) any {
 	if list, ok := v.([]any); ok {
 		return tree.List(list)
 	}
@@ -134,16 +134,16 @@ func document(v any) any {
 	return v
 }
 
-// policy reads accounts, users, QOS and associations.
-func (q *request) policy() (*apiv1.PolicyReply, error) {
+// readPolicy reads accounts, users, QOS and associations.
+func (q *request) readPolicy() (*apiv1.PolicyReply, error) {
 	var rep apiv1.PolicyReply
-	return &rep, q.rpc(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &rep)
+	return &rep, q.callRPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &rep)
 }
 
-// change makes one change, as sacctmgr does.
-func (q *request) change(req *apiv1.PolicyChangeRequest) ([]string, error) {
+// makeChange makes one change, as sacctmgr does.
+func (q *request) makeChange(req *apiv1.PolicyChangeRequest) ([]string, error) {
 	var rep apiv1.PolicyChangeReply
-	if err := q.rpc(tool.MethodChangePolicy, req, &rep); err != nil {
+	if err := q.callRPC(tool.MethodChangePolicy, req, &rep); err != nil {
 		return nil, err
 	}
 	return rep.GetChanged(), nil
@@ -163,13 +163,13 @@ func (s *settings) text(values schema.Values, field, key string) {
 	}
 }
 
-// at finds a value by its path.
-func at(values schema.Values, path string) any {
+// valueAt finds a value by its path.
+func valueAt(values schema.Values, path string) any {
 	key, rest, deeper := strings.Cut(path, "/")
 	if !deeper {
 		return values[key]
 	}
-	return at(values.Record(key), rest)
+	return valueAt(values.Record(key), rest)
 }
 
 // tresText writes a list of counted resources as sacctmgr takes it.
@@ -191,10 +191,10 @@ func tresText(v any) string {
 	return strings.Join(parts, ",")
 }
 
-// limits adds the limits that were given.
-func limits[T any](s *settings, values schema.Values, table []render.PolicyLimit[T]) {
+// addLimits adds the limits that were given.
+func addLimits[T any](s *settings, values schema.Values, table []render.PolicyLimit[T]) {
 	for _, l := range table {
-		switch v := at(values, l.Path).(type) {
+		switch v := valueAt(values, l.Path).(type) {
 		case tree.Number:
 			if v.Infinite {
 				s.add(l.Key, "-1")
@@ -209,8 +209,8 @@ func limits[T any](s *settings, values schema.Values, table []render.PolicyLimit
 	}
 }
 
-// upsert adds an entity, or changes one that exists.
-func (q *request) upsert(what, name string, exists bool, set settings) error {
+// upsertEntity adds an entity, or changes one that exists.
+func (q *request) upsertEntity(what, name string, exists bool, set settings) error {
 	req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: what, Names: []string{name}, Set: set}
 	if exists {
 		if len(set) == 0 {
@@ -218,13 +218,13 @@ func (q *request) upsert(what, name string, exists bool, set settings) error {
 		}
 		req.Verb = apiv1.PolicyChangeRequest_MODIFY
 	}
-	_, err := q.change(req)
+	_, err := q.makeChange(req)
 	return err
 }
 
 // setAccounts is POST accounts.
 func setAccounts(q *request) (tree.Object, error) {
-	have, err := q.policy()
+	have, err := q.readPolicy()
 	if err != nil {
 		return nil, err
 	}
@@ -234,17 +234,17 @@ func setAccounts(q *request) (tree.Object, error) {
 		set.text(values, "description", "description")
 		set.text(values, "organization", "organization")
 		exists := slices.ContainsFunc(have.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
-		if err := q.upsert("account", name, exists, set); err != nil {
+		if err := q.upsertEntity("account", name, exists, set); err != nil {
 			return nil, err
 		}
 		for _, c := range values.Records("coordinators") {
 			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "coordinator", Names: []string{c.Text("name")}, Set: settings{{Key: "account", Value: name}}}
-			if _, err := q.change(req); err != nil {
+			if _, err := q.makeChange(req); err != nil {
 				return nil, err
 			}
 		}
 		if len(values.Records("associations")) > 0 {
-			q.warn("#/accounts/"+tool.Itoa(i)+"/associations", "they are set with POST associations; ignored")
+			q.addWarning("#/accounts/"+tool.Itoa(i)+"/associations", "they are set with POST associations; ignored")
 		}
 	}
 	return nil, nil
@@ -253,7 +253,7 @@ func setAccounts(q *request) (tree.Object, error) {
 // setUsers is POST users. A user is of at least one account, so that a new one
 // needs a default account or an association.
 func setUsers(q *request) (tree.Object, error) {
-	have, err := q.policy()
+	have, err := q.readPolicy()
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func setUsers(q *request) (tree.Object, error) {
 		var set settings
 		switch {
 		case exists && len(values.Records("associations")) > 0:
-			q.warn("#/users/"+tool.Itoa(i)+"/associations", "those of a user who exists are set with POST associations; ignored")
+			q.addWarning("#/users/"+tool.Itoa(i)+"/associations", "those of a user who exists are set with POST associations; ignored")
 		case !exists && len(accounts) == 0:
 			return nil, problems{{Path: "#/users/" + tool.Itoa(i) + "/default/account", Text: "a new user needs an account, here or in associations"}}
 		case !exists:
@@ -282,7 +282,7 @@ func setUsers(q *request) (tree.Object, error) {
 		if level := values.Texts("administrator_level"); len(level) == 1 && level[0] != "Not Set" {
 			set.add("adminlevel", level[0])
 		}
-		if err := q.upsert("user", name, exists, set); err != nil {
+		if err := q.upsertEntity("user", name, exists, set); err != nil {
 			return nil, err
 		}
 	}
@@ -291,7 +291,7 @@ func setUsers(q *request) (tree.Object, error) {
 
 // setQOS is POST qos.
 func setQOS(q *request) (tree.Object, error) {
-	have, err := q.policy()
+	have, err := q.readPolicy()
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func setQOS(q *request) (tree.Object, error) {
 			if own := render.QOSFlag(word); own != "" {
 				flags = append(flags, own)
 			} else if word != "NOT_SET" {
-				q.warn("#/qos/flags", word+": Muster has no such flag; ignored")
+				q.addWarning("#/qos/flags", word+": Muster has no such flag; ignored")
 			}
 		}
 		if flags != nil {
@@ -320,15 +320,15 @@ func setQOS(q *request) (tree.Object, error) {
 		if mode := preempt.Texts("mode"); len(mode) == 1 && mode[0] != "DISABLED" {
 			set.add("preemptmode", strings.ToLower(mode[0]))
 		}
-		if grace, ok := at(values, "limits/grace_time").(int64); ok {
+		if grace, ok := valueAt(values, "limits/grace_time").(int64); ok {
 			set.add("gracetime", tool.Itoa(grace))
 		}
 		if n, ok := values["usage_factor"].(tree.Number); ok && !n.Infinite {
 			set.add("usagefactor", tool.Itoa(n.N))
 		}
-		limits(&set, values, render.QOSLimits())
+		addLimits(&set, values, render.QOSLimits())
 		exists := slices.ContainsFunc(have.GetQos(), func(o *apiv1.Qos) bool { return o.GetName() == name })
-		if err := q.upsert("qos", name, exists, set); err != nil {
+		if err := q.upsertEntity("qos", name, exists, set); err != nil {
 			return nil, err
 		}
 	}
@@ -338,7 +338,7 @@ func setQOS(q *request) (tree.Object, error) {
 // setAssociations is POST associations: of an account, or of a user in one.
 func setAssociations(q *request) (tree.Object, error) {
 	for i, values := range q.body.Records("associations") {
-		have, err := q.policy()
+		have, err := q.readPolicy()
 		if err != nil {
 			return nil, err
 		}
@@ -360,13 +360,13 @@ func setAssociations(q *request) (tree.Object, error) {
 		if n, ok := values["priority"].(tree.Number); ok && !n.Infinite {
 			set.add("priority", tool.Itoa(n.N))
 		}
-		limits(&set, values, render.AssociationLimits())
+		addLimits(&set, values, render.AssociationLimits())
 		exists := slices.ContainsFunc(have.GetAssociations(), func(a *apiv1.Association) bool {
 			return a.GetAccount() == account && a.GetUser() == user && a.GetPartition() == partition
 		})
 		if user == "" {
 			set.text(values, "parent_account", "parent")
-			if err := q.upsert("account", account, exists, set); err != nil {
+			if err := q.upsertEntity("account", account, exists, set); err != nil {
 				return nil, err
 			}
 			continue
@@ -380,11 +380,11 @@ func setAssociations(q *request) (tree.Object, error) {
 		if exists && len(set) == 0 {
 			continue
 		}
-		if _, err := q.change(req); err != nil {
+		if _, err := q.makeChange(req); err != nil {
 			return nil, err
 		}
 		if values["is_default"] == true {
-			if err := q.upsert("user", user, true, settings{{Key: "defaultaccount", Value: account}}); err != nil {
+			if err := q.upsertEntity("user", user, true, settings{{Key: "defaultaccount", Value: account}}); err != nil {
 				return nil, err
 			}
 		}
@@ -415,7 +415,7 @@ func recordSettings(shape *schema.Type, values schema.Values) settings {
 		case []any:
 			text := tresText(v)
 			if f.Name == "qoslevel" {
-				text = plain(v)
+				text = plainValue(v)
 			}
 			if text != "" {
 				set.add(f.Name, text)
@@ -431,7 +431,7 @@ func addAccounts(q *request) (tree.Object, error) {
 	set := recordSettings(schema.Of(q.version).Type("assoc_rec_set"), condition.Record("association"))
 	set.text(q.body.Record("account"), "description", "description")
 	set.text(q.body.Record("account"), "organization", "organization")
-	added, err := q.change(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "account", Names: condition.Texts("accounts"), Set: set})
+	added, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "account", Names: condition.Texts("accounts"), Set: set})
 	return tree.Object{{Key: "added_accounts", Value: strings.Join(added, "\n")}}, err
 }
 
@@ -458,7 +458,7 @@ func addUsers(q *request) (tree.Object, error) {
 	if level := user.Texts("adminlevel"); len(level) == 1 && level[0] != "Not Set" {
 		set.add("adminlevel", level[0])
 	}
-	added, err := q.change(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "user", Names: condition.Texts("users"), Set: set})
+	added, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "user", Names: condition.Texts("users"), Set: set})
 	return tree.Object{{Key: "added_users", Value: strings.Join(added, "\n")}}, err
 }
 
@@ -466,17 +466,17 @@ func addUsers(q *request) (tree.Object, error) {
 func setWCKeys(q *request) (tree.Object, error) {
 	for _, values := range q.body.Records("wckeys") {
 		req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "wckey", Names: []string{values.Text("name")}, Set: settings{{Key: "user", Value: values.Text("user")}}}
-		if _, err := q.change(req); err != nil {
+		if _, err := q.makeChange(req); err != nil {
 			return nil, err
 		}
 	}
 	return nil, nil
 }
 
-// remove deletes an entity by the name in the path.
-func remove(what, param, list string) func(q *request) (tree.Object, error) {
+// removeEntity deletes an entity by the name in the path.
+func removeEntity(what, param, list string) func(q *request) (tree.Object, error) {
 	return func(q *request) (tree.Object, error) {
-		removed, err := q.change(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: what, Names: []string{q.given[param]}})
+		removed, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: what, Names: []string{q.given[param]}})
 		if err != nil {
 			return nil, err
 		}
@@ -489,14 +489,14 @@ func remove(what, param, list string) func(q *request) (tree.Object, error) {
 
 // removeWCKey is DELETE wckey/{id}.
 func removeWCKey(q *request) (tree.Object, error) {
-	have, err := q.policy()
+	have, err := q.readPolicy()
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range have.GetWckeys() {
 		if id := q.given["id"]; tool.Itoa(k.GetId()) == id || k.GetName() == id {
 			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: "wckey", Names: []string{k.GetName()}, Where: settings{{Key: "user", Value: k.GetUser()}}}
-			removed, err := q.change(req)
+			removed, err := q.makeChange(req)
 			return tree.Object{{Key: "deleted_wckeys", Value: tree.Strings(removed)}}, err
 		}
 	}
@@ -506,7 +506,7 @@ func removeWCKey(q *request) (tree.Object, error) {
 // removeAssociations is DELETE association and DELETE associations: of a user in
 // an account, or of an account.
 func removeAssociations(q *request) (tree.Object, error) {
-	user, account := q.param("user"), q.param("account")
+	user, account := q.queryParam("user"), q.queryParam("account")
 	if user == "" && account == "" {
 		return nil, problems{{Path: "?account", Text: "name a user, an account, or both: everything at once is not deleted"}}
 	}
@@ -515,12 +515,12 @@ func removeAssociations(q *request) (tree.Object, error) {
 		req.Entity = "user"
 		req.Names = tool.SplitList(user)
 		for _, key := range [...]string{"account", "partition"} {
-			if value := q.param(key); value != "" {
+			if value := q.queryParam(key); value != "" {
 				req.Where = append(req.Where, &apiv1.ConfigEntry{Key: key, Value: value})
 			}
 		}
 	}
-	removed, err := q.change(req)
+	removed, err := q.makeChange(req)
 	if err == nil && len(removed) == 0 {
 		err = spec.Refuse(spec.CodeNothingFound, "there is no such association")
 	}

@@ -10,7 +10,7 @@ import (
 // Every path of every version is answered or refused with a reason, and nothing else
 // is.
 func TestRoutes(t *testing.T) {
-	all := routes()
+	all := routeTable()
 	used := map[string]bool{}
 	for _, v := range schema.Versions() {
 		for _, p := range schema.Of(v).Paths {
@@ -43,7 +43,7 @@ func TestRoutes(t *testing.T) {
 // Every field of a job's description means something in every version, and each
 // option that it names is one of sbatch's.
 func TestAspects(t *testing.T) {
-	all := aspects()
+	all := descriptionAspects()
 	options := map[string]bool{}
 	for _, o := range submit.Sbatch().Options {
 		options[o.Long] = true

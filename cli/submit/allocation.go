@@ -39,8 +39,8 @@ type allocation struct {
 	all  []*apiv1.JobInfo // the components of a heterogeneous job; of another job, itself
 }
 
-// allocate asks for a job, of one or several components, and waits until it runs.
-func allocate(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
+// allocateJob asks for a job, of one or several components, and waits until it runs.
+func allocateJob(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 	var rep apiv1.SubmitReply
 	if err := c.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: c.RequestNumber()}, &rep); err != nil {
 		return nil, allocationFailed(c, err)
@@ -51,20 +51,20 @@ func allocate(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 	a := &allocation{c: c, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(c.Ctx)
-	go a.attend(ctx, specs[0].GetAttended())
-	if err := a.wait(); err != nil {
+	go a.attendJob(ctx, specs[0].GetAttended())
+	if err := a.awaitNodes(); err != nil {
 		return a, err
 	}
 	a.all = []*apiv1.JobInfo{a.job}
 	if len(specs) > 1 {
-		return a, a.others(len(specs))
+		return a, a.findOthers(len(specs))
 	}
 	return a, nil
 }
 
-// others finds the components of a heterogeneous job, which run since the first
+// findOthers finds the components of a heterogeneous job, which run since the first
 // does.
-func (a *allocation) others(size int) error {
+func (a *allocation) findOthers(size int) error {
 	var rep apiv1.ListJobsReply
 	err := askAgain(a.c, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{tool.Itoa(a.id)}}}, &rep)
 	a.all = rep.GetJobs()
@@ -73,7 +73,7 @@ func (a *allocation) others(size int) error {
 		err = tool.Fail(1, fmt.Sprintf("%s: error: not all components of job %d run", a.c.Command.Name, a.id))
 	}
 	if err != nil {
-		a.end(1, 0)
+		a.endAllocation(1, 0)
 	}
 	return err
 }
@@ -95,13 +95,13 @@ func unable(c *tool.Call) string {
 	return "Unable to allocate resources"
 }
 
-// attend follows the job, over restarts of the controller, which ends it when
+// attendJob follows the job, over restarts of the controller, which ends it when
 // nobody does.
-func (a *allocation) attend(ctx context.Context, attended bool) {
+func (a *allocation) attendJob(ctx context.Context, attended bool) {
 	defer close(a.news)
 	wait := firstWait / 10
 	for ctx.Err() == nil {
-		err := a.follow(ctx, attended)
+		err := a.followJob(ctx, attended)
 		if err == nil || ctx.Err() != nil || !fetch.ControllerGone(err) {
 			return
 		}
@@ -110,8 +110,8 @@ func (a *allocation) attend(ctx context.Context, attended bool) {
 	}
 }
 
-// follow passes the job's records on until it is over; nil tells that it is.
-func (a *allocation) follow(ctx context.Context, attended bool) error {
+// followJob passes the job's records on until it is over; nil tells that it is.
+func (a *allocation) followJob(ctx context.Context, attended bool) error {
 	conn, err := a.c.Dial(ctx)
 	if err != nil {
 		return err
@@ -145,16 +145,16 @@ func (a *allocation) follow(ctx context.Context, attended bool) error {
 	return ctx.Err()
 }
 
-// wait returns when the job runs on nodes that are ready.
-func (a *allocation) wait() error {
+// awaitNodes returns when the job runs on nodes that are ready.
+func (a *allocation) awaitNodes() error {
 	c := a.c
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	told, late := false, time.After(soon)
-	limit, err := patience(c)
+	limit, err := immediateTimer(c)
 	if err != nil {
-		a.end(1, 0)
+		a.endAllocation(1, 0)
 		return err
 	}
 	for {
@@ -167,14 +167,14 @@ func (a *allocation) wait() error {
 			case spec.JobState(j.GetState()) == spec.Running && !j.GetConfiguring():
 				a.job = j
 				if told {
-					say(c, "job %d has been allocated resources", a.id)
+					printLine(c, "job %d has been allocated resources", a.id)
 				}
 				return nil
-			case !told && barred(j):
+			case !told && cannotStart(j):
 				told, late = true, nil
-				say(c, "%s", spec.CodePartitionConfigUnavailable)
+				printLine(c, "%s", spec.CodePartitionConfigUnavailable)
 				for _, line := range (&render.WhyView{}).BecauseLimit(&apiv1.WhyReply{Job: j, Reason: j.GetReason()}) {
-					say(c, "%s", line)
+					printLine(c, "%s", line)
 				}
 				a.sayQueued()
 			}
@@ -182,10 +182,10 @@ func (a *allocation) wait() error {
 			told, late = true, nil
 			a.sayQueued()
 		case <-limit:
-			a.end(1, 0)
+			a.endAllocation(1, 0)
 			return tool.Fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", c.Command.Name, spec.CodeCannotStartNow))
 		case s := <-signals:
-			a.end(1, int32(s.(syscall.Signal)))
+			a.endAllocation(1, int32(s.(syscall.Signal)))
 			return tool.Fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", c.Command.Name, a.id))
 		}
 	}
@@ -193,19 +193,19 @@ func (a *allocation) wait() error {
 
 func (a *allocation) sayQueued() {
 	if a.c.Command.Name == "salloc" {
-		say(a.c, "Pending job allocation %d", a.id)
+		printLine(a.c, "Pending job allocation %d", a.id)
 	}
-	say(a.c, "job %d queued and waiting for resources", a.id)
+	printLine(a.c, "job %d queued and waiting for resources", a.id)
 }
 
-// barred tells that a job cannot start as it is, however long it waits.
-func barred(j *apiv1.JobInfo) bool {
+// cannotStart tells that a job cannot start as it is, however long it waits.
+func cannotStart(j *apiv1.JobInfo) bool {
 	return slices.Contains([]spec.ReasonCode{spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionConfig, spec.ReasonBadConstraints,
 		spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed}, spec.ReasonCode(j.GetReason().GetCode()))
 }
 
-// patience is --immediate: how long to wait; nil is for ever.
-func patience(c *tool.Call) (<-chan time.Time, error) {
+// immediateTimer is --immediate: how long to wait; nil is for ever.
+func immediateTimer(c *tool.Call) (<-chan time.Time, error) {
 	v, ok := c.Opts.Get("immediate")
 	if !ok {
 		return nil, nil
@@ -221,7 +221,7 @@ func patience(c *tool.Call) (<-chan time.Time, error) {
 	return time.After(time.Duration(max(n, 1)) * time.Second), nil
 }
 
-func say(c *tool.Call, format string, args ...any) {
+func printLine(c *tool.Call, format string, args ...any) {
 	if !c.Opts.On("quiet") {
 		fmt.Fprintf(c.Stderr, c.Command.Name+": "+format+"\n", args...)
 	}
@@ -244,8 +244,8 @@ func askAgain(c *tool.Call, method string, req, resp proto.Message) error {
 	}
 }
 
-// end gives the allocation back, with the exit of what ran in it.
-func (a *allocation) end(code, sig int32) {
+// endAllocation gives the allocation back, with the exit of what ran in it.
+func (a *allocation) endAllocation(code, sig int32) {
 	err := askAgain(a.c, tool.MethodEndJob, &apiv1.EndJobRequest{Job: tool.Itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
 	a.stop()
 	if err != nil && tool.ExplainError(err).Code != spec.CodeInvalidJobID {
@@ -253,9 +253,9 @@ func (a *allocation) end(code, sig int32) {
 	}
 }
 
-// variables are what a job tells the programs of the host where it was asked
+// hostVariables are what a job tells the programs of the host where it was asked
 // for, one list for each component, and what all of them are told.
-func (a *allocation) variables() (of [][]string, shared []string) {
+func (a *allocation) hostVariables() (of [][]string, shared []string) {
 	var cfg apiv1.GetConfigReply
 	cluster := ""
 	if a.c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg) == nil {

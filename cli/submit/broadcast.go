@@ -64,8 +64,8 @@ type broadcast struct {
 	preserve bool   // keep the modification time and the mode
 }
 
-// send copies the file and returns the exit code of the step that did it.
-func (b *broadcast) send(c *tool.Call) (int, error) {
+// sendFile copies the file and returns the exit code of the step that did it.
+func (b *broadcast) sendFile(c *tool.Call) (int, error) {
 	file, err := os.Open(program(c, b.source))
 	if err != nil {
 		return 0, c.Errorf("Can't open `%s`: %v", b.source, errors.Unwrap(err))
@@ -75,7 +75,7 @@ func (b *broadcast) send(c *tool.Call) (int, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return 0, c.Errorf("`%s` is no regular file", b.source)
 	}
-	step := &apiv1.StepSpec{Name: "sbcast", Argv: []string{castProgram}, WorkDir: c.Dir, Umask: umask(c), Rlimits: c.Rlimits(), TasksPerNode: 1, External: true, Nodes: b.nodes,
+	step := &apiv1.StepSpec{Name: "sbcast", Argv: []string{castProgram}, WorkDir: c.Dir, Umask: currentUmask(c), Rlimits: c.Rlimits(), TasksPerNode: 1, External: true, Nodes: b.nodes,
 		InputTask: spec.InputAll, Mpi: "none", KeepOnBadExit: true, Wait: -1,
 		Cast: &apiv1.Cast{Path: program(c, b.dest), Size: info.Size(), Mode: uint32(info.Mode().Perm()), Force: b.force}}
 	if b.preserve {
@@ -96,9 +96,9 @@ func (b *broadcast) send(c *tool.Call) (int, error) {
 	return runStep(&part, []stepAsk{{job: b.job, step: step, opts: opt.New()}}, false)
 }
 
-// bcast copies the program of an srun to the job's nodes first, and has the
+// broadcastProgram copies the program of an srun to the job's nodes first, and has the
 // tasks run the copy.
-func bcast(c *tool.Call, asks []stepAsk) error {
+func broadcastProgram(c *tool.Call, asks []stepAsk) error {
 	opts := asks[0].opts
 	v, ok := opts.Get("bcast")
 	if !ok {
@@ -123,9 +123,9 @@ func bcast(c *tool.Call, asks []stepAsk) error {
 		dest = c.Dir + "/"
 	}
 	if strings.HasSuffix(dest, "/") {
-		dest += fmt.Sprintf("slurm_bcast_%s.%x", asks[0].job, ticket()[:4])
+		dest += fmt.Sprintf("slurm_bcast_%s.%x", asks[0].job, newTicket()[:4])
 	}
-	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).send(c)
+	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).sendFile(c)
 	if err == nil && code != 0 {
 		err = c.Errorf("--bcast: %s is not on all nodes", dest)
 	}

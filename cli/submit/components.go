@@ -19,9 +19,9 @@ type component struct {
 	args  []string // its command
 }
 
-// components takes the command line apart. One that names no command has that
+// splitComponents takes the command line apart. One that names no command has that
 // of the next one that does.
-func components(c *tool.Call) ([]component, error) {
+func splitComponents(c *tool.Call) ([]component, error) {
 	var out []component
 	words, args := ownArgs(c), c.Operands
 	for {
@@ -47,9 +47,9 @@ func components(c *tool.Call) ([]component, error) {
 	return out, nil
 }
 
-// of is the call as if a component alone were asked for; lookup finds its
+// forComponent is the call as if a component alone were asked for; lookup finds its
 // variables.
-func of(c *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
+func forComponent(c *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
 	out := *c
 	out.Operands, out.Opts = p.args, opt.New()
 	if err := c.Command.Set().FromEnviron(lookup, tool.IsNo, out.Opts); err != nil {
@@ -64,7 +64,7 @@ func liveJobs(c *tool.Call, list []component) (calls []*tool.Call, specs []*apiv
 	for i := range list {
 		part, js := c, (*apiv1.JobSpec)(nil)
 		if len(list) > 1 {
-			part, err = of(c, list[i], c.Lookup)
+			part, err = forComponent(c, list[i], c.Lookup)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -151,7 +151,7 @@ func stepsWithin(c *tool.Call, job string, list []component) ([]stepAsk, error) 
 	var out []stepAsk
 	seen := map[int]bool{}
 	for i := range list {
-		first, err := of(c, list[i], groupLookup(c, 0))
+		first, err := forComponent(c, list[i], groupLookup(c, 0))
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func stepsWithin(c *tool.Call, job string, list []component) ([]stepAsk, error) 
 				return nil, c.Errorf("component %d of the heterogeneous job is named more than once", n)
 			}
 			seen[n] = true
-			part, err := of(c, list[i], groupLookup(c, n))
+			part, err := forComponent(c, list[i], groupLookup(c, n))
 			if err != nil {
 				return nil, err
 			}

@@ -42,7 +42,7 @@ func EnvironmentOf(list []string) (env []byte, bad []string) {
 			bad = append(bad, kv)
 			continue
 		}
-		e.set(name, value)
+		e.setVariable(name, value)
 	}
-	return e.bytes(), bad
+	return e.encodeEnv(), bad
 }

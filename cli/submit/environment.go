@@ -18,15 +18,15 @@ type environment struct {
 
 func newEnvironment() *environment { return &environment{values: map[string]string{}} }
 
-func (e *environment) set(name, value string) {
+func (e *environment) setVariable(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.names = append(e.names, name)
 	}
 	e.values[name] = value
 }
 
-// bytes writes NAME=value with a NUL after each.
-func (e *environment) bytes() []byte {
+// encodeEnv writes NAME=value with a NUL after each.
+func (e *environment) encodeEnv() []byte {
 	var b []byte
 	for _, n := range e.names {
 		b = append(b, n...)
@@ -40,13 +40,13 @@ func (e *environment) bytes() []byte {
 // validName tells a name that a shell could set; others cannot be carried.
 func validName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00") }
 
-// inherit takes over what the caller has, all of it or only the variables of
+// inheritFrom takes over what the caller has, all of it or only the variables of
 // the workload manager and its plugins.
-func (e *environment) inherit(environ []string, all bool) {
+func (e *environment) inheritFrom(environ []string, all bool) {
 	for _, kv := range environ {
 		name, value, ok := strings.Cut(kv, "=")
 		if ok && validName(name) && (all || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") || strings.HasPrefix(name, "MUSTER_JOB_")) {
-			e.set(name, value)
+			e.setVariable(name, value)
 		}
 	}
 }
@@ -62,12 +62,12 @@ func jobEnvironment(c *tool.Call) (*environment, error) {
 	login := c.Opts.On("get-user-env")
 	switch {
 	case !given || strings.EqualFold(export.Text, "ALL"):
-		e.inherit(c.Environ, true)
+		e.inheritFrom(c.Environ, true)
 	case strings.EqualFold(export.Text, "NONE"):
-		e.inherit(c.Environ, false)
+		e.inheritFrom(c.Environ, false)
 		login = true
 	case strings.EqualFold(export.Text, "NIL"):
-		e.inherit(c.Environ, false)
+		e.inheritFrom(c.Environ, false)
 	default:
 		if err := exportList(c, e, export.Text); err != nil {
 			return nil, err
@@ -79,13 +79,13 @@ func jobEnvironment(c *tool.Call) (*environment, error) {
 		}
 	}
 	if given {
-		e.set("SLURM_EXPORT_ENV", export.Text)
+		e.setVariable("SLURM_EXPORT_ENV", export.Text)
 	}
 	if login {
-		e.set("SLURM_GET_USER_ENV", "1")
+		e.setVariable("SLURM_GET_USER_ENV", "1")
 	}
-	e.set("SLURM_SUBMIT_DIR", c.Dir)
-	e.set("SLURM_SUBMIT_HOST", c.Host)
+	e.setVariable("SLURM_SUBMIT_DIR", c.Dir)
+	e.setVariable("SLURM_SUBMIT_HOST", c.Host)
 	return e, nil
 }
 
@@ -94,26 +94,26 @@ func exportList(c *tool.Call, e *environment, list string) error {
 	if err != nil {
 		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %v", c.Command.Name, err))
 	}
-	e.inherit(c.Environ, false)
+	e.inheritFrom(c.Environ, false)
 	for _, w := range words {
 		name, value, sets := strings.Cut(w, "=")
 		switch {
 		case strings.EqualFold(w, "ALL"):
-			e.inherit(c.Environ, true)
+			e.inheritFrom(c.Environ, true)
 		case !validName(name):
 			return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %q has no name", c.Command.Name, w))
 		case sets:
-			e.set(name, value)
+			e.setVariable(name, value)
 		default:
 			if v, ok := c.Lookup(name); ok {
-				e.set(name, v)
+				e.setVariable(name, v)
 			}
 		}
 	}
 	// ALL may stand behind a value that was written: the value still wins.
 	for _, w := range words {
 		if name, value, sets := strings.Cut(w, "="); sets {
-			e.set(name, value)
+			e.setVariable(name, value)
 		}
 	}
 	return nil
@@ -163,14 +163,14 @@ func exportFile(c *tool.Call, e *environment, name string) error {
 			f.Close()
 		}
 	} else {
-		data, err = tool.ReadFile((&jobRequest{env: c.Env}).path(name), maxScript)
+		data, err = tool.ReadFile((&jobRequest{env: c.Env}).absolutePath(name), maxScript)
 	}
 	if err != nil {
 		return tool.Fail(1, fmt.Sprintf("%s: error: --export-file=%s: %v", c.Command.Name, name, err))
 	}
 	for _, kv := range bytes.Split(data, []byte{0}) {
 		if n, v, ok := strings.Cut(string(kv), "="); ok && validName(n) {
-			e.set(n, v)
+			e.setVariable(n, v)
 		}
 	}
 	return nil

@@ -96,14 +96,14 @@ func boundEnv(c *tool.Call, cpus spec.Bitset) (env, told []string, err error) {
 	env = slices.Clone(c.Environ)
 	for i, name := range visibleGPUs {
 		to := taskGPUs[i]
-		if v := narrow(c, name, places); v != "" {
+		if v := narrowToPlaces(c, name, places); v != "" {
 			env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, to+"=") })
 			env = append(env, to+"="+v)
 		}
 	}
 	if bind.Verbose {
 		told = append(told, fmt.Sprintf("%s: task %d of this node, on CPUs %s, has %d of %d GPUs: CUDA_VISIBLE_DEVICES=%s", text, local, cpus.Ranges(), len(places), len(gpus),
-			narrow(c, visibleGPUs[0], places)))
+			narrowToPlaces(c, visibleGPUs[0], places)))
 	}
 	return env, told, nil
 }
@@ -186,8 +186,8 @@ func jobGPUs(c *tool.Call) ([]spec.BindableGPU, error) {
 	return out, nil
 }
 
-// narrow gives the places of a list that a variable of the job holds.
-func narrow(c *tool.Call, name string, places []int) string {
+// narrowToPlaces gives the places of a list that a variable of the job holds.
+func narrowToPlaces(c *tool.Call, name string, places []int) string {
 	list := strings.Split(c.Getenv(name), ",")
 	var kept []string
 	for _, p := range places {

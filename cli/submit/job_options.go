@@ -39,8 +39,8 @@ func (r *jobRequest) badOption(long string) error {
 	return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --%s specification", r.name, long))
 }
 
-// refused is Slurm's error for a job that cannot be.
-func (r *jobRequest) refused(code spec.Code) error {
+// refuseJob is Slurm's error for a job that cannot be.
+func (r *jobRequest) refuseJob(code spec.Code) error {
 	return tool.Fail(1, fmt.Sprintf("%s: error: Batch job submission failed: %s", r.name, code))
 }
 
@@ -185,7 +185,7 @@ func applyNodes(r *jobRequest, v opt.Value) error {
 func applyArray(r *jobRequest, v opt.Value) error {
 	a, err := format.ParseArray(v.Text)
 	if err != nil {
-		return r.refused(spec.CodeInvalidArray)
+		return r.refuseJob(spec.CodeInvalidArray)
 	}
 	r.spec.Array, r.spec.ArrayThrottle = nil, a.Throttle
 	for _, x := range a.Ranges {
@@ -196,7 +196,7 @@ func applyArray(r *jobRequest, v opt.Value) error {
 
 func applyDependency(r *jobRequest, v opt.Value) error {
 	if _, err := spec.ParseDependency(v.Text); err != nil {
-		return r.refused(spec.CodeDependencyProblem)
+		return r.refuseJob(spec.CodeDependencyProblem)
 	}
 	r.spec.Dependency = v.Text
 	return nil
@@ -224,7 +224,7 @@ func applyHosts(long string, field func(s *apiv1.JobSpec) *string) applier {
 
 // applyNodeFile reads the names of -F: one or several to a line.
 func applyNodeFile(r *jobRequest, v opt.Value) error {
-	data, err := tool.ReadFile(r.path(v.Text), 1<<20)
+	data, err := tool.ReadFile(r.absolutePath(v.Text), 1<<20)
 	if err != nil {
 		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --nodefile specification: %v", r.name, err))
 	}
@@ -438,8 +438,8 @@ func applyPropagate(r *jobRequest, v opt.Value) error {
 	return nil
 }
 
-// path makes a path absolute from where the command runs.
-func (r *jobRequest) path(p string) string {
+// absolutePath makes a path absolute from where the command runs.
+func (r *jobRequest) absolutePath(p string) string {
 	if strings.HasPrefix(p, "/") {
 		return p
 	}

@@ -24,7 +24,7 @@ func JobOptions() []jobOption {
 		return jobOption{opt.Option{Long: long, Short: short, Arg: arg, Maybe: true, Env: env, Refused: why}, nil}
 	}
 	tunes := func(long, arg, env, help, warn string) jobOption {
-		return jobOption{opt.Option{Long: long, Arg: arg, Env: env, Help: help, Warn: warn}, ignored}
+		return jobOption{opt.Option{Long: long, Arg: arg, Env: env, Help: help, Warn: warn}, ignoreTuning}
 	}
 	const (
 		noBB        = "Muster has no burst buffers"
@@ -43,7 +43,7 @@ func JobOptions() []jobOption {
 		no("bbf", "", "<file_name>", "", noBB),
 		yes("begin", "b", "<time>", "", "earliest start: now+1hour, 16:00, 2026-12-01T08:00", momentTo("begin", func(s *apiv1.JobSpec) *int64 { return &s.Begin })),
 		yes("chdir", "D", "<directory>", "", "working directory of the job (default: the current one)",
-			func(r *jobRequest, v opt.Value) error { r.spec.WorkDir = r.path(v.Text); return nil }),
+			func(r *jobRequest, v opt.Value) error { r.spec.WorkDir = r.absolutePath(v.Text); return nil }),
 		no("cluster-constraint", "", "[!]<list>", "", "Muster has no federation"),
 		yes("clusters", "M", "<string>", "SBATCH_CLUSTERS SLURM_CLUSTERS", "fail unless this is the cluster's name, and print it with the job id", nil),
 		yes("comment", "", "<string>", "", "comment to show with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Comment })),
@@ -126,7 +126,7 @@ func JobOptions() []jobOption {
 		yes("ntasks-per-gpu", "", "<ntasks>", "", "number of tasks per GPU", countTo("ntasks-per-gpu", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerGpu })),
 		{opt.Option{Long: "ntasks-per-node", Also: "tasks-per-node", Arg: "<ntasks>", Help: "number of tasks per node"}, countTo("ntasks-per-node", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerNode })},
 		yes("ntasks-per-socket", "", "<ntasks>", "", "maximum number of tasks per socket; their CPUs are spread over the sockets", countTo("ntasks-per-socket", func(s *apiv1.JobSpec) *uint32 { return &s.TasksPerSocket })),
-		jobOption{opt.Option{Long: "oom-kill-step", Arg: "0|1", Maybe: true, Help: "end a whole step when a process of it runs out of memory", Warn: "the kernel kills the process that runs out of memory; srun -K ends the rest of the step"}, ignored},
+		jobOption{opt.Option{Long: "oom-kill-step", Arg: "0|1", Maybe: true, Help: "end a whole step when a process of it runs out of memory", Warn: "the kernel kills the process that runs out of memory; srun -K ends the rest of the step"}, ignoreTuning},
 		yes("open-mode", "", "append|truncate", "SBATCH_OPEN_MODE", "how to open output files", applyOpenMode),
 		yes("output", "o", "<filename_pattern>", "SBATCH_OUTPUT", "file for standard output (default: slurm-%j.out; slurm-%A_%a.out for arrays)", textTo(func(s *apiv1.JobSpec) *string { return &s.Stdout })),
 		yes("overcommit", "O", "", "SBATCH_OVERCOMMIT", "all tasks of a node share the CPUs of one task", switchTo(func(s *apiv1.JobSpec) *bool { return &s.Overcommit })),

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// request applies options to a job.
-func request(c *tool.Call, js *apiv1.JobSpec, final *opt.Values) error {
+// applyOptions applies options to a job.
+func applyOptions(c *tool.Call, js *apiv1.JobSpec, final *opt.Values) error {
 	r := &jobRequest{name: c.Command.Name, env: c.Env, spec: js, opts: final}
 	for _, o := range JobOptions() {
 		v, ok := final.Get(o.Long)
@@ -61,7 +61,7 @@ func submitLine(c *tool.Call) string {
 	return strings.Join(append([]string{c.Command.Name}, ownArgs(c)...), " ")
 }
 
-func umask(c *tool.Call) uint32 {
+func currentUmask(c *tool.Call) uint32 {
 	if text, ok := c.Lookup("SLURM_UMASK"); ok {
 		if n, err := strconv.ParseUint(text, 8, 12); err == nil {
 			return uint32(n)
@@ -142,11 +142,11 @@ func testOnly(c *tool.Call, list []component) error {
 
 // liveJob is the job of an srun or salloc: without a script, and over with it.
 func liveJob(c *tool.Call, argv []string) (*apiv1.JobSpec, error) {
-	js := &apiv1.JobSpec{WorkDir: c.Dir, SubmitLine: submitLine(c), SubmitHost: c.Host, Umask: umask(c), Rlimits: c.Rlimits(), Shell: true, Attended: true}
+	js := &apiv1.JobSpec{WorkDir: c.Dir, SubmitLine: submitLine(c), SubmitHost: c.Host, Umask: currentUmask(c), Rlimits: c.Rlimits(), Shell: true, Attended: true}
 	if len(argv) > 0 {
 		js.Name, js.Command, js.Args = tool.BaseName(argv[0]), argv[0], argv[1:]
 	}
-	if err := request(c, js, c.Opts); err != nil {
+	if err := applyOptions(c, js, c.Opts); err != nil {
 		return nil, err
 	}
 	js.Stdin = ""

@@ -65,7 +65,7 @@ func runSalloc(c *tool.Call) error {
 	if err := c.CheckClusters(); err != nil {
 		return err
 	}
-	list, err := components(c)
+	list, err := splitComponents(c)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func runSalloc(c *tool.Call) error {
 		return err
 	}
 	specs[0].Attended = !c.Opts.On("no-shell")
-	a, err := allocate(c, specs)
+	a, err := allocateJob(c, specs)
 	if err != nil {
 		return err
 	}
-	say(c, "Granted job allocation %d", a.id)
+	printLine(c, "Granted job allocation %d", a.id)
 	if c.Opts.On("bell") && !c.Opts.On("no-bell") {
 		fmt.Fprint(c.Stderr, "\a")
 	}
@@ -102,14 +102,14 @@ func runSalloc(c *tool.Call) error {
 	for i, j := range a.all {
 		nodes[i] = j.GetNodes()
 	}
-	say(c, "Nodes %s are ready for job", strings.Join(nodes, ","))
+	printLine(c, "Nodes %s are ready for job", strings.Join(nodes, ","))
 	if c.Opts.On("no-shell") {
 		a.stop()
 		return nil
 	}
 	code, err := inAllocation(c, a, sig)
-	say(c, "Relinquishing job allocation %d", a.id)
-	a.end(int32(code), 0)
+	printLine(c, "Relinquishing job allocation %d", a.id)
+	a.endAllocation(int32(code), 0)
 	return stepExit(c, code, err)
 }
 
@@ -176,7 +176,7 @@ func inAllocation(c *tool.Call, a *allocation, sig syscall.Signal) (int, error) 
 			}
 			if !revoked && (!ok || spec.JobState(j.GetState()).Terminal()) {
 				revoked = true
-				say(c, "Job allocation %d has been revoked.", a.id)
+				printLine(c, "Job allocation %d has been revoked.", a.id)
 				_ = syscall.Kill(-cmd.Process.Pid, sig)
 				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
 			}
@@ -191,15 +191,15 @@ func allocationEnv(c *tool.Call, a *allocation) []string {
 	for _, kv := range c.Environ {
 		name, value, _ := strings.Cut(kv, "=")
 		if !strings.HasPrefix(name, "SLURM_") || name == "SLURM_CONF" {
-			e.set(name, value)
+			e.setVariable(name, value)
 		}
 	}
-	of, shared := a.variables()
+	of, shared := a.hostVariables()
 	for _, kv := range append(of[0], shared...) {
 		name, value, _ := strings.Cut(kv, "=")
-		e.set(name, value)
+		e.setVariable(name, value)
 	}
-	return strings.Split(strings.TrimSuffix(string(e.bytes()), "\x00"), "\x00")
+	return strings.Split(strings.TrimSuffix(string(e.encodeEnv()), "\x00"), "\x00")
 }
 
 // exitOfCommand is a program's exit as a shell gives it.

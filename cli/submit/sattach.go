@@ -66,14 +66,14 @@ func runSattach(c *tool.Call) error {
 	if c.Opts.On("layout") {
 		return c.WriteOut([]byte(stepLayout(&made)))
 	}
-	return attach(c, &made)
+	return attachStep(c, &made)
 }
 
 // stepLayout tells which tasks are where.
 func stepLayout(made *apiv1.StepCreated) string {
 	var b strings.Builder
 	tasks, names := uint32(0), []string(nil)
-	for _, part := range parts(made) {
+	for _, part := range partsOf(made) {
 		tasks += part.GetTasks()
 		for _, n := range part.GetNodes() {
 			ranks := make([]string, len(n.GetRanks()))
@@ -87,10 +87,10 @@ func stepLayout(made *apiv1.StepCreated) string {
 	return fmt.Sprintf("Job step layout:\n  %d tasks, %d nodes (%s)\n\n", tasks, len(names), strings.Join(names, ",")) + b.String()
 }
 
-// attach shows a step until it is over.
-func attach(c *tool.Call, made *apiv1.StepCreated) error {
+// attachStep shows a step until it is over.
+func attachStep(c *tool.Call, made *apiv1.StepCreated) error {
 	r := &stepRun{c: c, opts: c.Opts, created: made, running: map[uint32]string{}}
-	cfg, tasks := r.nodes()
+	cfg, tasks := r.stepNodes()
 	out, err := newStepOutput(c, opt.New(), &plan.FileFacts{}, tasks)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func attach(c *tool.Call, made *apiv1.StepCreated) error {
 	}
 	var mu sync.Mutex
 	worst := 0
-	cfg.Watch, cfg.Output = true, out.write
+	cfg.Watch, cfg.Output = true, out.writeTask
 	cfg.Exit = func(node string, x plan.TaskExit) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -123,7 +123,7 @@ func attach(c *tool.Call, made *apiv1.StepCreated) error {
 			r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
 		}
 	}
-	cfg.Notice = func(node, text string) { say(c, "%s: %s", node, strings.TrimRight(text, "\n")) }
+	cfg.Notice = func(node, text string) { printLine(c, "%s: %s", node, strings.TrimRight(text, "\n")) }
 	var over error
 	cfg.Ended = func(node string, _ plan.FrameEnd, err error) {
 		if errors.Is(err, stepclient.ErrOver) && over == nil {
@@ -146,7 +146,7 @@ func attach(c *tool.Call, made *apiv1.StepCreated) error {
 		err = cerr
 	}
 	if !c.Opts.On("quiet") {
-		for _, line := range r.exits.lines() {
+		for _, line := range r.exits.describeExits() {
 			fmt.Fprintln(c.Stderr, "sattach: error: "+line)
 		}
 	}

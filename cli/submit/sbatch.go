@@ -83,14 +83,14 @@ func runSbatch(c *tool.Call) error {
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	if err := announce(c, rep.GetJobId()); err != nil || !c.Opts.On("wait") {
+	if err := announceJob(c, rep.GetJobId()); err != nil || !c.Opts.On("wait") {
 		return err
 	}
 	return waitForJob(c, &rep, len(sub.spec.GetArray()) > 0)
 }
 
-// announce prints the job's number.
-func announce(c *tool.Call, id uint32) error {
+// announceJob prints the job's number.
+func announceJob(c *tool.Call, id uint32) error {
 	cluster := ""
 	if c.Opts.On("clusters") {
 		cluster = c.Opts.List("clusters")[0]
@@ -119,7 +119,7 @@ func newSubmission(c *tool.Call) (*submission, error) {
 	if err != nil {
 		return nil, err
 	}
-	script, command, name, err := script(c)
+	script, command, name, err := readScript(c)
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +154,11 @@ func newSubmission(c *tool.Call) (*submission, error) {
 			first = final
 		}
 		js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: submitLine(c), SubmitHost: c.Host,
-			Umask: umask(c), Rlimits: c.Rlimits()}
+			Umask: currentUmask(c), Rlimits: c.Rlimits()}
 		if len(c.Operands) > 0 && !c.Opts.On("wrap") {
 			js.Args = c.Operands[1:]
 		}
-		if err := request(c, js, final); err != nil {
+		if err := applyOptions(c, js, final); err != nil {
 			return nil, err
 		}
 		if i > 0 && !final.On("job-name") {
@@ -175,7 +175,7 @@ func newSubmission(c *tool.Call) (*submission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &submission{spec: specs[0], rest: specs[1:], script: script, env: env.bytes()}, nil
+	return &submission{spec: specs[0], rest: specs[1:], script: script, env: env.encodeEnv()}, nil
 }
 
 // hetGroups are the words of the command line for each component of a
@@ -211,9 +211,9 @@ func switchWait(c *tool.Call, js *apiv1.JobSpec) error {
 	return applySwitches(r, opt.Value{Text: fmt.Sprintf("%d@%s", js.GetSwitches(), text)})
 }
 
-// script reads the batch script; command is its path, empty for --wrap and
+// readScript reads the batch script; command is its path, empty for --wrap and
 // standard input.
-func script(c *tool.Call) (script []byte, command, name string, err error) {
+func readScript(c *tool.Call) (script []byte, command, name string, err error) {
 	switch {
 	case c.Opts.On("wrap") && len(c.Operands) > 0:
 		return nil, "", "", tool.Fail(1, c.Command.Name+": error: Script arguments not permitted with --wrap option")
@@ -281,7 +281,7 @@ func waitForJob(c *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 	told := false
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		var err error
-		last, err = watch(c, req)
+		last, err = watchJob(c, req)
 		if err == nil {
 			break
 		}
@@ -336,8 +336,8 @@ func endedLongAgo(c *tool.Call, id uint32) (*apiv1.JobInfo, error) {
 	return j, nil
 }
 
-// watch follows a job until it has ended, and gives its final record.
-func watch(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
+// watchJob follows a job until it has ended, and gives its final record.
+func watchJob(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
 	conn, err := c.Connect()
 	if err != nil {
 		return nil, err

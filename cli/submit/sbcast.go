@@ -89,7 +89,7 @@ func runSbcast(c *tool.Call) error {
 		force:    c.Opts.On("force"),
 		preserve: c.Opts.On("preserve"),
 	}
-	code, err := file.send(c)
+	code, err := file.sendFile(c)
 	return stepExit(c, code, err)
 }
 

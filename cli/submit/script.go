@@ -39,9 +39,9 @@ func wrapScript(command string) []byte {
 	return []byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + command + "\n")
 }
 
-// directives gives the words of each #SBATCH line. They end where the script's
+// splitDirectives gives the words of each #SBATCH line. They end where the script's
 // commands begin.
-func directives(script []byte) ([][]string, error) {
+func splitDirectives(script []byte) ([][]string, error) {
 	var out [][]string
 	for line := range bytes.Lines(script) {
 		text := strings.TrimRight(string(line), "\r\n")
@@ -65,7 +65,7 @@ func directives(script []byte) ([][]string, error) {
 // hetDirectives are the directives of a script, those of each component of a
 // heterogeneous job apart: a line "#SBATCH hetjob" stands between two.
 func hetDirectives(name string, script []byte) ([][][]string, error) {
-	list, err := directives(script)
+	list, err := splitDirectives(script)
 	if err != nil {
 		return nil, tool.Fail(1, name+": error: "+err.Error())
 	}

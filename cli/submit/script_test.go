@@ -11,7 +11,7 @@ func FuzzDirectives(f *testing.F) {
 	f.Add("#!/bin/sh\n#SBATCH -J 'a\n")
 	f.Add("#SBATCH \\\n#SBATCH\t--x=\"\\\"\"")
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := directives([]byte(text))
+		list, err := splitDirectives([]byte(text))
 		if err != nil {
 			return
 		}
@@ -28,7 +28,7 @@ func FuzzDirectives(f *testing.F) {
 			t.Fatalf("%q gives %q", text, list)
 		}
 		// What follows the first command changes nothing.
-		again, err := directives([]byte(strings.TrimRight(text, "\n") + "\ncommand\n#SBATCH --late\n"))
+		again, err := splitDirectives([]byte(strings.TrimRight(text, "\n") + "\ncommand\n#SBATCH --late\n"))
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(list) {
 			t.Fatalf("%q: %q, then %q %v", text, list, again, err)
 		}

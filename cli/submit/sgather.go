@@ -99,7 +99,7 @@ func gatherFrom(c *tool.Call, node, source, dest string) error {
 // --preserve those and the modification time of the file on the node.
 func setAttributes(c *tool.Call, node, source, path string) error {
 	if !c.Opts.On("preserve") {
-		return os.Chmod(path, 0o666&^os.FileMode(umask(c)))
+		return os.Chmod(path, 0o666&^os.FileMode(currentUmask(c)))
 	}
 	var out bytes.Buffer
 	if err := onNode(c, node, &out, "stat", "-L", "-c", "%a %Y", "--", source); err != nil {

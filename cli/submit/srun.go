@@ -19,7 +19,7 @@ func srunAlone(c *tool.Call, list []component) error {
 	}
 	asks := make([]stepAsk, len(specs))
 	for i, part := range calls {
-		step, err := step(part, specs[i], part.Opts) // before anything is asked for: it may be wrong
+		step, err := makeStep(part, specs[i], part.Opts) // before anything is asked for: it may be wrong
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func srunAlone(c *tool.Call, list []component) error {
 		step.PerStep = nil // it has what the job has
 		asks[i] = stepAsk{step: step, opts: part.Opts}
 	}
-	a, err := allocate(c, specs)
+	a, err := allocateJob(c, specs)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func srunAlone(c *tool.Call, list []component) error {
 		for range a.news {
 		}
 	}()
-	of, shared := a.variables()
+	of, shared := a.hostVariables()
 	for i, js := range specs {
 		ask, j := &asks[i], a.all[i]
 		ask.step.Tasks = j.GetNumTasks()
@@ -53,7 +53,7 @@ func srunAlone(c *tool.Call, list []component) error {
 		ask.job, ask.vars = tool.Itoa(j.GetJobId()), append(of[i], shared...)
 	}
 	var code int
-	err = bcast(c, asks)
+	err = broadcastProgram(c, asks)
 	if err == nil {
 		code, err = scripted(c, asks, func() (int, error) { return runStep(c, asks, true) })
 	}
@@ -64,7 +64,7 @@ func srunAlone(c *tool.Call, list []component) error {
 	case err != nil && code == 0:
 		code = 1
 	}
-	a.end(int32(min(code, 255)), 0)
+	a.endAllocation(int32(min(code, 255)), 0)
 	return stepExit(c, code, err)
 }
 
@@ -197,7 +197,7 @@ func runSrun(c *tool.Call) error {
 		return tool.Fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
 	}
 	warnOf(c, stepOptions())
-	list, err := components(c)
+	list, err := splitComponents(c)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func srunWithin(c *tool.Call, job string, list []component) error {
 	if err != nil {
 		return err
 	}
-	if err := bcast(c, asks); err != nil {
+	if err := broadcastProgram(c, asks); err != nil {
 		return err
 	}
 	code, err := scripted(c, asks, func() (int, error) { return runStep(c, asks, false) })

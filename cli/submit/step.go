@@ -62,9 +62,9 @@ func stepWithin(c *tool.Call, job string, vars []string) (stepAsk, error) {
 	typed := func(long string) bool { v, ok := opts.Get(long); return ok && v.From == opt.FromCommand }
 	js := &apiv1.JobSpec{}
 	if typed("nodes") && !typed("ntasks") { // not what the job says of all its nodes
-		opts = without(opts, c.Command.AllOptions(), "ntasks")
+		opts = withoutOption(opts, c.Command.AllOptions(), "ntasks")
 	}
-	if err := request(c, js, opts); err != nil {
+	if err := applyOptions(c, js, opts); err != nil {
 		return stepAsk{}, err
 	}
 	if !typed("nodes") {
@@ -73,7 +73,7 @@ func stepWithin(c *tool.Call, job string, vars []string) (stepAsk, error) {
 	if !typed("ntasks-per-node") && typed("ntasks") {
 		js.TasksPerNode = 0
 	}
-	step, err := step(c, js, opts)
+	step, err := makeStep(c, js, opts)
 	if err != nil {
 		return stepAsk{}, err
 	}
@@ -83,8 +83,8 @@ func stepWithin(c *tool.Call, job string, vars []string) (stepAsk, error) {
 	return stepAsk{job, step, opts, vars}, nil
 }
 
-// without drops an option.
-func without(v *opt.Values, all []opt.Option, long string) *opt.Values {
+// withoutOption drops an option.
+func withoutOption(v *opt.Values, all []opt.Option, long string) *opt.Values {
 	out := opt.New()
 	for _, o := range all {
 		if x, ok := v.Get(o.Long); ok && o.Long != long {
@@ -101,11 +101,11 @@ func stepExit(c *tool.Call, code int, err error) error {
 	return tool.ExitCode(code)
 }
 
-// step makes the request of a step: sizes as a job's options give them, and the
+// makeStep makes the request of a step: sizes as a job's options give them, and the
 // options of steps.
-func step(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
+func makeStep(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
 	s := &apiv1.StepSpec{
-		Argv: c.Operands, WorkDir: c.Dir, Umask: umask(c), Rlimits: c.Rlimits(), MinNodes: js.GetMinNodes(), MaxNodes: js.GetMaxNodes(), Tasks: js.GetTasks(),
+		Argv: c.Operands, WorkDir: c.Dir, Umask: currentUmask(c), Rlimits: c.Rlimits(), MinNodes: js.GetMinNodes(), MaxNodes: js.GetMaxNodes(), Tasks: js.GetTasks(),
 		TasksPerNode: js.GetTasksPerNode(), CpusPerTask: js.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: js.GetMemPerNode(),
 		MemPerCpu: js.GetMemPerCpu(), PerNode: js.GetPerNode(), PerStep: js.GetPerJob(), PerTask: js.GetPerTask(), Nodes: js.GetNodes(), Exclude: js.GetExclude(),
 		Overcommit: js.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: js.GetGpuBind(), Append: js.GetAppend() == apiv1.Tri_TRI_YES,
@@ -153,14 +153,14 @@ func step(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, e
 			s.Rows, s.Columns = terminalSize(f)
 		}
 	}
-	return s, files(c, s, opts)
+	return s, decideFiles(c, s, opts)
 }
 
 func program(c *tool.Call, path string) string {
 	if path == "" {
 		return ""
 	}
-	return (&jobRequest{env: c.Env}).path(path)
+	return (&jobRequest{env: c.Env}).absolutePath(path)
 }
 
 func readRelative(c *tool.Call, s *apiv1.StepSpec, text string) error {
@@ -259,9 +259,9 @@ func readPrograms(c *tool.Call, s *apiv1.StepSpec, _ string) error {
 	return nil
 }
 
-// files decides what the nodes open: files that are another for each task or
+// decideFiles decides what the nodes open: files that are another for each task or
 // node. Everything else passes through srun.
-func files(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
+func decideFiles(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 	there := func(long string) string {
 		switch mode := opts.Text(long); {
 		case mode == "none":
@@ -307,9 +307,9 @@ func stepEnvironment(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values, job []st
 	text := opts.Text("export")
 	switch {
 	case text == "" || strings.EqualFold(text, "ALL"):
-		e.inherit(c.Environ, true)
+		e.inheritFrom(c.Environ, true)
 	case strings.EqualFold(text, "NONE") || strings.EqualFold(text, "NIL"):
-		e.inherit(c.Environ, false)
+		e.inheritFrom(c.Environ, false)
 	default:
 		if err := exportList(c, e, text); err != nil {
 			return nil, err
@@ -317,30 +317,30 @@ func stepEnvironment(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values, job []st
 	}
 	for _, kv := range job {
 		name, value, _ := strings.Cut(kv, "=")
-		e.set(name, value)
+		e.setVariable(name, value)
 	}
 	if s.GetCpusPerTask() > 0 {
-		e.set("SLURM_CPUS_PER_TASK", tool.Itoa(s.GetCpusPerTask()))
+		e.setVariable("SLURM_CPUS_PER_TASK", tool.Itoa(s.GetCpusPerTask()))
 	}
 	if s.GetDistribution() != "" {
-		e.set("SLURM_DISTRIBUTION", s.GetDistribution())
+		e.setVariable("SLURM_DISTRIBUTION", s.GetDistribution())
 	}
-	return e.bytes(), nil
+	return e.encodeEnv(), nil
 }
 
-// ticket makes the sign by which the controller knows a request again.
-func ticket() []byte {
+// newTicket makes the sign by which the controller knows a request again.
+func newTicket() []byte {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails
 	return b
 }
 
-// place names a step as Slurm's tools do.
-func place(n *apiv1.StepCreated) string {
+// placeName names a step as Slurm's tools do.
+func placeName(n *apiv1.StepCreated) string {
 	return fmt.Sprintf("StepId=%d.%d", n.GetJobId(), n.GetStep())
 }
 
-// parts are a step's parts, each in a job of its own.
-func parts(n *apiv1.StepCreated) []*apiv1.StepCreated {
+// partsOf are a step's parts, each in a job of its own.
+func partsOf(n *apiv1.StepCreated) []*apiv1.StepCreated {
 	return append([]*apiv1.StepCreated{n}, n.GetRest()...)
 }

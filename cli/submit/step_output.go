@@ -86,15 +86,15 @@ func newStepOutput(c *tool.Call, opts *opt.Values, facts *plan.FileFacts, tasks 
 // writing in stepOutput.active: a piece is being shown.
 const writing = math.MaxInt64
 
-// busy tells that whoever reads the output still takes it, or has not taken
+// isBusy tells that whoever reads the output still takes it, or has not taken
 // all that it was given.
-func (o *stepOutput) busy(now time.Time, within time.Duration) bool {
+func (o *stepOutput) isBusy(now time.Time, within time.Duration) bool {
 	at := o.active.Load()
 	return at == writing || now.UnixNano()-at < int64(within)
 }
 
-// write shows what a task has written; nothing is the end of its stream.
-func (o *stepOutput) write(rank uint32, fd uint8, data []byte) error {
+// writeTask shows what a task has written; nothing is the end of its stream.
+func (o *stepOutput) writeTask(rank uint32, fd uint8, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -204,9 +204,9 @@ type taskExit struct {
 	what string
 }
 
-// lines names the tasks of each node by how they ended, and forgets them:
+// describeExits names the tasks of each node by how they ended, and forgets them:
 // n1: tasks 0-3: Exited with exit code 1.
-func (e *exits) lines() []string {
+func (e *exits) describeExits() []string {
 	slices.SortStableFunc(e.list, func(a, b taskExit) int {
 		if a.node != b.node {
 			return strings.Compare(a.node, b.node)

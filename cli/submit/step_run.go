@@ -65,7 +65,7 @@ type stepEvent func(r *stepRun)
 // made the job. A step in several components is one for each.
 func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
 	opts := asks[0].opts
-	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: ticket(), Host: c.Host}
+	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: newTicket(), Host: c.Host}
 	for i, ask := range asks {
 		env, err := stepEnvironment(c, ask.step, ask.opts, ask.vars)
 		if err != nil {
@@ -82,7 +82,7 @@ func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
 		req.Immediate = v.Text == ""
 		if !req.Immediate {
 			var err error
-			r.patience, err = patience(c)
+			r.patience, err = immediateTimer(c)
 			if err != nil {
 				return 0, err
 			}
@@ -98,16 +98,16 @@ func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
 		}
 	}
 	news := make(chan error, 1)
-	go func() { news <- r.news(ctx, tell) }()
+	go func() { news <- r.followNews(ctx, tell) }()
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGTTIN)
-	return r.watch(ctx, events, news, signals, tell)
+	return r.watchStep(ctx, events, news, signals, tell)
 }
 
-// watch acts on what happens until the step is over.
-func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-chan error, signals <-chan os.Signal, tell func(stepEvent)) (int, error) {
+// watchStep acts on what happens until the step is over.
+func (r *stepRun) watchStep(ctx context.Context, events <-chan stepEvent, news <-chan error, signals <-chan os.Signal, tell func(stepEvent)) (int, error) {
 	var done chan error // the nodes have told all
 	var exitsDue, giveUp <-chan time.Time
 	restore := func() {}
@@ -120,9 +120,9 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			if !had && r.created != nil {
 				done = make(chan error, 1)
 				var err error
-				restore, err = r.begin(ctx, tell, done)
+				restore, err = r.beginStep(ctx, tell, done)
 				if err != nil {
-					r.end()
+					r.endStep()
 					return 0, err
 				}
 			}
@@ -144,7 +144,7 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			done, giveUp = nil, time.After(lastNews)
 			r.failed, r.told = err, err == nil
 			if err != nil && r.over == nil {
-				r.end()
+				r.endStep()
 			}
 		case err := <-news:
 			news = nil // without an error, the end is among the events
@@ -159,21 +159,21 @@ func (r *stepRun) watch(ctx context.Context, events <-chan stepEvent, news <-cha
 			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {
 				return 0, tool.Fail(1, "srun: Cancelled pending job step with signal "+fmt.Sprint(int(s.(syscall.Signal))))
 			}
-			r.signalled(s)
+			r.handleSignal(s)
 		case <-r.deadline:
 			r.deadline = nil
-			r.say("First task exited %ds ago", r.created.GetWait())
+			r.printLine("First task exited %ds ago", r.created.GetWait())
 			r.sayTasks()
-			r.terminate()
+			r.terminateStep()
 		case <-giveUp:
-			if done != nil && !r.killed && r.out.busy(r.c.Now(), lastOutput) { // who reads it takes its time
+			if done != nil && !r.killed && r.out.isBusy(r.c.Now(), lastOutput) { // who reads it takes its time
 				giveUp = time.After(lastOutput)
 				continue
 			}
-			return r.finish(events)
+			return r.finishStep(events)
 		}
 		if r.over != nil && done == nil && r.created != nil {
-			return r.finish(events)
+			return r.finishStep(events)
 		}
 	}
 }
@@ -188,13 +188,13 @@ func (r *stepRun) lost(err error) (int, error) {
 		}
 	}
 	if r.created != nil {
-		return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("srun: error: %s: %s", place(r.created), x.Text))...)
+		return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("srun: error: %s: %s", placeName(r.created), x.Text))...)
 	}
 	return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("%s: error: Unable to create step for job %s: %s", r.c.Command.Name, r.req.GetJob(), x.Text))...)
 }
 
-// finish ends with the worst exit of the tasks.
-func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
+// finishStep ends with the worst exit of the tasks.
+func (r *stepRun) finishStep(events <-chan stepEvent) (int, error) {
 	for told := true; told; { // exits that came with the end
 		select {
 		case e := <-events:
@@ -210,14 +210,14 @@ func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
 	}
 	if r.over != nil {
 		if spec.JobState(r.over.GetState()) == spec.TimedOut {
-			fmt.Fprintf(r.c.Stderr, "srun: error: %s exceeded its time limit\n", place(r.created))
+			fmt.Fprintf(r.c.Stderr, "srun: error: %s exceeded its time limit\n", placeName(r.created))
 		}
 		code := int(r.over.GetExitCode())
 		if code == 0 && r.over.GetExitSignal() != 0 {
 			code = 128 + int(r.over.GetExitSignal())
 		}
 		if r.over.GetDetail() != "" && r.worst == 0 {
-			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", place(r.created), r.over.GetDetail())
+			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", placeName(r.created), r.over.GetDetail())
 			code = max(code, 1)
 		}
 		r.worst = max(r.worst, code)
@@ -227,7 +227,7 @@ func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
 		if r.failed != nil {
 			why = ": " + r.failed.Error()
 		}
-		fmt.Fprintf(r.c.Stderr, "srun: error: %s has ended well, but not all of its output has come%s\n", place(r.created), why)
+		fmt.Fprintf(r.c.Stderr, "srun: error: %s has ended well, but not all of its output has come%s\n", placeName(r.created), why)
 		return 1, err
 	}
 	if r.failed != nil && r.worst == 0 && (r.over == nil || spec.JobState(r.over.GetState()) != spec.Completed) {
@@ -236,15 +236,15 @@ func (r *stepRun) finish(events <-chan stepEvent) (int, error) {
 	return r.worst, err
 }
 
-func (r *stepRun) say(format string, args ...any) {
+func (r *stepRun) printLine(format string, args ...any) {
 	if !r.opts.On("quiet") {
 		fmt.Fprintf(r.c.Stderr, r.c.Command.Name+": "+format+"\n", args...)
 	}
 }
 
-// news follows the step at the controller, over its restarts: the ticket finds
+// followNews follows the step at the controller, over its restarts: the ticket finds
 // the same step again, and its number one that has been forgotten since.
-func (r *stepRun) news(ctx context.Context, tell func(stepEvent)) error {
+func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 	wait := firstWait / 10
 	req := proto.CloneOf(r.req)
 	for {
@@ -285,23 +285,23 @@ func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell fu
 			}
 		}
 		over = n.GetOver() != nil
-		tell(func(r *stepRun) { r.heard(n) })
+		tell(func(r *stepRun) { r.handleNews(n) })
 		if over {
 			return true, nil
 		}
 	}
 }
 
-// heard takes the controller's news.
-func (r *stepRun) heard(n *apiv1.StepNews) {
+// handleNews takes the controller's news.
+func (r *stepRun) handleNews(n *apiv1.StepNews) {
 	switch {
 	case n.GetQueued() != nil:
-		r.say("Job %d step creation temporarily disabled, retrying (%s)", n.GetQueued().GetJobId(), n.GetQueued().GetWhy())
+		r.printLine("Job %d step creation temporarily disabled, retrying (%s)", n.GetQueued().GetJobId(), n.GetQueued().GetWhy())
 		r.presses = -1 // it is told when it goes on
 	case n.GetCreated() != nil && r.created == nil:
 		r.created = n.GetCreated()
 		if r.presses < 0 {
-			r.say("Step created for %s", place(r.created))
+			r.printLine("Step created for %s", placeName(r.created))
 			r.presses = 0
 		}
 	case n.GetOver() != nil:
@@ -309,20 +309,20 @@ func (r *stepRun) heard(n *apiv1.StepNews) {
 	}
 }
 
-// begin connects to the nodes and lets input and output flow.
-func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- error) (restore func(), err error) {
+// beginStep connects to the nodes and lets input and output flow.
+func (r *stepRun) beginStep(ctx context.Context, tell func(stepEvent), done chan<- error) (restore func(), err error) {
 	n := r.created
 	facts := &plan.FileFacts{JobID: uint64(n.GetJobId()), ArrayJob: uint64(n.GetJob().GetArrayJobId()), ArrayTask: spec.NoTask, Step: n.GetStep(), User: n.GetJob().GetUser(), JobName: n.GetJob().GetSpec().GetName()}
 	if facts.ArrayJob != 0 {
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
-	cfg, tasks := r.nodes()
+	cfg, tasks := r.stepNodes()
 	r.out, err = newStepOutput(r.c, r.opts, facts, tasks)
 	if err != nil {
 		return func() {}, err
 	}
-	cfg.Output = r.out.write
-	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.exited(node, x) }) }
+	cfg.Output = r.out.writeTask
+	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.noteTaskExit(node, x) }) }
 	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
 	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
 		if end.Error != "" {
@@ -338,14 +338,14 @@ func (r *stepRun) begin(ctx context.Context, tell func(stepEvent), done chan<- e
 	if r.opts.On("pty") {
 		restore = rawTerminal(r.c.Stdin)
 	}
-	r.input(ctx, facts)
+	r.passInput(ctx, facts)
 	return restore, nil
 }
 
-// nodes are where the step's tasks are, and how many there are.
-func (r *stepRun) nodes() (cfg stepclient.Config, tasks uint32) {
-	cfg.Dial = r.dial
-	for _, part := range parts(r.created) {
+// stepNodes are where the step's tasks are, and how many there are.
+func (r *stepRun) stepNodes() (cfg stepclient.Config, tasks uint32) {
+	cfg.Dial = r.dialNode
+	for _, part := range partsOf(r.created) {
 		tasks += part.GetTasks()
 		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
 		for _, node := range part.GetNodes() {
@@ -358,13 +358,13 @@ func (r *stepRun) nodes() (cfg stepclient.Config, tasks uint32) {
 	return cfg, tasks
 }
 
-// dial reaches the agent of a node: on this machine by its socket, elsewhere by
+// dialNode reaches the agent of a node: on this machine by its socket, elsewhere by
 // way of an agent that is here.
-func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
+func (r *stepRun) dialNode(ctx context.Context, node string) (net.Conn, error) {
 	var d net.Dialer
 	var relay string
 	var nodes []*apiv1.StepNode
-	for _, part := range parts(r.created) {
+	for _, part := range partsOf(r.created) {
 		nodes = append(nodes, part.GetNodes()...)
 	}
 	for _, n := range nodes {
@@ -390,8 +390,8 @@ func (r *stepRun) dial(ctx context.Context, node string) (net.Conn, error) {
 	return conn, nil
 }
 
-// input passes on what this srun reads.
-func (r *stepRun) input(ctx context.Context, facts *plan.FileFacts) {
+// passInput passes on what this srun reads.
+func (r *stepRun) passInput(ctx context.Context, facts *plan.FileFacts) {
 	rank := r.req.GetStep().GetInputTask()
 	if rank == spec.InputNone {
 		return
@@ -441,8 +441,8 @@ func endOfTask(x *plan.TaskExit) (code int, what string) {
 	return code, what
 }
 
-// exited takes the end of a task.
-func (r *stepRun) exited(node string, x plan.TaskExit) {
+// noteTaskExit takes the end of a task.
+func (r *stepRun) noteTaskExit(node string, x plan.TaskExit) {
 	delete(r.running, x.Rank)
 	code, what := endOfTask(&x)
 	r.worst = max(r.worst, code)
@@ -453,7 +453,7 @@ func (r *stepRun) exited(node string, x plan.TaskExit) {
 	switch {
 	case code != 0 && step.GetKillOnBadExit() && len(r.running) > 0:
 		r.sayExits()
-		r.terminate()
+		r.terminateStep()
 	case step.GetWait() > 0 && r.deadline == nil && len(r.running) > 0 && !r.killed:
 		r.deadline = time.After(time.Duration(step.GetWait()) * time.Second)
 	}
@@ -472,7 +472,7 @@ func signalText(n int) string {
 }
 
 func (r *stepRun) sayExits() {
-	for _, line := range r.exits.lines() {
+	for _, line := range r.exits.describeExits() {
 		fmt.Fprintln(r.c.Stderr, r.c.Command.Name+": error: "+line)
 	}
 }
@@ -481,7 +481,7 @@ func (r *stepRun) sayExits() {
 func (r *stepRun) sayTasks() {
 	var running, exited []int
 	tasks := uint32(0)
-	for _, part := range parts(r.created) {
+	for _, part := range partsOf(r.created) {
 		tasks += part.GetTasks()
 	}
 	for rank := range tasks {
@@ -492,26 +492,26 @@ func (r *stepRun) sayTasks() {
 		}
 	}
 	if len(running) > 0 {
-		r.say("%s %s: running", place(r.created), tasksText(running))
+		r.printLine("%s %s: running", placeName(r.created), tasksText(running))
 	}
 	if len(exited) > 0 {
-		r.say("%s %s: exited", place(r.created), tasksText(exited))
+		r.printLine("%s %s: exited", placeName(r.created), tasksText(exited))
 	}
 }
 
-// terminate ends the step, once.
-func (r *stepRun) terminate() {
+// terminateStep ends the step, once.
+func (r *stepRun) terminateStep() {
 	if r.killed {
 		return
 	}
 	r.killed = true
-	r.say("Terminating %s", place(r.created))
-	r.end()
+	r.printLine("Terminating %s", placeName(r.created))
+	r.endStep()
 }
 
-// end asks the controller to end the step.
-func (r *stepRun) end() {
-	for _, part := range parts(r.created) {
+// endStep asks the controller to end the step.
+func (r *stepRun) endStep() {
+	for _, part := range partsOf(r.created) {
 		err := askAgain(r.c, tool.MethodEndStep, &apiv1.EndStepRequest{Job: tool.Itoa(part.GetJobId()), Step: part.GetStep()}, &apiv1.EndStepReply{})
 		if err != nil && tool.ExplainError(err).Code != spec.CodeAlreadyDone && r.client != nil {
 			r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
@@ -519,8 +519,8 @@ func (r *stepRun) end() {
 	}
 }
 
-// signalled does what a signal to srun asks for.
-func (r *stepRun) signalled(s os.Signal) {
+// handleSignal does what a signal to srun asks for.
+func (r *stepRun) handleSignal(s os.Signal) {
 	switch s {
 	case syscall.SIGWINCH:
 		if f, ok := r.c.Stdin.(*os.File); ok && r.opts.On("pty") {
@@ -528,19 +528,19 @@ func (r *stepRun) signalled(s os.Signal) {
 			r.client.Resize(plan.Window{Rows: rows, Columns: columns})
 		}
 	case syscall.SIGQUIT:
-		r.say("Quit")
-		r.terminate()
+		r.printLine("Quit")
+		r.terminateStep()
 	case syscall.SIGINT:
-		r.interrupt()
+		r.handleInterrupt()
 	default:
-		r.say("forwarding signal %d to %s", int(s.(syscall.Signal)), place(r.created))
+		r.printLine("forwarding signal %d to %s", int(s.(syscall.Signal)), placeName(r.created))
 		r.client.Signal(int32(s.(syscall.Signal)))
 	}
 }
 
-// interrupt is Ctrl-C: the first shows what runs, the second is passed on, the
+// handleInterrupt is Ctrl-C: the first shows what runs, the second is passed on, the
 // third ends the step.
-func (r *stepRun) interrupt() {
+func (r *stepRun) handleInterrupt() {
 	now := r.c.Now()
 	again := now.Sub(r.pressed) <= secondPress
 	r.pressed = now
@@ -553,10 +553,10 @@ func (r *stepRun) interrupt() {
 	}
 	switch {
 	case r.opts.On("quit-on-interrupt") || r.presses > 2:
-		r.say("forcing job termination")
-		r.terminate()
+		r.printLine("forcing job termination")
+		r.terminateStep()
 	case r.presses == 2:
-		r.say("sending Ctrl-C to %s", place(r.created))
+		r.printLine("sending Ctrl-C to %s", placeName(r.created))
 		r.client.Signal(int32(syscall.SIGINT))
 	default:
 		fmt.Fprintf(r.c.Stderr, "srun: interrupt (one more within 1 sec to abort)\n")
@@ -566,7 +566,7 @@ func (r *stepRun) interrupt() {
 				ranks = append(ranks, int(rank))
 			}
 			slices.Sort(ranks)
-			fmt.Fprintf(r.c.Stderr, "srun: %s %s: running\n", place(r.created), tasksText(ranks))
+			fmt.Fprintf(r.c.Stderr, "srun: %s %s: running\n", placeName(r.created), tasksText(ranks))
 		}
 	}
 }

@@ -83,7 +83,7 @@ func TestStepOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range pieces {
-				if err := o.write(p.rank, p.fd, []byte(p.text)); err != nil {
+				if err := o.writeTask(p.rank, p.fd, []byte(p.text)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -125,7 +125,7 @@ func TestInterrupts(t *testing.T) {
 			r := &stepRun{c: c, opts: tc.opts, created: &apiv1.StepCreated{JobId: 7, Step: 2}, running: map[uint32]string{0: "n1", 1: "n1"}, client: stepclient.New(stepclient.Config{})}
 			for _, after := range tc.presses {
 				now = now.Add(after)
-				r.interrupt()
+				r.handleInterrupt()
 			}
 			if errOut.String() != tc.want {
 				t.Errorf("%q, want %q", errOut.String(), tc.want)
@@ -145,7 +145,7 @@ func TestExitLines(t *testing.T) {
 	}
 	e.list = append(e.list, taskExit{"n2", 4, signalText(9)}, taskExit{"n2", 5, signalText(11) + " (core dumped)"})
 	want := "n1: tasks 0-3,9: Exited with exit code 1\nn2: task 4: Killed\nn2: task 5: Segmentation fault (core dumped)"
-	if got := strings.Join(e.lines(), "\n"); got != want || len(e.list) != 0 {
+	if got := strings.Join(e.describeExits(), "\n"); got != want || len(e.list) != 0 {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
@@ -155,7 +155,7 @@ func TestExitLines(t *testing.T) {
 // it waits for whoever reads its output.
 func TestEndOfAStep(t *testing.T) {
 	over := func(r *stepRun) { r.over = &apiv1.StepOver{State: uint32(spec.Failed), ExitCode: 3} }
-	exited := func(r *stepRun) { r.exited("n1", plan.TaskExit{Rank: 0, Code: 4}) }
+	exited := func(r *stepRun) { r.noteTaskExit("n1", plan.TaskExit{Rank: 0, Code: 4}) }
 	forgotten := spec.Refuse(spec.CodeAlreadyDone, "")
 	for name, tc := range map[string]struct {
 		events []stepEvent
@@ -184,7 +184,7 @@ func TestEndOfAStep(t *testing.T) {
 				events <- e
 			}
 			news <- tc.news
-			code, err := r.watch(t.Context(), events, news, nil, nil)
+			code, err := r.watchStep(t.Context(), events, news, nil, nil)
 			var f *tool.ExitError
 			if errors.As(err, &f) {
 				code = f.Code
@@ -198,14 +198,14 @@ func TestEndOfAStep(t *testing.T) {
 	now := time.Unix(1000, 0)
 	o := &stepOutput{sinks: [2]sink{{to: in, only: -1}}, raw: true, now: func() time.Time { return now }}
 	wrote := make(chan error, 1)
-	go func() { wrote <- o.write(0, 1, []byte("words")) }()
-	if _, err := out.Read(make([]byte, 1)); err != nil || !o.busy(now.Add(time.Hour), time.Second) {
+	go func() { wrote <- o.writeTask(0, 1, []byte("words")) }()
+	if _, err := out.Read(make([]byte, 1)); err != nil || !o.isBusy(now.Add(time.Hour), time.Second) {
 		t.Errorf("it is given up while its reader has a part of it (%v)", err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-wrote; err != nil || !o.busy(now, time.Second) || o.busy(now.Add(time.Second), time.Second) {
+	if err := <-wrote; err != nil || !o.isBusy(now, time.Second) || o.isBusy(now.Add(time.Second), time.Second) {
 		t.Errorf("%v: a piece that was taken counts for a second", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestComponents(t *testing.T) {
 		if c.Operands, err = c.Command.Set().Parse(words[1:], c.Opts, opt.FromCommand); err != nil {
 			t.Fatal(err)
 		}
-		list, err := components(c)
+		list, err := splitComponents(c)
 		var got []string
 		for _, p := range list {
 			got = append(got, fmt.Sprint(p.words, " ", p.args))

@@ -12,9 +12,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// ignored is an option that only tunes how fast a job runs: the job is accepted, and
+// ignoreTuning is an option that only tunes how fast a job runs: the job is accepted, and
 // the option's warning says what becomes of it.
-func ignored(*jobRequest, opt.Value) error { return nil }
+func ignoreTuning(*jobRequest, opt.Value) error { return nil }
 
 // applyGRESFlags checks the words of --gres-flags. Those that only tune are accepted
 // with the option's warning; one-task-per-sharing holds here in any case.

@@ -51,13 +51,13 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 			return home // the program that understands it says which text cannot be sent
 		}
 	}
-	if elaborate(in) {
+	if isElaborate(in) {
 		return home
 	}
 	t := &typed{in: in, ctx: ctx, host: host}
 	var out, errOut bytes.Buffer
 	e := &tool.Env{
-		Args: append([]string{"sbatch"}, nulled(in.GetArgs())...), Environ: nulled(in.GetEnvironment()), Stdin: bytes.NewReader(nil), Stdout: &out, Stderr: &errOut,
+		Args: append([]string{"sbatch"}, splitAtNUL(in.GetArgs())...), Environ: splitAtNUL(in.GetEnvironment()), Stdin: bytes.NewReader(nil), Stdout: &out, Stderr: &errOut,
 		Dir: string(in.GetDir()), Host: string(in.GetHost()), Version: host.Version, Loc: time.Local, Now: time.Now,
 		Dial:     func(context.Context) (tool.Conn, error) { return typedConn{t}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, FullName: tool.FullName, Beside: tool.Beside,
@@ -74,9 +74,9 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 // meanwhile: each costs some microseconds.
 const maxWords = 4096
 
-// elaborate tells whether a command has so many options that whoever typed it
+// isElaborate tells whether a command has so many options that whoever typed it
 // must read them himself.
-func elaborate(in *apiv1.TypedCommand) bool {
+func isElaborate(in *apiv1.TypedCommand) bool {
 	return bytes.Count(in.GetArgs(), []byte{0}) > maxWords || bytes.Count(in.GetScript(), []byte(directiveMark)) > maxWords ||
 		longestDirective(in.GetScript()) > maxDirective
 }
@@ -95,8 +95,8 @@ func longestDirective(script []byte) int {
 	return longest
 }
 
-// nulled takes a list with a NUL after each element apart.
-func nulled(b []byte) []string {
+// splitAtNUL takes a list with a NUL after each element apart.
+func splitAtNUL(b []byte) []string {
 	if len(b) == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ var typedZoned = [...]string{"begin", "deadline", "test-only"}
 // StaysHome tells that these options must be acted on where they were typed.
 func (t *typed) StaysHome(o *opt.Values) bool {
 	t.home = slices.ContainsFunc(typedHome[:], o.On)
-	if ZoneSetting(nulled(t.in.GetEnvironment())) != t.host.Zone {
+	if ZoneSetting(splitAtNUL(t.in.GetEnvironment())) != t.host.Zone {
 		t.home = t.home || slices.ContainsFunc(typedZoned[:], o.On)
 	}
 	return t.home

@@ -103,7 +103,7 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		s.model.width, s.model.height = max(msg.Width, 20), max(msg.Height, 6)
 	case tea.KeyMsg:
-		return s, s.do(s.model.key(msg.String()))
+		return s, s.do(s.model.handleKey(msg.String()))
 	case tick:
 		if s.model.paused {
 			return s, s.wait()
@@ -124,7 +124,7 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // View implements tea.Model.
-func (s *session) View() string { return s.model.screen() }
+func (s *session) View() string { return s.model.drawScreen() }
 
 // do carries out what a key asked for.
 func (s *session) do(e effect) tea.Cmd {

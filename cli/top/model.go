@@ -183,8 +183,8 @@ func (m *model) shownGPUs() []gpuRow {
 	return out
 }
 
-// count is how many rows the page has.
-func (m *model) count() int {
+// countRows is how many rows the page has.
+func (m *model) countRows() int {
 	switch m.page {
 	case nodesPage:
 		return len(m.shownNodes())
@@ -207,7 +207,7 @@ func (m *model) chosen() (string, *apiv1.JobInfo) {
 	case gpusPage:
 		rows := m.shownGPUs()
 		if at := m.cursor[gpusPage]; at < len(rows) && rows[at].gpu.GetJobId() != 0 {
-			return strconv.FormatUint(uint64(rows[at].gpu.GetJobId()), 10), m.job(rows[at].gpu.GetJobId())
+			return strconv.FormatUint(uint64(rows[at].gpu.GetJobId()), 10), m.findJob(rows[at].gpu.GetJobId())
 		}
 	case nodesPage:
 	}
@@ -224,7 +224,7 @@ func nameOf(j *apiv1.JobInfo) string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
-func (m *model) job(id uint32) *apiv1.JobInfo {
+func (m *model) findJob(id uint32) *apiv1.JobInfo {
 	for _, j := range m.jobs.GetJobs() {
 		if j.GetJobId() == id {
 			return j
@@ -233,8 +233,8 @@ func (m *model) job(id uint32) *apiv1.JobInfo {
 	return nil
 }
 
-// key does what a key says, by the name that bubbletea gives it.
-func (m *model) key(k string) effect {
+// handleKey does what a key says, by the name that bubbletea gives it.
+func (m *model) handleKey(k string) effect {
 	m.message = ""
 	switch {
 	case m.asking.verb != "":
@@ -353,8 +353,8 @@ func (m *model) ask(k, id string, job *apiv1.JobInfo) {
 // moveKey moves the cursor; false if the key is not for that.
 func (m *model) moveKey(k string) bool {
 	at := m.cursor[m.page]
-	all := m.count()
-	rows := m.rows()
+	all := m.countRows()
+	rows := m.visibleRows()
 	switch k {
 	case "down", "j":
 		at++
@@ -405,14 +405,14 @@ func (m *model) detailKey(k string) effect {
 	return effect{}
 }
 
-// settle keeps the cursor on a row, and the row on the screen.
-func (m *model) settle() {
-	at := max(min(m.cursor[m.page], m.count()-1), 0)
+// settleCursor keeps the cursor on a row, and the row on the screen.
+func (m *model) settleCursor() {
+	at := max(min(m.cursor[m.page], m.countRows()-1), 0)
 	first := m.first[m.page]
-	first = max(min(first, at), at-m.rows()+1)
+	first = max(min(first, at), at-m.visibleRows()+1)
 	m.cursor[m.page], m.first[m.page] = at, max(first, 0)
 }
 
-// rows is how many rows of a list fit: the screen without two lines above, the
+// visibleRows is how many rows of a list fit: the screen without two lines above, the
 // heads and the line below.
-func (m *model) rows() int { return max(m.height-4, 1) }
+func (m *model) visibleRows() int { return max(m.height-4, 1) }

@@ -26,8 +26,8 @@ type cellText struct {
 	text, style string
 }
 
-// list writes the heads and the rows of the page.
-func (m *model) list() []string {
+// drawList writes the heads and the rows of the page.
+func (m *model) drawList() []string {
 	switch m.page {
 	case nodesPage:
 		return m.nodeList()
@@ -42,16 +42,16 @@ func (m *model) list() []string {
 func (m *model) table(columns []column, count int, row func(i int) []cellText) []string {
 	var head []string
 	for _, c := range columns {
-		head = append(head, fit(c.head, c.width, c.right))
+		head = append(head, fitColumn(c.head, c.width, c.right))
 	}
-	lines := []string{m.paint(reversed, fit(strings.Join(head, " "), m.width, false))}
+	lines := []string{m.paintText(reversed, fitColumn(strings.Join(head, " "), m.width, false))}
 	first := m.first[m.page]
-	for i := first; i < min(first+m.rows(), count); i++ {
+	for i := first; i < min(first+m.visibleRows(), count); i++ {
 		var parts []string
 		for k, c := range row(i) {
-			text := fit(c.text, columns[k].width, columns[k].right)
+			text := fitColumn(c.text, columns[k].width, columns[k].right)
 			if i != m.cursor[m.page] {
-				text = m.paint(c.style, text)
+				text = m.paintText(c.style, text)
 			}
 			parts = append(parts, text)
 		}
@@ -59,14 +59,14 @@ func (m *model) table(columns []column, count int, row func(i int) []cellText) [
 		switch {
 		case i != m.cursor[m.page]:
 		case m.colour:
-			line = m.paint(reversed, fit(line, m.width, false))
+			line = m.paintText(reversed, fitColumn(line, m.width, false))
 		default:
 			line = ">" + line[min(1, len(line)):]
 		}
 		lines = append(lines, strings.TrimRight(ansi.Truncate(line, m.width, "…"), " "))
 	}
 	if count == 0 {
-		lines = append(lines, m.paint(dim, "  nothing fits"))
+		lines = append(lines, m.paintText(dim, "  nothing fits"))
 	}
 	return lines
 }
@@ -99,7 +99,7 @@ func (m *model) jobList() []string {
 		if n := render.GPUs(j); n > 0 {
 			gpus = strconv.FormatInt(n, 10)
 		}
-		row := []cellText{{" " + text.ID(render.JobRow{JobInfo: j, Task: -1}), plain}, {safe(j.GetSpec().GetName()), plain}, {safe(j.GetUser()), plain}, {state, stateStyle(j)},
+		row := []cellText{{" " + text.ID(render.JobRow{JobInfo: j, Task: -1}), plain}, {safeText(j.GetSpec().GetName()), plain}, {safeText(j.GetUser()), plain}, {state, stateStyle(j)},
 			{render.ShortSpan(render.Spent(j, text.Now)), plain}, {gpus, plain}}
 		if m.wide() {
 			limit := "none"
@@ -107,9 +107,9 @@ func (m *model) jobList() []string {
 				limit = render.ShortSpan(j.GetTimeLimit())
 			}
 			row = append(row, cellText{strconv.FormatUint(uint64(j.GetNumCpus()), 10), plain}, cellText{limit, plain}, cellText{strconv.FormatUint(uint64(j.GetPriority()), 10), plain},
-				cellText{safe(j.GetSpec().GetAccount()), plain}, cellText{safe(j.GetPartition()), plain})
+				cellText{safeText(j.GetSpec().GetAccount()), plain}, cellText{safeText(j.GetPartition()), plain})
 		}
-		return append(row, cellText{safe(strings.TrimSpace(word + " " + more)), dim})
+		return append(row, cellText{safeText(strings.TrimSpace(word + " " + more)), dim})
 	})
 }
 
@@ -147,10 +147,10 @@ func (m *model) nodeList() []string {
 		}
 		gpus := ""
 		if all := len(n.GetGpus()); all > 0 {
-			gpus = meter(heldGPUs(n), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(n), all)
+			gpus = drawMeter(heldGPUs(n), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(n), all)
 		}
-		row := []cellText{{" " + safe(n.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
-			{meter(int(n.GetCpusAlloc()), int(n.GetCpus()), 8) + fmt.Sprintf(" %d/%d", n.GetCpusAlloc(), n.GetCpus()), plain}}
+		row := []cellText{{" " + safeText(n.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
+			{drawMeter(int(n.GetCpusAlloc()), int(n.GetCpus()), 8) + fmt.Sprintf(" %d/%d", n.GetCpusAlloc(), n.GetCpus()), plain}}
 		if m.wide() {
 			load := "-"
 			if n.GetLoadMilli() >= 0 {
@@ -158,9 +158,9 @@ func (m *model) nodeList() []string {
 			}
 			v := m.text()
 			row = append(row, cellText{v.Memory(n.GetMemAlloc()) + "/" + v.Memory(n.GetMem()), plain}, cellText{load, plain},
-				cellText{strconv.FormatUint(uint64(n.GetJobsRunning()), 10), plain}, cellText{safe(strings.Join(n.GetPartitions(), ",")), plain})
+				cellText{strconv.FormatUint(uint64(n.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(n.GetPartitions(), ",")), plain})
 		}
-		return append(row, cellText{safe(n.GetReason()), dim})
+		return append(row, cellText{safeText(n.GetReason()), dim})
 	})
 }
 
@@ -179,7 +179,7 @@ func (m *model) gpuList() []string {
 		name := ""
 		if g.GetAllocated() {
 			state, style = "in use", plain
-			if j := m.job(g.GetJobId()); j != nil {
+			if j := m.findJob(g.GetJobId()); j != nil {
 				id = text.ID(render.JobRow{JobInfo: j, Task: -1})
 				user = j.GetUser()
 				name = j.GetSpec().GetName()
@@ -192,11 +192,11 @@ func (m *model) gpuList() []string {
 		if fault := lastFault(rows[i].node, g.GetUuid()); fault != "" {
 			name, style = strings.TrimSpace(fault+" "+name), red
 		}
-		row := []cellText{{" " + safe(rows[i].node.GetName()), plain}, {strconv.FormatUint(uint64(g.GetIndex()), 10), plain}, {state, style}, {id, plain}, {safe(user), plain}}
+		row := []cellText{{" " + safeText(rows[i].node.GetName()), plain}, {strconv.FormatUint(uint64(g.GetIndex()), 10), plain}, {state, style}, {id, plain}, {safeText(user), plain}}
 		if m.wide() {
-			row = append(row, cellText{safe(g.GetModel()), plain}, cellText{safe(g.GetUuid()), dim})
+			row = append(row, cellText{safeText(g.GetModel()), plain}, cellText{safeText(g.GetUuid()), dim})
 		}
-		return append(row, cellText{safe(name), plain})
+		return append(row, cellText{safeText(name), plain})
 	})
 }
 
@@ -225,7 +225,7 @@ func (m *model) whyText(id string, reply *apiv1.WhyReply) *detail {
 		for _, part := range view.Parts(reply) {
 			title := part.Title
 			for _, line := range part.Lines {
-				lines = append(lines, m.wrapped(fit(title, 12, false), line)...)
+				lines = append(lines, m.wrapped(fitColumn(title, 12, false), line)...)
 				title = ""
 			}
 		}
@@ -235,7 +235,7 @@ func (m *model) whyText(id string, reply *apiv1.WhyReply) *detail {
 
 // wrapped writes a line beside its title; rows of a table stay whole.
 func (m *model) wrapped(title, line string) []string {
-	text := safe(line)
+	text := safeText(line)
 	if strings.HasPrefix(line, "  ") {
 		return []string{title + strings.TrimPrefix(text, "  ")}
 	}
@@ -254,10 +254,10 @@ func (m *model) jobText(id string, j *apiv1.JobInfo, now int64, history *apiv1.G
 	v := m.text()
 	v.Now = now
 	state, _ := render.StateNames(j)
-	lines := []string{"", "  " + m.paint(bold, safe("Job "+v.ID(render.JobRow{JobInfo: j, Task: -1})+" "+j.GetSpec().GetName())) + " of " + safe(j.GetUser()) + "  " + m.paint(stateStyle(j), state)}
+	lines := []string{"", "  " + m.paintText(bold, safeText("Job "+v.ID(render.JobRow{JobInfo: j, Task: -1})+" "+j.GetSpec().GetName())) + " of " + safeText(j.GetUser()) + "  " + m.paintText(stateStyle(j), state)}
 	add := func(name, value string) {
 		if value != "" {
-			lines = append(lines, "  "+fit(name, 12, false)+" "+safe(value))
+			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+safeText(value))
 		}
 	}
 	lines = append(lines, "")
@@ -312,10 +312,10 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 			}
 			line, mean, most, ok := render.DrawLine(values, full, m.bars)
 			if ok {
-				lines = append(lines, fmt.Sprintf("  %s %s  mean %.0f %s, most %.0f %s", fit(name, 12, false), m.paint(green, string(line)), mean, unit, most, unit))
+				lines = append(lines, fmt.Sprintf("  %s %s  mean %.0f %s, most %.0f %s", fitColumn(name, 12, false), m.paintText(green, string(line)), mean, unit, most, unit))
 			}
 		}
-		lines = append(lines, "", "  "+m.paint(bold, safe(g.GetNode())+" GPU "+strconv.FormatUint(uint64(g.GetIndex()), 10)))
+		lines = append(lines, "", "  "+m.paintText(bold, safeText(g.GetNode())+" GPU "+strconv.FormatUint(uint64(g.GetIndex()), 10)))
 		figure("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util })
 		figure("memory", "MiB", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib })
 		figure("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power })

@@ -24,16 +24,16 @@ const (
 	cyan     = "36"
 )
 
-// paint colours a text.
-func (m *model) paint(style, s string) string {
+// paintText colours a text.
+func (m *model) paintText(style, s string) string {
 	if !m.colour || style == plain {
 		return s
 	}
 	return "\x1b[" + style + "m" + s + "\x1b[0m"
 }
 
-// fit makes a text exactly as wide as a column: cut, or filled with blanks.
-func fit(s string, width int, right bool) string {
+// fitColumn makes a text exactly as wide as a column: cut, or filled with blanks.
+func fitColumn(s string, width int, right bool) string {
 	if width <= 0 {
 		return ""
 	}
@@ -45,9 +45,9 @@ func fit(s string, width int, right bool) string {
 	return s + gap
 }
 
-// safe is a text from outside: nothing that steers a terminal, nor turns the
+// safeText is a text from outside: nothing that steers a terminal, nor turns the
 // direction of what follows.
-func safe(s string) string {
+func safeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
 			return '·'
@@ -56,9 +56,9 @@ func safe(s string) string {
 	}, render.Clean(s))
 }
 
-// screen writes everything, in as many lines as the terminal has.
-func (m *model) screen() string {
-	m.settle()
+// drawScreen writes everything, in as many lines as the terminal has.
+func (m *model) drawScreen() string {
+	m.settleCursor()
 	lines := []string{m.summary()}
 	switch {
 	case m.help:
@@ -67,7 +67,7 @@ func (m *model) screen() string {
 		lines = append(lines, m.filled(m.detail.lines, m.detail.first)...)
 	default:
 		lines = append(lines, m.tabs())
-		lines = append(lines, m.list()...)
+		lines = append(lines, m.drawList()...)
 	}
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
@@ -108,24 +108,24 @@ func (m *model) summary() string {
 	if now := m.jobs.GetNow(); now != 0 {
 		at = time.Unix(0, now).In(m.env.Loc).Format("15:04:05")
 	}
-	parts := []string{m.paint(bold, safe(m.cluster)), at, m.paint(green, fmt.Sprint(running)) + " running", m.paint(yellow, fmt.Sprint(pending)) + " pending"}
+	parts := []string{m.paintText(bold, safeText(m.cluster)), at, m.paintText(green, fmt.Sprint(running)) + " running", m.paintText(yellow, fmt.Sprint(pending)) + " pending"}
 	if all > 0 {
-		parts = append(parts, fmt.Sprintf("GPUs %d/%d %s", held, all, meter(held, all, 12)))
+		parts = append(parts, fmt.Sprintf("GPUs %d/%d %s", held, all, drawMeter(held, all, 12)))
 	}
 	if out > 0 {
-		parts = append(parts, m.paint(red, fmt.Sprintf("nodes out: %d", out)))
+		parts = append(parts, m.paintText(red, fmt.Sprintf("nodes out: %d", out)))
 	}
 	switch {
 	case m.fault != "":
-		parts = append(parts, m.paint(red, safe(m.fault)))
+		parts = append(parts, m.paintText(red, safeText(m.fault)))
 	case m.paused:
-		parts = append(parts, m.paint(yellow, "paused"))
+		parts = append(parts, m.paintText(yellow, "paused"))
 	}
 	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
 }
 
-// meter draws a part of a whole.
-func meter(part, whole, width int) string {
+// drawMeter draws a part of a whole.
+func drawMeter(part, whole, width int) string {
 	if whole <= 0 {
 		return ""
 	}
@@ -142,7 +142,7 @@ func (m *model) tabs() string {
 			style = bold
 			name = "[" + name + "]"
 		}
-		parts = append(parts, m.paint(style, name))
+		parts = append(parts, m.paintText(style, name))
 	}
 	sorts := jobSorts()
 	if m.page != queuePage {
@@ -152,15 +152,15 @@ func (m *model) tabs() string {
 	if m.reversed[m.page] {
 		order += ", reversed"
 	}
-	parts = append(parts, fmt.Sprintf("%d %s", m.count(), order))
+	parts = append(parts, fmt.Sprintf("%d %s", m.countRows(), order))
 	if m.mine {
-		parts = append(parts, m.paint(cyan, "mine"))
+		parts = append(parts, m.paintText(cyan, "mine"))
 	}
 	switch {
 	case m.typing:
-		parts = append(parts, m.paint(cyan, "/"+safe(m.filter)+"_"))
+		parts = append(parts, m.paintText(cyan, "/"+safeText(m.filter)+"_"))
 	case m.filter != "":
-		parts = append(parts, m.paint(cyan, "/"+safe(m.filter)))
+		parts = append(parts, m.paintText(cyan, "/"+safeText(m.filter)))
 	}
 	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
 }
@@ -169,13 +169,13 @@ func (m *model) tabs() string {
 func (m *model) foot() string {
 	switch {
 	case m.asking.verb != "":
-		return ansi.Truncate(m.paint(yellow, fmt.Sprintf("%s job %s? y = yes, any other key = no   (%s)", m.asking.verb, m.asking.target, commandOf(m.asking))), m.width, "…")
+		return ansi.Truncate(m.paintText(yellow, fmt.Sprintf("%s job %s? y = yes, any other key = no   (%s)", m.asking.verb, m.asking.target, commandOf(m.asking))), m.width, "…")
 	case m.message != "":
-		return ansi.Truncate(m.paint(cyan, safe(m.message)), m.width, "…")
+		return ansi.Truncate(m.paintText(cyan, safeText(m.message)), m.width, "…")
 	case m.detail != nil:
-		return ansi.Truncate(m.paint(dim, "esc back  j/k scroll  w why  c cancel  r again"), m.width, "…")
+		return ansi.Truncate(m.paintText(dim, "esc back  j/k scroll  w why  c cancel  r again"), m.width, "…")
 	}
-	return ansi.Truncate(m.paint(dim, "/ filter  s sort  u mine  enter open  w why  c cancel  h hold  ? keys  q quit"), m.width, "…")
+	return ansi.Truncate(m.paintText(dim, "/ filter  s sort  u mine  enter open  w why  c cancel  h hold  ? keys  q quit"), m.width, "…")
 }
 
 // commandOf is the command line that does the same.

@@ -66,14 +66,14 @@ func TestScreens(t *testing.T) {
 		case "keys":
 			var asked []string
 			for _, k := range strings.Fields(d.Input) {
-				if e := m.key(k); e != (effect{}) {
+				if e := m.handleKey(k); e != (effect{}) {
 					asked = append(asked, fmt.Sprintf("asks: %+v\n", e))
 				}
 			}
-			return strings.Join(asked, "") + m.screen() + "\n"
+			return strings.Join(asked, "") + m.drawScreen() + "\n"
 		case "type":
 			for _, r := range strings.TrimSpace(d.Input) {
-				m.key(string(r))
+				m.handleKey(string(r))
 			}
 		case "why":
 			m.detail = m.whyText("2", &apiv1.WhyReply{Job: m.jobs.GetJobs()[1], Reason: m.jobs.GetJobs()[1].GetReason(), PlannedStart: testNow + 7200*tool.Second, PlannedNodes: "node[1-2]", Now: testNow})
@@ -84,7 +84,7 @@ func TestScreens(t *testing.T) {
 		default:
 			t.Fatalf("unknown command %s", d.Cmd)
 		}
-		return m.screen() + "\n"
+		return m.drawScreen() + "\n"
 	})
 }
 
@@ -98,9 +98,9 @@ func TestNoLineIsTooLong(t *testing.T) {
 					m := testModel()
 					m.colour, m.width, m.height = colour, width, height
 					for _, k := range strings.Fields(keys) {
-						m.key(k)
+						m.handleKey(k)
 					}
-					lines := strings.Split(m.screen(), "\n")
+					lines := strings.Split(m.drawScreen(), "\n")
 					if len(lines) != height {
 						t.Fatalf("%dx%d %q: %d lines", width, height, keys, len(lines))
 					}
@@ -122,7 +122,7 @@ func BenchmarkScreen(b *testing.B) {
 		m.jobs.Jobs = append(m.jobs.Jobs, m.jobs.GetJobs()[:5]...)
 	}
 	for b.Loop() {
-		m.key("j")
-		m.screen()
+		m.handleKey("j")
+		m.drawScreen()
 	}
 }

@@ -123,8 +123,8 @@ func (m *machine) Inventory(context.Context) (spec.Inventory, error) {
 	if err != nil {
 		return spec.Inventory{}, err
 	}
-	inv := m.s.inventory(found)
-	inv.MetricsAddr, inv.Socket, inv.Addr = m.addr, m.steps.socket(), m.steps.reached()
+	inv := m.s.nodeInventory(found)
+	inv.MetricsAddr, inv.Socket, inv.Addr = m.addr, m.steps.socketPath(), m.steps.reachableAddress()
 	return inv, nil
 }
 
@@ -138,8 +138,8 @@ func (m *machine) Load(context.Context) (loadMilli, freeMiB int64, err error) {
 	return stats.LoadCenti[0] * 10, stats.MemoryAvailable >> 20, nil
 }
 
-// account looks a user up; it is asked only for jobs without an environment.
-func account(uid uint32) (home, shell string) {
+// lookUpAccount looks a user up; it is asked only for jobs without an environment.
+func lookUpAccount(uid uint32) (home, shell string) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {
 		return "", ""
@@ -229,7 +229,7 @@ type metrics struct {
 
 func (m metrics) SetDevices(d []device.Device) {
 	m.t.SetDevices(d)
-	m.jobs.changed()
+	m.jobs.markChanged()
 }
 
 func (m metrics) SetSample(s *device.Sample)        { m.t.SetSample(s) }
@@ -258,7 +258,7 @@ func (m metrics) SetJobs(jobs []daemon.JobOnNode) {
 		}
 	}
 	m.t.SetJobs(out)
-	m.jobs.changed()
+	m.jobs.markChanged()
 }
 
 func (m metrics) SetUsage(list []daemon.JobUsage) {

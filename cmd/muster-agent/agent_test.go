@@ -334,12 +334,12 @@ func TestShepherdDies(t *testing.T) {
 func TestSecondAgentInOneFolder(t *testing.T) {
 	l := newLab(t)
 	l.up()
-	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "in use by another muster-agent") {
+	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "in use by another muster-agent") {
 		t.Errorf("%v", err)
 	}
 	opts := l.opts
 	opts.stateDir, opts.node, opts.metrics = filepath.Join(l.dir, "s2"), "n2", l.metricsAddr()
-	if err := serve(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), "metrics") || !strings.Contains(err.Error(), "in use") {
+	if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), "metrics") || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v", err)
 	}
 }
@@ -394,7 +394,7 @@ func TestMetricsAreProtected(t *testing.T) {
 	}
 	write(filepath.Join(l.dir, "muster.yaml"), musterYAML+"tls:\n  agent_web_config: "+web+"\n")
 	write(web, "basic_auth_users:\n  prom: nonsense\nno_such_key: 1\n")
-	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "web.yml") {
+	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "web.yml") {
 		t.Errorf("%v", err)
 	}
 	write(web, "basic_auth_users:\n  prom: $2a$04$UPJXLs9Xd/CuykeaYVSMJOXvaKf8akDR4QlSWKtXQBj3WXVgfXADK\n") // secret

@@ -80,7 +80,7 @@ func readSettings(o options) (*settings, error) {
 		return nil, err
 	}
 	if o.dynamic {
-		err = s.describe()
+		err = s.describeNode()
 	} else {
 		s.node, err = findNode(s.cluster.Config.Nodes, o.node, s.host.Hostname)
 	}
@@ -132,9 +132,9 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 	return nil, fmt.Errorf("no node has this host's name %s as its NodeName or NodeHostname (there is %s): name one with --node", hostname, someNodes(nodes))
 }
 
-// describe makes the node's own description, for -Z: what the machine has, with
+// describeNode makes the node's own description, for -Z: what the machine has, with
 // what --describe says instead or besides.
-func (s *settings) describe() error {
+func (s *settings) describeNode() error {
 	name := orElse(s.options.node, s.host.Hostname)
 	if slices.ContainsFunc(s.cluster.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == name }) {
 		return fmt.Errorf("node %s is in the file: start its agent without -Z", name)
@@ -229,9 +229,9 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
 		MessageTimeout:  s.cluster.Config.Timing.MessageTimeout,
 		GPUFreq:         s.cluster.File.Agent.GPUFreq,
-		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: account,
+		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: lookUpAccount,
 		Unable: s.unable(),
-		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.gates(),
+		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.checksAfterJobs(),
 	}
 	check := &s.cluster.File.Agent.Check
 	c.CheckIdle, c.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
@@ -268,9 +268,9 @@ func (s *settings) usageEvery() spec.Span {
 
 func wholeSeconds(d spec.Span) spec.Span { return (d + spec.Second - 1) / spec.Second * spec.Second }
 
-// inventory is what the node registers of the machine. With config_overrides
+// nodeInventory is what the node registers of the machine. With config_overrides
 // a node keeps its declared size where the machine is smaller.
-func (s *settings) inventory(found host.Inventory) spec.Inventory {
+func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 	inv := spec.Inventory{
 		BootID: found.BootID, BootedAt: found.BootTime, Hostname: found.Hostname, OS: found.OS, Arch: found.Arch,
 		CPUs: int64(found.CPUs), Sockets: int64(found.Sockets), CoresPerSocket: int64(found.CoresPerSocket), ThreadsPerCore: int64(found.ThreadsPerCore),
@@ -353,8 +353,8 @@ func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
 	return append(out, simulated.Partitioned(instances)...), nil
 }
 
-// controllers are the addresses to try, in order: a path is a unix socket.
-func (s *settings) controllers() ([]string, error) {
+// controllerAddresses are the addresses to try, in order: a path is a unix socket.
+func (s *settings) controllerAddresses() ([]string, error) {
 	port := s.cluster.Control.Port
 	if s.sent != nil {
 		return s.sent.controllers, nil
@@ -364,7 +364,7 @@ func (s *settings) controllers() ([]string, error) {
 	}
 	// A node on the controller's host needs no certificate, but with one it is
 	// reached from other machines, and reaches them.
-	_, err := os.Stat(filepath.Join(s.party().tls, pki.HostFile))
+	_, err := os.Stat(filepath.Join(s.nodeParty().tls, pki.HostFile))
 	enrolled := err == nil || s.tokenFile != ""
 	var out []string
 	for _, h := range s.cluster.Control.Hosts {

@@ -88,11 +88,11 @@ func TestPlanNode(t *testing.T) {
 func TestInventoryOfASmallMachine(t *testing.T) {
 	conf := head + "NodeName=n1 CPUs=128 Sockets=2 CoresPerSocket=32 ThreadsPerCore=2 RealMemory=900000\nPartitionName=p Nodes=ALL\n"
 	found := host.Inventory{CPUs: 2, Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, RealMemoryMiB: 4000, Notes: []string{"odd"}}
-	inv := site(t, "n1", map[string]string{"slurm.conf": conf}).inventory(found)
+	inv := site(t, "n1", map[string]string{"slurm.conf": conf}).nodeInventory(found)
 	if inv.CPUs != 2 || inv.Mem != 4000 || inv.Degraded != "odd" {
 		t.Errorf("the truth: %+v", inv)
 	}
-	inv = site(t, "n1", map[string]string{"slurm.conf": conf + "SlurmdParameters=config_overrides\n"}).inventory(found)
+	inv = site(t, "n1", map[string]string{"slurm.conf": conf + "SlurmdParameters=config_overrides\n"}).nodeInventory(found)
 	if inv.CPUs != 128 || inv.Mem != 900000 || inv.Sockets != 2 || !strings.Contains(inv.Degraded, "odd; CPUs is declared as 128 and is 2") {
 		t.Errorf("as declared: %+v", inv)
 	}
@@ -137,7 +137,7 @@ func TestControllerAddresses(t *testing.T) {
 	for given, want := range map[string][]string{
 		"": {"10.0.0.1:7001", "ctl2:7001"}, "ctl9": {"ctl9:7001"}, "ctl9:1": {"ctl9:1"}, "/run/m.sock": {"/run/m.sock"}, "::1": {"[::1]:7001"},
 	} {
-		got, err := site(t, "n1", files, func(o *options) { o.controller = given }).controllers()
+		got, err := site(t, "n1", files, func(o *options) { o.controller = given }).controllerAddresses()
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q %v", given, got, err)
 		}

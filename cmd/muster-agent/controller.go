@@ -38,8 +38,8 @@ func newControllers(addresses []string, source *mtls.Source) *controllers {
 	return &controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
 }
 
-// dial makes a client of an address; it connects when it is used.
-func dial(address string, source *mtls.Source) (*grpc.ClientConn, error) {
+// dialController makes a client of an address; it connects when it is used.
+func dialController(address string, source *mtls.Source) (*grpc.ClientConn, error) {
 	if strings.Contains(address, "/") {
 		return grpcx.DialUnix(address)
 	}
@@ -50,15 +50,15 @@ func dial(address string, source *mtls.Source) (*grpc.ClientConn, error) {
 	return grpcx.DialTLS(address, func() *tls.Config { return source.Client(name, identity.Controller, channel.ALPNGRPC) })
 }
 
-// client gives a client of the controller to use now.
-func (c *controllers) client() (service.AgentsClient, string, error) {
+// currentClient gives a client of the controller to use now.
+func (c *controllers) currentClient() (service.AgentsClient, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	address := c.addresses[c.at%len(c.addresses)]
 	conn := c.conns[address]
 	if conn == nil {
 		var err error
-		conn, err = dial(address, c.source)
+		conn, err = dialController(address, c.source)
 		if err != nil {
 			return nil, address, err
 		}
@@ -68,7 +68,7 @@ func (c *controllers) client() (service.AgentsClient, string, error) {
 	return service.NewAgentsClient(conn), address, nil
 }
 
-func (c *controllers) failed() {
+func (c *controllers) noteFailed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at++
@@ -79,7 +79,7 @@ func (c *controllers) failed() {
 func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 	var errs []string
 	for range c.addresses {
-		client, address, err := c.client()
+		client, address, err := c.currentClient()
 		if err == nil {
 			var s service.Agents_ConnectClient
 			s, err = client.Connect(ctx)
@@ -87,7 +87,7 @@ func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 				return &stream{Agents_ConnectClient: s, of: c, address: address}, nil
 			}
 		}
-		c.failed()
+		c.noteFailed()
 		errs = append(errs, fmt.Sprintf("controller %s: %v", address, err))
 		if ctx.Err() != nil {
 			break
@@ -122,7 +122,7 @@ type stream struct {
 func (s *stream) Recv() (*apiv1.ControllerMessage, error) {
 	m, err := s.Agents_ConnectClient.Recv()
 	if err != nil {
-		s.once.Do(s.of.failed)
+		s.once.Do(s.of.noteFailed)
 		return nil, fmt.Errorf("controller %s: %w", s.address, err)
 	}
 	return m, nil

@@ -33,27 +33,27 @@ type party struct {
 	tokenFile string
 }
 
-// party is the node.
-func (s *settings) party() party {
+// nodeParty is the node.
+func (s *settings) nodeParty() party {
 	return party{name: s.node.Name, role: identity.Agent, tls: filepath.Join(s.stateDir, "tls"), tokenFile: s.tokenFile}
 }
 
-// called is what people call such a host, and how a token for it is made.
-func (p party) called() (what, command string) {
+// describeHost is what people call such a host, and how a token for it is made.
+func (p party) describeHost() (what, command string) {
 	if p.role == identity.Login {
 		return "login host", "muster token --login " + p.name
 	}
 	return "node", "muster token " + p.name
 }
 
-// certificates gives this host's certificates. Without any it enrols with the
+// openCertificates gives this host's certificates. Without any it enrols with the
 // token; nil says that no controller is reached over TLS.
-func (p party) certificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
-	remote := remotes(addresses)
+func (p party) openCertificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
+	remote := remoteAddresses(addresses)
 	if len(remote) == 0 {
 		return nil, nil
 	}
-	what, command := p.called()
+	what, command := p.describeHost()
 	_, err := os.Stat(filepath.Join(p.tls, pki.HostFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if p.tokenFile == "" {
@@ -73,8 +73,8 @@ func (p party) certificates(ctx context.Context, addresses []string) (*mtls.Sour
 	return source, nil
 }
 
-// remotes are the addresses that are not a socket on this host.
-func remotes(addresses []string) []string {
+// remoteAddresses are the addresses that are not a socket on this host.
+func remoteAddresses(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return strings.Contains(a, "/") })
 }
 
@@ -113,7 +113,7 @@ func (p party) enrol(ctx context.Context, address, text string) error {
 	if err != nil {
 		return err
 	}
-	csr, key, err := p.request()
+	csr, key, err := p.signingRequest()
 	if err != nil {
 		return err
 	}
@@ -134,9 +134,9 @@ func (p party) enrol(ctx context.Context, address, text string) error {
 	return errors.Join(os.Remove(filepath.Join(p.tls, enrolKey)), os.Remove(filepath.Join(p.tls, enrolRequest)))
 }
 
-// request gives the signing request to send: that of an unfinished enrolment,
+// signingRequest gives the signing request to send: that of an unfinished enrolment,
 // or a new one, stored before it is used.
-func (p party) request() (csr, key []byte, err error) {
+func (p party) signingRequest() (csr, key []byte, err error) {
 	keyPath, csrPath := filepath.Join(p.tls, enrolKey), filepath.Join(p.tls, enrolRequest)
 	key, err = keyfile.Read(keyPath)
 	if err == nil {
@@ -188,9 +188,9 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// renewal keeps the certificate young. A failure is tried again: there is a
+// renewCertificate keeps the certificate young. A failure is tried again: there is a
 // third of the certificate's life left when it begins.
-func renewal(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers, log *slog.Logger) {
+func renewCertificate(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers, log *slog.Logger) {
 	const retry = 10 * time.Minute
 	for {
 		wait := max(time.Until(source.RenewAfter()), 0)
@@ -218,7 +218,7 @@ func renew(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers
 	if err != nil {
 		return err
 	}
-	client, address, err := c.client()
+	client, address, err := c.currentClient()
 	if err != nil {
 		return err
 	}

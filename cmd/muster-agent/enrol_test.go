@@ -78,7 +78,7 @@ func TestEnrolment(t *testing.T) {
 	}
 	l.opts.controller = l.serveTLS(a)
 	l.opts.tokenFile = a.token(t, "n1")
-	if err := serve(t.Context(), l.opts, l.log); err == nil {
+	if err := serveAgent(t.Context(), l.opts, l.log); err == nil {
 		t.Fatal("enrolled without an answer")
 	}
 	// The same token and key, since nobody knows whether the first request
@@ -128,7 +128,7 @@ func TestEnrolment(t *testing.T) {
 	l.stopAgent()
 	other := l.opts
 	other.node = "n2"
-	if err := serve(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "not of node n2") {
+	if err := serveAgent(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "not of node n2") {
 		t.Errorf("%v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestEnrolmentRefused(t *testing.T) {
 	} {
 		opts := l.opts
 		opts.tokenFile = c.file
-		if err := serve(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), c.why) {
+		if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%q: %v", c.file, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestEnrolmentRefused(t *testing.T) {
 		t.Error("a token was shown to a controller of another cluster")
 	}
 	l.opts.tokenFile = a.token(t, "n1")
-	if err := serve(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "enrolment token is not known") {
+	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "enrolment token is not known") {
 		t.Errorf("%v", err)
 	}
 	if asked != 1 {
@@ -178,14 +178,14 @@ func TestEnrolmentUnderAWrongName(t *testing.T) {
 		return parsed.Subject.CommonName
 	}
 	wrong, right := party{name: "n11", tls: dir}, party{name: "n1", tls: dir}
-	if _, _, err := wrong.request(); err != nil {
+	if _, _, err := wrong.signingRequest(); err != nil {
 		t.Fatal(err)
 	}
-	first, firstKey, err := right.request()
+	first, firstKey, err := right.signingRequest()
 	if err != nil || nameIn(first) != "n1" {
 		t.Fatalf("asked as %q: %v", nameIn(first), err)
 	}
-	again, againKey, err := right.request()
+	again, againKey, err := right.signingRequest()
 	if err != nil || string(again) != string(first) || string(againKey) != string(firstKey) {
 		t.Errorf("the retry sends another request: %v", err)
 	}

@@ -34,7 +34,7 @@ func openGate(path string, addresses []string, source *mtls.Source, log *slog.Lo
 		return nil, err
 	}
 	self := source.Self()
-	_, command := party{name: self.Node, role: self.Kind}.called()
+	_, command := party{name: self.Node, role: self.Kind}.describeHost()
 	passing, err := transport.New(transport.Config{Addresses: addresses, Source: source, Enrol: command, Log: log})
 	if err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func openGate(path string, addresses []string, source *mtls.Source, log *slog.Lo
 	return &gate{Gate: passing, socket: socket, log: log, addresses: addresses}, nil
 }
 
-// serve takes the host's commands until the context ends.
-func (g *gate) serve(ctx context.Context, wg *sync.WaitGroup) {
+// serveCommands takes the host's commands until the context ends.
+func (g *gate) serveCommands(ctx context.Context, wg *sync.WaitGroup) {
 	if g == nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (g *gate) serve(ctx context.Context, wg *sync.WaitGroup) {
 // gateHere opens the gate of a compute node, unless the controller itself, or
 // the agent of a login host, serves this host's commands.
 func (a *assembled) gateHere(addresses []string, source *mtls.Source) *gate {
-	far := remotes(addresses)
+	far := remoteAddresses(addresses)
 	if source == nil || len(far) < len(addresses) || slices.ContainsFunc(far, onThisHost) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (a *assembled) gateHere(addresses []string, source *mtls.Source) *gate {
 		a.log.Info("the commands on this host are served by somebody else", "socket", a.s.cfg.Socket, "who", err)
 		return nil
 	case err != nil:
-		a.weak(fmt.Errorf("commands on this host do not reach the controller: %w", err))
+		a.noteWeakness(fmt.Errorf("commands on this host do not reach the controller: %w", err))
 		return nil
 	}
 	return g
@@ -110,10 +110,10 @@ func onThisHost(address string) bool {
 	})
 }
 
-// nearest is the address under which the host of the first controller that is
+// nearestAddress is the address under which the host of the first controller that is
 // reached over a network can reach this one; empty where none is.
-func nearest(addresses []string) string {
-	for _, a := range remotes(addresses) {
+func nearestAddress(addresses []string) string {
+	for _, a := range remoteAddresses(addresses) {
 		c, err := net.DialTimeout("udp", a, 2*time.Second) // asks the routing table, and sends nothing
 		if err != nil {
 			continue

@@ -351,7 +351,7 @@ func (l *lab) startAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	opts := l.opts
-	go func() { done <- serve(ctx, opts, l.log) }()
+	go func() { done <- serveAgent(ctx, opts, l.log) }()
 	l.stopAgent = func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -383,12 +383,12 @@ func (l *lab) close() {
 	}
 	if l.t.Failed() {
 		l.t.Logf("the agent's log:\n%s", l.log.String())
-		if b, err := os.ReadFile(filepath.Join(l.opts.stateDir, "shepherd", release(), "log")); err == nil {
+		if b, err := os.ReadFile(filepath.Join(l.opts.stateDir, "shepherd", shepherdRelease(), "log")); err == nil {
 			l.t.Logf("the shepherd's log:\n%s", b)
 		}
 	}
 	ctx := context.Background()
-	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), release()))
+	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), shepherdRelease()))
 	if err == nil {
 		if runs, err := c.List(ctx); err == nil {
 			for _, r := range runs {
@@ -473,7 +473,7 @@ func exitOf(d *apiv1.NodeDone) string {
 
 // shepherdClient speaks to the lab's shepherd beside the agent.
 func (l *lab) shepherdClient() (*runtime.Client, error) {
-	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), release()))
+	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), shepherdRelease()))
 }
 
 // shepherdPID gives the process that answers, or -1.

@@ -35,9 +35,9 @@ type enrolled struct {
 	Accounting  string   `json:"accounting,omitempty"` // where it runs apart
 }
 
-// remember notes where the cluster is, so that the agent needs no configuration
+// rememberEnrolment notes where the cluster is, so that the agent needs no configuration
 // to find it again.
-func (p party) remember(e enrolled) error {
+func (p party) rememberEnrolment(e enrolled) error {
 	e.Name = p.name
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -46,8 +46,8 @@ func (p party) remember(e enrolled) error {
 	return keyfile.Write(filepath.Join(p.tls, enrolledFile), append(data, '\n'), 0o644)
 }
 
-// remembered is what this host's enrolment has noted; nothing before it.
-func (p party) remembered() (e enrolled, err error) {
+// readEnrolment is what this host's enrolment has noted; nothing before it.
+func (p party) readEnrolment() (e enrolled, err error) {
 	path := filepath.Join(p.tls, enrolledFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,23 +64,23 @@ func (p party) remembered() (e enrolled, err error) {
 
 // enrolHost is --enrol: it gets a certificate in place of any that is there.
 func (p party) enrolHost(ctx context.Context, e enrolled, out io.Writer) error {
-	e.Controllers = remotes(e.Controllers)
+	e.Controllers = remoteAddresses(e.Controllers)
 	if len(e.Controllers) == 0 {
 		return errors.New("--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed")
 	}
 	if err := p.enrolAt(ctx, e.Controllers); err != nil {
 		return err
 	}
-	return p.welcome(ctx, e, out)
+	return p.noteWelcome(ctx, e, out)
 }
 
-// welcome tells what an enrolment has brought, and keeps where it was.
-func (p party) welcome(ctx context.Context, e enrolled, out io.Writer) error {
-	source, err := p.certificates(ctx, e.Controllers)
+// noteWelcome tells what an enrolment has brought, and keeps where it was.
+func (p party) noteWelcome(ctx context.Context, e enrolled, out io.Writer) error {
+	source, err := p.openCertificates(ctx, e.Controllers)
 	if err != nil {
 		return err
 	}
-	if err := p.remember(e); err != nil {
+	if err := p.rememberEnrolment(e); err != nil {
 		return err
 	}
 	self := source.Self()
@@ -90,7 +90,7 @@ func (p party) welcome(ctx context.Context, e enrolled, out io.Writer) error {
 
 // enrolNode is --enrol on a compute node.
 func enrolNode(ctx context.Context, o options, out io.Writer) error {
-	o, err := configless(ctx, o, slog.New(slog.DiscardHandler))
+	o, err := fetchConfig(ctx, o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -99,13 +99,13 @@ func enrolNode(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if o.sent != nil { // it has enrolled on the way
-		return s.party().welcome(ctx, enrolled{Controllers: o.sent.controllers}, out)
+		return s.nodeParty().noteWelcome(ctx, enrolled{Controllers: o.sent.controllers}, out)
 	}
-	addresses, err := s.controllers()
+	addresses, err := s.controllerAddresses()
 	if err != nil {
 		return err
 	}
-	return s.party().enrolHost(ctx, enrolled{Controllers: addresses}, out)
+	return s.nodeParty().enrolHost(ctx, enrolled{Controllers: addresses}, out)
 }
 
 // loginSettings are what the agent of a login host is told.
@@ -125,7 +125,7 @@ func readLogin(o options) (*loginSettings, error) {
 	}
 	s := &loginSettings{cfg: cfg, party: party{name: o.node, role: identity.Login, tokenFile: o.tokenFile}}
 	s.party.tls = filepath.Join(orElse(o.stateDir, loginDir(cfg.StateDir)), "tls")
-	known, err := s.party.remembered()
+	known, err := s.party.readEnrolment()
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +142,13 @@ func readLogin(o options) (*loginSettings, error) {
 			return nil, fmt.Errorf("--accounting: %w", err)
 		}
 	}
-	s.addresses, err = s.controllers(o, known)
+	s.addresses, err = s.controllerAddresses(o, known)
 	return s, err
 }
 
-// controllers are --controller, else those of the enrolment, else what slurm.conf
+// controllerAddresses are --controller, else those of the enrolment, else what slurm.conf
 // says.
-func (s *loginSettings) controllers(o options, known enrolled) ([]string, error) {
+func (s *loginSettings) controllerAddresses(o options, known enrolled) ([]string, error) {
 	if o.controller != "" {
 		return namedControllers(o.controller, 0), nil
 	}
@@ -197,17 +197,17 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 		return err
 	}
 	defer unlock()
-	source, err := s.party.certificates(ctx, s.addresses)
+	source, err := s.party.openCertificates(ctx, s.addresses)
 	if err != nil {
 		return err
 	}
 	if source == nil {
 		return errors.New("on the controller's own host its socket serves the commands: a login host is another machine")
 	}
-	if err := s.party.remember(enrolled{Controllers: remotes(s.addresses), Accounting: s.accounting}); err != nil {
+	if err := s.party.rememberEnrolment(enrolled{Controllers: remoteAddresses(s.addresses), Accounting: s.accounting}); err != nil {
 		return err
 	}
-	g, err := openGate(s.cfg.Socket, remotes(s.addresses), source, log)
+	g, err := openGate(s.cfg.Socket, remoteAddresses(s.addresses), source, log)
 	if err != nil {
 		return err
 	}
@@ -233,11 +233,11 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { renewal(ctx, source, pki.Dir(s.party.tls), ctl, log) })
+	wg.Go(func() { renewCertificate(ctx, source, pki.Dir(s.party.tls), ctl, log) })
 	for _, g := range gates {
-		g.serve(ctx, &wg)
+		g.serveCommands(ctx, &wg)
 	}
-	steps.serve(ctx, &wg)
+	steps.serveSteps(ctx, &wg)
 	<-ctx.Done()
 	log.Info("the agent ends; what was submitted goes on")
 	return nil

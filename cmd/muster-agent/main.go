@@ -126,7 +126,7 @@ func command(args []string, out, errOut io.Writer) int {
 		case o.enrol:
 			err = enrolNode(ctx, o, out)
 		default:
-			err = serve(ctx, o, errOut)
+			err = serveAgent(ctx, o, errOut)
 		}
 	}
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// rebooter is what reboots this node; nil where RebootProgram is not given.
-func rebooter(s *settings, log *slog.Logger) func() {
+// newRebooter is what reboots this node; nil where RebootProgram is not given.
+func newRebooter(s *settings, log *slog.Logger) func() {
 	program := s.cluster.Config.RebootProgram
 	if program == "" {
 		return nil

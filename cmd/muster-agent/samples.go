@@ -60,7 +60,7 @@ func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) 
 	for range list {
 		address := list[s.at%len(list)]
 		var conn *grpc.ClientConn
-		conn, err = s.conn(address)
+		conn, err = s.connTo(address)
 		if err == nil {
 			_, err = service.NewAccountingClient(conn).PutGpuSamples(ctx, req)
 		}
@@ -73,15 +73,15 @@ func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) 
 	return err
 }
 
-// conn gives a connection to an address, which connects when it is used.
-func (s *sampleStore) conn(address string) (*grpc.ClientConn, error) {
+// connTo gives a connection to an address, which connects when it is used.
+func (s *sampleStore) connTo(address string) (*grpc.ClientConn, error) {
 	if c := s.conns[address]; c != nil {
 		return c, nil
 	}
 	if s.source == nil && !strings.Contains(address, "/") {
 		return nil, fmt.Errorf("telemetry.samples_to: %w: this agent has no certificate for %s", errNoStore, address)
 	}
-	c, err := dial(address, s.source)
+	c, err := dialController(address, s.source)
 	if err == nil {
 		s.conns[address] = c
 	}

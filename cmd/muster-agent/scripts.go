@@ -40,7 +40,7 @@ func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
 	if err := n.run(ctx, n.conf.Epilog, n.conf.EpilogTimeout, env); err != nil {
 		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
-	if n.gates() {
+	if n.checksAfterJobs() {
 		if err := n.Check(ctx); err != nil {
 			return fmt.Errorf("Health check: %w", err) //nolint:staticcheck // likewise
 		}
@@ -48,8 +48,8 @@ func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
 	return nil
 }
 
-// gates tells that the node's health is looked at after each job.
-func (n *nodeScripts) gates() bool { return n.conf.Check.Program != "" && !n.conf.Check.Once }
+// checksAfterJobs tells that the node's health is looked at after each job.
+func (n *nodeScripts) checksAfterJobs() bool { return n.conf.Check.Program != "" && !n.conf.Check.Once }
 
 // checkTimeout is how long the HealthCheckProgram may take, as in Slurm.
 const checkTimeout = 60 * spec.Second

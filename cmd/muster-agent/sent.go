@@ -35,10 +35,10 @@ const (
 	sentName = "conf.name" // which of its files is slurm.conf
 )
 
-// configless fetches the configuration where this host has none: what the
+// fetchConfig fetches the configuration where this host has none: what the
 // controller has now, or, while that is away, what it sent last. Nothing changes
 // where there is a slurm.conf.
-func configless(ctx context.Context, o options, log *slog.Logger) (options, error) {
+func fetchConfig(ctx context.Context, o options, log *slog.Logger) (options, error) {
 	cfg, err := loadConfig(o)
 	if err != nil {
 		return o, err
@@ -62,12 +62,12 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 		return o, err
 	}
 	p.tls = filepath.Join(state, "tls")
-	known, err := p.remembered()
+	known, err := p.readEnrolment()
 	addresses := known.Controllers
 	if o.controller != "" {
 		addresses = namedControllers(o.controller, 0)
 	}
-	addresses = remotes(addresses)
+	addresses = remoteAddresses(addresses)
 	if err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said
 	}
@@ -77,15 +77,15 @@ func configless(ctx context.Context, o options, log *slog.Logger) (options, erro
 			return o, err
 		}
 	}
-	source, err := p.certificates(ctx, addresses)
+	source, err := p.openCertificates(ctx, addresses)
 	if err != nil {
 		return o, err
 	}
 	o.tokenFile = "" // it has done its work
-	if err := p.remember(enrolled{Controllers: addresses}); err != nil {
+	if err := p.rememberEnrolment(enrolled{Controllers: addresses}); err != nil {
 		return o, err
 	}
-	return o, o.sent.fetch(ctx, state, source, log)
+	return o, o.sent.fetchFiles(ctx, state, source, log)
 }
 
 // enrolledNode is the name under which a node has enrolled here; empty where
@@ -98,11 +98,11 @@ func enrolledNode(stateDir string) string {
 	return filepath.Base(filepath.Dir(filepath.Dir(found[0])))
 }
 
-// fetch gets the files, or does with those of the last time.
-func (s *sent) fetch(ctx context.Context, state string, source *mtls.Source, log *slog.Logger) error {
-	rep, err := ask(ctx, s.controllers, source)
+// fetchFiles gets the files, or does with those of the last time.
+func (s *sent) fetchFiles(ctx context.Context, state string, source *mtls.Source, log *slog.Logger) error {
+	rep, err := askControllers(ctx, s.controllers, source)
 	if err == nil {
-		err = s.keep(state, rep)
+		err = s.keepFiles(state, rep)
 	}
 	if err == nil {
 		s.name = rep.GetName()
@@ -117,11 +117,11 @@ func (s *sent) fetch(ctx context.Context, state string, source *mtls.Source, log
 	return conffile.CheckFileName(s.name)
 }
 
-// ask asks the controllers in turn.
-func ask(ctx context.Context, addresses []string, source *mtls.Source) (*apiv1.ConfigurationReply, error) {
+// askControllers asks the controllers in turn.
+func askControllers(ctx context.Context, addresses []string, source *mtls.Source) (*apiv1.ConfigurationReply, error) {
 	var errs []error
 	for _, a := range addresses {
-		conn, err := dial(a, source)
+		conn, err := dialController(a, source)
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +137,8 @@ func ask(ctx context.Context, addresses []string, source *mtls.Source) (*apiv1.C
 	return nil, errors.Join(errs...)
 }
 
-// keep puts the files in place of those that were there.
-func (s *sent) keep(state string, rep *apiv1.ConfigurationReply) error {
+// keepFiles puts the files in place of those that were there.
+func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 	fresh := s.root + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err

@@ -34,9 +34,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// serve runs the agent until the context ends.
-func serve(ctx context.Context, o options, errOut io.Writer) error {
-	o, err := configless(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
+// serveAgent runs the agent until the context ends.
+func serveAgent(ctx context.Context, o options, errOut io.Writer) error {
+	o, err := fetchConfig(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
 	if err != nil {
 		return err
 	}
@@ -57,17 +57,17 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 		return err
 	}
 	defer unlock()
-	addresses, err := s.controllers()
+	addresses, err := s.controllerAddresses()
 	if err != nil {
 		return err
 	}
-	source, err := s.party().certificates(ctx, addresses)
+	source, err := s.nodeParty().openCertificates(ctx, addresses)
 	if err != nil {
 		return err
 	}
 	ctl := newControllers(addresses, source)
 	defer func() { _ = ctl.close() }()
-	a, err := assemble(ctx, s, ctl, addresses, source, log)
+	a, err := assembleAgent(ctx, s, ctl, addresses, source, log)
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,15 @@ func serve(ctx context.Context, o options, errOut io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	if source != nil {
-		wg.Go(func() { renewal(ctx, source, pki.Dir(s.party().tls), ctl, log) })
+		wg.Go(func() { renewCertificate(ctx, source, pki.Dir(s.nodeParty().tls), ctl, log) })
 	}
 	if err := a.serveHTTP(ctx, &wg); err != nil {
 		return err
 	}
-	a.ship(ctx, &wg)
+	a.startShipping(ctx, &wg)
 	defer a.steps.close()
-	a.steps.serve(ctx, &wg)
-	a.gateHere(addresses, source).serve(ctx, &wg)
+	a.steps.serveSteps(ctx, &wg)
+	a.gateHere(addresses, source).serveCommands(ctx, &wg)
 	return a.run(ctx)
 }
 
@@ -117,9 +117,9 @@ type assembled struct {
 	steps    *stepServer
 }
 
-// weak notes something that is wrong and takes nothing from the jobs: it is
+// noteWeakness notes something that is wrong and takes nothing from the jobs: it is
 // logged, and the node says it of itself.
-func (a *assembled) weak(err error) {
+func (a *assembled) noteWeakness(err error) {
 	a.log.Error("part of the configuration cannot be followed", "error", err)
 	a.troubles = append(a.troubles, err.Error())
 }
@@ -127,8 +127,8 @@ func (a *assembled) weak(err error) {
 // maxSocket is what the kernel takes for the path of a unix socket.
 const maxSocket = 107
 
-// assemble makes the agent, without starting anything but the GPU library.
-func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses []string, source *mtls.Source, log *slog.Logger) (*assembled, error) {
+// assembleAgent makes the agent, without starting anything but the GPU library.
+func assembleAgent(ctx context.Context, s *settings, ctl daemon.Controller, addresses []string, source *mtls.Source, log *slog.Logger) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &kept{base: s.spaceBase()}}
 	if err := checkShepherd(s); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 		ClusterLabel: s.cfg.Telemetry.ClusterLabel, Private: s.hidesJobs()}
 	opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile)
 	if err != nil {
-		a.weak(fmt.Errorf("the default GPU fields are exported: %w", err))
+		a.noteWeakness(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
 	var gpus daemon.GPUs
 	a.gpus = choice.Provider
@@ -171,7 +171,7 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	}
 	a.steps = a.openSteps(ctx, addresses, source)
 	m := &machine{s: s, metrics: a.metrics, steps: a.steps}
-	m.addr, err = a.listen(ctx)
+	m.addr, err = a.listenMetrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +192,8 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: rebooter(s, log),
-		Revoked: a.steps.revoked,
+		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: newRebooter(s, log),
+		Revoked: a.steps.dropRevoked,
 	}
 	if os.Geteuid() == 0 {
 		images, err := image.New(filepath.Join(s.stateDir, "images"))
@@ -206,12 +206,12 @@ func assemble(ctx context.Context, s *settings, ctl daemon.Controller, addresses
 		deps.Check = scripts
 	}
 	a.agent = daemon.New(cfg, deps)
-	a.steps.of(a.agent)
+	a.steps.setAgent(a.agent)
 	return a, nil
 }
 
-// web is what the metrics ask of those who read them.
-func (s *settings) web() web.Options {
+// webOptions is what the metrics ask of those who read them.
+func (s *settings) webOptions() web.Options {
 	return web.Options{ConfigFile: s.cfg.TLS.AgentWebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
 }
 
@@ -219,7 +219,7 @@ func (s *settings) web() web.Options {
 // keeps them from other users, and everybody may read the metrics. Where a site
 // asks for a credential there, it decides by that who may.
 func (s *settings) hidesJobs() bool {
-	asks := s.web()
+	asks := s.webOptions()
 	if asks.ConfigFile != "" || asks.TokenFile != "" {
 		return false
 	}
@@ -230,7 +230,7 @@ func (s *settings) hidesJobs() bool {
 
 // checkShepherd finds what would keep the shepherd from starting.
 func checkShepherd(s *settings) error {
-	if p := runtime.Socket(s.shepherdDir(), release()); len(p) > maxSocket {
+	if p := runtime.Socket(s.shepherdDir(), shepherdRelease()); len(p) > maxSocket {
 		return fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
 	}
 	if _, err := os.Stat(s.shepherd); err != nil {
@@ -246,7 +246,7 @@ func (a *assembled) openClocks() daemon.Clocks {
 	}
 	keeper, err := clocks.Open(filepath.Join(a.s.stateDir, "clocks.json"), a.gpus)
 	if err != nil {
-		a.weak(fmt.Errorf("the clocks of GPUs are not set: %w", err))
+		a.noteWeakness(fmt.Errorf("the clocks of GPUs are not set: %w", err))
 		return nil
 	}
 	return keeper
@@ -269,8 +269,8 @@ func chooseGPUs(ctx context.Context, s *settings, sys clock.Clock) (gpu.Choice, 
 	return gpu.Choose(ctx, candidates)
 }
 
-// release names the shepherd that belongs to this agent.
-func release() string {
+// shepherdRelease names the shepherd that belongs to this agent.
+func shepherdRelease() string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == 0 {
 			return '-'
@@ -279,8 +279,8 @@ func release() string {
 	}, version)
 }
 
-// listen opens the metrics' address and gives it as others reach it.
-func (a *assembled) listen(ctx context.Context) (string, error) {
+// listenMetrics opens the metrics' address and gives it as others reach it.
+func (a *assembled) listenMetrics(ctx context.Context) (string, error) {
 	address := conffile.Addr(orElse(a.s.options.metrics, string(a.s.cfg.Listen.AgentMetrics)))
 	if address.Off() || address == "off" {
 		return "", nil
@@ -319,7 +319,7 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 		answer(w, h.Shepherd && h.Connected, h)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	opts := a.s.web()
+	opts := a.s.webOptions()
 	if err := opts.Check(); err != nil {
 		return err
 	}
@@ -359,7 +359,7 @@ func (a *assembled) run(ctx context.Context) error {
 	if a.gpus != nil {
 		defer func() { _ = a.gpus.Close() }()
 	}
-	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: release(), Env: a.s.shepherdEnv,
+	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: shepherdRelease(), Env: a.s.shepherdEnv,
 		CallTimeout: time.Duration(a.s.cluster.Config.Timing.MessageTimeout)}
 	switch a.s.cluster.Cgroup.Plugin {
 	case "cgroup/v1":

@@ -78,13 +78,13 @@ func (a *assembled) openShipping() (err error) {
 	a.jobs = &jobFiles{t: a.metrics, path: t.JobMappingDir, wake: make(chan struct{}, 1), log: a.log}
 	a.jobs.dir, err = jobmap.Open(t.JobMappingDir)
 	if err != nil {
-		a.weak(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
+		a.noteWeakness(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
 	}
 	return nil
 }
 
-// ship starts them.
-func (a *assembled) ship(ctx context.Context, wg *sync.WaitGroup) {
+// startShipping starts them.
+func (a *assembled) startShipping(ctx context.Context, wg *sync.WaitGroup) {
 	if a.jobs != nil {
 		wg.Go(func() { a.jobs.run(ctx) })
 	}
@@ -113,8 +113,8 @@ type jobFiles struct {
 	log  *slog.Logger
 }
 
-// changed tells that jobs or devices are others now. On nil it does nothing.
-func (f *jobFiles) changed() {
+// markChanged tells that jobs or devices are others now. On nil it does nothing.
+func (f *jobFiles) markChanged() {
 	if f == nil {
 		return
 	}
@@ -140,7 +140,7 @@ func (f *jobFiles) run(ctx context.Context) {
 			}
 		case <-f.wake:
 		}
-		err := f.write()
+		err := f.writeFiles()
 		if failed := err != nil; failed != failing {
 			failing = failed
 			if failed {
@@ -152,8 +152,8 @@ func (f *jobFiles) run(ctx context.Context) {
 	}
 }
 
-// write brings the files up to date, in a folder that is opened when it can be.
-func (f *jobFiles) write() (err error) {
+// writeFiles brings the files up to date, in a folder that is opened when it can be.
+func (f *jobFiles) writeFiles() (err error) {
 	if f.dir == nil {
 		f.dir, err = jobmap.Open(f.path)
 		if err != nil {

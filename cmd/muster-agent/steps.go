@@ -66,7 +66,7 @@ func (a *assembled) openSteps(ctx context.Context, controllers []string, source 
 	var err error
 	s.unix, err = listen.Unix(path, 0o666)
 	if err != nil {
-		a.weak(fmt.Errorf("srun cannot start steps on this node: %w", err))
+		a.noteWeakness(fmt.Errorf("srun cannot start steps on this node: %w", err))
 		return nil
 	}
 	err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755)
@@ -89,7 +89,7 @@ func (a *assembled) openSteps(ctx context.Context, controllers []string, source 
 		a.log.Warn("srun on other machines cannot reach the steps of this node", "error", err)
 		return s
 	case err != nil:
-		a.weak(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
+		a.noteWeakness(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
 		return s
 	}
 	s.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
@@ -107,22 +107,22 @@ func (a *assembled) reachedAt(l net.Listener, controllers []string) string {
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = orElse(a.s.node.Addr, a.s.host.Hostname)
-		if own := nearest(controllers); own != "" && (host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
+		if own := nearestAddress(controllers); own != "" && (host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
 			host = own
 		}
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// of tells whose steps these are.
-func (s *stepServer) of(a *daemon.Agent) {
+// setAgent tells whose steps these are.
+func (s *stepServer) setAgent(a *daemon.Agent) {
 	if s != nil {
 		s.agent = a
 	}
 }
 
-// serve takes connections until the context ends.
-func (s *stepServer) serve(ctx context.Context, wg *sync.WaitGroup) {
+// serveSteps takes connections until the context ends.
+func (s *stepServer) serveSteps(ctx context.Context, wg *sync.WaitGroup) {
 	if s == nil {
 		return
 	}
@@ -150,7 +150,7 @@ func (s *stepServer) serve(ctx context.Context, wg *sync.WaitGroup) {
 					defer func() { _ = sock.Close() }()
 					stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
 					defer stop()
-					s.connection(ctx, sock, user)
+					s.serveConn(ctx, sock, user)
 				}()
 			}
 		})
@@ -206,8 +206,8 @@ type callers struct {
 	of map[uint32]int
 }
 
-// enter counts one more, unless the user has too many; root may have any number.
-func (c *callers) enter(uid uint32) (leave func(), ok bool) {
+// enterCaller counts one more, unless the user has too many; root may have any number.
+func (c *callers) enterCaller(uid uint32) (leave func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if uid != 0 && c.of[uid] >= maxOfUser {
@@ -233,8 +233,8 @@ type peers struct {
 	open map[*tls.Conn]bool
 }
 
-// enter notes a connection until leave.
-func (p *peers) enter(c *tls.Conn) (leave func()) {
+// enterConn notes a connection until leave.
+func (p *peers) enterConn(c *tls.Conn) (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
@@ -248,9 +248,9 @@ func (p *peers) enter(c *tls.Conn) (leave func()) {
 	}
 }
 
-// revoked takes the certificates that hold no more: who has one gets no
+// dropRevoked takes the certificates that hold no more: who has one gets no
 // connection, and those that are open end.
-func (s *stepServer) revoked(serials []string) {
+func (s *stepServer) dropRevoked(serials []string) {
 	if s == nil || s.source == nil {
 		return
 	}
@@ -266,21 +266,21 @@ func (s *stepServer) revoked(serials []string) {
 	s.peers.mu.Lock()
 	defer s.peers.mu.Unlock()
 	for c := range s.peers.open {
-		if s.barred(c) {
+		if s.isRevoked(c) {
 			_ = c.NetConn().Close()
 		}
 	}
 }
 
-// barred tells whether the other side's certificate is revoked.
-func (s *stepServer) barred(c *tls.Conn) bool {
+// isRevoked tells whether the other side's certificate is revoked.
+func (s *stepServer) isRevoked(c *tls.Conn) bool {
 	id, err := identity.FromCertificate(c.ConnectionState().PeerCertificates[0], s.source.Self().Cluster)
 	return err != nil || s.source.Revoked(id.Serial)
 }
 
-// admit counts a user's connection, or sends it away where he has too many.
-func (s *stepServer) admit(sock net.Conn, uid uint32) (leave func(), ok bool) {
-	leave, ok = s.callers.enter(uid)
+// admitUser counts a user's connection, or sends it away where he has too many.
+func (s *stepServer) admitUser(sock net.Conn, uid uint32) (leave func(), ok bool) {
+	leave, ok = s.callers.enterCaller(uid)
 	if !ok {
 		refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
 	}
@@ -295,22 +295,22 @@ type refused struct {
 
 func (r *refused) Error() string { return r.err.Error() }
 
-// connection is one client.
-func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(net.Conn) (uint32, bool, error)) {
+// serveConn is one client.
+func (s *stepServer) serveConn(ctx context.Context, sock net.Conn, user func(net.Conn) (uint32, bool, error)) {
 	uid, direct, err := user(sock)
 	if err != nil {
 		s.log.Warn("a client of steps is sent away", "error", err)
 		return
 	}
 	if direct {
-		leave, ok := s.admit(sock, uid)
+		leave, ok := s.admitUser(sock, uid)
 		if !ok {
 			return
 		}
 		defer leave()
 	} else if c, ok := sock.(*tls.Conn); ok {
-		defer s.peers.enter(c)()
-		if s.barred(c) {
+		defer s.peers.enterConn(c)()
+		if s.isRevoked(c) {
 			return // it was revoked since the handshake
 		}
 	}
@@ -331,9 +331,9 @@ func (s *stepServer) connection(ctx context.Context, sock net.Conn, user func(ne
 		open.UID = uid
 	} // else another agent has asked who he is
 	if direct && (open.Node != s.node || s.agent == nil) {
-		err = s.relay(ctx, sock, buffered, &open)
+		err = s.relayClient(ctx, sock, buffered, &open)
 	} else {
-		err = s.attach(ctx, sock, r, &open, direct, direct && uid == 0)
+		err = s.attachClient(ctx, sock, r, &open, direct, direct && uid == 0)
 	}
 	var no *refused
 	if errors.As(err, &no) {
@@ -346,8 +346,8 @@ func refuse(sock net.Conn, why *refused) {
 	_, _ = sock.Write(stepio.Append(nil, &stepio.Message{Kind: stepio.Refused, Code: why.code, Text: why.Error()}))
 }
 
-// relay passes a client on to the agent of another node.
-func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, open *stepio.Message) error {
+// relayClient passes a client on to the agent of another node.
+func (s *stepServer) relayClient(ctx context.Context, sock net.Conn, from io.Reader, open *stepio.Message) error {
 	if s.source == nil {
 		return &refused{stepio.Unreachable, fmt.Errorf("node %s is on another machine, and this one has no certificate", open.Node)}
 	}
@@ -377,10 +377,10 @@ func (s *stepServer) relay(ctx context.Context, sock net.Conn, from io.Reader, o
 	return nil
 }
 
-// attach connects a client to a step on this node: its user's, or this
+// attachClient connects a client to a step on this node: its user's, or this
 // machine's root. A client of another machine counts as its user's once its
 // credential has shown whose it is.
-func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, counted, root bool) error {
+func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, counted, root bool) error {
 	if open.Node != s.node {
 		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
 	}
@@ -397,7 +397,7 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 		return &refused{stepio.Denied, err}
 	}
 	if !counted {
-		leave, ok := s.admit(sock, owner)
+		leave, ok := s.admitUser(sock, owner)
 		if !ok {
 			return nil
 		}
@@ -408,7 +408,7 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 		return &refused{stepio.Over, err}
 	}
 	c := &stepConn{sock: sock, log: s.log}
-	c.step, err = runtime.DialStep(ctx, socket, c.frames)
+	c.step, err = runtime.DialStep(ctx, socket, c.passFrames)
 	if err != nil {
 		return &refused{stepio.Unreachable, err}
 	}
@@ -419,7 +419,7 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 		<-c.step.Done()
 		_ = sock.Close()
 	}()
-	if err := c.send(&stepio.Message{Kind: stepio.Opened}); err != nil {
+	if err := c.sendMessage(&stepio.Message{Kind: stepio.Opened}); err != nil {
 		return err
 	}
 	if err := c.step.Attach(ctx, open.UpTo, open.Watch); err != nil {
@@ -427,8 +427,8 @@ func (s *stepServer) attach(ctx context.Context, sock net.Conn, r *stepio.Reader
 	}
 	c.inputs = make(chan *stepio.Message, stepio.MaxPieces)
 	var wg sync.WaitGroup
-	wg.Go(func() { c.feed(ctx) })
-	err = c.read(ctx, r)
+	wg.Go(func() { c.feedInput(ctx) })
+	err = c.readClient(ctx, r)
 	close(c.inputs)
 	c.step.Close()
 	wg.Wait()
@@ -454,7 +454,7 @@ type stepConn struct {
 	buf    []byte       // of the last one; guarded by mu
 }
 
-func (c *stepConn) send(m *stepio.Message) error {
+func (c *stepConn) sendMessage(m *stepio.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.buf = stepio.Append(c.buf[:0], m)
@@ -462,9 +462,9 @@ func (c *stepConn) send(m *stepio.Message) error {
 	return err
 }
 
-// frames passes frames on as they are; while the client does not take them, the
+// passFrames passes frames on as they are; while the client does not take them, the
 // step waits.
-func (c *stepConn) frames(plain []byte) {
+func (c *stepConn) passFrames(plain []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := c.sock.Write(plain); err != nil {
@@ -472,10 +472,10 @@ func (c *stepConn) frames(plain []byte) {
 	}
 }
 
-// feed passes input on, one piece after another: a task that does not read must
+// feedInput passes input on, one piece after another: a task that does not read must
 // not keep the client's other messages waiting. Pieces that wait behind each
 // other go as one.
-func (c *stepConn) feed(ctx context.Context) {
+func (c *stepConn) feedInput(ctx context.Context) {
 	m, more := <-c.inputs
 	for more {
 		var next *stepio.Message
@@ -499,7 +499,7 @@ func (c *stepConn) feed(ctx context.Context) {
 			}
 			_ = c.sock.Close() // the rest is dropped, and sent again over the next connection
 		} else {
-			_ = c.send(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(data))})
+			_ = c.sendMessage(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(data))})
 		}
 		m = next
 		if m == nil && more {
@@ -508,8 +508,8 @@ func (c *stepConn) feed(ctx context.Context) {
 	}
 }
 
-// read takes what the client says until it goes.
-func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
+// readClient takes what the client says until it goes.
+func (c *stepConn) readClient(ctx context.Context, r *stepio.Reader) error {
 	for {
 		m, err := r.Next()
 		if err != nil {
@@ -519,7 +519,7 @@ func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
 		case stepio.Ack:
 			err = c.step.Ack(ctx, m.UpTo)
 		case stepio.Input:
-			err = c.queue(&m)
+			err = c.queueInput(&m)
 		case stepio.Signal:
 			err = c.step.Signal(ctx, m.Signal)
 		case stepio.Resize:
@@ -542,9 +542,9 @@ func (c *stepConn) read(ctx context.Context, r *stepio.Reader) error {
 	}
 }
 
-// queue has a piece of input wait for the tasks. A client that sends more than
+// queueInput has a piece of input wait for the tasks. A client that sends more than
 // there may be without waiting for the answers is none of ours.
-func (c *stepConn) queue(m *stepio.Message) error {
+func (c *stepConn) queueInput(m *stepio.Message) error {
 	if len(m.Data) <= stepio.MaxInput && c.waits.Add(int64(len(m.Data))) <= stepio.MaxWindow {
 		select {
 		case c.inputs <- m:
@@ -567,16 +567,16 @@ func (s *stepServer) close() {
 	}
 }
 
-// reached is where agents of other hosts reach this one; empty where they cannot.
-func (s *stepServer) reached() string {
+// reachableAddress is where agents of other hosts reach this one; empty where they cannot.
+func (s *stepServer) reachableAddress() string {
 	if s == nil {
 		return ""
 	}
 	return s.address
 }
 
-// socket is where srun reaches the agent; empty where it cannot.
-func (s *stepServer) socket() string {
+// socketPath is where srun reaches the agent; empty where it cannot.
+func (s *stepServer) socketPath() string {
 	if s == nil {
 		return ""
 	}

@@ -368,7 +368,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 				ours, theirs := net.Pipe()
 				go func() {
 					defer func() { _ = ours.Close() }()
-					there.connection(ctx, ours, func(net.Conn) (uint32, bool, error) { return uid, true, nil })
+					there.serveConn(ctx, ours, func(net.Conn) (uint32, bool, error) { return uid, true, nil })
 				}()
 				return theirs, nil
 			},
@@ -451,7 +451,7 @@ func TestInputWithoutEnd(t *testing.T) {
 		n := 0
 		var err error
 		for ; err == nil && n <= 2*stepio.MaxPieces; n++ {
-			err = conn.queue(&stepio.Message{Kind: stepio.Input, Data: make([]byte, c.size)})
+			err = conn.queueInput(&stepio.Message{Kind: stepio.Input, Data: make([]byte, c.size)})
 		}
 		var no *refused
 		if n-1 != c.most || !errors.As(err, &no) {
@@ -466,20 +466,20 @@ func TestConnectionsOfOneUserAreCounted(t *testing.T) {
 	var leave func()
 	for range maxOfUser {
 		var ok bool
-		if leave, ok = c.enter(7); !ok {
+		if leave, ok = c.enterCaller(7); !ok {
 			t.Fatal("refused too soon")
 		}
 	}
-	if _, ok := c.enter(7); ok {
+	if _, ok := c.enterCaller(7); ok {
 		t.Error("one more is let in")
 	}
 	for _, uid := range []uint32{0, 8} {
-		if _, ok := c.enter(uid); !ok {
+		if _, ok := c.enterCaller(uid); !ok {
 			t.Errorf("user %d is kept out by user 7", uid)
 		}
 	}
 	leave()
-	if _, ok := c.enter(7); !ok {
+	if _, ok := c.enterCaller(7); !ok {
 		t.Error("who has left is still counted")
 	}
 }
@@ -512,7 +512,7 @@ func TestStepsAreServedAfterTooManyFilesWereOpen(t *testing.T) {
 	s := &stepServer{tcp: l, log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	s.serve(ctx, &wg)
+	s.serveSteps(ctx, &wg)
 	_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // it speaks no TLS
 		t.Errorf("the second is not looked at: %v", err)

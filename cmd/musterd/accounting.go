@@ -86,7 +86,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	if err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
 	}
-	identify := caller(uint32(os.Getuid()))
+	identify := newCallerFunc(uint32(os.Getuid()))
 	a.daemon = acctd.New(acctd.Config{
 		Source: from, Feed: feed,
 		Store: a.store,
@@ -96,7 +96,7 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
 		Identity: from.identity,
 		Content:  from.content,
-		Private:  from.private, Operators: !s.has("controller"),
+		Private:  from.private, Operators: !s.hasRole("controller"),
 		Confirm: from.confirm, Lost: from.lost,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
@@ -130,7 +130,7 @@ func (s *server) storeOptions() (clickhouse.Options, error) {
 // run keeps the embedded engine up, if it is ours, and serves.
 func (a *accounting) run(ctx context.Context) error {
 	if a.own {
-		engine := a.engine(ctx)
+		engine := a.keepEngine(ctx)
 		if engine == nil {
 			return nil
 		}
@@ -165,9 +165,9 @@ func engineOptions(c *conffile.Embedded, log *slog.Logger) embedded.Options {
 	return o
 }
 
-// engine starts the embedded engine, again and again until it starts or the
+// keepEngine starts the embedded engine, again and again until it starts or the
 // context ends. From then on its supervisor restarts it.
-func (a *accounting) engine(ctx context.Context) *embedded.Supervisor {
+func (a *accounting) keepEngine(ctx context.Context) *embedded.Supervisor {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		start, cancel := context.WithTimeout(ctx, time.Minute)
 		s, err := embedded.Start(start, engineOptions(&a.cfg, a.log))
@@ -198,8 +198,8 @@ func (a *accounting) close() {
 	}
 }
 
-// lag is how far the store is behind, for /metrics.
-func (a *accounting) lag() collector.AccountingLag {
+// currentLag is how far the store is behind, for /metrics.
+func (a *accounting) currentLag() collector.AccountingLag {
 	st := a.daemon.Status()
 	lag := collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
 		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesLeftOut: st.SamplesLeftOut, SamplesWaiting: st.SamplesWaiting}
@@ -209,7 +209,7 @@ func (a *accounting) lag() collector.AccountingLag {
 	return lag
 }
 
-func (a *accounting) kpis() []kpi.Value { return a.daemon.KPIs() }
+func (a *accounting) currentKPIs() []kpi.Value { return a.daemon.KPIs() }
 
 // ledgerAccess is the ledger as accounting needs it: in this process, or of a
 // controller in another.
@@ -273,7 +273,7 @@ func (l ledgerSource) private(ctx context.Context) []string { return l.ctl.Priva
 
 func (l ledgerSource) confirm(p acctd.Progress) {
 	l.ctl.SetAccounted(p.Seq)
-	l.told.note(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
+	l.told.noteConfirmed(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
 }
 
 // enforce makes accounts keep to their budgets, where this controller leads.
@@ -317,8 +317,8 @@ func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 	}
 }
 
-// history reads the archive from its first event to its present end.
-func history(a *archive.Archive, codec *event.Codec) daemon.History {
+// readHistory reads the archive from its first event to its present end.
+func readHistory(a *archive.Archive, codec *event.Codec) daemon.History {
 	return func(ctx context.Context, visit func(*event.Envelope) bool) error {
 		it, err := a.Reader(1)
 		if err != nil {

@@ -172,9 +172,9 @@ func lookUp(name string, gid uint32) groups {
 	return g
 }
 
-// caller makes the controller's view of an identity that the channel proved.
+// newCallerFunc makes the controller's view of an identity that the channel proved.
 // self is the uid this process runs as: its owner administers the cluster.
-func caller(self uint32) func(ctx context.Context) daemon.Caller {
+func newCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
 	return func(ctx context.Context) daemon.Caller {
 		id := identity.From(ctx)
 		switch id.Kind {

@@ -47,7 +47,7 @@ func (s *server) runApart(ctx context.Context) error {
 	}
 	defer conn.Close()
 	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log,
-		hide: s.cluster.Private, who: caller(uint32(os.Getuid()))}
+		hide: s.cluster.Private, who: newCallerFunc(uint32(os.Getuid()))}
 	s.apart = ledger
 	s.acct, err = s.openAccounting(ledger)
 	if err != nil {
@@ -58,22 +58,22 @@ func (s *server) runApart(ctx context.Context) error {
 	g := &group{ctx: ctx, errs: make(chan error, 16)}
 	defer g.wg.Wait()
 	defer cancel()
-	ep, err := s.endpoint(source)
+	ep, err := s.newEndpoint(source)
 	if err != nil {
 		return err
 	}
 	service.RegisterAccountingServer(ep, s.acct.service)
 	if err := (doors{socket: s.cfg.AccountingSocket, apiKey: "listen.accounting_api", api: s.cfg.Listen.AccountingAPI,
 		metricsKey: "listen.accounting_metrics", metrics: s.cfg.Listen.AccountingMetrics,
-		web: s.web(), log: s.log}).serve(g, ep, s.accountingPages(ledger)); err != nil {
+		web: s.webOptions(), log: s.log}).serveAll(g, ep, s.accountingPages(ledger)); err != nil {
 		return err
 	}
-	g.spawn("accounting", func(ctx context.Context) error {
-		if err := ledger.await(ctx); err != nil {
+	g.spawnPart("accounting", func(ctx context.Context) error {
+		if err := ledger.awaitController(ctx); err != nil {
 			return err
 		}
 		s.log.Info("accounting reads the ledger", "cluster", ledger.name, "controller", s.controllerName())
-		g.spawn("report to the controller", func(ctx context.Context) error { return ledger.report(ctx, s.acct.daemon.Status) })
+		g.spawnPart("report to the controller", func(ctx context.Context) error { return ledger.reportProgress(ctx, s.acct.daemon.Status) })
 		return s.acct.run(ctx)
 	})
 	s.log.Info("accounting is ready", "socket", s.cfg.AccountingSocket, "api", s.cfg.Listen.AccountingAPI, "metrics", s.cfg.Listen.AccountingMetrics)
@@ -116,7 +116,7 @@ func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
 // accountingPages are the pages of an accounting of its own: the KPIs, and
 // whether it stores.
 func (s *server) accountingPages(l *remoteLedger) *http.ServeMux {
-	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, Private: s.hidesUsers(), View: func() *view.View {
+	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.currentKPIs, Private: s.hidesUsers(), View: func() *view.View {
 		head, at := l.Head()
 		if head == 0 {
 			return nil
@@ -167,8 +167,8 @@ type remoteLedger struct {
 // errOtherLedger tells that the controller serves another ledger than it did.
 var errOtherLedger = errors.New("the controller serves another ledger: start accounting again if that is meant")
 
-// ping asks the controller who it is and how far.
-func (l *remoteLedger) ping(ctx context.Context) error {
+// pingController asks the controller who it is and how far.
+func (l *remoteLedger) pingController(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	rep, err := l.cluster.Ping(ctx, &apiv1.PingRequest{})
@@ -191,11 +191,11 @@ func (l *remoteLedger) ping(ctx context.Context) error {
 	return nil
 }
 
-// await waits for the controller.
-func (l *remoteLedger) await(ctx context.Context) error {
+// awaitController waits for the controller.
+func (l *remoteLedger) awaitController(ctx context.Context) error {
 	said := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := l.ping(ctx)
+		err := l.pingController(ctx)
 		if err == nil || errors.Is(err, errOtherLedger) {
 			return err
 		}
@@ -245,8 +245,8 @@ func (l *remoteLedger) lost(ctx context.Context, seen event.Position) error {
 	return err
 }
 
-// grown notes a newer head.
-func (l *remoteLedger) grown(seq uint64, at spec.Instant) {
+// noteHead notes a newer head.
+func (l *remoteLedger) noteHead(seq uint64, at spec.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seq > l.head {
@@ -259,7 +259,7 @@ func (l *remoteLedger) grown(seq uint64, at spec.Instant) {
 
 // Open implements the source of accounting.
 func (l *remoteLedger) Open(ctx context.Context, seq uint64) (acctd.Cursor, error) {
-	if err := l.ping(ctx); err != nil {
+	if err := l.pingController(ctx); err != nil {
 		return nil, err
 	}
 	stream, err := l.ledger.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: max(seq, 1), Follow: true})
@@ -282,7 +282,7 @@ func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 		if err != nil {
 			return acctd.Entry{}, fmt.Errorf("the controller's stream: %w", err)
 		}
-		c.l.grown(max(b.GetHeadSeq(), b.GetLastSeq()), 0)
+		c.l.noteHead(max(b.GetHeadSeq(), b.GetLastSeq()), 0)
 		if b.GetLastSeq() >= b.GetFirstSeq() {
 			return acctd.Entry{First: b.GetFirstSeq(), Last: b.GetLastSeq(), Events: b.GetEvents()}, nil
 		}
@@ -342,10 +342,10 @@ func (l *remoteLedger) enforce(rates *kpi.Rates) func(context.Context, []kpi.Spe
 	}
 }
 
-// report tells the controller how far and how well accounting is: when there
+// reportProgress tells the controller how far and how well accounting is: when there
 // is something new, and every few seconds. A controller that is away is told
 // when it is back.
-func (l *remoteLedger) report(ctx context.Context, status func() acctd.Status) error {
+func (l *remoteLedger) reportProgress(ctx context.Context, status func() acctd.Status) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
@@ -362,7 +362,7 @@ func (l *remoteLedger) report(ctx context.Context, status func() acctd.Status) e
 		}
 		call, cancel := context.WithTimeout(ctx, reportEvery)
 		if rep, err := l.ledger.Confirm(call, req); err == nil {
-			l.grown(rep.GetHeadSeq(), spec.Instant(rep.GetHeadAt()))
+			l.noteHead(rep.GetHeadSeq(), spec.Instant(rep.GetHeadAt()))
 			l.revokedAre(rep.GetRevoked())
 			tick.Reset(reportEvery)
 		} else {

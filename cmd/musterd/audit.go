@@ -111,18 +111,18 @@ func auditTargets(s *server, host string) ([]auditTarget, error) {
 	return out, nil
 }
 
-// spawn runs the exporters.
-func (t *auditTrail) spawn(g *group) {
+// spawnExporters runs the exporters.
+func (t *auditTrail) spawnExporters(g *group) {
 	if t == nil {
 		return
 	}
 	for i, e := range t.exporters {
-		g.spawn("audit trail to "+t.names[i], e.Run)
+		g.spawnPart("audit trail to "+t.names[i], e.Run)
 	}
 }
 
-// status is for metrics.
-func (t *auditTrail) status() []collector.AuditTarget {
+// targetStatus is for metrics.
+func (t *auditTrail) targetStatus() []collector.AuditTarget {
 	if t == nil {
 		return nil
 	}
@@ -205,24 +205,24 @@ func (a *auditStream) Context() context.Context { return a.ctx }
 // Send implements the stream of Events.
 func (a *auditStream) Send(m *apiv1.EventsReply) error { return a.take(m) }
 
-// unary and stream report calls that were refused because of who asked, whether
+// unaryInterceptor and stream report calls that were refused because of who asked, whether
 // the table of methods refuses them or what serves them.
-func (t *auditTrail) unary() grpc.UnaryServerInterceptor {
+func (t *auditTrail) unaryInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		reply, err := next(ctx, req)
 		if err != nil && t != nil {
-			t.report(ctx, identity.From(ctx), info.FullMethod, req, err)
+			t.reportRefusal(ctx, identity.From(ctx), info.FullMethod, req, err)
 		}
 		return reply, err
 	}
 }
 
-func (t *auditTrail) stream() grpc.StreamServerInterceptor {
+func (t *auditTrail) streamInterceptor() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		err := next(srv, stream)
 		if err != nil && t != nil {
 			ctx := stream.Context()
-			t.report(ctx, identity.From(ctx), info.FullMethod, nil, err)
+			t.reportRefusal(ctx, identity.From(ctx), info.FullMethod, nil, err)
 		}
 		return err
 	}
@@ -231,7 +231,7 @@ func (t *auditTrail) stream() grpc.StreamServerInterceptor {
 // notAdmitted reports a call whose caller was not believed.
 func (t *auditTrail) notAdmitted(ctx context.Context, channel identity.Identity, method string, err error) {
 	if t != nil {
-		t.report(ctx, channel, method, nil, err)
+		t.reportRefusal(ctx, channel, method, nil, err)
 	}
 }
 
@@ -255,8 +255,8 @@ func (t *auditTrail) notIdentified(r *http.Request, err error) {
 	t.refuse(f, r.Method+" "+r.URL.Path, err)
 }
 
-// report reports an error that says that the caller may not.
-func (t *auditTrail) report(ctx context.Context, who identity.Identity, method string, req any, err error) {
+// reportRefusal reports an error that says that the caller may not.
+func (t *auditTrail) reportRefusal(ctx context.Context, who identity.Identity, method string, req any, err error) {
 	switch status.Convert(err, status.Numbers()).Wire {
 	case status.PermissionDenied, status.Unauthenticated:
 	default:
@@ -314,7 +314,7 @@ func askedFor(m proto.Message) map[string]any {
 					out[string(name)] = strings.ToLower(string(value.Name()))
 				}
 			case f.IsList():
-				out[string(name)] = joined(v.List())
+				out[string(name)] = joinValues(v.List())
 			default:
 				out[string(name)] = v.Interface()
 			}
@@ -325,8 +325,8 @@ func askedFor(m proto.Message) map[string]any {
 	return out
 }
 
-// joined are the values of a list, as far as a record has room.
-func joined(list protoreflect.List) string {
+// joinValues are the values of a list, as far as a record has room.
+func joinValues(list protoreflect.List) string {
 	const room = 512
 	var b strings.Builder
 	for i := range list.Len() {

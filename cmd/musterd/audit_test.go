@@ -49,7 +49,7 @@ func TestAuditTrail(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		g := &group{ctx: ctx, errs: make(chan error, 4)}
-		trail.spawn(g)
+		trail.spawnExporters(g)
 		return func() {
 			cancel()
 			g.wg.Wait()
@@ -128,7 +128,7 @@ func TestAuditTrail(t *testing.T) {
 	if err := svc.Events(&apiv1.EventsRequest{Since: 1, Audit: true}, &eventsReader{ctx: as(t, "bob", 4002)}); err == nil {
 		t.Error("a user reads the audit trail")
 	}
-	for _, st := range trail.status() {
+	for _, st := range trail.targetStatus() {
 		if st.Name != "file" || st.Records == 0 || st.Seconds != 0 || st.Seq != s.ctl.View().State.Seq {
 			t.Errorf("status %+v", st)
 		}

@@ -51,7 +51,7 @@ func sharedTarget(cfg *conffile.Config, name string) string {
 // missing from the trail.
 func (s *server) copyDelivered(ctx context.Context) error {
 	said := ""
-	for pause(ctx, askPatience) {
+	for pauseFor(ctx, askPatience) {
 		lead := s.durable.Leader()
 		if !lead.Known || lead.Self {
 			continue

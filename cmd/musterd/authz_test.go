@@ -119,12 +119,12 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 		}
 		return text
 	}
-	ep, err := s.endpoint(source)
+	ep, err := s.newEndpoint(source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(ep.Close)
-	gateway := s.gateway(source)
+	gateway := s.newGateway(source)
 	users := registrars{ep, gateway}
 	service.RegisterClusterServer(users, policy)
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})

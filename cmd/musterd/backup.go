@@ -61,7 +61,7 @@ type backupReport struct {
 	Seconds     float64   `json:"seconds"`
 }
 
-func (b *backupRun) warn(format string, args ...any) {
+func (b *backupRun) warnUser(format string, args ...any) {
 	b.rep.Warnings = append(b.rep.Warnings, fmt.Sprintf(format, args...))
 }
 
@@ -89,9 +89,9 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	if err != nil {
 		return b.rep, err
 	}
-	b.blobs, err = openBlobs(b.folder.contents(), slog.New(slog.DiscardHandler))
+	b.blobs, err = openBlobs(b.folder.contentsDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
-		return b.rep, fmt.Errorf("the contents in %s: %w", b.folder.contents(), err)
+		return b.rep, fmt.Errorf("the contents in %s: %w", b.folder.contentsDir(), err)
 	}
 	defer func() { err = errors.Join(err, b.blobs.Close()) }()
 	h, err := b.openHistory(last, head)
@@ -113,14 +113,14 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	if err := b.copyContents(ctx, h, from); err != nil {
 		return b.rep, err
 	}
-	if err := b.settle(h, head); err != nil {
+	if err := b.settleOnDisk(h, head); err != nil {
 		return b.rep, err
 	}
-	m, err := b.manifest(h, head, began)
+	m, err := b.makeManifest(h, head, began)
 	if err != nil {
 		return b.rep, err
 	}
-	if err := b.folder.write(m); err != nil {
+	if err := b.folder.writeManifest(m); err != nil {
 		return b.rep, err
 	}
 	b.rep.Backup, b.rep.Folder, b.rep.Cluster = m.Name, b.folder.dir, m.Cluster
@@ -132,7 +132,7 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 
 // lastOf is the newest backup in the folder, which must be of the same cluster.
 func (b *backupRun) lastOf(head ledgerHeadline) (*backupManifest, error) {
-	all, err := b.folder.list()
+	all, err := b.folder.listBackups()
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -164,14 +164,14 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 		switch {
 		case st.Seq == 0:
 			return h, nil
-		case !head.holds(st.Position()):
+		case !head.holdsPosition(st.Position()):
 			why = fmt.Sprintf("the ledger no longer holds event %d of the last backup (an older copy was restored)", st.Seq)
 		case head.firstSeq > st.Seq+1:
 			why = fmt.Sprintf("the ledger's archive begins at event %d, behind event %d of the last backup (ledger.retention)", head.firstSeq, st.Seq)
 		default:
 			return h, nil
 		}
-		b.warn("%s: everything is copied into a new history; the earlier backups stay as they are", why)
+		b.warnUser("%s: everything is copied into a new history; the earlier backups stay as they are", why)
 		if err := h.arch.Close(); err != nil {
 			return nil, err
 		}
@@ -180,13 +180,13 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 
 // loadHistory opens a history and folds it to its end.
 func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
-	arch, err := openArchive(b.folder.history(name), slog.New(slog.DiscardHandler))
+	arch, err := openArchive(b.folder.historyPath(name), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
 	h := &backupHistory{name: name, arch: arch, machine: daemon.NewMachine(b.codec, arch, b.blobs)}
 	if err := b.foldHistory(h); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %s: %w; move the folder %s away and begin another", errBackupBroken, b.folder.history(name), err, b.folder.dir), arch.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w; move the folder %s away and begin another", errBackupBroken, b.folder.historyPath(name), err, b.folder.dir), arch.Close())
 	}
 	return h, nil
 }
@@ -246,7 +246,7 @@ func foldBatches(a *archive.Archive, machine *daemon.Machine, behind, last uint6
 		if err := machine.Apply(r.Pos, daemon.Batch(r.Batch)); err != nil {
 			return fmt.Errorf("fold batch %d: %w", r.Pos, err)
 		}
-		tell.progress("folding", r.Pos-behind, last-behind, "batches")
+		tell.tellProgress("folding", r.Pos-behind, last-behind, "batches")
 	}
 }
 
@@ -275,7 +275,7 @@ func (b *backupRun) copyBatches(ctx context.Context, h *backupHistory, head ledg
 	folded := h.machine.Applied().Seq
 	first := from
 	err := b.ledger.batches(ctx, from, head.seq, func(r ledgerBatch) error {
-		b.tell.progress("copying", r.last-first+1, head.seq-first+1, "events")
+		b.tell.tellProgress("copying", r.last-first+1, head.seq-first+1, "events")
 		b.rep.NewEvents += r.last - r.first + 1
 		if r.last <= folded {
 			return h.arch.Append(r.position, r.first, r.last, r.events)
@@ -336,10 +336,10 @@ func (b *backupRun) copyContents(ctx context.Context, h *backupHistory, from uin
 			return errors.Join(fmt.Errorf("content %s: the ledger has the bytes of %s: musterd ledger verify names the file", hash, got), err)
 		}
 		b.rep.NewContents++
-		b.tell.progress("copying", done, uint64(len(named)), "scripts and environments")
+		b.tell.tellProgress("copying", done, uint64(len(named)), "scripts and environments")
 	}
 	if lost > 0 {
-		b.warn("%d scripts or environments that jobs name are not in the ledger's store of contents: musterd ledger verify, with the controller stopped, names the damage", lost)
+		b.warnUser("%d scripts or environments that jobs name are not in the ledger's store of contents: musterd ledger verify, with the controller stopped, names the damage", lost)
 	}
 	return nil
 }
@@ -374,9 +374,9 @@ func eachEvent(a *archive.Archive, codec *event.Codec, from uint64, visit func(*
 	}
 }
 
-// settle puts everything on the disk, with the state at the head, from which the next
+// settleOnDisk puts everything on the disk, with the state at the head, from which the next
 // backup goes on.
-func (b *backupRun) settle(h *backupHistory, head ledgerHeadline) error {
+func (b *backupRun) settleOnDisk(h *backupHistory, head ledgerHeadline) error {
 	if _, err := h.arch.Sync(); err != nil {
 		return err
 	}
@@ -401,8 +401,8 @@ func (b *backupRun) settle(h *backupHistory, head ledgerHeadline) error {
 	return syncFolder(b.folder.dir)
 }
 
-// manifest copies the files beside the ledger and describes the backup.
-func (b *backupRun) manifest(h *backupHistory, head ledgerHeadline, made time.Time) (*backupManifest, error) {
+// makeManifest copies the files beside the ledger and describes the backup.
+func (b *backupRun) makeManifest(h *backupHistory, head ledgerHeadline, made time.Time) (*backupManifest, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -480,7 +480,7 @@ func (b *backupRun) slurmFiles() []string {
 		out = append(out, "/"+name)
 	}
 	if err != nil {
-		b.warn("%v; the files *.conf beside it were copied", err)
+		b.warnUser("%v; the files *.conf beside it were copied", err)
 		out, _ = filepath.Glob(filepath.Join(filepath.Dir(b.cfg.SlurmConf), "*.conf"))
 	}
 	return out
@@ -516,14 +516,14 @@ func (b *backupRun) copyFile(m *backupManifest, f backupFile) error {
 		return err
 	}
 	if info.Size() > maxBackupFile {
-		b.warn("%s has %d bytes, more than the %d of a file of configuration, and was left out", f.From, info.Size(), maxBackupFile)
+		b.warnUser("%s has %d bytes, more than the %d of a file of configuration, and was left out", f.From, info.Size(), maxBackupFile)
 		return nil
 	}
 	data, err := os.ReadFile(f.From)
 	if err != nil {
 		return fmt.Errorf("%w; run the backup as the user of the controller", err)
 	}
-	sum, fresh, err := b.folder.keep(data)
+	sum, fresh, err := b.folder.keepContent(data)
 	if err != nil {
 		return err
 	}
@@ -568,7 +568,7 @@ type teller struct {
 
 const tellEvery = 2 * time.Second
 
-func (t *teller) progress(doing string, done, of uint64, what string) {
+func (t *teller) tellProgress(doing string, done, of uint64, what string) {
 	now := time.Now()
 	if t.last.IsZero() {
 		t.last = now

@@ -163,7 +163,7 @@ func TestBackupsAreIncremental(t *testing.T) {
 			t.Errorf("the authority's key: %q, %v", key, err)
 		}
 		care := &ledgerCare{state: dir, archive: filepath.Join(dir, "archive"), out: io.Discard}
-		if err := care.verify(); err != nil {
+		if err := care.verifyLedger(); err != nil {
 			t.Errorf("%s: %v", b.Backup, err)
 		}
 	}
@@ -255,22 +255,22 @@ func TestARestoreEndsOrDoesNotBegin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := folder.pick("")
+		m, err := folder.pickBackup("")
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := &restoreRun{folder: folder, m: m, config: config, tell: &teller{out: io.Discard}, now: time.Now}
-		if r.cfg, err = r.configuration(); err != nil {
+		if r.cfg, err = r.configPath(); err != nil {
 			t.Fatal(err)
 		}
 		if r.codec, err = event.NewCodec(); err != nil {
 			t.Fatal(err)
 		}
-		plan, err := r.prepare(t.Context())
+		plan, err := r.prepareFolders(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps := plan.steps()
+		steps := plan.listSteps()
 		for _, step := range steps[:k] {
 			if err := step(); err != nil {
 				t.Fatal(err)

@@ -171,7 +171,7 @@ func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer)
 	if o.list {
 		return listBackups(folder, o.json, out)
 	}
-	m, err := folder.pick(o.at)
+	m, err := folder.pickBackup(o.at)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func writeReport(out io.Writer, rep any) error {
 
 // listBackups is musterd restore --list.
 func listBackups(folder *backupFolder, asJSON bool, out io.Writer) error {
-	all, err := folder.list()
+	all, err := folder.listBackups()
 	if err != nil {
 		return err
 	}

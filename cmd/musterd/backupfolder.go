@@ -98,10 +98,10 @@ type fileOwner struct {
 
 const backupSuffix = ".json"
 
-func (b *backupFolder) manifests() string          { return filepath.Join(b.dir, "backups") }
-func (b *backupFolder) contents() string           { return filepath.Join(b.dir, "content") }
-func (b *backupFolder) history(n string) string    { return filepath.Join(b.dir, n) }
-func (b *backupFolder) filePath(sum string) string { return filepath.Join(b.dir, "files", sum) }
+func (b *backupFolder) manifestsDir() string        { return filepath.Join(b.dir, "backups") }
+func (b *backupFolder) contentsDir() string         { return filepath.Join(b.dir, "content") }
+func (b *backupFolder) historyPath(n string) string { return filepath.Join(b.dir, n) }
+func (b *backupFolder) filePath(sum string) string  { return filepath.Join(b.dir, "files", sum) }
 
 // openBackups opens a folder of backups; with make it may be empty or absent.
 func openBackups(dir string, create bool) (*backupFolder, error) {
@@ -122,7 +122,7 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(b.manifests())
+	_, err = os.Stat(b.manifestsDir())
 	known := err == nil
 	if !known && (!create || len(names) > 0) {
 		return nil, fmt.Errorf("%s: %w, it has no folder backups (muster backup --to makes one in an empty or a new folder)", dir, errBackupFolder)
@@ -134,7 +134,7 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 		}
 		return nil, err
 	}
-	for _, sub := range []string{b.manifests(), b.contents(), filepath.Join(dir, "files")} {
+	for _, sub := range []string{b.manifestsDir(), b.contentsDir(), filepath.Join(dir, "files")} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
 			return nil, errors.Join(err, b.lock.Close())
 		}
@@ -144,9 +144,9 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 
 func (b *backupFolder) close() error { return b.lock.Close() }
 
-// list gives all backups, oldest first.
-func (b *backupFolder) list() ([]*backupManifest, error) {
-	entries, err := os.ReadDir(b.manifests())
+// listBackups gives all backups, oldest first.
+func (b *backupFolder) listBackups() ([]*backupManifest, error) {
+	entries, err := os.ReadDir(b.manifestsDir())
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (b *backupFolder) list() ([]*backupManifest, error) {
 		if !is || strings.HasPrefix(name, ".") {
 			continue
 		}
-		m, err := b.read(name)
+		m, err := b.readManifest(name)
 		if err != nil {
 			return nil, err
 		}
@@ -166,9 +166,9 @@ func (b *backupFolder) list() ([]*backupManifest, error) {
 	return out, nil
 }
 
-// read reads one backup's manifest.
-func (b *backupFolder) read(name string) (*backupManifest, error) {
-	path := filepath.Join(b.manifests(), name+backupSuffix)
+// readManifest reads one backup's manifest.
+func (b *backupFolder) readManifest(name string) (*backupManifest, error) {
+	path := filepath.Join(b.manifestsDir(), name+backupSuffix)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -180,14 +180,14 @@ func (b *backupFolder) read(name string) (*backupManifest, error) {
 	if m.Format > backupFormat {
 		return nil, fmt.Errorf("%s has format %d, this release reads up to %d: use the release that made it (%s)", path, m.Format, backupFormat, m.Release)
 	}
-	if m.Sum != m.sum() || m.Name != name {
+	if m.Sum != m.checksum() || m.Name != name {
 		return nil, fmt.Errorf("%w: %s does not match its checksum; restore another one with --at, or move the file away", errBackupBroken, path)
 	}
 	return m, nil
 }
 
-// sum is the checksum of a manifest.
-func (m *backupManifest) sum() string {
+// checksum is the checksum of a manifest.
+func (m *backupManifest) checksum() string {
 	plain := *m
 	plain.Sum = ""
 	data, err := json.Marshal(plain)
@@ -197,20 +197,20 @@ func (m *backupManifest) sum() string {
 	return sha256Hex(data)
 }
 
-// write puts a backup into the list: from here on it exists.
-func (b *backupFolder) write(m *backupManifest) error {
-	m.Sum = m.sum()
+// writeManifest puts a backup into the list: from here on it exists.
+func (b *backupFolder) writeManifest(m *backupManifest) error {
+	m.Sum = m.checksum()
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(b.manifests(), m.Name+backupSuffix), append(data, '\n'), 0o600)
+	return keyfile.Write(filepath.Join(b.manifestsDir(), m.Name+backupSuffix), append(data, '\n'), 0o600)
 }
 
-// pick finds the backup to restore: the newest, or the one with a name or the newest
+// pickBackup finds the backup to restore: the newest, or the one with a name or the newest
 // that is not younger than a time.
-func (b *backupFolder) pick(at string) (*backupManifest, error) {
-	all, err := b.list()
+func (b *backupFolder) pickBackup(at string) (*backupManifest, error) {
+	all, err := b.listBackups()
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +240,8 @@ func (b *backupFolder) pick(at string) (*backupManifest, error) {
 	return nil, fmt.Errorf("%w of %s or earlier in %s: the oldest is %s", errNoBackup, at, b.dir, all[0].Name)
 }
 
-// keep stores a file's content, if it is new, and returns its name.
-func (b *backupFolder) keep(data []byte) (sum string, fresh bool, err error) {
+// keepContent stores a file's content, if it is new, and returns its name.
+func (b *backupFolder) keepContent(data []byte) (sum string, fresh bool, err error) {
 	sum = sha256Hex(data)
 	if have, err := os.ReadFile(b.filePath(sum)); err == nil && sha256Hex(have) == sum {
 		return sum, false, nil
@@ -249,8 +249,8 @@ func (b *backupFolder) keep(data []byte) (sum string, fresh bool, err error) {
 	return sum, true, keyfile.Write(b.filePath(sum), data, 0o600)
 }
 
-// file reads a file's content back.
-func (b *backupFolder) file(f backupFile) ([]byte, error) {
+// readContent reads a file's content back.
+func (b *backupFolder) readContent(f backupFile) ([]byte, error) {
 	data, err := os.ReadFile(b.filePath(f.SHA256))
 	if err == nil && sha256Hex(data) != f.SHA256 {
 		err = errors.New("the content does not match its hash")

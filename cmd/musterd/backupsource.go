@@ -42,8 +42,8 @@ type ledgerHeadline struct {
 	firstSeq uint64 // from here on the archive has the events; 0 = it has none
 }
 
-// holds tells whether another position is part of the ledger's history.
-func (h ledgerHeadline) holds(p event.Position) bool {
+// holdsPosition tells whether another position is part of the ledger's history.
+func (h ledgerHeadline) holdsPosition(p event.Position) bool {
 	st := &state.State{Seq: h.seq, Epochs: h.epochs}
 	return st.HasSeen(p.Epoch, p.Seq)
 }
@@ -98,7 +98,7 @@ func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientCon
 		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
 	}
 	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
-	lead := leader(p.askOthers(ctx))
+	lead := findLeader(p.askOthers(ctx))
 	if lead == nil {
 		conn, err := grpcx.DialUnix(cfg.Socket)
 		return conn, cfg.Socket + " (no other controller leads: muster controllers)", err
@@ -130,8 +130,8 @@ type runningLedger struct {
 
 func (r *runningLedger) close() error { return r.conn.Close() }
 
-// asked says whom an error is of.
-func (r *runningLedger) asked(err error) error {
+// blameServer says whom an error is of.
+func (r *runningLedger) blameServer(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -143,11 +143,11 @@ func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {
 	defer cancel()
 	stream, err := r.client.State(ctx, &apiv1.LedgerStateRequest{})
 	if err != nil {
-		return ledgerHeadline{}, r.asked(err)
+		return ledgerHeadline{}, r.blameServer(err)
 	}
 	first, err := stream.Recv()
 	if err != nil {
-		return ledgerHeadline{}, r.asked(err)
+		return ledgerHeadline{}, r.blameServer(err)
 	}
 	return headlineOf(first)
 }
@@ -171,11 +171,11 @@ func (r *runningLedger) encoded(ctx context.Context, take func(ledgerHeadline, i
 	defer cancel()
 	stream, err := r.client.State(ctx, &apiv1.LedgerStateRequest{Encoded: true})
 	if err != nil {
-		return ledgerHeadline{}, r.asked(err)
+		return ledgerHeadline{}, r.blameServer(err)
 	}
 	first, err := stream.Recv()
 	if err != nil {
-		return ledgerHeadline{}, r.asked(err)
+		return ledgerHeadline{}, r.blameServer(err)
 	}
 	h, err := headlineOf(first)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each fun
 	moved := time.Now()
 	for from <= upTo {
 		before := from
-		if err := r.some(ctx, &from, upTo, each); err != nil {
+		if err := r.streamSome(ctx, &from, upTo, each); err != nil {
 			return err
 		}
 		if from > before {
@@ -220,20 +220,20 @@ func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each fun
 		if time.Since(moved) > archivePatience {
 			return fmt.Errorf("the controller's archive ends at event %d, before %d: is its disk full? (df %s)", from-1, upTo, "the folder of ledger.archive_dir")
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if !pauseFor(ctx, 50*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// some hands on what the archive has now.
-func (r *runningLedger) some(ctx context.Context, from *uint64, upTo uint64, each func(ledgerBatch) error) error {
+// streamSome hands on what the archive has now.
+func (r *runningLedger) streamSome(ctx context.Context, from *uint64, upTo uint64, each func(ledgerBatch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.client.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: *from})
 	if err != nil {
-		return r.asked(err)
+		return r.blameServer(err)
 	}
 	for *from <= upTo {
 		b, err := stream.Recv()
@@ -241,7 +241,7 @@ func (r *runningLedger) some(ctx context.Context, from *uint64, upTo uint64, eac
 			return nil
 		}
 		if err != nil {
-			return r.asked(err)
+			return r.blameServer(err)
 		}
 		if err := each(ledgerBatch{b.GetPosition(), b.GetFirstSeq(), b.GetLastSeq(), b.GetEvents()}); err != nil {
 			return err
@@ -257,7 +257,7 @@ func (r *runningLedger) content(ctx context.Context, h spec.Hash) ([]byte, error
 		return rep.GetData(), nil
 	}
 	if _, alive := r.headline(ctx); alive != nil {
-		return nil, r.asked(err)
+		return nil, r.blameServer(err)
 	}
 	return nil, fmt.Errorf("%w: %w", errContentGone, err)
 }
@@ -280,9 +280,9 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 		return nil, err
 	}
 	s := &stoppedLedger{tail: &logTail{codec: codec}}
-	found, err := log.Read(care.logDir(), s.tail.add)
+	found, err := log.Read(care.logDir(), s.tail.addBatch)
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		return nil, fmt.Errorf("%w: there is nothing to back up in %s, and no controller answers at %s", err, cfg.StateDir, cfg.Socket)
 	case errors.Is(err, log.ErrLocked):
 		return nil, fmt.Errorf("%w, and no controller answers at %s: wait until it has started, or until its end", err, cfg.Socket)
@@ -305,15 +305,15 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
 	}
-	s.blobs, err = openBlobs(care.contents(), quiet)
+	s.blobs, err = openBlobs(care.contentsDir(), quiet)
 	if err != nil {
-		return nil, fmt.Errorf("the contents in %s: %w", care.contents(), err)
+		return nil, fmt.Errorf("the contents in %s: %w", care.contentsDir(), err)
 	}
 	s.machine = daemon.NewMachine(codec, unarchived{}, s.blobs)
-	if err := care.fold(s.arch.a, codec, s.machine); err != nil {
+	if err := care.foldArchive(s.arch.a, codec, s.machine); err != nil {
 		return nil, err
 	}
-	if err := s.tail.replay(s.machine, care.archiveEnd(s.arch.a)); err != nil {
+	if err := s.tail.replayOnto(s.machine, care.archiveEnd(s.arch.a)); err != nil {
 		return nil, err
 	}
 	if s.machine.Applied().Seq == 0 {
@@ -417,5 +417,5 @@ func (s *stoppedLedger) content(_ context.Context, h spec.Hash) ([]byte, error) 
 // fileAbsent tells whether a path has no file or folder.
 func fileAbsent(path string) bool {
 	_, err := os.Lstat(path)
-	return absent(err)
+	return isAbsent(err)
 }

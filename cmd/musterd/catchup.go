@@ -20,11 +20,11 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// complete fetches from the leader what a snapshot that it sent names and does not
+// completeSnapshot fetches from the leader what a snapshot that it sent names and does not
 // hold: the history before it, for the archive, and scripts and environments.
 // Until then this controller applies nothing further, so it does not catch up,
 // does not get a vote and cannot lead. A snapshot of its own lacks nothing.
-func (s *server) complete(ctx context.Context, st *state.State) error {
+func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 	if s.peers == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (s *server) complete(ctx context.Context, st *state.State) error {
 			said = text
 			s.log.Warn("what a snapshot of the ledger names is not here yet", "contents", len(missing), "history", behind, "error", err)
 		}
-		if !pause(ctx, tendEvery) {
+		if !pauseFor(ctx, tendEvery) {
 			return ctx.Err()
 		}
 	}
@@ -123,7 +123,7 @@ func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, 
 
 // dialLeader makes a client of the controller that leads.
 func (s *server) dialLeader(ctx context.Context) (*grpc.ClientConn, error) {
-	lead := leader(s.peers.askOthers(ctx))
+	lead := findLeader(s.peers.askOthers(ctx))
 	if lead == nil {
 		return nil, errors.New("no controller leads")
 	}

@@ -32,7 +32,7 @@ func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*conso
 			}
 			return id, err
 		},
-		Door:    s.door(),
+		Door:    s.authorizationDoor(),
 		Private: s.ctl.Private,
 		Changed: func() (uint64, <-chan struct{}) {
 			view, changed := s.ctl.Changed()
@@ -57,14 +57,14 @@ func (d doors) serveConsole(g *group, tcp func(key string, addr conffile.Addr) (
 	if onlyLocal(open.Addr()) {
 		serve = func() error { return srv.Serve(open) }
 	}
-	g.spawn("console", func(context.Context) error {
+	g.spawnPart("console", func(context.Context) error {
 		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
-	g.spawn("console's live pages", d.console.Run)
-	g.spawn("stop console", func(ctx context.Context) error {
+	g.spawnPart("console's live pages", d.console.Run)
+	g.spawnPart("stop console", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()

@@ -51,7 +51,7 @@ func newConsoleServer(t *testing.T, conf ...string) *consoleServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway := s.gateway(source)
+	gateway := s.newGateway(source)
 	c := &consoleServer{t: t, s: s, jobs: &daemon.ClusterService{C: s.ctl}}
 	service.RegisterClusterServer(gateway, c.jobs)
 	service.RegisterAccountingServer(gateway, absentAccounting{})

@@ -45,7 +45,7 @@ type keeper struct {
 }
 
 func newKeeper(s *server) *keeper {
-	k := &keeper{stored: s.told.needs, archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
+	k := &keeper{stored: s.told.neededFrom, archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
 		group: s.peers != nil, settle: sweepSettle, now: time.Now, log: s.log}
 	first, _ := k.archive.Bounds()
 	k.unswept = first > 1 // what a sweep forgot is known again after a start
@@ -63,17 +63,17 @@ func (k *keeper) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := k.once(ctx); err != nil && ctx.Err() == nil {
+		if err := k.runOnce(ctx); err != nil && ctx.Err() == nil {
 			k.log.Error("the history could not be looked after; trying again", "error", err)
 		}
 	}
 }
 
-func (k *keeper) once(ctx context.Context) error {
-	if err := k.snapshot(); err != nil {
+func (k *keeper) runOnce(ctx context.Context) error {
+	if err := k.archiveSnapshot(); err != nil {
 		return err
 	}
-	if _, err := k.archive.Thin(k.keep()); err != nil {
+	if _, err := k.archive.Thin(k.chooseKept()); err != nil {
 		return err
 	}
 	if k.retention == spec.Infinite {
@@ -92,16 +92,16 @@ func (k *keeper) once(ctx context.Context) error {
 	if err != nil || !k.unswept || k.group {
 		return err
 	}
-	if err := k.sweep(ctx); err != nil {
+	if err := k.sweepBlobs(ctx); err != nil {
 		return err
 	}
 	k.unswept = false
 	return nil
 }
 
-// keep is which snapshots stay: every hour's of a day, every day's of a month,
+// chooseKept is which snapshots stay: every hour's of a day, every day's of a month,
 // every month's for as long as the retention lasts.
-func (k *keeper) keep() archive.Keep {
+func (k *keeper) chooseKept() archive.Keep {
 	out := archive.Keep{Hours: 24, Days: 31}
 	if k.retention != spec.Infinite {
 		days := int(k.retention / spec.Day)
@@ -110,8 +110,8 @@ func (k *keeper) keep() archive.Keep {
 	return out
 }
 
-// snapshot puts the state into the archive if that is due.
-func (k *keeper) snapshot() error {
+// archiveSnapshot puts the state into the archive if that is due.
+func (k *keeper) archiveSnapshot() error {
 	all, err := k.archive.Snapshots()
 	if err != nil {
 		return err
@@ -126,29 +126,29 @@ func (k *keeper) snapshot() error {
 	return errors.Join(err, r.Close())
 }
 
-// sweep forgets the scripts and environments that neither a job of the state
+// sweepBlobs forgets the scripts and environments that neither a job of the state
 // nor an event of the archive names.
-func (k *keeper) sweep(ctx context.Context) error {
-	k.blobs.watch()
-	defer k.blobs.unwatch()
+func (k *keeper) sweepBlobs(ctx context.Context) error {
+	k.blobs.startWatching()
+	defer k.blobs.stopWatching()
 	select {
 	case <-time.After(k.settle):
 	case <-ctx.Done():
 		return nil
 	}
-	named, err := k.named(ctx)
+	named, err := k.collectNamed(ctx)
 	if err != nil {
 		return err
 	}
-	swept, err := k.blobs.s.Sweep(func(h blob.Hash) bool { return named[spec.Hash(h)] || k.blobs.wanted(spec.Hash(h)) })
+	swept, err := k.blobs.s.Sweep(func(h blob.Hash) bool { return named[spec.Hash(h)] || k.blobs.foundSinceWatch(spec.Hash(h)) })
 	if swept.Removed > 0 {
 		k.log.Info("scripts and environments of dropped history were forgotten", "count", swept.Removed, "bytes", swept.RemovedBytes, "freed", swept.Freed)
 	}
 	return err
 }
 
-// named collects what state and archive refer to.
-func (k *keeper) named(ctx context.Context) (map[spec.Hash]bool, error) {
+// collectNamed collects what state and archive refer to.
+func (k *keeper) collectNamed(ctx context.Context) (map[spec.Hash]bool, error) {
 	out := map[spec.Hash]bool{}
 	_, st := k.applied()
 	eachJobContent(st, func(h spec.Hash) { out[h] = true })

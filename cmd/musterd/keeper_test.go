@@ -107,7 +107,7 @@ func (w *keeperWorld) look() {
 	for st := w.archive.Stats(); st.Sealed < st.Segments-1; st = w.archive.Stats() {
 		<-time.After(time.Millisecond)
 	}
-	if err := w.once(w.t.Context()); err != nil {
+	if err := w.runOnce(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -190,9 +190,11 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := newKeeperWorld(t)
 		var told accounted
-		w.stored = told.needs
+		w.stored = told.neededFrom
 		w.retention = 2 * spec.Day
-		says := func(seq, keep uint64, up bool) { told.note(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up}) }
+		says := func(seq, keep uint64, up bool) {
+			told.noteConfirmed(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up})
+		}
 		dropped, seq, keep := 0, uint64(0), uint64(1)
 		for range 40 {
 			switch last := w.archive.Stats().LastSeq; rng.IntN(5) {
@@ -210,7 +212,7 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 				w.end(w.job(fmt.Sprint(seed, last)))
 				w.later(time.Duration(rng.IntN(100)) * time.Hour)
 			}
-			before, known := w.archive.Stats().FirstSeq, told.needs()
+			before, known := w.archive.Stats().FirstSeq, told.neededFrom()
 			w.look()
 			first := w.archive.Stats().FirstSeq
 			if first != before {
@@ -234,8 +236,8 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 func TestConfirmedBeyondWhatIsStored(t *testing.T) {
 	var told accounted
 	for _, c := range []struct{ seq, keep, want uint64 }{{0, 0, 0}, {10, 4, 4}, {10, 11, 11}, {10, 12, 11}, {0, 7, 1}} {
-		told.note(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
-		if got := told.needs(); got != c.want {
+		told.noteConfirmed(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
+		if got := told.neededFrom(); got != c.want {
 			t.Errorf("stored %d, needs %d: %d, want %d", c.seq, c.keep, got, c.want)
 		}
 	}

@@ -175,22 +175,22 @@ type accounted struct {
 	at   time.Time
 }
 
-func (a *accounted) note(req *apiv1.ConfirmRequest) {
+func (a *accounted) noteConfirmed(req *apiv1.ConfirmRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last, a.at = req, time.Now()
 }
 
-// get gives the last report; up tells that it is fresh and said so.
-func (a *accounted) get() (last *apiv1.ConfirmRequest, up bool) {
+// lastReport gives the last report; up tells that it is fresh and said so.
+func (a *accounted) lastReport() (last *apiv1.ConfirmRequest, up bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last, a.last.GetUp() && time.Since(a.at) < 3*reportEvery
 }
 
-// needs is the event from which on accounting needs the history, and never one
+// neededFrom is the event from which on accounting needs the history, and never one
 // behind what it has stored; 0 = it has not said.
-func (a *accounted) needs() uint64 {
+func (a *accounted) neededFrom() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return min(a.last.GetKeep(), a.last.GetSeq()+1)
@@ -202,7 +202,7 @@ func (a *accounted) needs() uint64 {
 // as the controller) until the first report.
 func (s *server) toldLag() collector.AccountingLag {
 	v := s.ctl.View()
-	_, up := s.told.get()
+	_, up := s.told.lastReport()
 	lag := collector.AccountingLag{Up: up, Seq: v.AccountedSeq}
 	if v.AccountedSeq >= v.State.Seq {
 		return lag

@@ -29,31 +29,31 @@ type ledgerCare struct {
 	out     io.Writer
 }
 
-func (c *ledgerCare) logDir() string   { return filepath.Join(c.state, "ledger") }
-func (c *ledgerCare) contents() string { return filepath.Join(c.state, "content") }
+func (c *ledgerCare) logDir() string      { return filepath.Join(c.state, "ledger") }
+func (c *ledgerCare) contentsDir() string { return filepath.Join(c.state, "content") }
 
-func (c *ledgerCare) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+func (c *ledgerCare) printLine(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
 
 // errDamaged is what verify ends with when it has found something.
 var errDamaged = errors.New("the ledger is damaged; musterd ledger rebuild makes a new log from the archive, damaged files of the archive and of content are copied back from a backup")
 
-// verify reads everything and changes nothing.
-func (c *ledgerCare) verify() error {
+// verifyLedger reads everything and changes nothing.
+func (c *ledgerCare) verifyLedger() error {
 	bad := 0
 	found, err := log.Verify(c.logDir())
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		bad++
-		c.say("log: %v", err)
+		c.printLine("log: %v", err)
 	case err != nil:
 		return inUse(err)
 	}
 	for _, damage := range found.Damage {
 		bad++
-		c.say("log: %v", damage)
+		c.printLine("log: %v", damage)
 	}
 	if err == nil {
-		c.say("log: %d entries in %d segments, %d snapshots, the newest at batch %d, %d damaged places", found.Entries, found.Segments, found.Snapshots, found.Snapshot, len(found.Damage))
+		c.printLine("log: %d entries in %d segments, %d snapshots, the newest at batch %d, %d damaged places", found.Entries, found.Segments, found.Snapshots, found.Snapshot, len(found.Damage))
 	}
 	n, err := c.verifyArchive()
 	if err != nil {
@@ -81,44 +81,44 @@ func inUse(err error) error {
 
 // verifyContents hashes scripts and environments again, and counts the damaged places.
 func (c *ledgerCare) verifyContents() (bad int, err error) {
-	rep, err := blob.Examine(c.contents(), func(damage error) {
+	rep, err := blob.Examine(c.contentsDir(), func(damage error) {
 		bad++
-		c.say("content: %v", damage)
+		c.printLine("content: %v", damage)
 	})
-	if absent(err) {
-		c.say("content: there is none in %s", c.contents())
+	if isAbsent(err) {
+		c.printLine("content: there is none in %s", c.contentsDir())
 		return bad + 1, nil
 	}
 	if err == nil {
-		c.say("content: %d scripts and environments with %d bytes in %d files, %d damaged places", rep.Blobs, rep.Bytes, rep.Files, bad)
+		c.printLine("content: %d scripts and environments with %d bytes in %d files, %d damaged places", rep.Blobs, rep.Bytes, rep.Files, bad)
 	}
 	return bad, err
 }
 
 // verifyArchive reads the archive, and counts the damaged places.
 func (c *ledgerCare) verifyArchive() (bad int, err error) {
-	if _, err := os.Stat(c.archive); absent(err) {
-		c.say("archive: there is none in %s", c.archive)
+	if _, err := os.Stat(c.archive); isAbsent(err) {
+		c.printLine("archive: there is none in %s", c.archive)
 		return 1, nil
 	}
-	return archive.Examine(c.archive, func(damage error) { c.say("archive: %v", damage) }, func(rep archive.Report) {
-		c.say("archive: batches %d to %d, events %d to %d, %d snapshots", rep.FirstPos, rep.LastPos, rep.FirstSeq, rep.LastSeq, rep.Snapshots)
+	return archive.Examine(c.archive, func(damage error) { c.printLine("archive: %v", damage) }, func(rep archive.Report) {
+		c.printLine("archive: batches %d to %d, events %d to %d, %d snapshots", rep.FirstPos, rep.LastPos, rep.FirstSeq, rep.LastSeq, rep.Snapshots)
 	})
 }
 
-// rebuild makes a new log.
-func (c *ledgerCare) rebuild() error {
+// rebuildLog makes a new log.
+func (c *ledgerCare) rebuildLog() error {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return err
 	}
 	tail := &logTail{codec: codec}
-	found, err := log.Read(c.logDir(), tail.add)
-	if err != nil && !absent(err) {
+	found, err := log.Read(c.logDir(), tail.addBatch)
+	if err != nil && !isAbsent(err) {
 		return inUse(err)
 	}
 	for _, damage := range found.Damage {
-		c.say("damaged: %v", damage)
+		c.printLine("damaged: %v", damage)
 	}
 	if err := os.MkdirAll(c.logDir(), 0o700); err != nil {
 		return err
@@ -134,17 +134,17 @@ func (c *ledgerCare) rebuild() error {
 		return fmt.Errorf("the archive in %s: %w", c.archive, err)
 	}
 	defer arch.Close()
-	blobs, err := openBlobs(c.contents(), quiet)
+	blobs, err := openBlobs(c.contentsDir(), quiet)
 	if err != nil {
-		return fmt.Errorf("the contents in %s: %w", c.contents(), err)
+		return fmt.Errorf("the contents in %s: %w", c.contentsDir(), err)
 	}
 	defer blobs.Close()
 	machine := daemon.NewMachine(codec, arch, blobs)
-	if err := c.fold(arch.a, codec, machine); err != nil {
+	if err := c.foldArchive(arch.a, codec, machine); err != nil {
 		return err
 	}
 	before := machine.Applied().Seq
-	if err := tail.replay(machine, c.archiveEnd(arch.a)); err != nil {
+	if err := tail.replayOnto(machine, c.archiveEnd(arch.a)); err != nil {
 		return err
 	}
 	st := machine.Applied()
@@ -154,13 +154,13 @@ func (c *ledgerCare) rebuild() error {
 	if err := st.Check(); err != nil {
 		return fmt.Errorf("the state at event %d does not hold together, so the log was left as it is: %w", st.Seq, err)
 	}
-	if err := errors.Join(c.syncAside(arch, blobs), c.install(machine, c.archiveEnd(arch.a))); err != nil {
+	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.archiveEnd(arch.a))); err != nil {
 		return err
 	}
-	c.say("rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)", st.ClusterName, st.Seq,
+	c.printLine("rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)", st.ClusterName, st.Seq,
 		time.Unix(0, int64(st.At)).UTC().Format(time.RFC3339), before, st.Seq-before)
 	if len(found.Damage) > 0 {
-		c.say("events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds")
+		c.printLine("events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds")
 	}
 	c.sayMissing(st, blobs)
 	return nil
@@ -176,9 +176,9 @@ func (c *ledgerCare) syncAside(arch *archiveAdapter, blobs *blobStore) error {
 	return errors.Join(err, blobs.Sync())
 }
 
-// fold brings the machine to the archive's end: from its first batch, or from the
+// foldArchive brings the machine to the archive's end: from its first batch, or from the
 // newest snapshot that can be read where the first ones were dropped.
-func (c *ledgerCare) fold(a *archive.Archive, codec *event.Codec, machine *daemon.Machine) error {
+func (c *ledgerCare) foldArchive(a *archive.Archive, codec *event.Codec, machine *daemon.Machine) error {
 	first, last := a.Bounds()
 	if last == 0 {
 		return nil
@@ -215,7 +215,7 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 		}
 		r, err := a.OpenSnapshot(s)
 		if err != nil {
-			c.say("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+			c.printLine("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
 			continue
 		}
 		data, err := io.ReadAll(r)
@@ -226,14 +226,14 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 		if err == nil {
 			return s.Pos, nil
 		}
-		c.say("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+		c.printLine("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
 	}
 	return 0, fmt.Errorf("the archive begins at batch %d and has no snapshot that can be read from which to go on: restore a backup", first)
 }
 
-// install writes a log that begins with the machine's state, and puts it in the
+// installLog writes a log that begins with the machine's state, and puts it in the
 // place of the old one, which stays beside it.
-func (c *ledgerCare) install(machine *daemon.Machine, pos uint64) error {
+func (c *ledgerCare) installLog(machine *daemon.Machine, pos uint64) error {
 	fresh := filepath.Join(c.state, "ledger.new")
 	if err := writeLog(fresh, machine, pos); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (c *ledgerCare) install(machine *daemon.Machine, pos uint64) error {
 	if err := os.Rename(fresh, c.logDir()); err != nil {
 		return fmt.Errorf("the new log stands ready in %s, rename it to %s: %w", fresh, c.logDir(), err)
 	}
-	c.say("the old log is kept in %s; delete it once the controller runs", old)
+	c.printLine("the old log is kept in %s; delete it once the controller runs", old)
 	return log.OS().SyncDir(c.state)
 }
 
@@ -278,13 +278,13 @@ func (c *ledgerCare) sayMissing(st *state.State, blobs *blobStore) {
 			}
 			if _, err := blobs.Get(h); err != nil {
 				missing++
-				c.say("job %d: its script or environment %s is missing: it cannot start again", j.ID, h)
+				c.printLine("job %d: its script or environment %s is missing: it cannot start again", j.ID, h)
 			}
 		}
 		return true
 	})
 	if missing == 0 {
-		c.say("scripts and environments of all jobs that are not over are there")
+		c.printLine("scripts and environments of all jobs that are not over are there")
 	}
 }
 
@@ -300,9 +300,9 @@ type tailBatch struct {
 	data        []byte
 }
 
-// add takes a batch. One that begins where an earlier one did takes its place and
+// addBatch takes a batch. One that begins where an earlier one did takes its place and
 // that of all behind it: those had failed and were decided again.
-func (t *logTail) add(batch []byte) {
+func (t *logTail) addBatch(batch []byte) {
 	first, last, err := daemon.BatchEvents(t.codec, batch)
 	if err != nil {
 		return // one of them cannot be read; those behind it leave a gap
@@ -314,8 +314,8 @@ func (t *logTail) add(batch []byte) {
 	t.batches = append(t.batches[:keep], tailBatch{first, last, bytes.Clone(batch)})
 }
 
-// replay applies what follows the machine's state, up to the first gap.
-func (t *logTail) replay(machine *daemon.Machine, pos uint64) error {
+// replayOnto applies what follows the machine's state, up to the first gap.
+func (t *logTail) replayOnto(machine *daemon.Machine, pos uint64) error {
 	for _, b := range t.batches {
 		have := machine.Applied().Seq
 		if b.first > have+1 {

@@ -135,7 +135,7 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 		if err := f.run(func(l *log.Durable, _ *daemon.Machine, _ *archiveAdapter) { f.write(l, 30) }); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := f.care((*ledgerCare).verify); err != nil || !strings.Contains(out, "0 damaged places") {
+		if out, err := f.care((*ledgerCare).verifyLedger); err != nil || !strings.Contains(out, "0 damaged places") {
 			t.Fatalf("verify of a whole ledger: %v\n%s", err, out)
 		}
 		segment := only(t, filepath.Join(f.dir, "ledger", "raft", "*.wal"))
@@ -149,11 +149,11 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 		if err := f.run(func(*log.Durable, *daemon.Machine, *archiveAdapter) {}); !errors.Is(err, log.ErrCorrupt) || !strings.Contains(err.Error(), "musterd ledger rebuild") {
 			t.Fatalf("byte %d flipped: the controller says %v", at, err)
 		}
-		if out, err := f.care((*ledgerCare).verify); !errors.Is(err, errDamaged) || !strings.Contains(out, segment+" at offset") {
+		if out, err := f.care((*ledgerCare).verifyLedger); !errors.Is(err, errDamaged) || !strings.Contains(out, segment+" at offset") {
 			t.Fatalf("byte %d flipped: verify says %v\n%s", at, err, out)
 		}
 		for round := range 2 {
-			out, err := f.care((*ledgerCare).rebuild)
+			out, err := f.care((*ledgerCare).rebuildLog)
 			if err != nil {
 				t.Fatalf("byte %d flipped: %v\n%s", at, err, out)
 			}
@@ -163,7 +163,7 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 			if err := f.run(func(l *log.Durable, _ *daemon.Machine, _ *archiveAdapter) { f.write(l, 3) }); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := f.care((*ledgerCare).verify); err != nil {
+			if out, err := f.care((*ledgerCare).verifyLedger); err != nil {
 				t.Fatalf("verify after rebuild %d: %v\n%s", round, err, out)
 			}
 		}
@@ -197,7 +197,7 @@ func TestRebuildTakesTheTailOfTheLog(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(f.dir, "archive"), os.DirFS(saved)); err != nil {
 				t.Fatal(err)
 			}
-			out, err := f.care((*ledgerCare).rebuild)
+			out, err := f.care((*ledgerCare).rebuildLog)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -282,7 +282,7 @@ func TestADamagedArchiveIsNamed(t *testing.T) {
 	live := only(t, filepath.Join(f.dir, "archive", "segments", "*.live"))
 	flip(t, live, 500)
 	flip(t, live, 3000)
-	out, err := f.care((*ledgerCare).verify)
+	out, err := f.care((*ledgerCare).verifyLedger)
 	if !errors.Is(err, errDamaged) || strings.Count(out, live+" at offset") != 2 {
 		t.Errorf("verify says %v\n%s", err, out)
 	}
@@ -306,13 +306,13 @@ func TestADamagedContentIsNamed(t *testing.T) {
 	if err := blobs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := f.care((*ledgerCare).verify)
+	out, err := f.care((*ledgerCare).verifyLedger)
 	if err != nil || !strings.Contains(out, "content: 3 scripts and environments") {
 		t.Fatalf("whole contents: %v\n%s", err, out)
 	}
 	file := only(t, filepath.Join(f.dir, "content", "*.blobs"))
 	flip(t, file, 70)
-	out, err = f.care((*ledgerCare).verify)
+	out, err = f.care((*ledgerCare).verifyLedger)
 	if !errors.Is(err, errDamaged) || !strings.Contains(out, file+" at offset 24") {
 		t.Errorf("verify says %v\n%s", err, out)
 	}

@@ -56,9 +56,9 @@ func ledgerCommand(args []string, out, errOut io.Writer) int {
 	care := &ledgerCare{state: cfg.StateDir, archive: cfg.Ledger.ArchiveDir, out: out}
 	switch verb := fs.Arg(0); verb {
 	case "verify":
-		err = care.verify()
+		err = care.verifyLedger()
 	case "rebuild":
-		err = care.rebuild()
+		err = care.rebuildLog()
 	default:
 		fmt.Fprintf(errOut, "musterd ledger: unknown word %q: verify and rebuild are known\n", verb)
 		return 2
@@ -70,5 +70,5 @@ func ledgerCommand(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// absent tells whether an error says that something is not there.
-func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
+// isAbsent tells whether an error says that something is not there.
+func isAbsent(err error) bool { return errors.Is(err, os.ErrNotExist) }

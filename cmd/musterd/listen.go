@@ -32,24 +32,24 @@ import (
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
-// listen opens the controller's sockets and serves on them.
-func (s *server) listen(g *group) error {
-	source, err := s.certificates()
+// openSockets opens the controller's sockets and serves on them.
+func (s *server) openSockets(g *group) error {
+	source, err := s.openCertificates()
 	if err != nil {
 		return err
 	}
-	ep, err := s.endpoint(source)
+	ep, err := s.newEndpoint(source)
 	if err != nil {
 		return err
 	}
 	s.api.Store(ep)
-	gateway := s.gateway(source)
+	gateway := s.newGateway(source)
 	users := registrars{ep, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
 	service.RegisterClusterServer(users, jobs)
 	service.RegisterShellServer(ep, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
 	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
-	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.note, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
+	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.noteConfirmed, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
 	if s.acct != nil {
 		service.RegisterAccountingServer(users, s.acct.service)
 	} else {
@@ -61,17 +61,17 @@ func (s *server) listen(g *group) error {
 	}
 	s.mountSlurm(gateway)
 	d := doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
-		web: s.web(), log: s.log, console: pages, consoleAt: s.cfg.Listen.Web,
+		web: s.webOptions(), log: s.log, console: pages, consoleAt: s.cfg.Listen.Web,
 		rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: gateway, gatewayTLS: source.Server(false, "h2", "http/1.1"), names: userNames(), limits: s.limits}
 	if s.peers != nil {
 		d.openAPI = func() net.Listener { return s.peers.door.Listen(apiProtocols...) }
-		d.openLocal = func() net.Listener { return s.local.lead() }
+		d.openLocal = func() net.Listener { return s.local.leadTrack() }
 	}
-	return d.serve(g, ep, s.pages(g))
+	return d.serveAll(g, ep, s.metricsPages(g))
 }
 
-// certificates are this host's.
-func (s *server) certificates() (*mtls.Source, error) {
+// openCertificates are this host's.
+func (s *server) openCertificates() (*mtls.Source, error) {
 	if s.peers != nil {
 		return s.peers.source, nil
 	}
@@ -82,33 +82,33 @@ func (s *server) certificates() (*mtls.Source, error) {
 	return source, nil
 }
 
-// endpoint is the API without its services.
-func (s *server) endpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
+// newEndpoint is the API without its services.
+func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	names := userNames()
 	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names,
-		Vouches: func(controller string) bool { return s.peers != nil && s.peers.belongs(controller) }}
+		Vouches: func(controller string) bool { return s.peers != nil && s.peers.isNamed(controller) }}
 	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Refused: s.trail.notAdmitted, Errors: status.Numbers(), Table: s.limits, Log: s.log,
 		Unary: s.aroundUnary(), Stream: s.aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
 }
 
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{timed(s.calls), s.trail.unary(), s.door().Unary()}
+	return []grpc.UnaryServerInterceptor{countCalls(s.calls), s.trail.unaryInterceptor(), s.authorizationDoor().Unary()}
 }
 
 func (s *server) aroundStream() []grpc.StreamServerInterceptor {
-	return []grpc.StreamServerInterceptor{s.trail.stream(), s.door().Stream()}
+	return []grpc.StreamServerInterceptor{s.trail.streamInterceptor(), s.authorizationDoor().Stream()}
 }
 
-// door is what decides who may call which method.
-func (s *server) door() authz.Door {
-	return authz.Door{Self: uint32(os.Getuid()), Standing: s.standing}
+// authorizationDoor is what decides who may call which method.
+func (s *server) authorizationDoor() authz.Door {
+	return authz.Door{Self: uint32(os.Getuid()), Standing: s.standingOf}
 }
 
-// standing is what accounting makes of a user. Accounting that runs apart has no
+// standingOf is what accounting makes of a user. Accounting that runs apart has no
 // state to look it up in; its services ask the store.
-func (s *server) standing(name string) authz.Role {
+func (s *server) standingOf(name string) authz.Role {
 	if s.ctl == nil {
 		return authz.User
 	}
@@ -134,8 +134,8 @@ func userNames() identity.Resolver {
 	return identity.NewCache(identity.SystemPasswd(), 10000, time.Minute, time.Now)
 }
 
-// web is what the metrics ask of those who read them.
-func (s *server) web() web.Options {
+// webOptions is what the metrics ask of those who read them.
+func (s *server) webOptions() web.Options {
 	return web.Options{ConfigFile: s.cfg.TLS.WebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
 }
 
@@ -162,9 +162,9 @@ type doors struct {
 	names      identity.Resolver // of those who come over restSocket
 }
 
-// serve opens all of them, or none, and serves: nobody is served by a process
+// serveAll opens all of them, or none, and serves: nobody is served by a process
 // that then finds a port taken.
-func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err error) {
+func (d doors) serveAll(g *group, ep *grpcx.Endpoint, pages http.Handler) (err error) {
 	if err := d.web.Check(); err != nil {
 		return err
 	}
@@ -215,11 +215,11 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 	if d.openAPI != nil {
 		api, local = d.openAPI(), d.openLocal()
 	}
-	g.spawn("local socket", func(context.Context) error { return ep.Serve(local) })
+	g.spawnPart("local socket", func(context.Context) error { return ep.Serve(local) })
 	if api != nil {
-		g.spawn("API", func(context.Context) error { return ep.Serve(api) })
+		g.spawnPart("API", func(context.Context) error { return ep.Serve(api) })
 	}
-	g.spawn("stop API", func(ctx context.Context) error {
+	g.spawnPart("stop API", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
@@ -234,13 +234,13 @@ func (d doors) serve(g *group, ep *grpcx.Endpoint, pages http.Handler) (err erro
 // serveHTTP serves pages until the group's context ends.
 func serveHTTP(g *group, l net.Listener, pages http.Handler, opts web.Options, log *slog.Logger) {
 	srv := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
-	g.spawn("metrics", func(context.Context) error {
+	g.spawnPart("metrics", func(context.Context) error {
 		if err := opts.Serve(l, srv, log); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	})
-	g.spawn("stop metrics", func(ctx context.Context) error {
+	g.spawnPart("stop metrics", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()

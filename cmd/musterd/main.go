@@ -130,7 +130,7 @@ func command(args []string, out, errOut io.Writer) int {
 	roomForGarbage()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, o, out); err != nil {
+	if err := runRoles(ctx, o, out); err != nil {
 		fmt.Fprintf(errOut, "musterd: %v\n", err)
 		return 1
 	}
@@ -152,14 +152,14 @@ func checkRoles(roles []string) error {
 	return nil
 }
 
-// serve reads the configuration and runs the roles until the context ends.
-func serve(ctx context.Context, o options, out io.Writer) error {
+// runRoles reads the configuration and runs the roles until the context ends.
+func runRoles(ctx context.Context, o options, out io.Writer) error {
 	cfg, err := conffile.Load(o.config)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(o.roles, "observer") {
-		return observe(ctx, cfg, o.config, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
+		return runObserver(ctx, cfg, o.config, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
 	}
 	cluster, warnings, err := conffile.ReadCluster(cfg)
 	if err != nil {

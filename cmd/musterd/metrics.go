@@ -86,8 +86,8 @@ func (f *sampled) tick(now *figures) {
 	}
 	lag, goodput := now.lag, float64(-1)
 	if f.s.acct != nil {
-		lag = f.s.acct.lag()
-		for _, k := range f.s.acct.kpis() {
+		lag = f.s.acct.currentLag()
+		for _, k := range f.s.acct.currentKPIs() {
 			if k.KPI == "goodput" && k.By == kpi.ByCluster && k.Window == "1d" && !k.Null {
 				goodput = k.Value
 			}
@@ -111,8 +111,8 @@ func raftFigures(d *log.Durable) collector.Raft {
 	return r
 }
 
-// timed counts the API's calls by method and user.
-func timed(calls *collector.Calls) grpc.UnaryServerInterceptor {
+// countCalls counts the API's calls by method and user.
+func countCalls(calls *collector.Calls) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		began := time.Now()
 		answer, err := handler(ctx, req)
@@ -130,7 +130,7 @@ func timed(calls *collector.Calls) grpc.UnaryServerInterceptor {
 // they do from each other, and everybody may read the metrics. Where a site asks
 // for a credential there, it decides by that who may.
 func (s *server) hidesUsers() bool {
-	web := s.web()
+	web := s.webOptions()
 	if web.ConfigFile != "" || web.TokenFile != "" {
 		return false
 	}
@@ -139,8 +139,8 @@ func (s *server) hidesUsers() bool {
 	})
 }
 
-// refused tells how often each limit of the API was exceeded.
-func (s *server) refused() map[string]uint64 {
+// countRefused tells how often each limit of the API was exceeded.
+func (s *server) countRefused() map[string]uint64 {
 	out := map[string]uint64{}
 	for reason, n := range s.limits.Refused() {
 		out[reason.String()] = n
@@ -148,26 +148,26 @@ func (s *server) refused() map[string]uint64 {
 	return out
 }
 
-// exported is what the exporter reads.
-func (s *server) exported(f *sampled) collector.Source {
+// exportedSource is what the exporter reads.
+func (s *server) exportedSource(f *sampled) collector.Source {
 	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
-		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.refused, Private: s.hidesUsers(), Audit: s.trail.status,
+		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.countRefused, Private: s.hidesUsers(), Audit: s.trail.targetStatus,
 		Accounting: func() collector.AccountingLag { return f.last.Load().lag }, Objectives: f.objectives}
 	if s.acct != nil {
-		src.Accounting, src.KPIs, src.Budgets = s.acct.lag, s.acct.kpis, s.acct.daemon.Budgets
+		src.Accounting, src.KPIs, src.Budgets = s.acct.currentLag, s.acct.currentKPIs, s.acct.daemon.Budgets
 	}
 	return src
 }
 
-// pages are the controller's metrics and health.
-func (s *server) pages(g *group) http.Handler {
+// metricsPages are the controller's metrics and health.
+func (s *server) metricsPages(g *group) http.Handler {
 	mux := http.NewServeMux()
 	f := newSampled(s)
-	g.spawn("figures for metrics", f.run)
-	collector.Mount(mux, s.exported(f))
+	g.spawnPart("figures for metrics", f.run)
+	collector.Mount(mux, s.exportedSource(f))
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 	mux.HandleFunc("GET /livez", ok)
-	mux.HandleFunc("GET /healthz", s.health)
-	mux.HandleFunc("GET /readyz", s.health)
+	mux.HandleFunc("GET /healthz", s.serveHealth)
+	mux.HandleFunc("GET /readyz", s.serveHealth)
 	return mux
 }

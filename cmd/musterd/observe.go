@@ -16,10 +16,10 @@ import (
 	"github.com/musterhpc/muster/internal/transport/listen"
 )
 
-// observe runs the exporter beside an existing Slurm: it reads no slurm.conf,
+// runObserver runs the exporter beside an existing Slurm: it reads no slurm.conf,
 // keeps no ledger and changes nothing. With accounting it keeps the Slurm's
 // history, too.
-func observe(ctx context.Context, cfg *conffile.Config, config string, withAccounting bool, log *slog.Logger) error {
+func runObserver(ctx context.Context, cfg *conffile.Config, config string, withAccounting bool, log *slog.Logger) error {
 	opts := web.Options{ConfigFile: cfg.TLS.WebConfig, TokenFile: cfg.TLS.WebTokenFile}
 	if err := opts.Check(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func observe(ctx context.Context, cfg *conffile.Config, config string, withAccou
 		}
 		defer acct.close()
 	}
-	g.spawn("reader of Slurm", source.Run)
+	g.spawnPart("reader of Slurm", source.Run)
 	serveHTTP(g, l, mux, opts, log)
 	log.Info("observing a Slurm", "metrics", l.Addr().String(), "interval", time.Duration(cfg.Observe.Interval))
 	select {

@@ -100,13 +100,13 @@ func privateData(ctx context.Context, bin string) []string {
 	return nil
 }
 
-// feed reads the Slurm's accounting again and again: first the past, then what
+// feedHistory reads the Slurm's accounting again and again: first the past, then what
 // is new. What it could not store it reads again.
-func (o *observed) feed(ctx context.Context, store *clickhouse.Store, stored func(tally.Position), failed func(error)) {
+func (o *observed) feedHistory(ctx context.Context, store *clickhouse.Store, stored func(tally.Position), failed func(error)) {
 	var w *clickhouse.Writer
 	for {
 		var err error
-		w, err = o.pull(ctx, store, w, stored)
+		w, err = o.pullNew(ctx, store, w, stored)
 		if ctx.Err() != nil {
 			return
 		}
@@ -123,8 +123,8 @@ func (o *observed) feed(ctx context.Context, store *clickhouse.Store, stored fun
 	}
 }
 
-// pull stores what is new and tells how far that is.
-func (o *observed) pull(ctx context.Context, store *clickhouse.Store, w *clickhouse.Writer, stored func(tally.Position)) (*clickhouse.Writer, error) {
+// pullNew stores what is new and tells how far that is.
+func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, w *clickhouse.Writer, stored func(tally.Position)) (*clickhouse.Writer, error) {
 	ledger, cluster := o.identity()
 	tell := func() {
 		o.mu.Lock()
@@ -195,35 +195,35 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, conf
 	if err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s (muster init makes one): %w", cfg.TLS.Dir, err)
 	}
-	identify := caller(uint32(os.Getuid()))
+	identify := newCallerFunc(uint32(os.Getuid()))
 	o := &observed{cfg: cfg.Observe, log: log, hide: privateData(ctx, cfg.Observe.Bin), who: func(ctx context.Context) acctd.Caller {
 		c := identify(ctx)
 		return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
 	}}
 	s := &server{cfg: cfg, config: config, cluster: &spec.Config{ClusterName: cfg.Observe.Cluster}, log: log, roles: []string{"accounting"}, calls: &collector.Calls{}}
 	s.acct, err = s.openAccountingWith(o, func(ctx context.Context, stored func(tally.Position), failed func(error)) {
-		o.feed(ctx, s.acct.store, stored, failed)
+		o.feedHistory(ctx, s.acct.store, stored, failed)
 	})
 	if err != nil {
 		return nil, err
 	}
-	ep, err := s.endpoint(certificates)
+	ep, err := s.newEndpoint(certificates)
 	if err != nil {
 		return nil, err
 	}
 	service.RegisterAccountingServer(ep, s.acct.service)
 	if err := (doors{socket: cfg.AccountingSocket, apiKey: "listen.accounting_api", api: cfg.Listen.AccountingAPI, metricsKey: "listen.accounting_metrics",
-		metrics: cfg.Listen.AccountingMetrics, web: s.web(), log: log}).serve(g, ep, s.observedPages(o)); err != nil {
+		metrics: cfg.Listen.AccountingMetrics, web: s.webOptions(), log: log}).serveAll(g, ep, s.observedPages(o)); err != nil {
 		return nil, err
 	}
-	g.spawn("accounting", s.acct.run)
+	g.spawnPart("accounting", s.acct.run)
 	log.Info("accounting reads the Slurm", "cluster", cfg.Observe.Cluster, "every", time.Duration(cfg.Observe.AccountingEvery), "socket", cfg.AccountingSocket)
 	return s.acct, nil
 }
 
 // observedPages are the KPIs of an observed Slurm, and whether they are kept.
 func (s *server) observedPages(o *observed) *http.ServeMux {
-	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.kpis, View: func() *view.View {
+	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.currentKPIs, View: func() *view.View {
 		head, at := o.Head()
 		if head == 0 {
 			return nil

@@ -91,14 +91,14 @@ func TestObserverKeepsHistory(t *testing.T) {
 	cfg.Observe.Bin, cfg.Observe.Cluster = filepath.Join(dir, "bin"), ""
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := observe(ctx, cfg, "", true, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "observe.cluster") {
+	if err := runObserver(ctx, cfg, "", true, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "observe.cluster") {
 		t.Fatalf("without a name: %v", err)
 	}
 	cfg.Listen.Metrics = conffile.Addr(freePort(t))
 	cfg.Observe.Cluster = "peer"
 	cfg.Observe.AccountingEvery = 200_000_000
 	ended := make(chan error, 1)
-	go func() { ended <- observe(ctx, cfg, "", true, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	go func() { ended <- runObserver(ctx, cfg, "", true, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
 	conn, err := grpcx.DialUnix(cfg.AccountingSocket)
 	if err != nil {
 		t.Fatal(err)

@@ -105,12 +105,12 @@ func openPeers(ctx context.Context, s *server) (*peers, error) {
 		return nil, err
 	}
 	p.door = members.Open(members.Config{Listener: l, Certificates: p.source, Cluster: s.cluster.ClusterName,
-		Limits: limit.New(limit.Config{}, time.Now), Answer: p.answer, Log: s.log})
+		Limits: limit.New(limit.Config{}, time.Now), Answer: p.answerPeer, Log: s.log})
 	return p, nil
 }
 
-// addresses are those of all controllers. The witness serves nobody.
-func (p *peers) addresses() []string {
+// allAddresses are those of all controllers. The witness serves nobody.
+func (p *peers) allAddresses() []string {
 	out := make([]string, len(p.group.Controllers))
 	for i, c := range p.group.Controllers {
 		out[i] = c.Address
@@ -118,26 +118,26 @@ func (p *peers) addresses() []string {
 	return out
 }
 
-// belongs tells whether a controller is named in slurm.conf. The witness is not: no
+// isNamed tells whether a controller is named in slurm.conf. The witness is not: no
 // user's word comes from there.
-func (p *peers) belongs(name string) bool {
+func (p *peers) isNamed(name string) bool {
 	return slices.ContainsFunc(p.group.Controllers, func(c conffile.Controller) bool { return c.Name == name })
 }
 
-// answer answers another controller.
-func (p *peers) answer(question string) (any, error) {
+// answerPeer answers another controller.
+func (p *peers) answerPeer(question string) (any, error) {
 	switch question {
 	case askStatus:
-		return p.standing()
+		return p.currentStanding()
 	case askKeys:
 		return p.keys()
 	}
 	return nil, fmt.Errorf("unknown question %q: the controllers' releases differ", question)
 }
 
-// standing is how this controller is. One that is still reading its ledger says
+// currentStanding is how this controller is. One that is still reading its ledger says
 // nothing: it must not be taken for one that has none.
-func (p *peers) standing() (standing, error) {
+func (p *peers) currentStanding() (standing, error) {
 	p.mu.Lock()
 	durable := p.durable
 	leads := p.leads
@@ -219,8 +219,8 @@ func (p *peers) askOthers(ctx context.Context) []answered {
 	return out
 }
 
-// leader is the controller that leads among those that answered; nil = none.
-func leader(list []answered) *answered {
+// findLeader is the controller that leads among those that answered; nil = none.
+func findLeader(list []answered) *answered {
 	for i := range list {
 		if list[i].err == nil && list[i].standing.Leads {
 			return &list[i]
@@ -235,7 +235,7 @@ func leader(list []answered) *answered {
 // name. Everybody else waits until the leader has taken him in without a vote. why
 // says what is waited for.
 func howToBegin(self string, first bool, list []answered) (begins, joins bool, why string) {
-	if lead := leader(list); lead != nil {
+	if lead := findLeader(list); lead != nil {
 		for _, m := range lead.standing.Members {
 			if m.ID == self && m.Joining {
 				return false, true, ""
@@ -263,9 +263,9 @@ func howToBegin(self string, first bool, list []answered) (begins, joins bool, w
 	return true, false, ""
 }
 
-// begin waits until this controller may open its ledger, and tells whether it
+// awaitPermission waits until this controller may open its ledger, and tells whether it
 // begins a group or joins one. It fetches the keys that all controllers sign with.
-func (p *peers) begin(ctx context.Context) (first bool, err error) {
+func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 	said := ""
 	for {
 		list := p.askOthers(ctx)
@@ -274,7 +274,7 @@ func (p *peers) begin(ctx context.Context) (first bool, err error) {
 			if p.group.IsWitness(p.self.Name) {
 				return false, nil // it signs nothing
 			}
-			err = p.fetchKeys(ctx, leader(list).of)
+			err = p.fetchKeys(ctx, findLeader(list).of)
 			if err == nil {
 				return false, nil
 			}
@@ -288,7 +288,7 @@ func (p *peers) begin(ctx context.Context) (first bool, err error) {
 			said = why
 			p.log.Info("this controller has no ledger yet", "waits", why)
 		}
-		if !pause(ctx, tendEvery) {
+		if !pauseFor(ctx, tendEvery) {
 			return false, ctx.Err()
 		}
 	}
@@ -316,7 +316,7 @@ func (p *peers) mayFound(ctx context.Context) error {
 			said = why
 			p.log.Info("the ledger of a single controller waits to become that of a group", "others", why)
 		}
-		if !pause(ctx, tendEvery) {
+		if !pauseFor(ctx, tendEvery) {
 			return ctx.Err()
 		}
 	}
@@ -339,7 +339,7 @@ func foundingOn(list []answered) (starting, silent string, err error) {
 	return starting, silent, nil
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
+func pauseFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
@@ -366,11 +366,11 @@ func (p *peers) fetchKeys(ctx context.Context, from conffile.Controller) error {
 	return nil
 }
 
-// tend looks after the group while this controller leads: who waits is taken in,
+// tendGroup looks after the group while this controller leads: who waits is taken in,
 // who has caught up gets his vote, who has lost his ledger loses his vote first.
-func (p *peers) tend(ctx context.Context) error {
+func (p *peers) tendGroup(ctx context.Context) error {
 	said := map[string]string{}
-	for pause(ctx, tendEvery) {
+	for pauseFor(ctx, tendEvery) {
 		for _, step := range nextSteps(p.durable.Group(), p.askOthers(ctx), uint64(p.durable.LastPosition())) {
 			err := step.do(ctx, p.durable)
 			text := step.what
@@ -416,7 +416,7 @@ func nextSteps(group []log.Member, list []answered, position uint64) []groupStep
 
 // List implements daemon.Group.
 func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
-	self, err := p.standing()
+	self, err := p.currentStanding()
 	if err != nil {
 		return &apiv1.ControllersReply{}
 	}

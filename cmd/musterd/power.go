@@ -23,12 +23,12 @@ type programs struct {
 
 // Start implements daemon.Programs.
 func (p *programs) Start(file, nodes string, resume []byte) {
-	if err := p.start(file, nodes, resume); err != nil {
+	if err := p.startProgram(file, nodes, resume); err != nil {
 		p.log.Error("a program for the power of nodes was not started", "program", file, "nodes", nodes, "error", err)
 	}
 }
 
-func (p *programs) start(file, nodes string, resume []byte) error {
+func (p *programs) startProgram(file, nodes string, resume []byte) error {
 	out, err := os.OpenFile(filepath.Join(p.dir, "power.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *programs) start(file, nodes string, resume []byte) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: as}
 	resumeFile := ""
 	if resume != nil {
-		resumeFile, err = p.keep(resume, as)
+		resumeFile, err = p.writeResumeFile(resume, as)
 		if err != nil {
 			return err
 		}
@@ -87,8 +87,8 @@ func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
 	return err
 }
 
-// keep writes SLURM_RESUME_FILE.
-func (p *programs) keep(resume []byte, as *syscall.Credential) (string, error) {
+// writeResumeFile writes SLURM_RESUME_FILE.
+func (p *programs) writeResumeFile(resume []byte, as *syscall.Credential) (string, error) {
 	f, err := os.CreateTemp(p.dir, "resume-*.json")
 	if err != nil {
 		return "", err

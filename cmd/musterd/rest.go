@@ -32,8 +32,8 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// gateway is the API as JSON over HTTP, without its services.
-func (s *server) gateway(source *mtls.Source) *rest.Gateway {
+// newGateway is the API as JSON over HTTP, without its services.
+func (s *server) newGateway(source *mtls.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: s.aroundStream(), Table: s.limits, Version: "v1", Log: s.log,
 		Refused:  s.trail.notIdentified,
@@ -57,7 +57,7 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 	switch {
 	case name == "" || name == authz.UserName(id):
 		return id, nil
-	case s.door().Role(id) != authz.Root:
+	case s.authorizationDoor().Role(id) != authz.Root:
 		return identity.Nameless(), status.New(status.Unauthenticated, "X-SLURM-USER-NAME: %s is not who the token or the socket says: %s", name, authz.UserName(id))
 	}
 	uid, gid, ok := hostUser(name)
@@ -69,7 +69,7 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 
 // webCaller is whoever shows a token, a certificate or a local socket.
 func (s *server) webCaller(r *http.Request, admission *channel.Admission) (identity.Identity, error) {
-	token, given := bearer(r)
+	token, given := bearerToken(r)
 	if given {
 		id, err := s.verifyToken(token, admission)
 		if err != nil {
@@ -106,8 +106,8 @@ func (s *server) verifyToken(token string, admission *channel.Admission) (identi
 	return id, nil
 }
 
-// bearer is the token of a request, in either of the two headers.
-func bearer(r *http.Request) (token string, given bool) {
+// bearerToken is the token of a request, in either of the two headers.
+func bearerToken(r *http.Request) (token string, given bool) {
 	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "Bearer") {
 		return strings.TrimSpace(rest), true
 	}
@@ -152,14 +152,14 @@ func (d doors) serveREST(g *group, tcp func(key string, addr conffile.Addr) (net
 		"REST":        func() error { return srv.ServeTLS(&rest.Listener{Listener: secure, Table: d.limits}, "", "") },
 		"REST socket": func() error { return srv.Serve(&rest.Listener{Listener: local, Table: d.limits, Names: d.names}) },
 	} {
-		g.spawn(name, func(context.Context) error {
+		g.spawnPart(name, func(context.Context) error {
 			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve: %w", err)
 			}
 			return nil
 		})
 	}
-	g.spawn("stop REST", func(ctx context.Context) error {
+	g.spawnPart("stop REST", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()

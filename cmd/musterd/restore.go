@@ -94,7 +94,7 @@ type plannedFile struct {
 
 const planName = "plan.json"
 
-func (r *restoreRun) stage() string { return filepath.Join(r.cfg.StateDir, restoringDir) }
+func (r *restoreRun) stageFiles() string { return filepath.Join(r.cfg.StateDir, restoringDir) }
 func (r *restoreRun) stageArchive() string {
 	return filepath.Join(r.cfg.Ledger.ArchiveDir, restoringDir)
 }
@@ -116,7 +116,7 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 		return r.rep, err
 	}
 	r.rep = r.newReport()
-	r.cfg, err = r.configuration()
+	r.cfg, err = r.configPath()
 	if err != nil {
 		return r.rep, err
 	}
@@ -124,25 +124,25 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 	if controllerRuns(r.cfg) {
 		return r.rep, fmt.Errorf("%w at %s: stop it first (systemctl stop musterd, or muster down)", errControllerRuns, r.cfg.Socket)
 	}
-	plan, err := r.unended()
+	plan, err := r.findInterrupted()
 	if err != nil {
 		return r.rep, err
 	}
 	if plan == nil {
-		plan, err = r.prepare(ctx)
+		plan, err = r.prepareFolders(ctx)
 		if err != nil {
 			return r.rep, err
 		}
 	}
-	if err := r.finish(plan); err != nil {
-		return r.rep, fmt.Errorf("%w (everything is prepared in %s: run the same command again, and it goes on)", err, r.stage())
+	if err := r.moveIntoPlace(plan); err != nil {
+		return r.rep, fmt.Errorf("%w (everything is prepared in %s: run the same command again, and it goes on)", err, r.stageFiles())
 	}
 	r.rep.Seconds = r.now().Sub(began).Seconds()
 	return r.rep, nil
 }
 
-// configuration is the muster.yaml that is there, or else the backup's.
-func (r *restoreRun) configuration() (*conffile.Config, error) {
+// configPath is the muster.yaml that is there, or else the backup's.
+func (r *restoreRun) configPath() (*conffile.Config, error) {
 	cfg, err := conffile.Load(r.config)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return cfg, err
@@ -151,7 +151,7 @@ func (r *restoreRun) configuration() (*conffile.Config, error) {
 		if f.Kind != kindConfig {
 			continue
 		}
-		data, err := r.folder.file(f)
+		data, err := r.folder.readContent(f)
 		if err != nil {
 			return nil, err
 		}
@@ -164,11 +164,11 @@ func (r *restoreRun) configuration() (*conffile.Config, error) {
 	return nil, fmt.Errorf("%w: it has no muster.yaml", errBackupBroken)
 }
 
-// unended finds the plan of a restore that was interrupted while it moved things. One
+// findInterrupted finds the plan of a restore that was interrupted while it moved things. One
 // that was interrupted before begins again.
-func (r *restoreRun) unended() (*restorePlan, error) {
-	data, err := os.ReadFile(filepath.Join(r.stage(), planName))
-	if absent(err) {
+func (r *restoreRun) findInterrupted() (*restorePlan, error) {
+	data, err := os.ReadFile(filepath.Join(r.stageFiles(), planName))
+	if isAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *restoreRun) unended() (*restorePlan, error) {
 	}
 	plan := &restorePlan{}
 	if err := json.Unmarshal(data, plan); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(r.stage(), planName), err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(r.stageFiles(), planName), err)
 	}
 	if plan.Backup != r.m.Name || plan.Config != r.config {
 		return nil, fmt.Errorf("%w: it was of backup %s with %s: end it first (muster restore --from FOLDER --at %s --config %s)",
@@ -208,8 +208,8 @@ func (r *restoreRun) refuseUsed() error {
 		"else move it aside: mv %s %s.old", errNotEmpty, strings.Join(found, ", "), r.cfg.StateDir, r.cfg.StateDir)
 }
 
-// prepare makes everything in folders beside its place, checks it and writes the plan.
-func (r *restoreRun) prepare(ctx context.Context) (*restorePlan, error) {
+// prepareFolders makes everything in folders beside its place, checks it and writes the plan.
+func (r *restoreRun) prepareFolders(ctx context.Context) (*restorePlan, error) {
 	if err := r.refuseUsed(); err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (r *restoreRun) prepare(ctx context.Context) (*restorePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &restorePlan{Backup: r.m.Name, Config: r.config, Remove: []string{r.stageArchive(), r.stage()}}
+	plan := &restorePlan{Backup: r.m.Name, Config: r.config, Remove: []string{r.stageArchive(), r.stageFiles()}}
 	err = r.prepareFiles(plan)
 	if err == nil {
 		err = r.refuseLiving(ctx, plan)
@@ -229,7 +229,7 @@ func (r *restoreRun) prepare(ctx context.Context) (*restorePlan, error) {
 		err = r.writePlan(plan, made)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(r.stageArchive()), os.RemoveAll(r.stage()))
+		return nil, errors.Join(err, os.RemoveAll(r.stageArchive()), os.RemoveAll(r.stageFiles()))
 	}
 	return plan, nil
 }
@@ -240,7 +240,7 @@ func (r *restoreRun) makeFolders() (made []string, err error) {
 	for _, dir := range []struct {
 		path string
 		mode fs.FileMode // of the folder above, if it is made
-	}{{r.stage(), 0o755}, {r.stageArchive(), 0o700}} {
+	}{{r.stageFiles(), 0o755}, {r.stageArchive(), 0o700}} {
 		if err := os.RemoveAll(dir.path); err != nil {
 			return nil, err
 		}
@@ -258,7 +258,7 @@ func (r *restoreRun) makeFolders() (made []string, err error) {
 // prepareLedger copies archive and contents, folds them, compares the state with the
 // one that was backed up, and makes a log that begins with it.
 func (r *restoreRun) prepareLedger(plan *restorePlan) error {
-	machine, blobs, arch, err := r.copyLedger(r.stageArchive(), filepath.Join(r.stage(), "content"))
+	machine, blobs, arch, err := r.copyLedger(r.stageArchive(), filepath.Join(r.stageFiles(), "content"))
 	if err != nil {
 		return err
 	}
@@ -274,15 +274,15 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 	if err := errors.Join(arch.Close(), blobs.Close()); err != nil {
 		return err
 	}
-	if err := writeLog(filepath.Join(r.stage(), "ledger"), machine, r.m.Position); err != nil {
+	if err := writeLog(filepath.Join(r.stageFiles(), "ledger"), machine, r.m.Position); err != nil {
 		return err
 	}
 	// The ledger is last: a controller that finds archive or contents without it refuses.
 	plan.Moves = []plannedMove{
 		{filepath.Join(r.stageArchive(), "snapshots"), filepath.Join(r.cfg.Ledger.ArchiveDir, "snapshots")},
 		{filepath.Join(r.stageArchive(), "segments"), filepath.Join(r.cfg.Ledger.ArchiveDir, "segments")},
-		{filepath.Join(r.stage(), "content"), filepath.Join(r.cfg.StateDir, "content")},
-		{filepath.Join(r.stage(), "ledger"), filepath.Join(r.cfg.StateDir, "ledger")},
+		{filepath.Join(r.stageFiles(), "content"), filepath.Join(r.cfg.StateDir, "content")},
+		{filepath.Join(r.stageFiles(), "ledger"), filepath.Join(r.cfg.StateDir, "ledger")},
 	}
 	return nil
 }
@@ -304,7 +304,7 @@ func countMissing(st *state.State, blobs *blobStore) int {
 // copyLedger copies contents, and the history up to the backup's end, and folds what was
 // copied.
 func (r *restoreRun) copyLedger(archiveDir, contentDir string) (_ *daemon.Machine, _ *blobStore, _ *archiveAdapter, err error) {
-	if err := copyBlobs(r.folder.contents(), contentDir, r.tell); err != nil {
+	if err := copyBlobs(r.folder.contentsDir(), contentDir, r.tell); err != nil {
 		return nil, nil, nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
@@ -327,14 +327,14 @@ func (r *restoreRun) copyLedger(archiveDir, contentDir string) (_ *daemon.Machin
 // or from the first snapshot where the beginning had been dropped, and compares the state
 // with the one that was backed up.
 func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, state io.Reader) error, machine *daemon.Machine) (err error) {
-	from, err := openArchive(r.folder.history(r.m.History), slog.New(slog.DiscardHandler))
+	from, err := openArchive(r.folder.historyPath(r.m.History), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	first, last := from.a.Bounds()
 	if last < r.m.Position {
-		return fmt.Errorf("%w: %s ends at batch %d, before %d", errBackupBroken, r.folder.history(r.m.History), last, r.m.Position)
+		return fmt.Errorf("%w: %s ends at batch %d, before %d", errBackupBroken, r.folder.historyPath(r.m.History), last, r.m.Position)
 	}
 	start, err := r.startOf(from.a, put, machine, first)
 	if err != nil {
@@ -356,7 +356,7 @@ func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, st
 		if err != nil {
 			return fmt.Errorf("batch %d: %w", b.Pos, err)
 		}
-		r.tell.progress("folding", b.Pos-first+1, r.m.Position-first+1, "batches")
+		r.tell.tellProgress("folding", b.Pos-first+1, r.m.Position-first+1, "batches")
 	}
 }
 
@@ -371,7 +371,7 @@ func (r *restoreRun) startOf(from *archive.Archive, put func(pos, seq uint64, st
 		return 0, err
 	}
 	if len(all) == 0 || all[0].Pos+1 < first || all[0].Pos > r.m.Position {
-		return 0, fmt.Errorf("%w: %s begins at batch %d and has no snapshot of it", errBackupBroken, r.folder.history(r.m.History), first)
+		return 0, fmt.Errorf("%w: %s begins at batch %d and has no snapshot of it", errBackupBroken, r.folder.historyPath(r.m.History), first)
 	}
 	s, err := from.OpenSnapshot(all[0])
 	if err != nil {
@@ -425,7 +425,7 @@ func copyBlobs(from, to string, tell *teller) error {
 		if err := copyDurably(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
-		tell.progress("restoring", uint64(i+1), uint64(len(names)), "files of scripts and environments")
+		tell.tellProgress("restoring", uint64(i+1), uint64(len(names)), "files of scripts and environments")
 	}
 	return syncFolder(to)
 }
@@ -447,7 +447,7 @@ func copyDurably(from, to string) error {
 // prepareFiles prepares the files beside the ledger. What is there stays: the folder of
 // an administrator may be newer than the backup.
 func (r *restoreRun) prepareFiles(plan *restorePlan) error {
-	dir := filepath.Join(r.stage(), "files")
+	dir := filepath.Join(r.stageFiles(), "files")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -457,7 +457,7 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		if err != nil {
 			return err
 		}
-		data, err := r.folder.file(f)
+		data, err := r.folder.readContent(f)
 		if err != nil {
 			return err
 		}
@@ -468,7 +468,7 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		case err == nil:
 			r.rep.Kept = append(r.rep.Kept, to)
 			continue
-		case !absent(err):
+		case !isAbsent(err):
 			return err
 		}
 		p := plannedFile{From: filepath.Join(dir, strconv.Itoa(i)), To: to, File: f}
@@ -527,7 +527,7 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	cfg := *r.cfg
 	if fileAbsent(cfg.SlurmConf) {
 		var err error
-		cfg.SlurmConf, err = r.prepared(plan, kindSlurm, "conf", filepath.Base(cfg.SlurmConf))
+		cfg.SlurmConf, err = r.prepareFolder(plan, kindSlurm, "conf", filepath.Base(cfg.SlurmConf))
 		if err != nil {
 			return err
 		}
@@ -538,7 +538,7 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	}
 	tls := cfg.TLS.Dir
 	if fileAbsent(filepath.Join(tls, "ca.crt")) {
-		tls, err = r.prepared(plan, kindTLS, "tls", "")
+		tls, err = r.prepareFolder(plan, kindTLS, "tls", "")
 		if err != nil {
 			return err
 		}
@@ -557,10 +557,10 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	return nil
 }
 
-// prepared makes a folder of the prepared files of a kind, which have no place yet, and
+// prepareFolder makes a folder of the prepared files of a kind, which have no place yet, and
 // names the file in it that has no name of its own.
-func (r *restoreRun) prepared(plan *restorePlan, kind fileKind, folder, nameless string) (string, error) {
-	dir := filepath.Join(r.stage(), folder)
+func (r *restoreRun) prepareFolder(plan *restorePlan, kind fileKind, folder, nameless string) (string, error) {
+	dir := filepath.Join(r.stageFiles(), folder)
 	for _, f := range plan.Files {
 		name := cmp.Or(f.File.Name, nameless)
 		if f.File.Kind != kind || !filepath.IsLocal(name) {
@@ -577,13 +577,13 @@ func (r *restoreRun) prepared(plan *restorePlan, kind fileKind, folder, nameless
 // writePlan gives what was prepared its owner, puts everything on the disk, and writes
 // the plan last.
 func (r *restoreRun) writePlan(plan *restorePlan, made []string) error {
-	for _, dir := range []string{r.stage(), r.stageArchive()} {
+	for _, dir := range []string{r.stageFiles(), r.stageArchive()} {
 		if err := r.ownTree(dir); err != nil {
 			return err
 		}
 	}
 	for _, dir := range made {
-		if err := own(dir, r.m.StateOwner); err != nil {
+		if err := changeOwner(dir, r.m.StateOwner); err != nil {
 			return err
 		}
 	}
@@ -596,18 +596,18 @@ func (r *restoreRun) writePlan(plan *restorePlan, made []string) error {
 			return err
 		}
 	}
-	return keyfile.Write(filepath.Join(r.stage(), planName), data, 0o600)
+	return keyfile.Write(filepath.Join(r.stageFiles(), planName), data, 0o600)
 }
 
 // ownTree gives a folder and what is in it to who owned the state folder.
 func (r *restoreRun) ownTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, own(path, r.m.StateOwner))
+		return errors.Join(err, changeOwner(path, r.m.StateOwner))
 	})
 }
 
-// own changes an owner, which only root may; anybody else restores for himself.
-func own(path string, o fileOwner) error {
+// changeOwner changes an owner, which only root may; anybody else restores for himself.
+func changeOwner(path string, o fileOwner) error {
 	if os.Geteuid() != 0 || o.User == "" {
 		return nil
 	}
@@ -643,9 +643,9 @@ func lookupGroup(name string) (string, error) {
 	return g.Gid, nil
 }
 
-// finish moves what was prepared to its place. Each step can be repeated.
-func (r *restoreRun) finish(plan *restorePlan) error {
-	for _, step := range plan.steps() {
+// moveIntoPlace moves what was prepared to its place. Each step can be repeated.
+func (r *restoreRun) moveIntoPlace(plan *restorePlan) error {
+	for _, step := range plan.listSteps() {
 		if err := step(); err != nil {
 			return err
 		}
@@ -653,8 +653,8 @@ func (r *restoreRun) finish(plan *restorePlan) error {
 	return errors.Join(syncFolder(r.cfg.Ledger.ArchiveDir), syncFolder(r.cfg.StateDir))
 }
 
-// steps are what is to be done, in order.
-func (p *restorePlan) steps() []func() error {
+// listSteps are what is to be done, in order.
+func (p *restorePlan) listSteps() []func() error {
 	var out []func() error
 	for _, m := range p.Moves {
 		out = append(out, func() error { return moveFolder(m) })
@@ -720,7 +720,7 @@ func placeFile(f plannedFile) error {
 	if err := keyfile.Write(f.To, data, f.File.Mode.Perm()); err != nil {
 		return err
 	}
-	return own(f.To, f.File.Owner)
+	return changeOwner(f.To, f.File.Owner)
 }
 
 // makeFolderOf makes the folder of a file: one for keys is closed to others, and belongs
@@ -734,7 +734,7 @@ func makeFolderOf(f plannedFile) error {
 	if f.File.Kind == kindTLS {
 		mode = 0o700
 	}
-	return errors.Join(os.MkdirAll(dir, mode), own(dir, f.File.Owner))
+	return errors.Join(os.MkdirAll(dir, mode), changeOwner(dir, f.File.Owner))
 }
 
 // check folds a backup and reads everything that belongs to it, and restores nothing.
@@ -747,7 +747,7 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 	r.rep = r.newReport()
 	r.rep.Checked = true
 	for _, f := range r.m.Files {
-		if _, err := r.folder.file(f); err != nil {
+		if _, err := r.folder.readContent(f); err != nil {
 			return r.rep, err
 		}
 	}
@@ -756,10 +756,10 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 		bad++
 		r.rep.Warnings = append(r.rep.Warnings, damage.Error())
 	}
-	if _, err := blob.Examine(r.folder.contents(), damaged); err != nil {
+	if _, err := blob.Examine(r.folder.contentsDir(), damaged); err != nil {
 		return r.rep, err
 	}
-	blobs, err := openBlobs(r.folder.contents(), slog.New(slog.DiscardHandler))
+	blobs, err := openBlobs(r.folder.contentsDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return r.rep, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
@@ -770,7 +770,7 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 		return r.rep, err
 	}
 	if missing := countMissing(machine.Applied(), blobs); bad > 0 || missing > 0 {
-		return r.rep, fmt.Errorf("%w: %d damaged places in %s, %d scripts or environments of jobs that are not over are missing", errBackupBroken, bad, r.folder.contents(), missing)
+		return r.rep, fmt.Errorf("%w: %d damaged places in %s, %d scripts or environments of jobs that are not over are missing", errBackupBroken, bad, r.folder.contentsDir(), missing)
 	}
 	r.rep.Seconds = r.now().Sub(began).Seconds()
 	return r.rep, nil

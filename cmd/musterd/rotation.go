@@ -81,7 +81,7 @@ func (s *server) rotateKeys(ctx context.Context) error {
 			s.log.Info("the keys of credentials have changed", "file", filepath.Base(s.access.ringFile), "keys", len(s.access.Keys()))
 			s.ctl.KeysChanged()
 		}
-		if !pause(ctx, keyLook) {
+		if !pauseFor(ctx, keyLook) {
 			return nil
 		}
 	}
@@ -91,7 +91,7 @@ func (s *server) rotateKeys(ctx context.Context) error {
 // by: what an earlier leader has signed must hold when this one leads.
 func (s *server) followKeys(ctx context.Context) error {
 	for {
-		if lead := leader(s.peers.askOthers(ctx)); lead != nil {
+		if lead := findLeader(s.peers.askOthers(ctx)); lead != nil {
 			err := s.peers.fetchKeys(ctx, lead.of)
 			if err == nil {
 				err = s.access.reload()
@@ -100,7 +100,7 @@ func (s *server) followKeys(ctx context.Context) error {
 				s.log.Warn("the leader's keys were not taken over", "error", err)
 			}
 		}
-		if !pause(ctx, keyLook) {
+		if !pauseFor(ctx, keyLook) {
 			return nil
 		}
 	}

@@ -70,7 +70,7 @@ type server struct {
 	trail    *auditTrail     // nil unless muster.yaml says where it goes
 }
 
-func (s *server) has(role string) bool { return slices.Contains(s.roles, role) }
+func (s *server) hasRole(role string) bool { return slices.Contains(s.roles, role) }
 
 // run brings the roles up in order and takes them down in the reverse one.
 func (s *server) run(ctx context.Context) (err error) {
@@ -85,10 +85,10 @@ func (s *server) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.has(witnessRole) {
+	if s.hasRole(witnessRole) {
 		return s.runWitness(ctx)
 	}
-	if !s.has("controller") {
+	if !s.hasRole("controller") {
 		return s.runApart(ctx)
 	}
 	if err := refuseRestoring(s.cfg.StateDir); err != nil {
@@ -105,17 +105,17 @@ func (s *server) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.closeLedger()) }()
-	return s.lead(ctx)
+	return s.runLeader(ctx)
 }
 
-// lead runs what only the controller that leads does, until the context ends.
-func (s *server) lead(ctx context.Context) (err error) {
+// runLeader runs what only the controller that leads does, until the context ends.
+func (s *server) runLeader(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.newController(); err != nil {
 		return err
 	}
-	if s.has("accounting") {
+	if s.hasRole("accounting") {
 		s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log})
 		if err != nil {
 			return err
@@ -135,8 +135,8 @@ type group struct {
 	errs chan error
 }
 
-// spawn runs a part until the context ends.
-func (g *group) spawn(name string, f func(context.Context) error) {
+// spawnPart runs a part until the context ends.
+func (g *group) spawnPart(name string, f func(context.Context) error) {
 	g.wg.Add(1)
 	go func() {
 		defer g.wg.Done()
@@ -153,7 +153,7 @@ func (s *server) serveRoles(g *group) error {
 		return err
 	}
 	ready := make(chan struct{})
-	g.spawn("controller", func(ctx context.Context) error {
+	g.spawnPart("controller", func(ctx context.Context) error {
 		err := s.ctl.Run(ctx, daemon.Create{Config: s.cluster, UUID: uuid}, ready)
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("it stopped by itself")
@@ -171,26 +171,26 @@ func (s *server) serveRoles(g *group) error {
 		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
 	}
 	if s.acct != nil {
-		g.spawn("accounting", s.acct.run)
+		g.spawnPart("accounting", s.acct.run)
 	}
-	g.spawn("keep the history", newKeeper(s).run)
-	g.spawn("rotate the keys", s.rotateKeys)
+	g.spawnPart("keep the history", newKeeper(s).run)
+	g.spawnPart("rotate the keys", s.rotateKeys)
 	s.trail, err = openTrail(s)
 	if err != nil {
 		return err
 	}
-	s.trail.spawn(g)
+	s.trail.spawnExporters(g)
 	if s.jobComp != nil {
-		g.spawn("job completion file", s.jobComp.Run)
+		g.spawnPart("job completion file", s.jobComp.Run)
 	}
-	g.spawn("mail about jobs", s.jobMails.Run)
-	if err := s.listen(g); err != nil {
+	g.spawnPart("mail about jobs", s.jobMails.Run)
+	if err := s.openSockets(g); err != nil {
 		return err
 	}
 	if s.peers != nil {
 		s.peers.setTrail(func() map[string]delivered { return s.trail.deliveredByTarget(s) })
 		s.peers.setLeads(true)
-		g.spawn("look after the group", s.peers.tend)
+		g.spawnPart("look after the group", s.peers.tendGroup)
 	}
 	s.log.Info("the controller is ready", "cluster", s.cluster.ClusterName, "seq", s.ctl.View().State.Seq, "socket", s.cfg.Socket)
 	select {
@@ -242,7 +242,7 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	_, known := s.archive.a.Bounds()
 	began := time.Now()
 	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
-	place.Machine = logMachine{m: machine, sync: s.syncAside, complete: func() error { return s.complete(ctx, machine.Applied()) }}
+	place.Machine = logMachine{m: machine, sync: s.syncAside, complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) }}
 	place.Logger = s.log
 	place.SnapshotEvery, place.ReserveBytes = uint64(s.cfg.Ledger.SnapshotEvery), uint64(s.cfg.Ledger.ReserveBytes)
 	place.AtLeast, place.BeforeCompact = log.Position(known), s.beforeCompact
@@ -270,16 +270,16 @@ func (s *server) newController() error {
 	}
 	deps := daemon.Deps{
 		Log: ledgerLog{s.durable}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
-		Directory: newDirectory(s.log), Access: s.access, Codec: s.codec, Logger: s.log, Identify: caller(uint32(os.Getuid())),
+		Directory: newDirectory(s.log), Access: s.access, Codec: s.codec, Logger: s.log, Identify: newCallerFunc(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
-		Revoked:  s.disconnect,
-		Files:    s.files,
+		Revoked:  s.disconnectMachine,
+		Files:    s.configFiles,
 		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{Host: host, Version: version, SlurmConf: s.cfg.SlurmConf, StateDir: s.cfg.StateDir, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
-		History:  history(s.archive.a, s.codec),
+		History:  readHistory(s.archive.a, s.codec),
 		Past:     past{s.archive.a, s.codec},
-		East:     east,
+		East:     offsetEast,
 		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
@@ -305,8 +305,8 @@ func (s *server) newController() error {
 	return nil
 }
 
-// east is how far this host's clocks are ahead of UTC at an instant.
-func east(at spec.Instant) spec.Span {
+// offsetEast is how far this host's clocks are ahead of UTC at an instant.
+func offsetEast(at spec.Instant) spec.Span {
 	_, secs := time.Unix(at.Unix(), 0).Zone()
 	return spec.Span(secs) * spec.Second
 }
@@ -317,8 +317,8 @@ func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
 	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", WarnIdle: c.OnIdle != "report", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
 }
 
-// files are the configuration for a node that has none of its own.
-func (s *server) files() (string, []*apiv1.ConfFile, error) {
+// configFiles are the configuration for a node that has none of its own.
+func (s *server) configFiles() (string, []*apiv1.ConfFile, error) {
 	name, files, err := conffile.SlurmFiles(s.cfg.SlurmConf)
 	var out []*apiv1.ConfFile
 	for _, n := range slices.Sorted(maps.Keys(files)) {
@@ -327,9 +327,9 @@ func (s *server) files() (string, []*apiv1.ConfFile, error) {
 	return name, out, err
 }
 
-// disconnect ends the connections of a machine whose certificates were all revoked,
+// disconnectMachine ends the connections of a machine whose certificates were all revoked,
 // also those that it opened with one that has expired since. An empty role is any.
-func (s *server) disconnect(name, role string) {
+func (s *server) disconnectMachine(name, role string) {
 	if ep := s.api.Load(); ep != nil {
 		n := ep.Disconnect(func(id identity.Identity) bool {
 			return id.Serial != "" && id.Node == name && (role == "" || id.Kind.String() == role)
@@ -396,8 +396,8 @@ func (s *server) revokedSerials() []string {
 	return out
 }
 
-// health is ok when the controller takes submissions.
-func (s *server) health(w http.ResponseWriter, _ *http.Request) {
+// serveHealth is ok when the controller takes submissions.
+func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if low, err := (ledgerLog{s.durable}).Low(); err != nil || low {
 		http.Error(w, "the ledger's disk is almost full: submissions are refused", http.StatusServiceUnavailable)
 		return

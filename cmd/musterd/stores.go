@@ -38,7 +38,7 @@ func openArchive(dir string, l *slog.Logger) (*archiveAdapter, error) {
 func (a *archiveAdapter) Append(position, firstSeq, lastSeq uint64, events []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.drain()
+	err := a.drainWaiting()
 	if err == nil {
 		err = a.a.Append(position, firstSeq, lastSeq, events)
 	}
@@ -52,8 +52,8 @@ func (a *archiveAdapter) Append(position, firstSeq, lastSeq uint64, events []byt
 	return nil
 }
 
-// drain passes on what waits. The caller holds mu.
-func (a *archiveAdapter) drain() error {
+// drainWaiting passes on what waits. The caller holds mu.
+func (a *archiveAdapter) drainWaiting() error {
 	for len(a.waiting) > 0 {
 		w := a.waiting[0]
 		if err := a.a.Append(w.position, w.first, w.last, w.events); err != nil {
@@ -71,7 +71,7 @@ func (a *archiveAdapter) drain() error {
 func (a *archiveAdapter) Sync() (uint64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.drain(); err != nil {
+	if err := a.drainWaiting(); err != nil {
 		return 0, err
 	}
 	return a.a.Sync()
@@ -108,23 +108,23 @@ func (b *blobStore) Has(h spec.Hash) bool {
 	return true
 }
 
-// watch remembers from now on what is found here or put: the writer leaves out
+// startWatching remembers from now on what is found here or put: the writer leaves out
 // of its batch what the store has already, so that must stay until the batch
 // is applied. unwatch ends it.
-func (b *blobStore) watch() {
+func (b *blobStore) startWatching() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = map[spec.Hash]bool{}
 }
 
-func (b *blobStore) unwatch() {
+func (b *blobStore) stopWatching() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = nil
 }
 
-// wanted tells whether something was found or put since watch.
-func (b *blobStore) wanted(h spec.Hash) bool {
+// foundSinceWatch tells whether something was found or put since watch.
+func (b *blobStore) foundSinceWatch(h spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[h]

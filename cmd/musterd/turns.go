@@ -47,21 +47,21 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	defer g.wg.Wait()
 	defer cancel()
 	s.peers = p
-	p.warn()
+	p.warnOfCount()
 	socket, err := listen.Unix(s.cfg.Socket, 0o666)
 	if err != nil {
 		return errors.Join(err, p.door.Close())
 	}
 	s.local = newPoints(socket)
-	passing, err := gate.New(gate.Config{Addresses: p.addresses(), Source: p.source, Enrol: "musterd init --controllers", Log: s.log})
+	passing, err := gate.New(gate.Config{Addresses: p.allAddresses(), Source: p.source, Enrol: "musterd init --controllers", Log: s.log})
 	if err != nil {
 		return errors.Join(err, socket.Close(), p.door.Close())
 	}
 	s.passing = passing
-	g.spawn("port of the controllers", func(context.Context) error { return p.door.Serve() })
-	g.spawn("local socket", func(context.Context) error { return s.local.serve(s.log) })
-	g.spawn("pass commands on", func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) })
-	g.spawn("close the doors", func(ctx context.Context) error {
+	g.spawnPart("port of the controllers", func(context.Context) error { return p.door.Serve() })
+	g.spawnPart("local socket", func(context.Context) error { return s.local.acceptConns(s.log) })
+	g.spawnPart("pass commands on", func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) })
+	g.spawnPart("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(p.door.Close(), s.local.close())
 	})
@@ -73,7 +73,7 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.leaveGroup(p)) }()
 	ended := make(chan error, 1)
-	g.spawn("take turns", func(ctx context.Context) error {
+	g.spawnPart("take turns", func(ctx context.Context) error {
 		ended <- s.takeTurns(ctx)
 		return nil
 	})
@@ -89,8 +89,8 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	return errors.Join(err, <-ended)
 }
 
-// warn tells what the number of controllers means.
-func (p *peers) warn() {
+// warnOfCount tells what the number of controllers means.
+func (p *peers) warnOfCount() {
 	voters := len(p.group.Members())
 	survives := (voters - 1) / 2
 	switch {
@@ -113,7 +113,7 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 	first := false
 	if fresh {
 		p.setWaits()
-		first, err = p.begin(ctx)
+		first, err = p.awaitPermission(ctx)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (s *server) standBy(parent context.Context) error {
 	if err := s.serveStandby(g); err != nil {
 		return err
 	}
-	g.spawn("follow the lead", func(ctx context.Context) error {
+	g.spawnPart("follow the lead", func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			changed := s.durable.Changed()
 			if lead := s.durable.Leader(); lead.Known {
@@ -191,11 +191,11 @@ func (s *server) standBy(parent context.Context) error {
 		return nil
 	})
 	if s.cfg.Audit.On() {
-		g.spawn("copy how far the audit trail has come", s.copyDelivered)
+		g.spawnPart("copy how far the audit trail has come", s.copyDelivered)
 	}
-	g.spawn("follow the keys", s.followKeys)
+	g.spawnPart("follow the keys", s.followKeys)
 	elected := make(chan error, 1)
-	g.spawn("wait for the lead", func(ctx context.Context) error {
+	g.spawnPart("wait for the lead", func(ctx context.Context) error {
 		elected <- awaitLead(ctx, s.durable)
 		return nil
 	})
@@ -241,7 +241,7 @@ func (s *server) leadTurn(parent context.Context) error {
 		}
 	}()
 	s.log.Info("this controller was elected", "term", s.durable.Term())
-	err := s.turn().lead(ctx)
+	err := s.newTurn().runLeader(ctx)
 	s.peers.setLeads(false)
 	if parent.Err() == nil && (errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
 		return errLeadOver
@@ -249,8 +249,8 @@ func (s *server) leadTurn(parent context.Context) error {
 	return err
 }
 
-// turn is a server with what every turn of leading has of its own.
-func (s *server) turn() *server {
+// newTurn is a server with what every turn of leading has of its own.
+func (s *server) newTurn() *server {
 	t := &server{cfg: s.cfg, config: s.config, cluster: s.cluster, log: s.log, roles: s.roles,
 		durable: s.durable, archive: s.archive, blobs: s.blobs, machine: s.machine, codec: s.codec, access: s.access, tokens: s.tokens,
 		began: clock.NewSystem().Now(), stop: s.stop, stopOnce: s.stopOnce, calls: s.calls, peers: s.peers, passing: s.passing, local: s.local}
@@ -261,7 +261,7 @@ func (s *server) turn() *server {
 // serveStandby opens the metrics and REST of a standby. Its metrics are about
 // itself alone, so that sums over controllers count the cluster once.
 func (s *server) serveStandby(g *group) error {
-	if err := s.web().Check(); err != nil {
+	if err := s.webOptions().Check(); err != nil {
 		return err
 	}
 	if addr := s.cfg.Listen.Metrics; !addr.Off() {
@@ -269,7 +269,7 @@ func (s *server) serveStandby(g *group) error {
 		if err != nil {
 			return fmt.Errorf("listen.metrics: %w (choose another in muster.yaml)", err)
 		}
-		serveHTTP(g, l, s.standbyPages(), s.web(), s.log)
+		serveHTTP(g, l, s.standbyPages(), s.webOptions(), s.log)
 	}
 	d := doors{rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: http.HandlerFunc(s.sendOn),
 		gatewayTLS: s.peers.source.Server(false, "h2", "http/1.1"), names: userNames(), limits: s.limits}
@@ -339,8 +339,8 @@ func newPoints(from net.Listener) *points {
 	return p
 }
 
-// lead sends what comes to a new track until that is closed.
-func (p *points) lead() *track {
+// leadTrack sends what comes to a new track until that is closed.
+func (p *points) leadTrack() *track {
 	t := &track{of: p, conns: make(chan net.Conn), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,8 +354,8 @@ func (p *points) current() *track {
 	return p.now
 }
 
-// serve accepts until the socket is closed.
-func (p *points) serve(logger *slog.Logger) error {
+// acceptConns accepts until the socket is closed.
+func (p *points) acceptConns(logger *slog.Logger) error {
 	for {
 		c, err := listen.Accept(p.from, logger)
 		if err != nil {
@@ -366,12 +366,12 @@ func (p *points) serve(logger *slog.Logger) error {
 				return err
 			}
 		}
-		go p.give(c)
+		go p.giveConn(c)
 	}
 }
 
-// give hands a connection to the track in use, whichever that is by then.
-func (p *points) give(c net.Conn) {
+// giveConn hands a connection to the track in use, whichever that is by then.
+func (p *points) giveConn(c net.Conn) {
 	for {
 		t := p.current()
 		select {

@@ -32,11 +32,11 @@ const (
 func (s *server) refuseOtherRole(who conffile.Group, self *conffile.Controller) error {
 	isWitness := self != nil && who.IsWitness(self.Name)
 	switch {
-	case s.has(witnessRole) && who.Witness == nil:
+	case s.hasRole(witnessRole) && who.Witness == nil:
 		return errors.New("muster.yaml names no witness: name this host in controller.witness, here and on both controllers")
-	case s.has(witnessRole) && !isWitness:
+	case s.hasRole(witnessRole) && !isWitness:
 		return fmt.Errorf("this host is controller %s, and the witness is %s: start musterd without --role witness", self.Name, who.Witness.Name)
-	case !s.has(witnessRole) && isWitness:
+	case !s.hasRole(witnessRole) && isWitness:
 		return fmt.Errorf("this host is %s, the witness of the controllers: start musterd --role witness", self.Name)
 	}
 	return nil
@@ -63,8 +63,8 @@ func (s *server) runWitness(parent context.Context) (err error) {
 	defer g.wg.Wait()
 	defer cancel()
 	s.peers = p
-	g.spawn("port of the controllers", func(context.Context) error { return p.door.Serve() })
-	g.spawn("close the door", func(ctx context.Context) error {
+	g.spawnPart("port of the controllers", func(context.Context) error { return p.door.Serve() })
+	g.spawnPart("close the door", func(ctx context.Context) error {
 		<-ctx.Done()
 		return p.door.Close()
 	})
@@ -77,8 +77,8 @@ func (s *server) runWitness(parent context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, s.durable.Close(ctx))
 	}()
-	g.spawn("ask the controllers", w.follow)
-	g.spawn("hand the lead over", func(ctx context.Context) error {
+	g.spawnPart("ask the controllers", w.follow)
+	g.spawnPart("hand the lead over", func(ctx context.Context) error {
 		s.durable.PassLead(ctx, w.told())
 		return nil
 	})
@@ -106,7 +106,7 @@ func (w *witness) open(ctx context.Context) error {
 	}
 	if fresh {
 		p.setWaits()
-		if _, err := p.begin(ctx); err != nil {
+		if _, err := p.awaitPermission(ctx); err != nil {
 			return err
 		}
 	}
@@ -131,14 +131,14 @@ func (w *witness) serve(g *group) error {
 	if addr.Off() {
 		return nil
 	}
-	if err := w.s.web().Check(); err != nil {
+	if err := w.s.webOptions().Check(); err != nil {
 		return err
 	}
 	l, err := listen.TCP(g.ctx, string(addr))
 	if err != nil {
 		return fmt.Errorf("listen.metrics: %w (choose another in muster.yaml)", err)
 	}
-	serveHTTP(g, l, w.s.standbyPages(), w.s.web(), w.s.log)
+	serveHTTP(g, l, w.s.standbyPages(), w.s.webOptions(), w.s.log)
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (w *witness) follow(ctx context.Context) error {
 		w.mu.Lock()
 		w.said = said
 		w.mu.Unlock()
-		if !pause(ctx, askPatience) {
+		if !pauseFor(ctx, askPatience) {
 			return nil
 		}
 	}

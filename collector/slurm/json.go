@@ -120,9 +120,9 @@ type nodeJSON struct {
 
 var errShape = errors.New("not the JSON of this command")
 
-// list calls each for every element of the array under a key of the outermost
+// readList calls each for every element of the array under a key of the outermost
 // object, one at a time: a queue of 100,000 jobs is never in memory as text.
-func list(r io.Reader, key string, each func(d *json.Decoder) error) error {
+func readList(r io.Reader, key string, each func(d *json.Decoder) error) error {
 	d := json.NewDecoder(r)
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("%w: it does not begin with an object (%w)", errShape, orEOF(err))
@@ -172,7 +172,7 @@ func orEOF(err error) error {
 // readJobs reads squeue --json.
 func readJobs(r io.Reader) ([]Job, error) {
 	var out []Job
-	err := list(r, "jobs", func(d *json.Decoder) error {
+	err := readList(r, "jobs", func(d *json.Decoder) error {
 		var j jobJSON
 		if err := d.Decode(&j); err != nil {
 			return err
@@ -297,7 +297,7 @@ func memMiB(s string) int64 {
 // later releases.
 func readNodes(r io.Reader) ([]Node, error) {
 	var out []Node
-	err := list(r, "nodes", func(d *json.Decoder) error {
+	err := readList(r, "nodes", func(d *json.Decoder) error {
 		n := nodeJSON{MemFree: -1}
 		if err := d.Decode(&n); err != nil {
 			return err

@@ -37,8 +37,8 @@ type client struct {
 	token string
 }
 
-// prepare reads the token, and finds the newest form that slurmrestd speaks.
-func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
+// prepareRequest reads the token, and finds the newest form that slurmrestd speaks.
+func (s *Source) prepareRequest(ctx context.Context, snap *Snapshot) error {
 	c := s.rest
 	if c.TokenFile != "" {
 		data, err := os.ReadFile(c.TokenFile)
@@ -51,7 +51,7 @@ func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
 		return nil
 	}
 	newest := 0
-	err := s.get(ctx, "/openapi/v3", func(r io.Reader) error {
+	err := s.getPath(ctx, "/openapi/v3", func(r io.Reader) error {
 		text, err := io.ReadAll(r)
 		for _, m := range apiPath.FindAllSubmatch(text, -1) {
 			if n, err := strconv.Atoi(string(m[1])); err == nil {
@@ -68,7 +68,7 @@ func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
 	}
 	c.api = fmt.Sprintf("/slurm/v0.0.%d", newest)
 	snap.Cluster = c.Cluster
-	err = s.get(ctx, c.api+"/ping", func(r io.Reader) error {
+	err = s.getPath(ctx, c.api+"/ping", func(r io.Reader) error {
 		var answer struct {
 			Meta struct{ Slurm struct{ Release string } }
 		}
@@ -80,13 +80,13 @@ func (s *Source) prepare(ctx context.Context, snap *Snapshot) error {
 	return err
 }
 
-// get asks for one path and hands the answer over.
-func (s *Source) get(ctx context.Context, path string, read func(r io.Reader) error) error {
+// getPath asks for one path and hands the answer over.
+func (s *Source) getPath(ctx context.Context, path string, read func(r io.Reader) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTime)
 	defer cancel()
 	began := s.o.Now()
 	err := s.rest.get(ctx, path, s.o.MaxBytes, read)
-	s.count("slurmrestd", s.o.Now().Sub(began), err)
+	s.countRequest("slurmrestd", s.o.Now().Sub(began), err)
 	switch {
 	case err == nil:
 		return nil
@@ -121,19 +121,19 @@ func restSections() []section {
 		return func(s *Source) []string { return []string{s.rest.api + path} }
 	}
 	return []section{
-		{"jobs", at("/jobs"), into(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
-		{"nodes", at("/nodes"), into(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
-		{"partitions", at("/partitions"), into(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
-		{"reservations", at("/reservations"), into(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
-		{"licenses", at("/licenses"), into(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
-		{"scheduler", at("/diag"), into(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+		{"jobs", at("/jobs"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{"nodes", at("/nodes"), readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
+		{"partitions", at("/partitions"), readInto(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
+		{"reservations", at("/reservations"), readInto(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
+		{"licenses", at("/licenses"), readInto(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{"scheduler", at("/diag"), readInto(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
 	}
 }
 
 // each decodes the elements of a list and adds what keep makes of them.
 func each[J, T any](r io.Reader, key string, keep func(j *J) T) ([]T, error) {
 	var out []T
-	err := list(r, key, func(d *json.Decoder) error {
+	err := readList(r, key, func(d *json.Decoder) error {
 		var j J
 		if err := d.Decode(&j); err != nil {
 			return err

@@ -74,8 +74,8 @@ func New(o Options) *Source {
 	return s
 }
 
-// into makes the reader of a section: only what was read whole is kept.
-func into[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot, v T)) func(*Snapshot, io.Reader) error {
+// readInto makes the reader of a section: only what was read whole is kept.
+func readInto[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot, v T)) func(*Snapshot, io.Reader) error {
 	return func(snap *Snapshot, r io.Reader) error {
 		v, err := read(r)
 		if err == nil {
@@ -88,18 +88,18 @@ func into[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot, v T
 func sections() []section {
 	is := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
 	return []section{
-		{"jobs", is("squeue", "--json"), into(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{"jobs", is("squeue", "--json"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
 		{"nodes", func(s *Source) []string {
 			if s.newNodes {
 				return []string{"scontrol", "show", "nodes", "--json"}
 			}
 			return []string{"sinfo", "--json"}
-		}, into(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
-		{"partitions", is("scontrol", "-o", "-a", "show", "partition"), into(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
-		{"reservations", is("scontrol", "-o", "show", "reservation"), into(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
-		{"licenses", is("scontrol", "-o", "show", "license"), into(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
-		{"scheduler", is("sdiag"), into(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
-		{"fairshare", is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns), into(readShares, func(s *Snapshot, v []Share) { s.Shares = v })},
+		}, readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
+		{"partitions", is("scontrol", "-o", "-a", "show", "partition"), readInto(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
+		{"reservations", is("scontrol", "-o", "show", "reservation"), readInto(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
+		{"licenses", is("scontrol", "-o", "show", "license"), readInto(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{"scheduler", is("sdiag"), readInto(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
+		{"fairshare", is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns), readInto(readShares, func(s *Snapshot, v []Share) { s.Shares = v })},
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *Source) Refresh(ctx context.Context) {
 	}
 	var away error // nothing can be read
 	if s.rest != nil {
-		away = s.prepare(ctx, next)
+		away = s.prepareRequest(ctx, next)
 	} else if !s.named {
 		s.name(ctx, next)
 	}
@@ -193,7 +193,7 @@ func (s *Source) name(ctx context.Context, snap *Snapshot) {
 // fetch hands over what a command prints, or slurmrestd answers.
 func (s *Source) fetch(ctx context.Context, args []string, read func(r io.Reader) error) error {
 	if s.rest != nil {
-		return s.get(ctx, args[0], read)
+		return s.getPath(ctx, args[0], read)
 	}
 	return s.run(ctx, args, read)
 }
@@ -215,7 +215,7 @@ func (s *Source) run(ctx context.Context, args []string, read func(r io.Reader) 
 	cmd.Stderr = complaint
 	began := s.o.Now()
 	err := s.pipe(cmd, read)
-	s.count(args[0], s.o.Now().Sub(began), err)
+	s.countRequest(args[0], s.o.Now().Sub(began), err)
 	switch {
 	case err == nil:
 		return nil
@@ -264,7 +264,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *Source) count(name string, took time.Duration, err error) {
+func (s *Source) countRequest(name string, took time.Duration, err error) {
 	c := s.commands[name]
 	if c == nil {
 		c = &Command{Name: name, Buckets: make([]uint64, len(Bounds()))}

@@ -348,13 +348,13 @@ func TestGapIsTold(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	refusals := NewRefusals(lab, func() time.Time { return now })
-	in := refusals.attach()
+	in := refusals.attachInbox()
 	for range 3 * partyBurst {
 		refusals.Report(Refusal{User: "mallory", UID: "66", Node: "login1", Address: "192.0.2.7", Port: 5555, Actor: "user", Method: "Cluster/Cancel", Reason: "may not",
 			Fields: map[string]any{"jobs": "12"}})
 	}
 	refusals.Report(Refusal{Unknown: true, Address: "192.0.2.8", Method: "POST /v1/Cluster/Submit", Reason: "bad token"})
-	lines := in.waiting()
+	lines := in.addWaiting()
 	if len(lines) != partyBurst+1 || in.newlyLeftOut() != 2*partyBurst || in.newlyLeftOut() != 0 || in.leftOut() != 2*partyBurst {
 		t.Errorf("%d lines, %d left out", len(lines), in.leftOut())
 	}
@@ -372,7 +372,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for i := range maxParties + inboxRoom {
 		refusals.Report(Refusal{Address: strconv.Itoa(i)})
 	}
-	if len(refusals.parties) > maxParties || len(in.waiting()) > allBurst {
+	if len(refusals.parties) > maxParties || len(in.addWaiting()) > allBurst {
 		t.Errorf("%d parties are remembered", len(refusals.parties))
 	}
 }

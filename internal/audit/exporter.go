@@ -95,7 +95,7 @@ func New(cfg Config) (*Exporter, error) {
 	e.saved = pos
 	e.marks = []mark{{pos: pos}}
 	if cfg.Refusals != nil {
-		e.inbox = cfg.Refusals.attach()
+		e.inbox = cfg.Refusals.attachInbox()
 	}
 	return e, nil
 }
@@ -358,7 +358,7 @@ func (e *Exporter) tellRefusals(ctx context.Context) {
 		var lines []string
 		select {
 		case line := <-e.inbox.lines:
-			lines = e.inbox.waiting(line)
+			lines = e.inbox.addWaiting(line)
 		case <-tick.C:
 			lines = e.leftOut()
 		case <-ctx.Done():
@@ -380,7 +380,7 @@ func (e *Exporter) tellRefusals(ctx context.Context) {
 
 // tellLast tries once to write what waits at the end.
 func (e *Exporter) tellLast(lines []string) {
-	lines = append(lines, e.inbox.waiting()...)
+	lines = append(lines, e.inbox.addWaiting()...)
 	lines = append(lines, e.leftOut()...)
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()

@@ -64,7 +64,7 @@ type inbox struct {
 	told uint64 // of these, in records
 }
 
-func (r *Refusals) attach() *inbox {
+func (r *Refusals) attachInbox() *inbox {
 	in := &inbox{lines: make(chan string, inboxRoom)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,8 +138,8 @@ func (in *inbox) newlyLeftOut() uint64 {
 	return n
 }
 
-// waiting adds what else waits.
-func (in *inbox) waiting(lines ...string) []string {
+// addWaiting adds what else waits.
+func (in *inbox) addWaiting(lines ...string) []string {
 	for len(lines) < inboxRoom {
 		select {
 		case line := <-in.lines:

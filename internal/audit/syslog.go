@@ -134,7 +134,7 @@ func (t *Syslog) extend(ctx context.Context) error {
 func (t *Syslog) confirmed(ctx context.Context) error {
 	deadline := time.Now().Add(sendPatience)
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		left, err := unsent(t.raw)
+		left, err := unsentBytes(t.raw)
 		if err != nil || left == 0 {
 			return err
 		}

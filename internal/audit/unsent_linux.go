@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent is how many bytes the other host has not confirmed yet. On a socket of
+// unsentBytes is how many bytes the other host has not confirmed yet. On a socket of
 // this host nothing is under way: what was written is with the receiver.
-func unsent(c net.Conn) (left int, err error) {
+func unsentBytes(c net.Conn) (left int, err error) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return 0, nil

@@ -110,7 +110,7 @@ func New(lists ...[]Metric) (*Catalogue, error) {
 	slices.SortStableFunc(all, func(a, b Metric) int {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Name, b.Name))
 	})
-	if p := validate(all); len(p) > 0 {
+	if p := validateMetrics(all); len(p) > 0 {
 		return nil, p
 	}
 	return &Catalogue{all: all}, nil

@@ -62,7 +62,7 @@ var units = [...]Unit{None, Seconds, Bytes, Ratio, Joules, Watts, Celsius, Hertz
 // types, job and instance are set by the scraper and would be renamed.
 var reservedLabels = [...]string{"le", "quantile", "job", "instance"}
 
-func validate(all []Metric) Problems {
+func validateMetrics(all []Metric) Problems {
 	var out Problems
 	for _, m := range all {
 		for _, text := range m.breaches() {

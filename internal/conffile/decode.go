@@ -25,11 +25,11 @@ const maxDepth = 32
 // a string may have. What the file does not name keeps its value. The error is
 // Problems.
 func Decode(file string, data []byte, into any) error {
-	d := decode(file, data, into)
-	return d.problems.err()
+	d := decodeFile(file, data, into)
+	return d.problems.asError()
 }
 
-func decode(file string, data []byte, into any) *decoder {
+func decodeFile(file string, data []byte, into any) *decoder {
 	v := reflect.ValueOf(into).Elem()
 	d := &decoder{file: file, root: v.Type(), lines: map[string]int{}}
 	if doc := d.document(data); doc != nil {
@@ -103,7 +103,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		return // a section whose every line is commented out
 	}
 	if n.Kind != yaml.MappingNode {
-		d.problem(n.Line, at.path, "must be a section with keys (%s)", strings.Join(keys(v.Type()), ", "))
+		d.problem(n.Line, at.path, "must be a section with keys (%s)", strings.Join(keysOf(v.Type()), ", "))
 		return
 	}
 	given := map[string]int{}
@@ -120,7 +120,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		case key.Kind != yaml.ScalarNode:
 			d.problem(key.Line, at.path, "a key must be a word")
 		case !ok:
-			d.problem(key.Line, path, "unknown key: %s", suggest(key.Value, v.Type(), path, d.root))
+			d.problem(key.Line, path, "unknown key: %s", suggestKey(key.Value, v.Type(), path, d.root))
 		case given[key.Value] > 0:
 			d.problem(key.Line, path, "is given twice, first on line %d", given[key.Value])
 		default:

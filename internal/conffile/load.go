@@ -51,12 +51,12 @@ type Source struct {
 // Parse reads, completes and checks a file's content; it touches no other file.
 func Parse(src Source) (*Config, error) {
 	c := Defaults()
-	d := decode(src.Name, src.Data, c)
+	d := decodeFile(src.Name, src.Data, c)
 	if len(d.problems) == 0 {
 		// Values that were not understood would only make false alarms below.
 		d.problems = append(d.problems, c.inContext(src, d.lines)...)
 	}
-	if err := d.problems.err(); err != nil {
+	if err := d.problems.asError(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -67,7 +67,7 @@ func (c *Config) inContext(src Source, lines map[string]int) Problems {
 	given := c.ClickHouse
 	c.Fill()
 	v := validator{file: src.Name, lines: lines}
-	v.secrets(given, src.Mode)
+	v.refuseExposedSecrets(given, src.Mode)
 	c.check(&v)
 	return v.problems
 }

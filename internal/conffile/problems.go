@@ -47,8 +47,8 @@ func (ps Problems) Unwrap() []error {
 	return out
 }
 
-// err gives the problems in the order of the file, or nil if there are none.
-func (ps Problems) err() error {
+// asError gives the problems in the order of the file, or nil if there are none.
+func (ps Problems) asError() error {
 	if len(ps) == 0 {
 		return nil
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// suggest gives the end of a message about an unknown key: the key that was
+// suggestKey gives the end of a message about an unknown key: the key that was
 // probably meant, or the section it belongs to, or the keys there are.
-func suggest(key string, section reflect.Type, path string, root reflect.Type) string {
-	names := keys(section)
+func suggestKey(key string, section reflect.Type, path string, root reflect.Type) string {
+	names := keysOf(section)
 	best, distance := "", 1+len(key)/3
 	for _, n := range names {
 		if d := editDistance(strings.ToLower(key), n); d <= distance && d < len(n) {
@@ -26,7 +26,7 @@ func suggest(key string, section reflect.Type, path string, root reflect.Type) s
 	return "known here: " + strings.Join(names, ", ")
 }
 
-func keys(t reflect.Type) []string {
+func keysOf(t reflect.Type) []string {
 	var out []string
 	for i := range t.NumField() {
 		if name := t.Field(i).Tag.Get("yaml"); name != "" {

@@ -36,7 +36,7 @@ func readLimited(r io.Reader) ([]byte, error) {
 func (c *Config) Validate() error {
 	v := validator{file: "configuration"}
 	c.check(&v)
-	return v.problems.err()
+	return v.problems.asError()
 }
 
 type validator struct {
@@ -294,7 +294,7 @@ func (c *Config) checkClickHouse(v *validator) {
 		ch.Embedded.checkListen(v)
 		return
 	}
-	for _, key := range keys(reflect.TypeFor[Embedded]()) {
+	for _, key := range keysOf(reflect.TypeFor[Embedded]()) {
 		if path := "clickhouse.embedded." + key; v.lines[path] > 0 {
 			v.add(path, "has no effect beside a DSN: take it out, or take the DSN out")
 		}
@@ -349,8 +349,8 @@ func badDSN(dsn string) string {
 	return ""
 }
 
-// secrets refuses a password in a file that others can read.
-func (v *validator) secrets(ch ClickHouse, mode fs.FileMode) {
+// refuseExposedSecrets refuses a password in a file that others can read.
+func (v *validator) refuseExposedSecrets(ch ClickHouse, mode fs.FileMode) {
 	u, err := url.Parse(ch.DSN.Reveal())
 	if err != nil || ch.DSN == "" {
 		return // reported by badDSN

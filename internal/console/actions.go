@@ -62,9 +62,9 @@ func (c *Console) changeJob(v *visit) (answer, error) {
 	verbs := map[string]apiv1.ControlJobsRequest_Verb{"hold": apiv1.ControlJobsRequest_HOLD, "release": apiv1.ControlJobsRequest_RELEASE, "requeue": apiv1.ControlJobsRequest_REQUEUE}
 	switch control, known := verbs[verb]; {
 	case verb == "cancel":
-		results, err = ask[*apiv1.JobResults](v, tool.MethodCancel, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}}})
+		results, err = callAPI[*apiv1.JobResults](v, tool.MethodCancel, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}}})
 	case known:
-		results, err = ask[*apiv1.JobResults](v, tool.MethodControlJobs, &apiv1.ControlJobsRequest{Verb: control, Jobs: []string{id}})
+		results, err = callAPI[*apiv1.JobResults](v, tool.MethodControlJobs, &apiv1.ControlJobsRequest{Verb: control, Jobs: []string{id}})
 	default:
 		return answer{page: "problem", title: "Not found", data: problem{Text: "there is no action " + verb}, status: http.StatusNotFound}, nil
 	}
@@ -115,20 +115,20 @@ func (c *Console) changeNode(v *visit) (answer, error) {
 	case len(reason) > maxReason:
 		return answer{}, spec.Refuse(spec.CodeBadRequest, "the reason is too long")
 	}
-	if _, err := ask[*apiv1.UpdateNodeReply](v, tool.MethodUpdateNode, &apiv1.UpdateNodeRequest{Nodes: name, State: verb, Reason: reason}); err != nil {
+	if _, err := callAPI[*apiv1.UpdateNodeReply](v, tool.MethodUpdateNode, &apiv1.UpdateNodeRequest{Nodes: name, State: verb, Reason: reason}); err != nil {
 		return answer{}, err
 	}
 	return answer{to: "/node/" + url.PathEscape(name) + "?" + url.Values{"did": {verb}}.Encode()}, nil
 }
 
-// administers tells a visitor who administers the cluster.
-func (v *visit) administers() bool {
+// isAdministrator tells a visitor who administers the cluster.
+func (v *visit) isAdministrator() bool {
 	role := v.console.cfg.Door.Role(v.id)
 	return role == authz.Administrator || role == authz.Root
 }
 
-// operates tells a visitor who takes care of the whole cluster.
-func (v *visit) operates() bool {
+// isOperator tells a visitor who takes care of the whole cluster.
+func (v *visit) isOperator() bool {
 	role := v.console.cfg.Door.Role(v.id)
 	return role == authz.Operator || role == authz.Administrator || role == authz.Root
 }

@@ -132,7 +132,7 @@ func (c *Console) readAssets() error {
 // readPages parses each page together with the frame around it and the parts
 // that several pages have.
 func (c *Console) readPages() error {
-	frame := template.New("frame.html").Funcs(c.functions())
+	frame := template.New("frame.html").Funcs(c.templateFunctions())
 	frame, err := frame.ParseFS(pageFiles, "pages/frame.html", "pages/parts.html")
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ type frame struct {
 // page serves what f answers to those who are signed in.
 func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := c.visitor(r)
+		v, err := c.identifyVisitor(r)
 		if err != nil {
 			c.sendToSignIn(w, r)
 			return
@@ -295,7 +295,7 @@ func (c *Console) page(f func(v *visit) (answer, error)) http.Handler {
 			http.Redirect(w, r, out.to, http.StatusSeeOther)
 			return
 		}
-		c.write(w, v, out)
+		c.writeAnswer(w, v, out)
 	})
 }
 
@@ -329,13 +329,13 @@ func failure(err error) answer {
 	return answer{page: "problem", title: "Not possible", data: problem{Text: text}, status: code}
 }
 
-func (c *Console) write(w http.ResponseWriter, v *visit, out answer) {
+func (c *Console) writeAnswer(w http.ResponseWriter, v *visit, out answer) {
 	name := "frame.html"
 	if out.bare {
 		name = "bare"
 	}
 	var b bytes.Buffer
-	if err := c.pages[out.page].ExecuteTemplate(&b, name, c.frame(v, out)); err != nil {
+	if err := c.pages[out.page].ExecuteTemplate(&b, name, c.newFrame(v, out)); err != nil {
 		c.cfg.Log.Error("console page failed", "page", out.page, "error", err)
 		http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
 		return
@@ -353,7 +353,7 @@ func (c *Console) write(w http.ResponseWriter, v *visit, out answer) {
 	writeCompressed(w, v.Request, code, page)
 }
 
-func (c *Console) frame(v *visit, out answer) frame {
+func (c *Console) newFrame(v *visit, out answer) frame {
 	data := frame{Title: out.title, Page: out.page, Cluster: c.cfg.Cluster, Version: c.cfg.Version, Now: time.Now(), Data: out.data}
 	if v.id.Kind != identity.Anonymous {
 		data.User, data.Secret = userName(v.id), v.secret
@@ -374,14 +374,14 @@ func (c *Console) frame(v *visit, out answer) frame {
 func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
 	whole := c.page(f)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v, err := c.visitor(r)
+		v, err := c.identifyVisitor(r)
 		if err != nil || r.Header.Get("X-Console") == "" || r.URL.Query().Has(paramAt) || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 			whole.ServeHTTP(w, r)
 			return
 		}
 		page, err := c.sharedPage(v, f)
 		if err != nil {
-			c.write(w, v, failure(err))
+			c.writeAnswer(w, v, failure(err))
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -413,8 +413,8 @@ func writeCompressed(w http.ResponseWriter, r *http.Request, code int, body []by
 	}
 }
 
-// ask makes a call of the API as the visitor.
-func ask[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
+// callAPI makes a call of the API as the visitor.
+func callAPI[R proto.Message](v *visit, method string, req proto.Message) (reply R, err error) {
 	var asked proto.Message = req
 	if v.past != nil {
 		asked, err = v.past.place(req)

@@ -38,7 +38,7 @@ func (c *Console) scriptPart(v *visit) (answer, error) {
 	out := answer{page: "job-script", title: "Script of job " + id, bare: v.Header.Get("X-Console") != ""}
 	// The job may be younger than what the accounting has read of the ledger.
 	seq, _ := c.cfg.Changed()
-	reply, err := ask[*apiv1.AcctScriptReply](v, tool.MethodAcctScripts, &apiv1.AcctScriptQuery{Jobs: []string{id}, MinSeq: seq})
+	reply, err := callAPI[*apiv1.AcctScriptReply](v, tool.MethodAcctScripts, &apiv1.AcctScriptQuery{Jobs: []string{id}, MinSeq: seq})
 	scripts := reply.GetScripts()
 	switch {
 	case err != nil:
@@ -64,7 +64,7 @@ func (c *Console) scriptPart(v *visit) (answer, error) {
 // remembers what the job requested. Only its owner gets them: an administrator
 // who copied them would run another user's script as himself.
 func (d *scriptData) fillAgain(v *visit, id string) {
-	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs,
+	reply, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs,
 		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
 	if err != nil || len(reply.GetJobs()) == 0 || reply.GetJobs()[0].GetUserId() != v.id.UID {
 		return
@@ -78,7 +78,7 @@ func (v *visit) mayReadScript(j *apiv1.JobInfo) bool {
 	if j.GetSpec().GetShell() || v.console.cfg.Door.Admit(v.id, tool.MethodAcctScripts) != nil {
 		return false
 	}
-	return j.GetUserId() == v.id.UID || v.administers()
+	return j.GetUserId() == v.id.UID || v.isAdministrator()
 }
 
 // againOption is one option of sbatch with the field of a job that it sets.

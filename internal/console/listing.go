@@ -44,7 +44,7 @@ type list struct {
 
 // current tells whether a list will do for a visitor.
 func (l *list) current(v *visit) bool {
-	told, _, _ := v.console.live.now()
+	told, _, _ := v.console.live.currentPosition()
 	return !l.made.IsZero() && !v.fresh && l.seq >= told && time.Since(l.made) < maxAge
 }
 
@@ -80,12 +80,12 @@ func (v *visit) sharedKey(what, word string) string {
 	return what
 }
 
-// jobs lists the jobs that the visitor may see: those that are not over, or all
+// listJobs lists the jobs that the visitor may see: those that are not over, or all
 // that the controller still remembers.
-func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
+func (v *visit) listJobs(all bool) (*apiv1.ListJobsReply, error) {
 	request := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: all}}
 	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodListJobs) != nil {
-		return ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, request) // who may not is told why
+		return callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, request) // who may not is told why
 	}
 	what := "jobs"
 	if all {
@@ -98,7 +98,7 @@ func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
 		return one.jobs, nil
 	}
 	one.begin(v)
-	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, request)
+	reply, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, request)
 	if err != nil {
 		one.made = time.Time{}
 		return nil, err
@@ -107,10 +107,10 @@ func (v *visit) jobs(all bool) (*apiv1.ListJobsReply, error) {
 	return reply, nil
 }
 
-// nodes lists the nodes that the visitor may see.
-func (v *visit) nodes() (*apiv1.ListNodesReply, error) {
+// listNodes lists the nodes that the visitor may see.
+func (v *visit) listNodes() (*apiv1.ListNodesReply, error) {
 	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodListNodes) != nil {
-		return ask[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{})
+		return callAPI[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{})
 	}
 	one := v.console.lists.find(v.sharedKey("nodes", "nodes"))
 	one.mu.Lock()
@@ -119,7 +119,7 @@ func (v *visit) nodes() (*apiv1.ListNodesReply, error) {
 		return one.node, nil
 	}
 	one.begin(v)
-	reply, err := ask[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{})
+	reply, err := callAPI[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{})
 	if err != nil {
 		one.made = time.Time{}
 		return nil, err
@@ -157,7 +157,7 @@ func (c *Console) sharedPage(v *visit, f func(v *visit) (answer, error)) ([]byte
 // renderLive writes a page without its frame, compressed.
 func (c *Console) renderLive(v *visit, out answer) ([]byte, error) {
 	var text, packed bytes.Buffer
-	if err := c.pages[out.page].ExecuteTemplate(&text, "live", c.frame(v, out)); err != nil {
+	if err := c.pages[out.page].ExecuteTemplate(&text, "live", c.newFrame(v, out)); err != nil {
 		return nil, err
 	}
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)

@@ -70,8 +70,8 @@ func (l *live) end() {
 	close(l.changed)
 }
 
-// now is the newest position and what closes when there is a newer one.
-func (l *live) now() (seq uint64, changed <-chan struct{}, ended bool) {
+// currentPosition is the newest position and what closes when there is a newer one.
+func (l *live) currentPosition() (seq uint64, changed <-chan struct{}, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq, l.changed, l.ended
@@ -102,7 +102,7 @@ func (l *live) leave(user string) {
 // change he finds out by reading his page again. The stream ends when his
 // token does.
 func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
-	v, err := c.visitor(r)
+	v, err := c.identifyVisitor(r)
 	if err != nil {
 		http.Error(w, "sign in first", http.StatusUnauthorized)
 		return
@@ -120,7 +120,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		seq, changed, ended := c.live.now()
+		seq, changed, ended := c.live.currentPosition()
 		if ended {
 			return
 		}
@@ -133,7 +133,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				waiting = false
 			case <-ticker.C:
-				if _, err := c.visitor(r); err != nil {
+				if _, err := c.identifyVisitor(r); err != nil {
 					return
 				}
 				if _, err := fmt.Fprint(w, ": open\n\n"); err != nil || control.Flush() != nil {

@@ -93,40 +93,40 @@ func (c *Console) clusterPage(v *visit) (answer, error) {
 		}
 	}
 
-	if reply, err := ask[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}); err != nil {
+	if reply, err := callAPI[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}); err != nil {
 		refuse("partitions", err)
 	} else {
 		data.Partitions = partitionRows(reply.GetPartitions())
 	}
-	if reply, err := ask[*apiv1.PolicyReply](v, tool.MethodGetPolicy, &apiv1.PolicyRequest{}); err != nil {
+	if reply, err := callAPI[*apiv1.PolicyReply](v, tool.MethodGetPolicy, &apiv1.PolicyRequest{}); err != nil {
 		refuse("qos", err)
 	} else {
 		data.QOS = qosRows(reply.GetQos())
 	}
-	if reply, err := ask[*apiv1.ReservationsReply](v, tool.MethodReservations, &apiv1.ReservationsRequest{}); err != nil {
+	if reply, err := callAPI[*apiv1.ReservationsReply](v, tool.MethodReservations, &apiv1.ReservationsRequest{}); err != nil {
 		refuse("reservations", err)
 	} else {
 		data.Reservations = reservationRows(reply.GetReservations())
 		data.Calendar = calendarOf(reply.GetReservations(), reply.GetNow())
 	}
-	if reply, err := ask[*apiv1.ControllersReply](v, tool.MethodListControllers, &apiv1.ControllersRequest{}); err != nil {
+	if reply, err := callAPI[*apiv1.ControllersReply](v, tool.MethodListControllers, &apiv1.ControllersRequest{}); err != nil {
 		refuse("controllers", err)
 	} else {
 		data.Controllers = controllerRows(reply.GetControllers())
-		data.Survives = number(reply.GetSurvives())
+		data.Survives = formatNumber(reply.GetSurvives())
 	}
-	if reply, err := v.nodes(); err != nil {
+	if reply, err := v.listNodes(); err != nil {
 		refuse("agents", err)
 	} else {
 		data.Agents = agentGroups(reply.GetNodes(), c.cfg.Version)
 	}
-	if reply, err := ask[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{}); err != nil {
+	if reply, err := callAPI[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{}); err != nil {
 		refuse("config", err)
 	} else {
 		data.Config = configRows(reply)
 	}
-	if v.past == nil && v.operates() {
-		if reply, err := ask[*apiv1.ListHostsReply](v, tool.MethodListHosts, &apiv1.ListHostsRequest{}); err != nil {
+	if v.past == nil && v.isOperator() {
+		if reply, err := callAPI[*apiv1.ListHostsReply](v, tool.MethodListHosts, &apiv1.ListHostsRequest{}); err != nil {
 			refuse("hosts", err)
 		} else {
 			data.Hosts, data.MoreHosts = hostRows(reply)
@@ -139,8 +139,8 @@ func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
 	var out []partitionRow
 	for _, p := range list {
 		state := spec.PartitionState(p.GetState()).String()
-		row := partitionRow{Name: render.Clean(p.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: number(p.GetTotalNodes()), CPUs: number(p.GetTotalCpus()),
-			MaxTime: limitText(p.GetMaxTime()), DefaultTime: "", Tier: number(p.GetPriorityTier()), QOS: render.Clean(p.GetQos()), Default: p.GetIsDefault()}
+		row := partitionRow{Name: render.Clean(p.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: formatNumber(p.GetTotalNodes()), CPUs: formatNumber(p.GetTotalCpus()),
+			MaxTime: limitText(p.GetMaxTime()), DefaultTime: "", Tier: formatNumber(p.GetPriorityTier()), QOS: render.Clean(p.GetQos()), Default: p.GetIsDefault()}
 		if state == "UP" {
 			row.Class = "ok"
 		}
@@ -176,8 +176,8 @@ func accessOf(p *apiv1.PartitionInfo) string {
 func qosRows(list []*apiv1.Qos) []qosRow {
 	var out []qosRow
 	for _, q := range list {
-		row := qosRow{Name: render.Clean(q.GetName()), Priority: number(q.GetPriority()), Preempt: render.Clean(strings.Join(q.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(q.GetFlags(), ", ")),
-			PerJob: spaced(render.LimitsText(q.GetMaxTresPerJob())), PerUser: spaced(render.LimitsText(q.GetMaxTresPerUser())), Group: spaced(render.LimitsText(q.GetGrpTres()))}
+		row := qosRow{Name: render.Clean(q.GetName()), Priority: formatNumber(q.GetPriority()), Preempt: render.Clean(strings.Join(q.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(q.GetFlags(), ", ")),
+			PerJob: spaceList(render.LimitsText(q.GetMaxTresPerJob())), PerUser: spaceList(render.LimitsText(q.GetMaxTresPerUser())), Group: spaceList(render.LimitsText(q.GetGrpTres()))}
 		if q.GetMaxWall() > 0 {
 			row.Wall = render.ShortSpan(q.GetMaxWall())
 		}
@@ -199,10 +199,10 @@ func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 		who := slices.Concat(r.GetUsers(), r.GetAccounts(), r.GetGroups(), r.GetQos())
 		what := nodeCount(len(r.GetNodes()))
 		if t := render.TRESText(r.GetTres()); t != "" {
-			what += ", " + spaced(t)
+			what += ", " + spaceList(t)
 		}
-		out = append(out, reservationRow{Name: render.Clean(r.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaced(render.Clean(r.GetFlags())),
-			Jobs: number(r.GetJobs()), Start: when(r.GetStart()), End: when(r.GetEnd()), Active: r.GetActive()})
+		out = append(out, reservationRow{Name: render.Clean(r.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaceList(render.Clean(r.GetFlags())),
+			Jobs: formatNumber(r.GetJobs()), Start: newMoment(r.GetStart()), End: newMoment(r.GetEnd()), Active: r.GetActive()})
 	}
 	return out
 }
@@ -212,7 +212,7 @@ func nodeCount(n int) string {
 	if n == 1 {
 		return "1 node"
 	}
-	return number(n) + " nodes"
+	return formatNumber(n) + " nodes"
 }
 
 // calendarOf draws the reservations of the next days, a line for each; nil
@@ -236,13 +236,13 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 		row := len(out.Bars)
 		name := render.Clean(r.GetName())
 		out.Bars = append(out.Bars, resvBar{X: min(x, planWidth-3), Width: max(int(to*planWidth/whole)-x, 3), Y: row*2*barHeight + barHeight - 4, TextY: row*2*barHeight + 13,
-			Label: cut(name, 60), Title: name + ", " + nodeCount(len(r.GetNodes())), Active: r.GetActive()})
+			Label: cutText(name, 60), Title: name + ", " + nodeCount(len(r.GetNodes())), Active: r.GetActive()})
 	}
 	if len(out.Bars) == 0 && out.More == 0 {
 		return nil
 	}
 	for n := range calendarDays {
-		out.Ticks = append(out.Ticks, tick{X: n * planWidth / calendarDays, At: when(now + int64(n)*day)})
+		out.Ticks = append(out.Ticks, tick{X: n * planWidth / calendarDays, At: newMoment(now + int64(n)*day)})
 	}
 	out.Height = len(out.Bars)*2*barHeight + planEdge
 	return out
@@ -252,7 +252,7 @@ func controllerRows(list []*apiv1.ControllerInfo) []controllerRow {
 	var out []controllerRow
 	for _, ctl := range list {
 		row := controllerRow{Name: render.Clean(ctl.GetName()), Address: render.Clean(ctl.GetAddress()), Role: render.Clean(ctl.GetRole()), Class: "ok", Version: render.Clean(ctl.GetVersion()),
-			Lag: number(ctl.GetLag())}
+			Lag: formatNumber(ctl.GetLag())}
 		switch {
 		case ctl.GetRole() == "":
 			row.Role = render.Clean(cmp.Or(ctl.GetError(), "no answer"))
@@ -284,9 +284,9 @@ func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
 		names := byVersion[version]
 		text := strings.Join(names[:min(len(names), maxNames)], ", ")
 		if len(names) > maxNames {
-			text += " and " + number(len(names)-maxNames) + " more"
+			text += " and " + formatNumber(len(names)-maxNames) + " more"
 		}
-		out = append(out, agentGroup{Version: cmp.Or(render.Clean(version), "never registered"), Count: number(len(names)), Nodes: render.Clean(text), Other: version != own})
+		out = append(out, agentGroup{Version: cmp.Or(render.Clean(version), "never registered"), Count: formatNumber(len(names)), Nodes: render.Clean(text), Other: version != own})
 	}
 	return out
 }
@@ -298,7 +298,7 @@ func hostRows(reply *apiv1.ListHostsReply) (rows []hostRow, more int) {
 	})
 	more = max(len(list)-maxHosts, 0)
 	for _, h := range list[:min(len(list), maxHosts)] {
-		row := hostRow{Name: render.Clean(h.GetName()), Role: render.Clean(h.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(h.GetSerial()), Expires: when(h.GetExpires())}
+		row := hostRow{Name: render.Clean(h.GetName()), Role: render.Clean(h.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(h.GetSerial()), Expires: newMoment(h.GetExpires())}
 		switch left := h.GetExpires() - reply.GetNow(); {
 		case h.GetRevoked():
 			row.State, row.Class = "revoked", "bad"

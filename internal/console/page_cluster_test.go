@@ -53,7 +53,7 @@ func TestCalendar(t *testing.T) {
 	}, now)
 	var got []string
 	for _, b := range c.Bars {
-		got = append(got, b.Label+" "+number(b.X)+" "+number(b.Width))
+		got = append(got, b.Label+" "+formatNumber(b.X)+" "+formatNumber(b.Width))
 	}
 	if want := "active 0 500,week 428 572,endless 857 143"; strings.Join(got, ",") != want || c.More != 1 {
 		t.Errorf("the calendar shows %q and %d more, want %q and 1", got, c.More, want)

@@ -78,7 +78,7 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	if !tool.ValidTarget(id) {
 		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	reply, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
+	reply, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
 	if err != nil {
 		return answer{}, err
 	}
@@ -104,7 +104,7 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	}
 	data.Over = spec.JobState(job.GetState()).Terminal()
 	data.Done = doneText(v.URL.Query().Get("did"))
-	if why, err := ask[*apiv1.WhyReply](v, tool.MethodWhy, &apiv1.WhyRequest{Job: id}); err == nil {
+	if why, err := callAPI[*apiv1.WhyReply](v, tool.MethodWhy, &apiv1.WhyRequest{Job: id}); err == nil {
 		data.explain(why, text)
 	}
 	data.Actions = v.jobActions(job, id)
@@ -134,9 +134,9 @@ func (v *visit) describe(j *apiv1.JobInfo, text *render.JobView) jobData {
 // life are the points in the life of a job that the controller knows.
 func life(j *apiv1.JobInfo, now int64) []stage {
 	state := spec.JobState(j.GetState())
-	out := []stage{{Name: "submitted", At: when(j.GetSubmit()), Class: "past"}}
+	out := []stage{{Name: "submitted", At: newMoment(j.GetSubmit()), Class: "past"}}
 	add := func(name, class string, at, since int64) {
-		st := stage{Name: name, At: when(at), Class: class}
+		st := stage{Name: name, At: newMoment(at), Class: class}
 		if since > 0 && at >= since {
 			st.After = render.ShortSpan(at - since)
 		}
@@ -170,10 +170,10 @@ func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
 	}
 	add("partition", strings.ReplaceAll(j.GetPartition(), ",", ", "))
 	add("QOS", render.QOSOf(j))
-	add("priority", number(j.GetPriority()))
-	add("asked for", spaced(render.TRESText(j.GetReqTres())))
+	add("priority", formatNumber(j.GetPriority()))
+	add("asked for", spaceList(render.TRESText(j.GetReqTres())))
 	if a := j.GetAllocTres(); a != nil && spec.JobState(j.GetState()) != spec.Pending {
-		add("holds", spaced(render.TRESText(a)))
+		add("holds", spaceList(render.TRESText(a)))
 	}
 	limit := "none"
 	if j.GetTimeLimit() >= 0 {
@@ -184,7 +184,7 @@ func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
 		add("ran", render.Span(render.Elapsed(j, text.Now)))
 	}
 	if n := j.GetRestarts(); n > 0 {
-		add("restarts", number(n))
+		add("restarts", formatNumber(n))
 	}
 	if spec.JobState(j.GetState()).Terminal() {
 		exit := "code " + strconv.Itoa(int(j.GetExitCode()))
@@ -205,8 +205,8 @@ func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
 	return out
 }
 
-// spaced lets a list break between its parts.
-func spaced(list string) string { return strings.ReplaceAll(list, ",", ", ") }
+// spaceList lets a list break between its parts.
+func spaceList(list string) string { return strings.ReplaceAll(list, ",", ", ") }
 
 func nodeOf(n *apiv1.NodeAlloc) jobNode {
 	cpus := 0
@@ -215,12 +215,12 @@ func nodeOf(n *apiv1.NodeAlloc) jobNode {
 			cpus++
 		}
 	}
-	out := jobNode{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), CPUs: number(cpus), Memory: memory(n.GetMem()), Done: n.GetDone()}
+	out := jobNode{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), CPUs: formatNumber(cpus), Memory: formatMemory(n.GetMem()), Done: n.GetDone()}
 	for _, g := range n.GetGpus() {
-		out.GPUs = append(out.GPUs, jobGPU{Index: number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType())})
+		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType())})
 	}
 	for _, g := range n.GetShares() {
-		out.GPUs = append(out.GPUs, jobGPU{Index: number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType()),
+		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType()),
 			Part: fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf())})
 	}
 	return out
@@ -238,7 +238,7 @@ func stepOf(s *apiv1.StepInfo, now int64) jobStep {
 		class = strings.ToLower(state.String())
 	}
 	return jobStep{ID: spec.StepID(s.GetStepId()).String(), Name: render.Clean(s.GetName()), State: strings.ToLower(state.String()), Class: class,
-		Nodes: render.Clean(strings.Join(s.GetNodes(), ",")), Tasks: number(s.GetTasks()), Start: when(s.GetStart()), Time: render.ShortSpan(end - s.GetStart())}
+		Nodes: render.Clean(strings.Join(s.GetNodes(), ",")), Tasks: formatNumber(s.GetTasks()), Start: newMoment(s.GetStart()), Time: render.ShortSpan(end - s.GetStart())}
 }
 
 // explain adds what muster why says, in its own sentences.
@@ -277,5 +277,5 @@ func (v *visit) mayChange(j *apiv1.JobInfo) bool {
 	if v.console.cfg.Door.Admit(v.id, tool.MethodCancel) != nil {
 		return false
 	}
-	return j.GetUserId() == v.id.UID || v.operates() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
+	return j.GetUserId() == v.id.UID || v.isOperator() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
 }

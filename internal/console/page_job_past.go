@@ -69,7 +69,7 @@ func (c *Console) pastPart(v *visit) (answer, error) {
 		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	out := answer{page: "job-past", bare: true}
-	report, err := ask[*apiv1.JobReportReply](v, tool.MethodAcctJobReport, &apiv1.JobReportQuery{Job: id})
+	report, err := callAPI[*apiv1.JobReportReply](v, tool.MethodAcctJobReport, &apiv1.JobReportQuery{Job: id})
 	if err != nil {
 		refused := tool.ExplainError(err)
 		out.data = pastData{Missing: render.Clean(cmp.Or(refused.Detail, refused.Text))}
@@ -82,7 +82,7 @@ func (c *Console) pastPart(v *visit) (answer, error) {
 	d := pastData{}
 	d.describe(report)
 	if report.GetRun().GetStart() != 0 && render.GPUsOf(report.GetRun().GetAllocTres()) > 0 {
-		if history, err := ask[*apiv1.GpuHistoryReply](v, tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: points}); err == nil {
+		if history, err := callAPI[*apiv1.GpuHistoryReply](v, tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: points}); err == nil {
 			d.chartGPUs(history)
 		}
 	}
@@ -108,8 +108,8 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 	}
 	add(&d.Run, "partition", run.GetPartition())
 	add(&d.Run, "nodes", run.GetNodeList())
-	add(&d.Run, "held", spaced(render.TRESText(run.GetAllocTres())))
-	d.Times = []stage{{Name: "submitted", At: when(run.GetSubmit())}, {Name: "started", At: when(run.GetStart())}, {Name: "ended", At: when(run.GetEnd())}}
+	add(&d.Run, "held", spaceList(render.TRESText(run.GetAllocTres())))
+	d.Times = []stage{{Name: "submitted", At: newMoment(run.GetSubmit())}, {Name: "started", At: newMoment(run.GetStart())}, {Name: "ended", At: newMoment(run.GetEnd())}}
 	add(&d.Run, "submitted with", run.GetSubmitLine())
 	longest := int64(1)
 	for _, p := range report.GetPeriods() {
@@ -121,7 +121,7 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 			continue
 		}
 		d.Waited = append(d.Waited, period{Reason: render.Clean(cmp.Or(p.GetReason().GetCode(), "None")), Detail: render.Clean(p.GetReason().GetDetail()), Span: render.Span(took),
-			At: when(p.GetFrom()), Bar: max(thousandths(took, longest), 5)})
+			At: newMoment(p.GetFrom()), Bar: max(inThousandths(took, longest), 5)})
 	}
 	d.describeUse(report)
 	for _, a := range report.GetAdvice() {
@@ -185,7 +185,7 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 			steps = max(steps, p.GetAt()+1)
 		}
 	}
-	d.From, d.To = when(history.GetFrom()), when(history.GetFrom()+int64(steps)*history.GetStep())
+	d.From, d.To = newMoment(history.GetFrom()), newMoment(history.GetFrom()+int64(steps)*history.GetStep())
 	for _, g := range list[:min(len(list), maxCharted)] {
 		line := func(name, unit string, most float64, get func(p *apiv1.GpuPoint) *float64) chart {
 			values := make([]*float64, steps)
@@ -194,7 +194,7 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 			}
 			return draw(name, unit, most, values)
 		}
-		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(g.GetNode()) + " GPU " + number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Charts: []chart{
+		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(g.GetNode()) + " GPU " + formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Charts: []chart{
 			line("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util }),
 			line("SM active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) }),
 			line("tensor active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) }),
@@ -232,8 +232,8 @@ func (d *pastData) chartNodes(report *apiv1.JobReportReply) {
 		}
 		n := held[u.GetNode()]
 		d.Nodes = append(d.Nodes, nodeUse{Name: render.Clean(u.GetNode()), Charts: []chart{
-			draw("CPUs in use of "+number(n.GetCpus()), "", float64(n.GetCpus()), cpus),
-			draw("memory of "+memory(n.GetMemMib()), "GiB", float64(n.GetMemMib())/1024, resident)}})
+			draw("CPUs in use of "+formatNumber(n.GetCpus()), "", float64(n.GetCpus()), cpus),
+			draw("memory of "+formatMemory(n.GetMemMib()), "GiB", float64(n.GetMemMib())/1024, resident)}})
 	}
 }
 

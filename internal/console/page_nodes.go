@@ -56,7 +56,7 @@ type nodeLine struct {
 }
 
 func (c *Console) nodesPage(v *visit) (answer, error) {
-	reply, err := v.nodes()
+	reply, err := v.listNodes()
 	if err != nil {
 		return answer{}, err
 	}
@@ -140,9 +140,9 @@ func nodeState(n *apiv1.NodeInfo) string {
 	return long + state.Suffix()
 }
 
-// trouble is what is wrong with a GPU now; empty = nothing that is known. What
+// gpuTrouble is what is wrong with a GPU now; empty = nothing that is known. What
 // does not keep it from jobs is told for a day.
-func trouble(n *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool) {
+func gpuTrouble(n *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool) {
 	returned := int64(0)
 	for _, f := range n.GetGpuFaults() {
 		if f.GetUuid() == uuid && spec.GPUFaultKind(f.GetKind()) == spec.GPUReturned {
@@ -165,7 +165,7 @@ func trouble(n *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool)
 
 // gpuClass is what the map shows of a GPU.
 func gpuClass(n *apiv1.NodeInfo, g *apiv1.GpuInfo, now int64) string {
-	wrong, idle := trouble(n, g.GetUuid(), now)
+	wrong, idle := gpuTrouble(n, g.GetUuid(), now)
 	switch {
 	case wrong != "":
 		return "fault"
@@ -206,7 +206,7 @@ func mapOf(n *apiv1.NodeInfo, now int64) mapNode {
 	return out
 }
 
-func thousandths(part, whole int64) int {
+func inThousandths(part, whole int64) int {
 	if whole <= 0 {
 		return 0
 	}
@@ -221,11 +221,11 @@ func nodeRow(n *apiv1.NodeInfo, now int64) nodeLine {
 		}
 	}
 	out := nodeLine{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), State: nodeState(n), Class: nodeClass(n), Partitions: render.Clean(strings.Join(n.GetPartitions(), ", ")),
-		CPUs: number(n.GetCpusAlloc()) + " / " + number(n.GetCpus()), CPUBar: thousandths(n.GetCpusAlloc(), n.GetCpus()),
-		Memory: memory(n.GetMemAlloc()) + " / " + memory(n.GetMem()), MemoryBar: thousandths(n.GetMemAlloc(), n.GetMem()), Jobs: number(n.GetJobsRunning()),
+		CPUs: formatNumber(n.GetCpusAlloc()) + " / " + formatNumber(n.GetCpus()), CPUBar: inThousandths(n.GetCpusAlloc(), n.GetCpus()),
+		Memory: formatMemory(n.GetMemAlloc()) + " / " + formatMemory(n.GetMem()), MemoryBar: inThousandths(n.GetMemAlloc(), n.GetMem()), Jobs: formatNumber(n.GetJobsRunning()),
 		Reason: render.Clean(n.GetReason())}
 	if all := int64(len(n.GetGpus())); all > 0 {
-		out.GPUs, out.GPUBar = number(used)+" / "+number(all), thousandths(used, all)
+		out.GPUs, out.GPUBar = formatNumber(used)+" / "+formatNumber(all), inThousandths(used, all)
 	}
 	if n.GetLoadMilli() >= 0 && n.GetRegistered() {
 		out.Load = render.Milli(n.GetLoadMilli())
@@ -258,16 +258,16 @@ func nodeFigures(nodes []*apiv1.NodeInfo, now int64) []figure {
 			}
 		}
 	}
-	list := []figure{{Name: "nodes", Value: number(int64(len(nodes))), Link: "/nodes"}}
+	list := []figure{{Name: "nodes", Value: formatNumber(int64(len(nodes))), Link: "/nodes"}}
 	add := func(n int64, name, link, class string) {
 		if n > 0 {
-			list = append(list, figure{name, number(n), link, class})
+			list = append(list, figure{name, formatNumber(n), link, class})
 		}
 	}
 	add(out, "out of service", "/nodes?state=drain", "failed")
 	if gpuAll > 0 {
-		list = append(list, figure{"of " + number(gpuAll) + " GPUs in use", number(gpuUsed), "", "running"},
-			figure{"GPUs free", number(gpuAll - gpuUsed - gpuFault - gpuOff), "", ""})
+		list = append(list, figure{"of " + formatNumber(gpuAll) + " GPUs in use", formatNumber(gpuUsed), "", "running"},
+			figure{"GPUs free", formatNumber(gpuAll - gpuUsed - gpuFault - gpuOff), "", ""})
 	}
 	add(gpuIdle, "held without a process", "", "pending")
 	add(gpuFault, "GPUs with faults", "", "failed")
@@ -302,7 +302,7 @@ type faultLine struct {
 
 func (c *Console) nodePage(v *visit) (answer, error) {
 	name := v.PathValue("name")
-	reply, err := ask[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{Nodes: []string{name}})
+	reply, err := callAPI[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{Nodes: []string{name}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -315,22 +315,22 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		d.Reason = render.Clean(n.GetReason() + " (" + cmp.Or(n.GetReasonUser(), "unknown") + ", " + render.Span(reply.GetNow()-n.GetReasonTime()) + " ago)")
 	}
 	d.Facts = nodeFacts(n)
-	jobs, err := ask[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{n.GetName()}}})
+	jobs, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{n.GetName()}}})
 	if err != nil {
 		return answer{}, err
 	}
 	names := map[uint32]string{}
 	text := jobText(reply.GetNow())
 	for _, j := range jobs.GetJobs() {
-		l := line(j, text)
+		l := newJobLine(j, text)
 		names[j.GetJobId()] = l.ID + " " + l.Name + " of " + l.User
 		d.Jobs = append(d.Jobs, l)
 	}
 	byUUID := map[string]string{}
 	for _, g := range n.GetGpus() {
-		wrong, _ := trouble(n, g.GetUuid(), reply.GetNow())
+		wrong, _ := gpuTrouble(n, g.GetUuid(), reply.GetNow())
 		class := gpuClass(n, g, reply.GetNow())
-		l := gpuLine{Index: number(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Model: render.Clean(cmp.Or(g.GetModel(), g.GetType())), Class: class, Trouble: render.Clean(wrong),
+		l := gpuLine{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Model: render.Clean(cmp.Or(g.GetModel(), g.GetType())), Class: class, Trouble: render.Clean(wrong),
 			State: map[string]string{"free": "free", "used": "in use", "part": "partly in use", "idle": "held without a process", "fault": "fault", "off": "out of service"}[class]}
 		if id := g.GetJobId(); id != 0 {
 			l.JobLink = "/job/" + strconv.FormatUint(uint64(id), 10)
@@ -340,7 +340,7 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		d.GPUs = append(d.GPUs, l)
 	}
 	for _, f := range n.GetGpuFaults() {
-		l := faultLine{At: when(f.GetAt()), GPU: cmp.Or(byUUID[f.GetUuid()], render.Clean(f.GetUuid())), Text: render.Clean(strings.TrimSpace(render.FaultText(f) + " " + f.GetText()))}
+		l := faultLine{At: newMoment(f.GetAt()), GPU: cmp.Or(byUUID[f.GetUuid()], render.Clean(f.GetUuid())), Text: render.Clean(strings.TrimSpace(render.FaultText(f) + " " + f.GetText()))}
 		if f.GetJobId() != 0 {
 			l.Job = strconv.FormatUint(f.GetJobId(), 10)
 			l.Link = "/job/" + l.Job
@@ -361,7 +361,7 @@ func nodeFacts(n *apiv1.NodeInfo) []fact {
 	add("features", strings.Join(n.GetFeatures(), ", "))
 	add("sockets × cores × threads", strconv.FormatInt(n.GetSockets(), 10)+" × "+strconv.FormatInt(n.GetCoresPerSocket(), 10)+" × "+strconv.FormatInt(n.GetThreadsPerCore(), 10))
 	add("GRES", n.GetGres())
-	add("weight", number(n.GetWeight()))
+	add("weight", formatNumber(n.GetWeight()))
 	add("reservation", n.GetReservation())
 	add("system", strings.TrimSpace(n.GetOs()+" "+n.GetArch()))
 	add("agent", n.GetVersion())

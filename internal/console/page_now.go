@@ -59,15 +59,15 @@ const (
 )
 
 func (c *Console) nowPage(v *visit) (answer, error) {
-	jobs, err := v.jobs(true)
+	jobs, err := v.listJobs(true)
 	if err != nil {
 		return answer{}, err
 	}
-	nodes, err := v.nodes()
+	nodes, err := v.listNodes()
 	if err != nil {
 		return answer{}, err
 	}
-	parts, err := ask[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{})
+	parts, err := callAPI[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{})
 	if err != nil {
 		return answer{}, err
 	}
@@ -97,8 +97,8 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			d.Wrong = append(d.Wrong, wrong{class, render.Clean(n.GetName()) + " is " + nodeState(n), link, why})
 		}
 		for _, g := range n.GetGpus() {
-			fault, idle := trouble(n, g.GetUuid(), text.Now)
-			name := render.Clean(n.GetName()) + " GPU " + number(g.GetIndex())
+			fault, idle := gpuTrouble(n, g.GetUuid(), text.Now)
+			name := render.Clean(n.GetName()) + " GPU " + formatNumber(g.GetIndex())
 			switch {
 			case fault != "":
 				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
@@ -112,7 +112,7 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 		switch code := spec.ReasonCode(j.GetReason().GetCode()); {
 		case spec.JobState(j.GetState()) != spec.Pending:
 		case code == spec.ReasonDependencyNever, code == spec.ReasonBadConstraints, code == spec.ReasonPartitionConfig:
-			l := line(j, text)
+			l := newJobLine(j, text)
 			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User + " can never start", l.Link, l.Reason})
 		}
 	}
@@ -143,22 +143,22 @@ func (d *nowData) fillParts(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInf
 			switch state := spec.JobState(j.GetState()); {
 			case l == nil:
 			case state == spec.Pending:
-				l.Pending += tasks(j)
-				l.GPUsAsked += render.GPUs(j) * tasks(j)
+				l.Pending += countTasks(j)
+				l.GPUsAsked += render.GPUs(j) * countTasks(j)
 			case state.Active():
 				l.Running++
 			}
 		}
 	}
 	for _, l := range order {
-		l.Nodes = number(l.nodesAll)
+		l.Nodes = formatNumber(l.nodesAll)
 		if l.nodesOut > 0 {
-			l.Nodes += " (" + number(l.nodesOut) + " out)"
+			l.Nodes += " (" + formatNumber(l.nodesOut) + " out)"
 		}
 		if l.gpus > 0 {
-			l.GPUs, l.GPUBar = number(l.gpusUsed)+" / "+number(l.gpus), thousandths(l.gpusUsed, l.gpus)
+			l.GPUs, l.GPUBar = formatNumber(l.gpusUsed)+" / "+formatNumber(l.gpus), inThousandths(l.gpusUsed, l.gpus)
 		}
-		l.CPUs, l.CPUBar = number(l.cpusUsed)+" / "+number(l.cpus), thousandths(l.cpusUsed, l.cpus)
+		l.CPUs, l.CPUBar = formatNumber(l.cpusUsed)+" / "+formatNumber(l.cpus), inThousandths(l.cpusUsed, l.cpus)
 		d.Parts = append(d.Parts, *l)
 	}
 }
@@ -183,13 +183,13 @@ func weights(sums map[string]int64, link func(name string) string) []weight {
 	var out []weight
 	for name, n := range sums {
 		if n > 0 {
-			out = append(out, weight{Name: render.Clean(name), Link: link(name), Value: number(n), n: n})
+			out = append(out, weight{Name: render.Clean(name), Link: link(name), Value: formatNumber(n), n: n})
 		}
 	}
 	slices.SortFunc(out, func(a, b weight) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.Name, b.Name)) })
 	out = out[:min(len(out), maxWeights)]
 	for i := range out {
-		out[i].Bar = thousandths(out[i].n, out[0].n)
+		out[i].Bar = inThousandths(out[i].n, out[0].n)
 	}
 	return out
 }
@@ -198,10 +198,10 @@ func weighReasons(jobs []*apiv1.JobInfo) []weight {
 	sums := map[string]int64{}
 	for _, j := range jobs {
 		if spec.JobState(j.GetState()) == spec.Pending {
-			sums[cmp.Or(j.GetReason().GetCode(), "None")] += tasks(j)
+			sums[cmp.Or(j.GetReason().GetCode(), "None")] += countTasks(j)
 		}
 	}
-	return weights(sums, func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.link() })
+	return weights(sums, func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.queueLink() })
 }
 
 // weighHolders sums GPUs up by user, or CPUs where there are no GPUs.
@@ -214,7 +214,7 @@ func weighHolders(jobs []*apiv1.JobInfo) []weight {
 		}
 	}
 	link := func(name string) string {
-		return queueChoice{Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name))}.link()
+		return queueChoice{Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name))}.queueLink()
 	}
 	if out := weights(byGPU, link); len(out) > 0 {
 		return out
@@ -235,7 +235,7 @@ func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
 		slices.SortFunc(found, func(a, b *apiv1.JobInfo) int { return cmp.Or(before(a, b), cmp.Compare(a.GetUid(), b.GetUid())) })
 		var out []jobLine
 		for _, j := range found[:min(len(found), maxMoves)] {
-			out = append(out, line(j, text))
+			out = append(out, newJobLine(j, text))
 		}
 		return out
 	}
@@ -263,14 +263,14 @@ func (d *nowData) services(v *visit) {
 	add := func(name, value string) {
 		d.Services = append(d.Services, fact{Name: name, Value: render.Clean(value)})
 	}
-	if diag, err := ask[*apiv1.DiagReply](v, tool.MethodDiag, &apiv1.DiagRequest{}); err == nil {
+	if diag, err := callAPI[*apiv1.DiagReply](v, tool.MethodDiag, &apiv1.DiagRequest{}); err == nil {
 		add("controller up for", render.Span(diag.GetNow()-diag.GetStartedAt()))
-		add("agents connected", number(diag.GetAgents()))
-		add("last pass", strconv.FormatFloat(float64(diag.GetPassLast())/1e6, 'f', 1, 64)+" ms, "+number(diag.GetPassDepth())+" jobs")
+		add("agents connected", formatNumber(diag.GetAgents()))
+		add("last pass", strconv.FormatFloat(float64(diag.GetPassLast())/1e6, 'f', 1, 64)+" ms, "+formatNumber(diag.GetPassDepth())+" jobs")
 		add("last write to the ledger", strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+" ms")
-		add("events", number(diag.GetSeq()))
+		add("events", formatNumber(diag.GetSeq()))
 	}
-	status, err := ask[*apiv1.AccountingStatusReply](v, tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{})
+	status, err := callAPI[*apiv1.AccountingStatusReply](v, tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{})
 	switch {
 	case err != nil:
 		add("accounting", "no answer: "+tool.ExplainError(err).Text)
@@ -280,7 +280,7 @@ func (d *nowData) services(v *visit) {
 		behind := status.GetHeadSeq() - min(status.GetSeq(), status.GetHeadSeq())
 		text := "up to date"
 		if behind > 0 {
-			text = number(behind) + " events behind"
+			text = formatNumber(behind) + " events behind"
 		}
 		add("accounting", text)
 	}

@@ -83,7 +83,7 @@ type counterKey struct {
 // peoplePage is the tree of accounts with shares, use and limits. It is not
 // shared between open pages, because it holds what is the visitor's own.
 func (c *Console) peoplePage(v *visit) (answer, error) {
-	reply, err := ask[*apiv1.LimitUsageReply](v, tool.MethodLimitUsage, &apiv1.LimitUsageRequest{})
+	reply, err := callAPI[*apiv1.LimitUsageReply](v, tool.MethodLimitUsage, &apiv1.LimitUsageRequest{})
 	if err != nil {
 		return answer{}, err
 	}
@@ -95,7 +95,7 @@ func (c *Console) peoplePage(v *visit) (answer, error) {
 		{Name: "Users too", Link: peopleLink(query, true), Chosen: all},
 	}}
 	data.Own = p.own()
-	config, err := ask[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{})
+	config, err := callAPI[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{})
 	data.Loose = err == nil && !enforcesLimits(render.ConfigValue(config, "AccountingStorageEnforce"))
 	data.Rows, data.More = p.tree(strings.ToLower(query), all)
 	data.QOS = p.allQOS()
@@ -215,7 +215,7 @@ type limitList struct {
 // count adds a limit of jobs.
 func (l *limitList) count(key string, most *apiv1.OptionalInt, used int64) {
 	if most != nil {
-		l.list = append(l.list, newLimit(key, l.of, used, most.GetValue(), func(n int64) string { return number(n) }))
+		l.list = append(l.list, newLimit(key, l.of, used, most.GetValue(), func(n int64) string { return formatNumber(n) }))
 	}
 }
 
@@ -250,9 +250,9 @@ func (l *limitList) fixed(key, value string) {
 // it is in minutes.
 func amountOf(key, name string) func(int64) string {
 	if name == "mem" && !strings.HasSuffix(key, "Mins") {
-		return memory
+		return formatMemory
 	}
-	return func(n int64) string { return number(n) }
+	return func(n int64) string { return formatNumber(n) }
 }
 
 // newLimit compares what is used with a limit.
@@ -392,7 +392,7 @@ func (p *people) tree(query string, all bool) (rows []person, more int) {
 func (p *people) row(s *apiv1.Share) person {
 	percent := func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
 	out := person{Key: strconv.FormatUint(uint64(s.GetAssoc()), 10), Name: render.Clean(s.GetAccount()), Depth: "d" + strconv.Itoa(int(min(s.GetDepth(), 8))),
-		Shares: number(s.GetRawShares()), Norm: percent(s.GetNormShares()), Usage: number(s.GetRawUsage() / 3600), Effective: percent(s.GetEffectiveUsage())}
+		Shares: formatNumber(s.GetRawShares()), Norm: percent(s.GetNormShares()), Usage: formatNumber(s.GetRawUsage() / 3600), Effective: percent(s.GetEffectiveUsage())}
 	if s.GetSharesParent() {
 		out.Shares = "parent"
 	}
@@ -406,14 +406,14 @@ func (p *people) row(s *apiv1.Share) person {
 		out.Factor = strconv.FormatFloat(s.GetFactor(), 'f', 3, 64)
 		filter += " user:" + render.QuotedTerm(strings.ToLower(s.GetUser()))
 	}
-	out.Link = queueChoice{Query: filter}.link()
+	out.Link = queueChoice{Query: filter}.queueLink()
 	if s.GetParent() == 0 {
 		out.Shares = ""
 		out.Norm = ""
 		out.Link = "/queue"
 	}
 	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, s.GetAssoc())
-	out.Running, out.Submitted = number(u.GetRunning()), number(u.GetSubmitted())
+	out.Running, out.Submitted = formatNumber(u.GetRunning()), formatNumber(u.GetSubmitted())
 	if a := p.view.ByID(s.GetAssoc()); a != nil {
 		out.Limits = p.ofGroup(a)
 		if out.User {
@@ -428,7 +428,7 @@ func (p *people) allQOS() []limited {
 	var out []limited
 	for _, q := range p.rep.GetPolicy().GetQos() {
 		u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
-		out = append(out, limited{Name: render.Clean(q.GetName()), Running: number(u.GetRunning()), Submitted: number(u.GetSubmitted()), Limits: p.ofQOS(q)})
+		out = append(out, limited{Name: render.Clean(q.GetName()), Running: formatNumber(u.GetRunning()), Submitted: formatNumber(u.GetSubmitted()), Limits: p.ofQOS(q)})
 	}
 	slices.SortFunc(out, func(a, b limited) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -463,7 +463,7 @@ const (
 // budgetPart is muster report budget: the accounting says whose the visitor sees.
 func (c *Console) budgetPart(v *visit) (answer, error) {
 	out := answer{page: "budgets", title: "Budgets", bare: v.Header.Get("X-Console") != ""}
-	reply, err := ask[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "budget"})
+	reply, err := callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "budget"})
 	if err != nil {
 		refused := tool.ExplainError(err)
 		out.data = budgetData{Missing: render.Clean(cmp.Or(refused.Detail, refused.Text))}
@@ -488,10 +488,10 @@ func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow 
 	}
 	share := cells[budgetShare].GetFloat()
 	out := budgetRow{Account: render.Clean(cells[budgetAccount].GetText()), Money: money(budgetMoney), Spent: money(budgetSpent), Share: strconv.FormatFloat(100*share, 'f', 1, 64) + " %",
-		From: when(cells[budgetStart].GetInt() * tool.Second), To: when(cells[budgetEnd].GetInt() * tool.Second), Bar: int(1000 * min(max(share, 0), 1)),
+		From: newMoment(cells[budgetStart].GetInt() * tool.Second), To: newMoment(cells[budgetEnd].GetInt() * tool.Second), Bar: int(1000 * min(max(share, 0), 1)),
 		Tight: share >= 1, Enforced: cells[budgetEnforced].GetInt() > 0}
 	if !cells[budgetRunsOut].GetNull() {
-		out.RunsOut = when(cells[budgetRunsOut].GetInt() * tool.Second)
+		out.RunsOut = newMoment(cells[budgetRunsOut].GetInt() * tool.Second)
 	}
 	return out
 }

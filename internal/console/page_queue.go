@@ -83,8 +83,8 @@ func readChoice(q url.Values) queueChoice {
 	return queueChoice{Query: q.Get("q"), Sort: q.Get("sort"), Group: q.Get("group"), Page: max(page, 1)}
 }
 
-// link is the address of the queue with this choice.
-func (c queueChoice) link() string {
+// queueLink is the address of the queue with this choice.
+func (c queueChoice) queueLink() string {
 	q := url.Values{}
 	for key, value := range map[string]string{"q": c.Query, "sort": c.Sort, "group": c.Group} {
 		if value != "" {
@@ -104,7 +104,7 @@ func (c queueChoice) link() string {
 func (c queueChoice) with(change func(c *queueChoice)) string {
 	c.Page = 1
 	change(&c)
-	return c.link()
+	return c.queueLink()
 }
 
 // column is a column of the queue: how its rows are ordered.
@@ -140,7 +140,7 @@ func columns(now int64) []column {
 func (c *Console) queuePage(v *visit) (answer, error) {
 	choice := readChoice(v.URL.Query())
 	wanted := render.ParseJobFilter(strings.ReplaceAll(choice.Query, mine, "user:"+render.QuotedTerm(userName(v.id))))
-	reply, err := v.jobs(wanted.Over)
+	reply, err := v.listJobs(wanted.Over)
 	if err != nil {
 		return answer{}, err
 	}
@@ -164,7 +164,7 @@ func (c *Console) queuePage(v *visit) (answer, error) {
 	data.From = min((choice.Page-1)*jobsOnPage, len(found))
 	data.To = min(data.From+jobsOnPage, len(found))
 	for _, j := range found[data.From:data.To] {
-		data.Rows = append(data.Rows, line(j, text))
+		data.Rows = append(data.Rows, newJobLine(j, text))
 	}
 	data.From++
 	if choice.Page > 1 {
@@ -203,19 +203,19 @@ func (d *queueData) sort(found []*apiv1.JobInfo, choice queueChoice, now int64) 
 	}
 }
 
-// line prepares one job as a row.
-func line(j *apiv1.JobInfo, text *render.JobView) jobLine {
+// newJobLine prepares one job as a row.
+func newJobLine(j *apiv1.JobInfo, text *render.JobView) jobLine {
 	state, _ := render.StateNames(j)
 	out := jobLine{Key: j.GetUid(), ID: text.ID(render.JobRow{JobInfo: j, Task: -1}), Link: jobLink(j), Name: render.Clean(j.GetSpec().GetName()), User: render.Clean(j.GetUser()),
 		Account: render.Clean(j.GetSpec().GetAccount()), Partition: strings.ReplaceAll(render.Clean(j.GetPartition()), ",", ", "), State: strings.ToLower(state), Class: stateClass(j),
-		Time: render.ShortSpan(render.Spent(j, text.Now)), Limit: limitText(j.GetTimeLimit()), Nodes: number(j.GetNumNodes()), CPUs: number(j.GetNumCpus())}
+		Time: render.ShortSpan(render.Spent(j, text.Now)), Limit: limitText(j.GetTimeLimit()), Nodes: formatNumber(j.GetNumNodes()), CPUs: formatNumber(j.GetNumCpus())}
 	if n := render.GPUs(j); n > 0 {
-		out.GPUs = number(n)
+		out.GPUs = formatNumber(n)
 	}
 	out.TimeTitle = "ran"
 	if spec.JobState(j.GetState()) == spec.Pending {
 		out.TimeTitle = "waiting"
-		out.Priority = number(j.GetPriority())
+		out.Priority = formatNumber(j.GetPriority())
 	}
 	out.Reason, out.Why, out.WhyTitle = render.WhyLine(j, text)
 	return out
@@ -231,24 +231,24 @@ func queueFigures(jobs []*apiv1.JobInfo) []figure {
 	for _, j := range jobs {
 		switch spec.JobState(j.GetState()) {
 		case spec.Running, spec.Suspended:
-			running += tasks(j)
+			running += countTasks(j)
 			gpusHeld += render.GPUs(j)
 		case spec.Pending:
-			pending += tasks(j)
-			gpusAsked += render.GPUs(j) * tasks(j)
+			pending += countTasks(j)
+			gpusAsked += render.GPUs(j) * countTasks(j)
 			if j.GetHold() != 0 {
-				held += tasks(j)
+				held += countTasks(j)
 			}
 		}
 	}
 	return []figure{
-		{"running", number(running), "/queue?q=state%3Arunning", "running"}, {"pending", number(pending), "/queue?q=state%3Apending", "pending"},
-		{"held", number(held), "/queue?q=is%3Aheld", ""}, {"GPUs in use", number(gpusHeld), "/nodes", ""}, {"GPUs asked for", number(gpusAsked), "/queue?q=state%3Apending&sort=gpus", ""},
+		{"running", formatNumber(running), "/queue?q=state%3Arunning", "running"}, {"pending", formatNumber(pending), "/queue?q=state%3Apending", "pending"},
+		{"held", formatNumber(held), "/queue?q=is%3Aheld", ""}, {"GPUs in use", formatNumber(gpusHeld), "/nodes", ""}, {"GPUs asked for", formatNumber(gpusAsked), "/queue?q=state%3Apending&sort=gpus", ""},
 	}
 }
 
-// tasks is for how many jobs a record stands: a pending array has one record.
-func tasks(j *apiv1.JobInfo) int64 {
+// countTasks is for how many jobs a record stands: a pending array has one record.
+func countTasks(j *apiv1.JobInfo) int64 {
 	n := int64(0)
 	for _, r := range j.GetArrayTasks() {
 		n += (r.GetLast()-r.GetFirst())/max(r.GetStep(), 1) + 1
@@ -330,13 +330,13 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 func (g *group) add(j *apiv1.JobInfo) {
 	switch spec.JobState(j.GetState()) {
 	case spec.Pending:
-		g.Pending += tasks(j)
-		g.GPUsAsked += render.GPUs(j) * tasks(j)
+		g.Pending += countTasks(j)
+		g.GPUsAsked += render.GPUs(j) * countTasks(j)
 		if g.oldest == 0 || j.GetSubmit() < g.oldest {
 			g.oldest = j.GetSubmit()
 		}
 	case spec.Running, spec.Suspended:
-		g.Running += tasks(j)
+		g.Running += countTasks(j)
 		g.GPUs += render.GPUs(j)
 	}
 }

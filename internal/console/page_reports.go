@@ -115,7 +115,7 @@ func (v *visit) monthlyReport(by, month string, now time.Time) (*apiv1.ReportRep
 		return nil, spec.Refuse(spec.CodeBadRequest, "the month "+month+" has not begun")
 	}
 	seq, _ := v.console.cfg.Changed()
-	return ask[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "kpi", By: by, Start: from.UnixNano(), End: to.UnixNano(),
+	return callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "kpi", By: by, Start: from.UnixNano(), End: to.UnixNano(),
 		Zone: now.Location().String(), MinSeq: seq})
 }
 
@@ -236,7 +236,7 @@ func (c *Console) reportsPage(v *visit) (answer, error) {
 	d := reportsData{Choice: choice, By: groupsOfKPIs(), SQL: cleanLines(table.sql), CSV: choice.link("/reports/export", "format", "csv"),
 		JSON: choice.link("/reports/export", "format", "json")}
 	if table.behind > 0 {
-		d.Behind = number(table.behind)
+		d.Behind = formatNumber(table.behind)
 	}
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location())
 	for n := range reportMonths {
@@ -288,7 +288,7 @@ func (d *reportsData) lay(t *reportTable, c reportChoice) {
 // exportReport sends a report as a file: names of figures, and amounts as they were
 // measured, without units.
 func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
-	v, err := c.visitor(r)
+	v, err := c.identifyVisitor(r)
 	if err != nil {
 		c.sendToSignIn(w, r)
 		return
@@ -304,7 +304,7 @@ func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
 		table, err = v.table(choice, now)
 	}
 	if err != nil {
-		c.write(w, v, failure(err))
+		c.writeAnswer(w, v, failure(err))
 		return
 	}
 	name := "muster-kpi-" + choice.By + "-" + choice.Month + "." + format

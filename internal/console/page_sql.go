@@ -334,7 +334,7 @@ func grows(r *sqlResult) bool {
 // exportSQL sends every row of an answer as a file. One that breaks off ends the
 // connection, so that half of it does not pass for the whole.
 func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
-	v, err := c.visitor(r)
+	v, err := c.identifyVisitor(r)
 	if err != nil {
 		c.sendToSignIn(w, r)
 		return
@@ -372,7 +372,7 @@ func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
 	case err != nil && began:
 		panic(http.ErrAbortHandler)
 	case err != nil:
-		c.write(w, v, failure(err))
+		c.writeAnswer(w, v, failure(err))
 	}
 }
 

@@ -223,7 +223,7 @@ func (v *visit) barOf(page string) *pastBar {
 	}
 	now := time.Now().Unix()
 	bar.Seconds = v.past.now / tool.Second
-	bar.At = when(v.past.now)
+	bar.At = newMoment(v.past.now)
 	bar.Ago = render.Span((now - bar.Seconds) * tool.Second)
 	first := v.fillSlider(bar, now)
 	for _, s := range steps {
@@ -263,7 +263,7 @@ func (v *visit) fillSlider(bar *pastBar, now int64) (first int64) {
 	}
 	bar.To = now
 	bar.Step = max((bar.To-bar.From)/slots, 1)
-	bar.FromAt = when(bar.From * tool.Second)
+	bar.FromAt = newMoment(bar.From * tool.Second)
 	return first
 }
 

@@ -66,12 +66,12 @@ func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 		id := text.ID(render.JobRow{JobInfo: j, Task: -1})
 		x := min(int(from*planWidth/whole), planWidth-3)
 		b := bar{ID: id, Link: jobLink(j), X: x, Width: max(int(to*planWidth/whole)-x, 3), Y: i * barHeight, TextY: i*barHeight + 13, Estimate: j.GetPlannedEstimate(),
-			Label: cut(render.Clean(id+" "+j.GetSpec().GetName()), 40), Title: render.Clean(id + " " + j.GetSpec().GetName() + " of " + j.GetUser() + ": in " + render.ShortSpan(from) + " on " + j.GetPlannedNodes() + ", for up to " + limitText(j.GetTimeLimit()))}
+			Label: cutText(render.Clean(id+" "+j.GetSpec().GetName()), 40), Title: render.Clean(id + " " + j.GetSpec().GetName() + " of " + j.GetUser() + ": in " + render.ShortSpan(from) + " on " + j.GetPlannedNodes() + ", for up to " + limitText(j.GetTimeLimit()))}
 		b.place()
 		p.Bars = append(p.Bars, b)
 	}
 	for at := step; at < whole; at += step {
-		p.Ticks = append(p.Ticks, tick{X: int(at * planWidth / whole), At: when(text.Now + at)})
+		p.Ticks = append(p.Ticks, tick{X: int(at * planWidth / whole), At: newMoment(text.Now + at)})
 	}
 	p.Height = len(p.Bars)*barHeight + planEdge
 	return p
@@ -90,8 +90,8 @@ func (b *bar) place() {
 	}
 }
 
-// cut shortens a text to so many characters.
-func cut(s string, most int) string {
+// cutText shortens a text to so many characters.
+func cutText(s string, most int) string {
 	runes := []rune(s)
 	if len(runes) <= most {
 		return s

@@ -20,8 +20,8 @@ const cookieName = "muster_token"
 // userName is how the visitor is called.
 func userName(id identity.Identity) string { return authz.UserName(id) }
 
-// visitor finds out who asks.
-func (c *Console) visitor(r *http.Request) (*visit, error) {
+// identifyVisitor finds out who asks.
+func (c *Console) identifyVisitor(r *http.Request) (*visit, error) {
 	cookie, err := r.Cookie(cookieName)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) writeSignIn(w http.ResponseWriter, r *http.Request, data signInPage, code int) {
-	c.write(w, &visit{Request: r, id: identity.Nameless()}, answer{page: "sign-in", title: "Sign in", data: data, status: code})
+	c.writeAnswer(w, &visit{Request: r, id: identity.Nameless()}, answer{page: "sign-in", title: "Sign in", data: data, status: code})
 }
 
 // signIn checks a token and keeps it in the browser.

@@ -13,11 +13,11 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
-// functions are what the templates call.
-func (c *Console) functions() template.FuncMap {
+// templateFunctions are what the templates call.
+func (c *Console) templateFunctions() template.FuncMap {
 	return template.FuncMap{
 		"asset":    func(name string) string { return "/static/" + name + "?" + c.assets[name].hash },
-		"when":     when,
+		"when":     newMoment,
 		"span":     render.Span,
 		"permille": func(n int) string { return strconv.FormatFloat(float64(n)/10, 'f', 1, 64) + "%" },
 		"actions":  func(list []action, secret string) actionList { return actionList{list, secret} },
@@ -39,8 +39,8 @@ type moment struct {
 	Zero bool
 }
 
-// when prepares a point in time, in ns since 1970.
-func when(ns int64) moment {
+// newMoment prepares a point in time, in ns since 1970.
+func newMoment(ns int64) moment {
 	if ns <= 0 {
 		return moment{Zero: true}
 	}
@@ -48,8 +48,8 @@ func when(ns int64) moment {
 	return moment{ISO: t.UTC().Format(time.RFC3339), Text: t.Format("2006-01-02 15:04:05 MST")}
 }
 
-// number writes a number with commas.
-func number[N int | int64 | uint32 | uint64](n N) string {
+// formatNumber writes a number with commas.
+func formatNumber[N int | int64 | uint32 | uint64](n N) string {
 	return count(strconv.FormatInt(int64(n), 10))
 }
 
@@ -69,8 +69,8 @@ func limitText(ns int64) string {
 	return render.ShortSpan(ns)
 }
 
-// memory is an amount in MiB.
-func memory(mib int64) string { return format.Units(mib, 'M', format.Convert{}) }
+// formatMemory is an amount in MiB.
+func formatMemory(mib int64) string { return format.Units(mib, 'M', format.Convert{}) }
 
 // jobText writes jobs as the commands do.
 func jobText(now int64) *render.JobView {

@@ -11,14 +11,14 @@ import (
 // checkErrors keeps errors recognisable after somebody wraps them: they are
 // compared with errors.Is and errors.As, never by identity, type or text.
 func checkErrors(r *report) {
-	r.production(func(p *Package, f *File) {
+	r.visitProduction(func(p *Package, f *File) {
 		for _, d := range f.AST.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && (fn.Name.Name == "Is" || fn.Name.Name == "As") {
 				continue // this is how errors.Is learns what equals what
 			}
 			ast.Inspect(d, func(n ast.Node) bool {
 				if text := wrongComparison(p, n); text != "" {
-					r.at(n.Pos(), "%s", text)
+					r.addBreachAt(n.Pos(), "%s", text)
 				}
 				return true
 			})
@@ -47,13 +47,13 @@ func wrongComparison(p *Package, n ast.Node) string {
 }
 
 func wrongCall(p *Package, call *ast.CallExpr) string {
-	pkg, name := function(p, call.Fun)
+	pkg, name := calledFunction(p, call.Fun)
 	if pkg == "strings" && slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return isErrorText(p, e) }) &&
 		slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index"}, name) {
 		return "recognises an error by its text: give it a type or a sentinel, and use errors.Is or errors.As"
 	}
 	if pkg == "errors" && name == "Is" && len(call.Args) == 2 {
-		if v := global(p, call.Args[0]); v != nil && global(p, call.Args[1]) == nil {
+		if v := reachedGlobal(p, call.Args[0]); v != nil && reachedGlobal(p, call.Args[1]) == nil {
 			return "errors.Is has its arguments swapped: the error comes first, what it might be second"
 		}
 	}

@@ -10,8 +10,8 @@ type Exception struct {
 	Why  string
 }
 
-func (e Exception) matches(b Breach) bool {
-	return e.Rule == b.Rule && within(b.Path, e.Path) && strings.Contains(b.Text, e.Text)
+func (e Exception) matchesBreach(b Breach) bool {
+	return e.Rule == b.Rule && isWithin(b.Path, e.Path) && strings.Contains(b.Text, e.Text)
 }
 
 // Exceptions of this repository.

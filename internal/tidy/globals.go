@@ -12,7 +12,7 @@ import (
 // declared and never again, by anybody, and none is of a kind that exists to
 // be changed. Tables, sentinel errors and compiled patterns pass.
 func checkGlobals(r *report) {
-	r.production(func(p *Package, f *File) {
+	r.visitProduction(func(p *Package, f *File) {
 		for _, d := range f.AST.Decls {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
 				for _, s := range g.Specs {
@@ -22,9 +22,9 @@ func checkGlobals(r *report) {
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			for _, e := range written(p, n) {
-				v := global(p, e)
-				if v != nil && !f.excused("global", r.line(n.Pos()), nil, r.tree.Fset) && !declaredExcused(r, v) {
-					r.at(n.Pos(), "changes the package variable %s: pass the value, or own it in a struct", v.Name())
+				v := reachedGlobal(p, e)
+				if v != nil && !f.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) && !declaredExcused(r, v) {
+					r.addBreachAt(n.Pos(), "changes the package variable %s: pass the value, or own it in a struct", v.Name())
 				}
 			}
 			return true
@@ -45,8 +45,8 @@ func checkVarSpec(r *report, p *Package, f *File, g *ast.GenDecl, s *ast.ValueSp
 		default:
 			why = changeable(v.Type())
 		}
-		if why != "" && !f.excused("global", r.line(s.Pos()), doc(g, s), r.tree.Fset) {
-			r.at(name.Pos(), "package variable %s %s: own it in a struct, or mark it with //muster:global and why", name.Name, why)
+		if why != "" && !f.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
+			r.addBreachAt(name.Pos(), "package variable %s %s: own it in a struct, or mark it with //muster:global and why", name.Name, why)
 		}
 	}
 }
@@ -145,16 +145,16 @@ func changedByCall(p *Package, call *ast.CallExpr) []ast.Expr {
 		_, byPointer := method.Signature().Recv().Type().(*types.Pointer)
 		_, isPointer := s.Recv().Underlying().(*types.Pointer)
 		// Of other modules' variables (build.Default) we know no methods that change.
-		if v := global(p, fun.X); byPointer && !isPointer && v != nil && v.Pkg() == p.Types {
+		if v := reachedGlobal(p, fun.X); byPointer && !isPointer && v != nil && v.Pkg() == p.Types {
 			return []ast.Expr{fun.X}
 		}
 	}
 	return nil
 }
 
-// global gives the package variable that an expression reaches into, of this
+// reachedGlobal gives the package variable that an expression reaches into, of this
 // package or another, or nil. Reaching through a pointer or a call ends it.
-func global(p *Package, e ast.Expr) *types.Var {
+func reachedGlobal(p *Package, e ast.Expr) *types.Var {
 	for {
 		switch x := e.(type) {
 		case *ast.ParenExpr:

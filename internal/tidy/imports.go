@@ -13,12 +13,12 @@ func checkImports(r *report) {
 		for _, f := range p.Files {
 			from, ok := roomOf(p.Dir)
 			if !ok {
-				r.add(p.Dir, 0, "is in no room of the import order: add it to the table in internal/tidy, or move it")
+				r.addBreach(p.Dir, 0, "is in no room of the import order: add it to the table in internal/tidy, or move it")
 				break
 			}
-			for _, imp := range imports(f) {
+			for _, imp := range importsOf(f) {
 				if text := judge(r.tree, from, f, imp.path); text != "" {
-					r.at(imp.pos, "%s", text)
+					r.addBreachAt(imp.pos, "%s", text)
 				}
 			}
 		}
@@ -27,13 +27,13 @@ func checkImports(r *report) {
 
 // judge gives what is wrong with an import, or "".
 func judge(t *Tree, from room, f *File, importPath string) string {
-	dir, own := t.dir(importPath)
+	dir, own := t.dirOf(importPath)
 	suite := strings.HasSuffix(f.AST.Name.Name, "test") || from.path == "internal/testkit" || from.path == "internal/tidy"
-	if !suite && slices.ContainsFunc(testOnly, func(m string) bool { return within(importPath, m) || own && within(dir, m) }) {
+	if !suite && slices.ContainsFunc(testOnly, func(m string) bool { return isWithin(importPath, m) || own && isWithin(dir, m) }) {
 		return fmt.Sprintf("imports %s, which only tests and conformance suites (packages named …test) may", importPath)
 	}
 	if !own {
-		if standard(importPath) || from.mayKnow(importPath) || suite && isTestOnly(importPath) {
+		if isStandard(importPath) || from.mayKnow(importPath) || suite && isTestOnly(importPath) {
 			return ""
 		}
 		return fmt.Sprintf("%s must not know %s: %s", from.path, importPath, from.why)
@@ -53,12 +53,12 @@ func judge(t *Tree, from room, f *File, importPath string) string {
 }
 
 func isTestOnly(importPath string) bool {
-	return slices.ContainsFunc(testOnly, func(m string) bool { return within(importPath, m) })
+	return slices.ContainsFunc(testOnly, func(m string) bool { return isWithin(importPath, m) })
 }
 
-// standard tells a package of the standard library: its first element has no
+// isStandard tells a package of the standard library: its first element has no
 // dot. "C" is the compiler's own.
-func standard(importPath string) bool {
+func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
 }

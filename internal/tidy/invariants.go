@@ -17,7 +17,7 @@ func Invariants(t *Tree, page string) []Breach {
 	for _, m := range checkName.FindAllStringSubmatch(page, -1) {
 		named = append(named, m[1])
 	}
-	if p := t.named(t.Module + "/ledger/state"); p != nil {
+	if p := t.packageNamed(t.Module + "/ledger/state"); p != nil {
 		for _, f := range p.Files {
 			for _, d := range f.AST.Decls {
 				fn, ok := d.(*ast.FuncDecl)

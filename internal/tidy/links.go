@@ -51,7 +51,7 @@ func (p program) linked(list []listed) []Breach {
 	for _, never := range p.never {
 		var which []string
 		for _, l := range list {
-			if within(l.ImportPath, never) {
+			if isWithin(l.ImportPath, never) {
 				which = append(which, l.ImportPath)
 			}
 		}

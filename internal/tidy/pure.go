@@ -36,19 +36,19 @@ var harmless = []string{"net/netip", "net/url"}
 // rooms.
 func checkPure(r *report) {
 	r.pureFiles(func(_ *Package, f *File, rm room) {
-		for _, imp := range imports(f) {
+		for _, imp := range importsOf(f) {
 			if slices.Contains(harmless, imp.path) || imp.path == "math/rand/v2" {
 				continue
 			}
 			for _, bad := range impure {
-				if within(imp.path, bad.path) {
-					r.at(imp.pos, "%s is a pure room and must not import %s: %s", rm.path, imp.path, bad.why)
+				if isWithin(imp.path, bad.path) {
+					r.addBreachAt(imp.pos, "%s is a pure room and must not import %s: %s", rm.path, imp.path, bad.why)
 				}
 			}
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			if what := concurrent(n); what != "" {
-				r.at(n.Pos(), "%s is a pure room and must not use %s", rm.path, what)
+				r.addBreachAt(n.Pos(), "%s is a pure room and must not use %s", rm.path, what)
 			}
 			return true
 		})
@@ -75,20 +75,20 @@ func concurrent(n ast.Node) string {
 // checkRand allows the sources of math/rand/v2 that are made from a seed, and
 // forbids the functions that draw from the process's own.
 func checkRand(r *report, f *File, rm room) {
-	if !slices.ContainsFunc(imports(f), func(i importSpec) bool { return i.path == "math/rand/v2" }) {
+	if !slices.ContainsFunc(importsOf(f), func(i importSpec) bool { return i.path == "math/rand/v2" }) {
 		return
 	}
-	selectors(f, func(pkg, name string, n ast.Node) {
+	visitSelectors(f, func(pkg, name string, n ast.Node) {
 		seeded := slices.Contains([]string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}, name)
 		if pkg == "rand" && !seeded {
-			r.at(n.Pos(), "%s is a pure room and must not draw from rand.%s: chance is an injected source", rm.path, name)
+			r.addBreachAt(n.Pos(), "%s is a pure room and must not draw from rand.%s: chance is an injected source", rm.path, name)
 		}
 	})
 }
 
 // pureFiles calls visit for each production file of a pure room.
 func (r *report) pureFiles(visit func(*Package, *File, room)) {
-	r.production(func(p *Package, f *File) {
+	r.visitProduction(func(p *Package, f *File) {
 		if rm, ok := roomOf(p.Dir); ok && rm.pure {
 			visit(p, f, rm)
 		}
@@ -121,11 +121,11 @@ func checkMapOrder(r *report) {
 }
 
 func (r *report) orderExcused(f *File, pos token.Pos) bool {
-	return f.excused("unordered", r.line(pos), nil, r.tree.Fset)
+	return f.isExcused("unordered", r.lineOf(pos), nil, r.tree.Fset)
 }
 
 func (r *report) unordered(pos token.Pos) {
-	r.at(pos, "walks a map in random order: collect and sort, or mark it with //muster:unordered and why the order cannot show")
+	r.addBreachAt(pos, "walks a map in random order: collect and sort, or mark it with //muster:unordered and why the order cannot show")
 }
 
 func isMap(t types.Type) bool {
@@ -136,9 +136,9 @@ func isMap(t types.Type) bool {
 	return ok
 }
 
-// function gives the package path and name of a called function, "" if it is
+// calledFunction gives the package path and name of a called function, "" if it is
 // none of a package.
-func function(p *Package, fun ast.Expr) (pkg, name string) {
+func calledFunction(p *Package, fun ast.Expr) (pkg, name string) {
 	if x, ok := fun.(*ast.IndexExpr); ok {
 		fun = x.X
 	}
@@ -154,13 +154,13 @@ func function(p *Package, fun ast.Expr) (pkg, name string) {
 }
 
 func mapIterator(p *Package, fun ast.Expr) bool {
-	pkg, name := function(p, fun)
+	pkg, name := calledFunction(p, fun)
 	return pkg == "maps" && (name == "Keys" || name == "Values" || name == "All")
 }
 
 // sorts tells a call that puts its first argument in order.
 func sorts(p *Package, call *ast.CallExpr) bool {
-	pkg, name := function(p, call.Fun)
+	pkg, name := calledFunction(p, call.Fun)
 	switch pkg {
 	case "slices":
 		return strings.HasPrefix(name, "Sort")
@@ -221,7 +221,7 @@ var integerRooms = []string{"ledger", "scheduler", "nodeagent/plan", "accounting
 // point.
 func checkFloats(r *report) {
 	r.pureFiles(func(p *Package, f *File, _ room) {
-		if !slices.ContainsFunc(integerRooms, func(d string) bool { return within(p.Dir, d) }) {
+		if !slices.ContainsFunc(integerRooms, func(d string) bool { return isWithin(p.Dir, d) }) {
 			return
 		}
 		for _, d := range f.AST.Decls {
@@ -229,8 +229,8 @@ func checkFloats(r *report) {
 			if !ok || !usesFloat(p, fn) {
 				continue
 			}
-			if !f.excused("float", r.line(fn.Pos()), fn.Doc, r.tree.Fset) {
-				r.at(fn.Pos(), "%s computes with floating point: what decides is integer arithmetic; mark what is only shown with //muster:float and why", fn.Name.Name)
+			if !f.isExcused("float", r.lineOf(fn.Pos()), fn.Doc, r.tree.Fset) {
+				r.addBreachAt(fn.Pos(), "%s computes with floating point: what decides is integer arithmetic; mark what is only shown with //muster:float and why", fn.Name.Name)
 			}
 		}
 	})

@@ -173,7 +173,7 @@ var testOnly = []string{
 func roomOf(dir string) (room, bool) {
 	best, found := room{}, false
 	for _, r := range order {
-		if within(dir, r.path) && len(r.path) >= len(best.path) {
+		if isWithin(dir, r.path) && len(r.path) >= len(best.path) {
 			best, found = r, true
 		}
 	}
@@ -187,11 +187,11 @@ func (r room) mayImport(to room) bool {
 
 // mayKnow tells whether r may import a package from outside the module.
 func (r room) mayKnow(importPath string) bool {
-	return slices.ContainsFunc(r.outside, func(m string) bool { return m == anything || within(importPath, m) })
+	return slices.ContainsFunc(r.outside, func(m string) bool { return m == anything || isWithin(importPath, m) })
 }
 
-// within tells whether path is dir or lies below it.
-func within(path, dir string) bool {
+// isWithin tells whether path is dir or lies below it.
+func isWithin(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 

@@ -80,7 +80,7 @@ func except(found []Breach, exceptions []Exception) []Breach {
 	used := make([]bool, len(exceptions))
 	out := slices.DeleteFunc(found, func(b Breach) bool {
 		for i, e := range exceptions {
-			if e.matches(b) {
+			if e.matchesBreach(b) {
 				used[i] = true
 				return true
 			}
@@ -102,19 +102,19 @@ type report struct {
 	found []Breach
 }
 
-func (r *report) add(path string, line int, format string, args ...any) {
+func (r *report) addBreach(path string, line int, format string, args ...any) {
 	r.found = append(r.found, Breach{r.rule, path, line, fmt.Sprintf(format, args...)})
 }
 
-func (r *report) at(pos token.Pos, format string, args ...any) {
+func (r *report) addBreachAt(pos token.Pos, format string, args ...any) {
 	p := r.tree.Fset.Position(pos)
-	r.add(p.Filename, p.Line, format, args...)
+	r.addBreach(p.Filename, p.Line, format, args...)
 }
 
-func (r *report) line(pos token.Pos) int { return r.tree.Fset.Position(pos).Line }
+func (r *report) lineOf(pos token.Pos) int { return r.tree.Fset.Position(pos).Line }
 
-// production calls visit for each production file that people wrote.
-func (r *report) production(visit func(*Package, *File)) {
+// visitProduction calls visit for each production file that people wrote.
+func (r *report) visitProduction(visit func(*Package, *File)) {
 	for _, p := range r.tree.Packages {
 		for _, f := range p.Files {
 			if !f.Generated {
@@ -124,9 +124,9 @@ func (r *report) production(visit func(*Package, *File)) {
 	}
 }
 
-// written calls visit for each file that people wrote, tests included.
-func (r *report) written(visit func(*Package, *File)) {
-	r.production(visit)
+// visitWritten calls visit for each file that people wrote, tests included.
+func (r *report) visitWritten(visit func(*Package, *File)) {
+	r.visitProduction(visit)
 	for _, p := range r.tree.Packages {
 		for _, f := range p.Tests {
 			if !f.Generated {
@@ -138,11 +138,11 @@ func (r *report) written(visit func(*Package, *File)) {
 
 func checkCompiles(r *report) {
 	for _, err := range r.tree.unparsed {
-		r.add(".", 0, "does not parse, so no rule can be applied: %v", err)
+		r.addBreach(".", 0, "does not parse, so no rule can be applied: %v", err)
 	}
 	for _, p := range r.tree.Packages {
 		if p.broken != nil {
-			r.add(p.Dir, 0, "does not compile, so not every rule can be applied: %v", p.broken)
+			r.addBreach(p.Dir, 0, "does not compile, so not every rule can be applied: %v", p.broken)
 		}
 	}
 }
@@ -154,11 +154,11 @@ func checkMarks(r *report) {
 			for _, m := range f.marks {
 				switch {
 				case !slices.Contains(known, m.name):
-					r.add(f.Path, m.line, "there is no mark //muster:%s", m.name)
+					r.addBreach(f.Path, m.line, "there is no mark //muster:%s", m.name)
 				case m.why == "":
-					r.add(f.Path, m.line, "//muster:%s needs a reason", m.name)
+					r.addBreach(f.Path, m.line, "//muster:%s needs a reason", m.name)
 				case !m.used && p.broken == nil && m.name != "table": // a table may grow past the limit any day
-					r.add(f.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
+					r.addBreach(f.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
 				}
 			}
 		}

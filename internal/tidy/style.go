@@ -31,27 +31,27 @@ func checkDocs(r *report) {
 		}
 		switch {
 		case len(p.Files) == 0:
-			r.add(p.Dir, 0, "has tests only: add a doc.go that says what they are for")
+			r.addBreach(p.Dir, 0, "has tests only: add a doc.go that says what they are for")
 		case len(docs) == 0:
-			r.add(p.Dir, 0, "has no package comment: say in a sentence what it is for")
+			r.addBreach(p.Dir, 0, "has no package comment: say in a sentence what it is for")
 		case len(docs) > 1:
-			r.at(docs[1].AST.Doc.Pos(), "second package comment (the first is in %s)", docs[0].Path)
+			r.addBreachAt(docs[1].AST.Doc.Pos(), "second package comment (the first is in %s)", docs[0].Path)
 		default:
 			name, text := docs[0].AST.Name.Name, docs[0].AST.Doc.Text()
 			if want := "Package " + name + " "; name != "main" && !strings.HasPrefix(text, want) {
-				r.at(docs[0].AST.Doc.Pos(), "package comment must start with %q", want)
+				r.addBreachAt(docs[0].AST.Doc.Pos(), "package comment must start with %q", want)
 			}
 		}
 	}
 }
 
 func checkFormat(r *report) {
-	r.written(func(_ *Package, f *File) {
+	r.visitWritten(func(_ *Package, f *File) {
 		want, err := format.Source(f.Src)
 		if err != nil {
-			r.add(f.Path, 0, "cannot be formatted: %v", err)
+			r.addBreach(f.Path, 0, "cannot be formatted: %v", err)
 		} else if !bytes.Equal(want, f.Src) {
-			r.add(f.Path, firstDifference(f.Src, want), "is not gofmt-clean: run `make fmt`")
+			r.addBreach(f.Path, firstDifference(f.Src, want), "is not gofmt-clean: run `make fmt`")
 		}
 	})
 }
@@ -67,23 +67,23 @@ func firstDifference(a, b []byte) int {
 // checkSizes reports files, functions and parameter lists that have grown out
 // of proportion. Test functions may be long.
 func checkSizes(r *report) {
-	r.written(func(_ *Package, f *File) {
+	r.visitWritten(func(_ *Package, f *File) {
 		if n := bytes.Count(f.Src, []byte("\n")); n > maxFileLines {
-			r.add(f.Path, 0, "has %d lines, more than %d: would two files be clearer?", n, maxFileLines)
+			r.addBreach(f.Path, 0, "has %d lines, more than %d: would two files be clearer?", n, maxFileLines)
 		}
 	})
-	r.production(func(_ *Package, f *File) {
+	r.visitProduction(func(_ *Package, f *File) {
 		for _, d := range f.AST.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
 			}
 			if n := fn.Type.Params.NumFields(); n > maxParameters {
-				r.at(fn.Pos(), "%s takes %d parameters, more than %d: a struct would name them", fn.Name.Name, n, maxParameters)
+				r.addBreachAt(fn.Pos(), "%s takes %d parameters, more than %d: a struct would name them", fn.Name.Name, n, maxParameters)
 			}
-			first, last := r.line(fn.Pos()), r.line(fn.End())
-			if n := last - first + 1; n > maxFunctionLines && !f.excused("table", first, fn.Doc, r.tree.Fset) {
-				r.at(fn.Pos(), "%s has %d lines, more than %d: split it, or mark a table or exhaustive switch with //muster:table and why",
+			first, last := r.lineOf(fn.Pos()), r.lineOf(fn.End())
+			if n := last - first + 1; n > maxFunctionLines && !f.isExcused("table", first, fn.Doc, r.tree.Fset) {
+				r.addBreachAt(fn.Pos(), "%s has %d lines, more than %d: split it, or mark a table or exhaustive switch with //muster:table and why",
 					fn.Name.Name, n, maxFunctionLines)
 			}
 		}
@@ -91,10 +91,10 @@ func checkSizes(r *report) {
 }
 
 func checkInit(r *report) {
-	r.production(func(_ *Package, f *File) {
+	r.visitProduction(func(_ *Package, f *File) {
 		for _, d := range f.AST.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				r.at(fn.Pos(), "has an init function: whoever imports it cannot choose; make it an explicit call")
+				r.addBreachAt(fn.Pos(), "has an init function: whoever imports it cannot choose; make it an explicit call")
 			}
 		}
 	})
@@ -112,28 +112,28 @@ func checkOutput(r *report) {
 		"fmt.Print": "prints to the standard output", "fmt.Println": "prints to the standard output", "fmt.Printf": "prints to the standard output",
 		"os.Exit": "ends the process", "os.Stdout": "writes to the standard output",
 	}
-	r.production(func(p *Package, f *File) {
-		for _, imp := range imports(f) {
+	r.visitProduction(func(p *Package, f *File) {
+		for _, imp := range importsOf(f) {
 			if imp.path == "log" {
-				r.at(imp.pos, "imports log: logs go through log/slog")
+				r.addBreachAt(imp.pos, "imports log: logs go through log/slog")
 			}
 		}
 		if talks(p.Dir) {
 			return
 		}
-		selectors(f, func(pkg, name string, n ast.Node) {
+		visitSelectors(f, func(pkg, name string, n ast.Node) {
 			if what, ok := forbidden[pkg+"."+name]; ok {
-				r.at(n.Pos(), "%s.%s %s, which only cmd and cli/tool may: return a value or an error", pkg, name, what)
+				r.addBreachAt(n.Pos(), "%s.%s %s, which only cmd and cli/tool may: return a value or an error", pkg, name, what)
 			}
 		})
 	})
 }
 
 func checkRegistries(r *report) {
-	r.production(func(p *Package, f *File) {
-		for _, imp := range imports(f) {
+	r.visitProduction(func(p *Package, f *File) {
+		for _, imp := range importsOf(f) {
 			if strings.HasSuffix(imp.path, "/promauto") {
-				r.at(imp.pos, "imports promauto: metrics are registered with a Registerer that is passed in")
+				r.addBreachAt(imp.pos, "imports promauto: metrics are registered with a Registerer that is passed in")
 			}
 		}
 		if rm, _ := roomOf(p.Dir); rm.path == "cmd" {
@@ -141,7 +141,7 @@ func checkRegistries(r *report) {
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"MustRegister", "DefaultRegisterer", "DefaultGatherer"}, s.Sel.Name) {
-				r.at(n.Pos(), "uses %s outside cmd: pass a Registerer and return the error", s.Sel.Name)
+				r.addBreachAt(n.Pos(), "uses %s outside cmd: pass a Registerer and return the error", s.Sel.Name)
 			}
 			return true
 		})
@@ -151,13 +151,13 @@ func checkRegistries(r *report) {
 // checkSleep: nobody sleeps to wait for somebody else. Daemons take a clock,
 // tests wait for what they want to see. Whole programs (test, cmd) may poll.
 func checkSleep(r *report) {
-	r.written(func(p *Package, f *File) {
+	r.visitWritten(func(p *Package, f *File) {
 		if rm, _ := roomOf(p.Dir); rm.layer == 8 {
 			return
 		}
-		selectors(f, func(pkg, name string, n ast.Node) {
-			if pkg == "time" && name == "Sleep" && !f.excused("sleep", r.line(n.Pos()), nil, r.tree.Fset) {
-				r.at(n.Pos(), "sleeps: take a clock and a context, or wait for the event; else mark it with //muster:sleep and why")
+		visitSelectors(f, func(pkg, name string, n ast.Node) {
+			if pkg == "time" && name == "Sleep" && !f.isExcused("sleep", r.lineOf(n.Pos()), nil, r.tree.Fset) {
+				r.addBreachAt(n.Pos(), "sleeps: take a clock and a context, or wait for the event; else mark it with //muster:sleep and why")
 			}
 		})
 	})
@@ -168,20 +168,20 @@ var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 var unfinished = regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
 
 func checkUnfinished(r *report) {
-	r.written(func(p *Package, f *File) {
+	r.visitWritten(func(p *Package, f *File) {
 		for _, g := range f.AST.Comments {
 			for _, c := range g.List {
 				if w := unfinished.FindString(c.Text); w != "" && p.Dir != "internal/tidy" {
-					r.at(c.Pos(), "carries a %s: finish it, or open an issue and say what is missing where users read it", w)
+					r.addBreachAt(c.Pos(), "carries a %s: finish it, or open an issue and say what is missing where users read it", w)
 				}
 			}
 		}
 	})
 }
 
-// selectors calls visit for each pkg.Name in a file where pkg is the name of
+// visitSelectors calls visit for each pkg.Name in a file where pkg is the name of
 // an import; pkg is given as the package's own name, whatever the file calls it.
-func selectors(f *File, visit func(pkg, name string, n ast.Node)) {
+func visitSelectors(f *File, visit func(pkg, name string, n ast.Node)) {
 	named := map[string]string{}
 	for _, s := range f.AST.Imports {
 		base := path.Base(majorVersion.ReplaceAllString(strings.Trim(s.Path.Value, `"`), ""))

@@ -117,7 +117,7 @@ func Decisions(t *Tree, modules, decisions []string) []Breach {
 	used := map[string]string{} // module -> first file that imports it
 	for _, p := range t.Packages {
 		for _, f := range slices.Concat(p.Files, p.Tests) {
-			for _, imp := range imports(f) {
+			for _, imp := range importsOf(f) {
 				if m := moduleOf(imp.path, modules); m != "" && used[m] == "" {
 					used[m] = f.Path
 				}
@@ -137,7 +137,7 @@ func Decisions(t *Tree, modules, decisions []string) []Breach {
 func moduleOf(importPath string, modules []string) string {
 	best := ""
 	for _, m := range modules {
-		if within(importPath, m) && len(m) > len(best) {
+		if isWithin(importPath, m) && len(m) > len(best) {
 			best = m
 		}
 	}

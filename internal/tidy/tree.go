@@ -151,9 +151,9 @@ func (t *Tree) parse(p string, src []byte) (*File, error) {
 	return f, nil
 }
 
-// excused tells whether a mark of that name stands on the given line, on the
+// isExcused tells whether a mark of that name stands on the given line, on the
 // one above, or in the comment block right above; it counts as used then.
-func (f *File) excused(name string, line int, doc *ast.CommentGroup, fset *token.FileSet) bool {
+func (f *File) isExcused(name string, line int, doc *ast.CommentGroup, fset *token.FileSet) bool {
 	first := line - 1
 	if doc != nil {
 		first = min(first, fset.Position(doc.Pos()).Line)
@@ -167,8 +167,8 @@ func (f *File) excused(name string, line int, doc *ast.CommentGroup, fset *token
 	return false
 }
 
-// named finds a package by its import path.
-func (t *Tree) named(importPath string) *Package {
+// packageNamed finds a package by its import path.
+func (t *Tree) packageNamed(importPath string) *Package {
 	i := slices.IndexFunc(t.Packages, func(p *Package) bool { return p.Path == importPath })
 	if i < 0 {
 		return nil
@@ -176,8 +176,8 @@ func (t *Tree) named(importPath string) *Package {
 	return t.Packages[i]
 }
 
-// dir gives the folder of an import path of this module.
-func (t *Tree) dir(importPath string) (string, bool) {
+// dirOf gives the folder of an import path of this module.
+func (t *Tree) dirOf(importPath string) (string, bool) {
 	if importPath == t.Module {
 		return ".", true
 	}

@@ -52,8 +52,8 @@ func (t *Tree) outsideImports() []string {
 	var out []string
 	for _, p := range t.Packages {
 		for _, f := range p.Files {
-			for _, imp := range imports(f) {
-				if _, own := t.dir(imp.path); !own && imp.path != "C" && imp.path != "unsafe" {
+			for _, imp := range importsOf(f) {
+				if _, own := t.dirOf(imp.path); !own && imp.path != "C" && imp.path != "unsafe" {
 					out = append(out, imp.path)
 				}
 			}
@@ -69,7 +69,7 @@ type importSpec struct {
 	pos  token.Pos
 }
 
-func imports(f *File) []importSpec {
+func importsOf(f *File) []importSpec {
 	var out []importSpec
 	for _, s := range f.AST.Imports {
 		if p, err := strconv.Unquote(s.Path.Value); err == nil {
@@ -140,7 +140,7 @@ func (c *checker) Import(importPath string) (*types.Package, error) {
 	if importPath == "unsafe" {
 		return types.Unsafe, nil
 	}
-	p := c.tree.named(importPath)
+	p := c.tree.packageNamed(importPath)
 	if p == nil {
 		return c.outside.Import(importPath)
 	}
@@ -179,7 +179,7 @@ func (c *checker) check(p *Package) {
 // modules are not on this machine; what needs them stays without a type.
 func (t *Tree) CheckStandard(root string) error {
 	imports := t.outsideImports()
-	imports = slices.DeleteFunc(imports, func(importPath string) bool { return !standard(importPath) })
+	imports = slices.DeleteFunc(imports, func(importPath string) bool { return !isStandard(importPath) })
 	exports, err := FindExports(root, imports)
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
 		s.pending(j, out)
 	}
 	for i := range j.Steps {
-		out.Steps = append(out.Steps, step(&j.Steps[i]))
+		out.Steps = append(out.Steps, stepInfo(&j.Steps[i]))
 	}
 	return out
 }

@@ -39,13 +39,13 @@ func QOS(q *spec.QOS) *apiv1.Qos {
 	return &apiv1.Qos{Id: q.ID, Name: q.Name, Description: q.Description, Priority: q.Priority, Flags: q.Flags, MaxWall: int64(q.MaxWall),
 		MaxTresPerJob: Limits(q.MaxTRESPerJob), MaxTresPerNode: Limits(q.MaxTRESPerNode), MaxTresPerUser: Limits(q.MaxTRESPerUser),
 		MaxTresPerAccount: Limits(q.MaxTRESPerAcct), MinTresPerJob: Limits(q.MinTRESPerJob), GrpTres: Limits(q.GrpTRES),
-		GrpTresMins: Limits(q.GrpTRESMins), GrpTresRunMins: Limits(q.GrpTRESRunMins), GrpWall: int64(q.GrpWall), GrpJobs: optional(q.GrpJobs),
-		GrpSubmitJobs: optional(q.GrpSubmitJobs), MaxJobsPerUser: optional(q.MaxJobsPerUser), MaxSubmitPerUser: optional(q.MaxSubmitPerUser),
-		MaxJobsPerAccount: optional(q.MaxJobsPerAcct), MaxSubmitPerAccount: optional(q.MaxSubmitPerAcct), GraceTime: int64(q.GraceTime),
-		Preempt: q.Preempt, PreemptMode: q.PreemptMode, UsageFactor: q.UsageFactor, MinPrio: optional(q.MinPrio),
+		GrpTresMins: Limits(q.GrpTRESMins), GrpTresRunMins: Limits(q.GrpTRESRunMins), GrpWall: int64(q.GrpWall), GrpJobs: optionalInt(q.GrpJobs),
+		GrpSubmitJobs: optionalInt(q.GrpSubmitJobs), MaxJobsPerUser: optionalInt(q.MaxJobsPerUser), MaxSubmitPerUser: optionalInt(q.MaxSubmitPerUser),
+		MaxJobsPerAccount: optionalInt(q.MaxJobsPerAcct), MaxSubmitPerAccount: optionalInt(q.MaxSubmitPerAcct), GraceTime: int64(q.GraceTime),
+		Preempt: q.Preempt, PreemptMode: q.PreemptMode, UsageFactor: q.UsageFactor, MinPrio: optionalInt(q.MinPrio),
 		MaxTresMins: Limits(q.MaxTRESMins), MaxRunMinsAccount: Limits(q.MaxRunMinsAcct), MaxRunMinsUser: Limits(q.MaxRunMinsUser),
-		GrpJobsAccrue: optional(q.GrpJobsAccrue), MaxAccruePerUser: optional(q.MaxAccruePerUser), MaxAccruePerAccount: optional(q.MaxAccruePerAcct),
-		LimitFactor: q.LimitFactor, UsageThreshold: optional(q.UsageThreshold), PreemptExempt: int64(q.PreemptExempt)}
+		GrpJobsAccrue: optionalInt(q.GrpJobsAccrue), MaxAccruePerUser: optionalInt(q.MaxAccruePerUser), MaxAccruePerAccount: optionalInt(q.MaxAccruePerAcct),
+		LimitFactor: q.LimitFactor, UsageThreshold: optionalInt(q.UsageThreshold), PreemptExempt: int64(q.PreemptExempt)}
 }
 
 // Association writes an association.
@@ -53,8 +53,8 @@ func Association(a *spec.Association) *apiv1.Association {
 	return &apiv1.Association{Id: a.ID, Account: a.Account, User: a.User, Partition: a.Partition, Parent: a.Parent, Shares: a.Shares,
 		SharesParent: a.SharesParent, Priority: a.Priority, DefaultQos: a.DefaultQOS, Qos: a.QOS, MaxWall: int64(a.MaxWall),
 		MaxTresPerJob: Limits(a.MaxTRESPerJob), MaxTresPerNode: Limits(a.MaxTRESPerNode), MaxTresMins: Limits(a.MaxTRESMins),
-		MaxJobs: optional(a.MaxJobs), MaxSubmitJobs: optional(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GroupMinutes()),
-		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optional(a.GrpJobs), GrpSubmitJobs: optional(a.GrpSubmitJobs), Comment: a.Comment,
-		GrpJobsAccrue: optional(a.GrpJobsAccrue), MaxJobsAccrue: optional(a.MaxJobsAccrue), MinPrio: optional(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed),
-		OverQuota: optional(a.OverQuota)}
+		MaxJobs: optionalInt(a.MaxJobs), MaxSubmitJobs: optionalInt(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GroupMinutes()),
+		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optionalInt(a.GrpJobs), GrpSubmitJobs: optionalInt(a.GrpSubmitJobs), Comment: a.Comment,
+		GrpJobsAccrue: optionalInt(a.GrpJobsAccrue), MaxJobsAccrue: optionalInt(a.MaxJobsAccrue), MinPrio: optionalInt(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed),
+		OverQuota: optionalInt(a.OverQuota)}
 }

@@ -67,7 +67,7 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 	return out, nil
 }
 
-func step(st *state.Step) *apiv1.StepInfo {
+func stepInfo(st *state.Step) *apiv1.StepInfo {
 	out := &apiv1.StepInfo{StepId: int32(st.ID), Name: st.Name, Nodes: st.Nodes, Tasks: st.Tasks, Tres: TRES(st.TRES),
 		Start: int64(st.Started), End: int64(st.Ended), State: uint32(st.State), Overlap: st.Shares(), Cpus: uint32(st.TRES.CPU)}
 	if st.Spec != nil {

@@ -81,7 +81,7 @@ func ToLimits(l []*apiv1.NamedCount) spec.Limits {
 	return out
 }
 
-func optional(v *int64) *apiv1.OptionalInt {
+func optionalInt(v *int64) *apiv1.OptionalInt {
 	if v == nil {
 		return nil
 	}

@@ -25,7 +25,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Archive is the history in one folder. All methods may be called from any goroutine; Append from one at a time.
+// Archive is the history in one folder. All methods may be called from any goroutine; Append
+// from one at a time.
 type Archive struct {
 	dir  string
 	opts Options
@@ -52,7 +53,8 @@ type Archive struct {
 	closed  bool
 }
 
-// segment is one file. Those of a live one grow under the archive's mutex; sealed ones never change.
+// segment is one file. Those of a live one grow under the archive's mutex; sealed ones never
+// change.
 type segment struct {
 	path     string
 	sealed   bool
@@ -71,7 +73,8 @@ type segment struct {
 
 const flushBytes = 256 << 10
 
-// Open opens or creates the archive in a folder, cutting off what a crash left behind the last whole record.
+// Open opens or creates the archive in a folder, cutting off what a crash left behind the last
+// whole record.
 func Open(dir string, opts Options) (*Archive, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -92,12 +95,12 @@ func Open(dir string, opts Options) (*Archive, error) {
 			return nil, err
 		}
 	}
-	if err := a.load(); err != nil {
+	if err := a.loadSegments(); err != nil {
 		dec.Close()
 		return nil, err
 	}
 	a.wg.Add(2)
-	go a.sealer()
+	go a.runSealer()
 	go a.keepPace()
 	a.sealSoon()
 	return a, nil
@@ -114,9 +117,9 @@ func sealedPath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d.seg", first))
 }
 
-// Append adds the batch at pos, whose events are numbered firstSeq to lastSeq (lastSeq is firstSeq-1 when it has none). A
-// batch that is already there is accepted without effect if it is the same. After an error the batch is not in the archive
-// and the call can be repeated.
+// Append adds the batch at pos, whose events are numbered firstSeq to lastSeq (lastSeq is
+// firstSeq-1 when it has none). A batch that is already there is accepted without effect if it
+// is the same. After an error the batch is not in the archive and the call can be repeated.
 func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	a.appendMu.Lock()
 	defer a.appendMu.Unlock()
@@ -127,12 +130,12 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 		return fmt.Errorf("archive batch %d: events %d to %d make no sense", pos, firstSeq, lastSeq)
 	}
 	r := Record{Pos: pos, FirstSeq: firstSeq, LastSeq: lastSeq, At: a.opts.Now().UnixNano(), Batch: batch}
-	if known, err := a.compare(r); known || err != nil {
+	if known, err := a.comparePosition(r); known || err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.usable(); err != nil {
+	if err := a.checkUsable(); err != nil {
 		return err
 	}
 	live, err := a.liveFor(r)
@@ -140,7 +143,7 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 		return err
 	}
 	if len(a.buf) >= flushBytes {
-		if err := a.flush(); err != nil {
+		if err := a.flushBuffer(); err != nil {
 			return err
 		}
 	}
@@ -174,9 +177,9 @@ func (a *Archive) keepPace() {
 			return
 		}
 		a.mu.Lock()
-		if a.usable() == nil && a.file != nil {
+		if a.checkUsable() == nil && a.file != nil {
 			// An error comes again with the next Append or Sync, which report it.
-			_ = a.flush()
+			_ = a.flushBuffer()
 		}
 		a.mu.Unlock()
 		select {
@@ -187,7 +190,7 @@ func (a *Archive) keepPace() {
 	}
 }
 
-func (a *Archive) usable() error {
+func (a *Archive) checkUsable() error {
 	switch {
 	case a.closed:
 		return ErrClosed
@@ -197,8 +200,9 @@ func (a *Archive) usable() error {
 	return nil
 }
 
-// compare reports whether the archive holds r's position already, and fails if with something else.
-func (a *Archive) compare(r Record) (bool, error) {
+// comparePosition reports whether the archive holds r's position already, and fails if with
+// something else.
+func (a *Archive) comparePosition(r Record) (bool, error) {
 	first, last := a.Bounds()
 	if last == 0 || r.Pos > last {
 		return false, nil
@@ -220,7 +224,8 @@ func (a *Archive) compare(r Record) (bool, error) {
 	return true, nil
 }
 
-// liveFor returns the live segment that takes r, beginning a new one when needed. The caller holds mu.
+// liveFor returns the live segment that takes r, beginning a new one when needed. The caller
+// holds mu.
 func (a *Archive) liveFor(r Record) (*segment, error) {
 	var tail *segment
 	if n := len(a.segs); n > 0 {
@@ -236,7 +241,8 @@ func (a *Archive) liveFor(r Record) (*segment, error) {
 		}
 	}
 	if tail != nil && !tail.sealed {
-		// The full one must be durable before the next begins: only the newest may have a torn tail.
+		// The full one must be durable before the next begins: only the newest may have a torn
+		// tail.
 		if err := a.syncLocked(); err != nil {
 			return nil, err
 		}
@@ -247,11 +253,11 @@ func (a *Archive) liveFor(r Record) (*segment, error) {
 		}
 		a.file = nil
 	}
-	return a.begin(r)
+	return a.beginSegment(r)
 }
 
-// begin creates a live segment whose first record is r.
-func (a *Archive) begin(r Record) (*segment, error) {
+// beginSegment creates a live segment whose first record is r.
+func (a *Archive) beginSegment(r Record) (*segment, error) {
 	var salt [4]byte
 	if _, err := crand.Read(salt[:]); err != nil {
 		return nil, err
@@ -278,8 +284,9 @@ func (a *Archive) begin(r Record) (*segment, error) {
 	return s, nil
 }
 
-// flush writes what is buffered. A failure leaves the buffer as it is, so that flush can be repeated. The caller holds mu.
-func (a *Archive) flush() error {
+// flushBuffer writes what is buffered. A failure leaves the buffer as it is, so that flush can
+// be repeated. The caller holds mu.
+func (a *Archive) flushBuffer() error {
 	if len(a.buf) == 0 {
 		return nil
 	}
@@ -295,7 +302,7 @@ func (a *Archive) syncLocked() error {
 	if a.file == nil {
 		return nil
 	}
-	if err := a.flush(); err != nil {
+	if err := a.flushBuffer(); err != nil {
 		return err
 	}
 	if err := a.file.Sync(); err != nil {
@@ -305,14 +312,15 @@ func (a *Archive) syncLocked() error {
 	return nil
 }
 
-// Sync makes everything appended so far durable and returns the last position of it. Appending and reading go on meanwhile.
+// Sync makes everything appended so far durable and returns the last position of it. Appending
+// and reading go on meanwhile.
 func (a *Archive) Sync() (uint64, error) {
 	a.syncMu.Lock()
 	defer a.syncMu.Unlock()
 	a.mu.Lock()
-	err := a.usable()
+	err := a.checkUsable()
 	if err == nil {
-		err = a.flush()
+		err = a.flushBuffer()
 	}
 	if err != nil || a.file == nil {
 		defer a.mu.Unlock()
@@ -335,8 +343,8 @@ func (a *Archive) Sync() (uint64, error) {
 	return a.synced, err
 }
 
-// syncFailed refuses everything further: the system may now believe that lost pages are clean, and only a new scan can tell
-// what is there.
+// syncFailed refuses everything further: the system may now believe that lost pages are clean,
+// and only a new scan can tell what is there.
 func (a *Archive) syncFailed(f *os.File, err error) error {
 	a.failed = fmt.Errorf("sync %s: %w", f.Name(), err)
 	return a.failed
@@ -346,10 +354,10 @@ func (a *Archive) syncFailed(f *os.File, err error) error {
 func (a *Archive) Bounds() (first, last uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.bounds()
+	return a.positionBounds()
 }
 
-func (a *Archive) bounds() (first, last uint64) {
+func (a *Archive) positionBounds() (first, last uint64) {
 	if len(a.segs) == 0 {
 		return 0, 0
 	}
@@ -375,7 +383,7 @@ func (a *Archive) Stats() Stats {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	s := Stats{Segments: len(a.segs), Synced: a.synced}
-	s.FirstPos, s.LastPos = a.bounds()
+	s.FirstPos, s.LastPos = a.positionBounds()
 	for i, g := range a.segs {
 		if i == 0 {
 			s.FirstSeq = g.firstSeq
@@ -423,8 +431,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// find returns the segment that holds pos. The caller holds mu.
-func (a *Archive) find(pos uint64) *segment {
+// findSegment returns the segment that holds pos. The caller holds mu.
+func (a *Archive) findSegment(pos uint64) *segment {
 	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].last >= pos })
 	if i == len(a.segs) || a.segs[i].first > pos {
 		return nil

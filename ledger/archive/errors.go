@@ -35,10 +35,10 @@ const (
 	cureSnapshot = "delete the file; an earlier snapshot and the segments hold the same state"
 )
 
-func corrupt(file string, off int64, cure, format string, args ...any) error {
+func corruptError(file string, off int64, cure, format string, args ...any) error {
 	return &CorruptError{File: file, Offset: off, What: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-func newer(file string, found uint32) error {
+func newerError(file string, found uint32) error {
 	return fmt.Errorf("%w: %s has format %d, this release reads up to %d; install the newer release", ErrNewerVersion, file, found, formatVersion)
 }

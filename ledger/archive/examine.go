@@ -36,7 +36,7 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 			continue
 		}
 		if _, err := fmt.Sscanf(e.Name(), "%020d.", &first); err != nil {
-			x.damage(corrupt(filepath.Join(x.a.segDir(), e.Name()), 0, "move it away if it is not Muster's", "the name is not that of a segment"))
+			x.damage(corruptError(filepath.Join(x.a.segDir(), e.Name()), 0, "move it away if it is not Muster's", "the name is not that of a segment"))
 			continue
 		}
 		files = append(files, file{first, strings.HasSuffix(e.Name(), ".seg")})
@@ -58,10 +58,10 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 		if f.sealed {
 			x.sealed(f.first)
 		} else {
-			x.live(f.first, i == len(files)-1)
+			x.examineLive(f.first, i == len(files)-1)
 		}
 	}
-	if err := x.snapshots(); err != nil {
+	if err := x.examineSnapshots(); err != nil {
 		return bad, err
 	}
 	done(x.rep)
@@ -76,13 +76,13 @@ type examiner struct {
 	torn   bool // the record before was damaged: a gap is known
 }
 
-// record takes the next record that can be read.
-func (x *examiner) record(path string, off int64, r Record) {
+// takeRecord takes the next record that can be read.
+func (x *examiner) takeRecord(path string, off int64, r Record) {
 	switch {
 	case x.rep.Records == 0:
 		x.rep.FirstPos, x.rep.FirstSeq = r.Pos, r.FirstSeq
 	case !x.torn && (r.Pos != x.rep.LastPos+1 || r.FirstSeq != x.rep.LastSeq+1):
-		x.damage(corrupt(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
+		x.damage(corruptError(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
 	}
 	x.torn = false
 	x.rep.Records++
@@ -90,8 +90,8 @@ func (x *examiner) record(path string, off int64, r Record) {
 	x.rep.LastPos, x.rep.LastSeq = r.Pos, r.LastSeq
 }
 
-// broken notes damage behind which there is a gap.
-func (x *examiner) broken(err error) {
+// noteGap notes damage behind which there is a gap.
+func (x *examiner) noteGap(err error) {
 	x.damage(err)
 	x.torn = true
 }
@@ -100,36 +100,36 @@ func (x *examiner) sealed(first uint64) {
 	path := sealedPath(x.a.segDir(), first)
 	s, err := readSealed(path, first)
 	if err != nil {
-		x.broken(err)
+		x.noteGap(err)
 		return
 	}
 	for _, k := range s.blocks {
-		body, err := x.a.unpack(s, k)
+		body, err := x.a.unpackBlock(s, k)
 		for err == nil && len(body) > 0 {
 			r, n, bad := readRecord(body, s.salt)
 			if bad != nil {
-				err = corrupt(path, k.off, cureSegment, "the block that begins with batch %d: %v", k.firstPos, bad)
+				err = corruptError(path, k.off, cureSegment, "the block that begins with batch %d: %v", k.firstPos, bad)
 				break
 			}
-			x.record(path, k.off, r)
+			x.takeRecord(path, k.off, r)
 			body = body[n:]
 		}
 		if err != nil {
-			x.broken(err)
+			x.noteGap(err)
 		}
 	}
 }
 
-func (x *examiner) live(first uint64, newest bool) {
+func (x *examiner) examineLive(first uint64, newest bool) {
 	path := livePath(x.a.segDir(), first)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		x.broken(err)
+		x.noteGap(err)
 		return
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		x.broken(err)
+		x.noteGap(err)
 		return
 	}
 	defer f.Close()
@@ -138,13 +138,13 @@ func (x *examiner) live(first uint64, newest bool) {
 		if newest && (len(b) < fileHeader || len(strings.Trim(string(b), "\x00")) == 0) {
 			return // it never got its header
 		}
-		x.broken(err)
+		x.noteGap(err)
 		return
 	}
 	for at := fileHeader; at < len(b); {
 		r, n, err := readRecord(b[at:], salt)
 		if err == nil {
-			x.record(path, int64(at), r)
+			x.takeRecord(path, int64(at), r)
 			at += n
 			continue
 		}
@@ -153,10 +153,10 @@ func (x *examiner) live(first uint64, newest bool) {
 			return // the remains of an interrupted write, which the log brings again
 		}
 		if next < 0 {
-			x.broken(corrupt(path, int64(at), cureSegment, "%v, and another segment follows", err))
+			x.noteGap(corruptError(path, int64(at), cureSegment, "%v, and another segment follows", err))
 			return
 		}
-		x.broken(corrupt(path, int64(at), cureSegment, "%v, behind batch %d with event %d", err, x.rep.LastPos, x.rep.LastSeq))
+		x.noteGap(corruptError(path, int64(at), cureSegment, "%v, behind batch %d with event %d", err, x.rep.LastPos, x.rep.LastSeq))
 		at = next
 	}
 }
@@ -176,7 +176,7 @@ func nextRecord(b []byte, from int, salt uint32, last uint64) int {
 	return -1
 }
 
-func (x *examiner) snapshots() error {
+func (x *examiner) examineSnapshots() error {
 	names, err := os.ReadDir(x.a.snapDir())
 	if err != nil {
 		return err

@@ -64,19 +64,19 @@ func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint3
 		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
 		}
-		return 0, corrupt(path, 0, cureSegment, "the file has only %d bytes", n)
+		return 0, corruptError(path, 0, cureSegment, "the file has only %d bytes", n)
 	}
 	if string(b[:8]) != magic {
-		return 0, corrupt(path, 0, cureSegment, "not a segment")
+		return 0, corruptError(path, 0, cureSegment, "not a segment")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v > formatVersion {
-		return 0, newer(path, v)
+		return 0, newerError(path, v)
 	}
 	if crc32.Checksum(b[:24], castagnoli) != binary.LittleEndian.Uint32(b[24:]) {
-		return 0, corrupt(path, 24, cureSegment, "checksum of the header does not match")
+		return 0, corruptError(path, 24, cureSegment, "checksum of the header does not match")
 	}
 	if got := binary.LittleEndian.Uint64(b[16:]); got != first {
-		return 0, corrupt(path, 16, cureSegment, "the file says it begins at %d", got)
+		return 0, corruptError(path, 16, cureSegment, "the file says it begins at %d", got)
 	}
 	return binary.LittleEndian.Uint32(b[12:]), nil
 }
@@ -192,24 +192,24 @@ func readSealed(path string, first uint64) (*segment, error) {
 	var foot [footerBytes]byte
 	at := size - footerBytes
 	if at < fileHeader {
-		return nil, corrupt(path, 0, cureSegment, "the file is too short")
+		return nil, corruptError(path, 0, cureSegment, "the file is too short")
 	}
 	if _, err := f.ReadAt(foot[:], at); err != nil {
 		return nil, err
 	}
 	if string(foot[60:]) != footerMagic || crc32.Checksum(foot[:56], castagnoli) != le.Uint32(foot[56:]) {
-		return nil, corrupt(path, at, cureSegment, "the footer does not match its checksum")
+		return nil, corruptError(path, at, cureSegment, "the footer does not match its checksum")
 	}
 	off, n := int64(le.Uint64(foot[:])), int64(le.Uint32(foot[8:]))
 	if off < fileHeader || off+n != at || n%indexEntry != 0 {
-		return nil, corrupt(path, at, cureSegment, "the footer points outside the file")
+		return nil, corruptError(path, at, cureSegment, "the footer points outside the file")
 	}
 	index := make([]byte, n)
 	if _, err := f.ReadAt(index, off); err != nil {
 		return nil, err
 	}
 	if crc32.Checksum(index, castagnoli) != le.Uint32(foot[12:]) {
-		return nil, corrupt(path, off, cureSegment, "the index does not match its checksum")
+		return nil, corruptError(path, off, cureSegment, "the index does not match its checksum")
 	}
 	s := &segment{path: path, sealed: true, salt: salt, size: size, first: le.Uint64(foot[16:]), last: le.Uint64(foot[24:]),
 		firstSeq: le.Uint64(foot[32:]), lastSeq: le.Uint64(foot[40:]), at: int64(le.Uint64(foot[48:]))}
@@ -217,7 +217,7 @@ func readSealed(path string, first uint64) (*segment, error) {
 		s.blocks = append(s.blocks, readBlock(index))
 	}
 	if s.first != first || s.last < s.first || len(s.blocks) == 0 {
-		return nil, corrupt(path, at, cureSegment, "the footer says positions %d to %d", s.first, s.last)
+		return nil, corruptError(path, at, cureSegment, "the footer says positions %d to %d", s.first, s.last)
 	}
 	return s, nil
 }

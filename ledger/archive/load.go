@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// load finds the segments, checks that they follow each other, and prepares the live one.
-func (a *Archive) load() error {
+// loadSegments finds the segments, checks that they follow each other, and prepares the live one.
+func (a *Archive) loadSegments() error {
 	entries, err := os.ReadDir(a.segDir())
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (a *Archive) load() error {
 			continue
 		}
 		if _, err := fmt.Sscanf(name, "%020d.", &first); err != nil {
-			return corrupt(filepath.Join(a.segDir(), name), 0, "move it away if it is not Muster's", "the name is not that of a segment")
+			return corruptError(filepath.Join(a.segDir(), name), 0, "move it away if it is not Muster's", "the name is not that of a segment")
 		}
 		if strings.HasSuffix(name, ".seg") {
 			sealed = append(sealed, first)
@@ -60,7 +60,7 @@ func (a *Archive) load() error {
 	if n := len(a.segs); n > 0 {
 		a.synced = a.segs[n-1].last
 	}
-	return a.contiguous()
+	return a.checkContiguous()
 }
 
 // dropEmpty removes the newest live segment if it holds no whole record.
@@ -91,8 +91,8 @@ func (a *Archive) dropEmpty(first uint64) (bool, error) {
 func (a *Archive) loadLive(first uint64, newest bool) error {
 	path := livePath(a.segDir(), first)
 	if n := len(a.segs); n > 0 && a.segs[n-1].last >= first {
-		if a.find(first) == nil || !a.find(first).sealed || a.find(first).first != first {
-			return corrupt(path, 0, cureSegment, "the segment before it reaches to batch %d", a.segs[n-1].last)
+		if a.findSegment(first) == nil || !a.findSegment(first).sealed || a.findSegment(first).first != first {
+			return corruptError(path, 0, cureSegment, "the segment before it reaches to batch %d", a.segs[n-1].last)
 		}
 		// The crash came between sealing it and removing it.
 		return os.Remove(path)
@@ -133,7 +133,7 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 			return s, a.cutTail(s, f, b, newest, err)
 		}
 		if r.Pos != s.last+1 || len(s.offsets) > 0 && r.FirstSeq != s.lastSeq+1 {
-			return nil, corrupt(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, s.last, s.lastSeq)
+			return nil, corruptError(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, s.last, s.lastSeq)
 		}
 		if len(s.offsets) == 0 {
 			s.firstSeq = r.FirstSeq
@@ -151,10 +151,10 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 // damage.
 func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause error) error {
 	if !newest {
-		return corrupt(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
+		return corruptError(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
 	}
 	if at := nextRecord(b, int(s.size)+1, s.salt, s.last); at >= 0 {
-		return corrupt(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, le64(b[at+8:]), at)
+		return corruptError(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, le64(b[at+8:]), at)
 	}
 	a.opts.Logger.Warn("removed an incomplete record from the end of the archive; the log brings it again", "file", s.path,
 		"offset", s.size, "bytes", int64(len(b))-s.size, "reason", cause)
@@ -167,12 +167,12 @@ func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause e
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 func le32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 
-// contiguous checks that no segment is missing.
-func (a *Archive) contiguous() error {
+// checkContiguous checks that no segment is missing.
+func (a *Archive) checkContiguous() error {
 	for i := 1; i < len(a.segs); i++ {
 		p, s := a.segs[i-1], a.segs[i]
 		if s.first != p.last+1 || s.firstSeq != p.lastSeq+1 {
-			return corrupt(s.path, 0, cureSegment, "it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
+			return corruptError(s.path, 0, cureSegment, "it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
 				s.first, s.firstSeq, p.last, p.lastSeq)
 		}
 	}

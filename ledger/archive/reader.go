@@ -10,7 +10,8 @@ import (
 	"sort"
 )
 
-// Iterator walks the history forwards. It may be used by one goroutine at a time and needs no closing.
+// Iterator walks the history forwards. It may be used by one goroutine at a time and needs no
+// closing.
 type Iterator struct {
 	a     *Archive
 	next  uint64 // position of the next record
@@ -18,17 +19,18 @@ type Iterator struct {
 	salt  uint32
 }
 
-// ReadFrom returns an iterator that begins with the batch at pos. pos may lie just behind the end, for Follow.
+// ReadFrom returns an iterator that begins with the batch at pos. pos may lie just behind the
+// end, for Follow.
 func (a *Archive) ReadFrom(pos uint64) *Iterator { return &Iterator{a: a, next: max(pos, 1)} }
 
-// Reader returns an iterator that begins with the batch that holds the event fromSeq, or behind the end if that is still to
-// come.
+// Reader returns an iterator that begins with the batch that holds the event fromSeq, or behind
+// the end if that is still to come.
 func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	i := sort.Search(len(a.segs), func(i int) bool { return a.segs[i].lastSeq >= fromSeq })
 	if i == len(a.segs) {
-		_, last := a.bounds()
+		_, last := a.positionBounds()
 		return a.ReadFrom(last + 1), nil
 	}
 	s := a.segs[i]
@@ -41,7 +43,7 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 	}
 	j := sort.Search(len(s.blocks), func(j int) bool { return s.blocks[j].lastSeq >= fromSeq })
 	it := a.ReadFrom(s.blocks[j].firstPos)
-	body, err := a.unpack(s, s.blocks[j])
+	body, err := a.unpackBlock(s, s.blocks[j])
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +51,7 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 	for {
 		r, n, err := readRecord(it.chunk, it.salt)
 		if err != nil {
-			return nil, corrupt(s.path, s.blocks[j].off, cureSegment, "block of batch %d: %v", s.blocks[j].firstPos, err)
+			return nil, corruptError(s.path, s.blocks[j].off, cureSegment, "block of batch %d: %v", s.blocks[j].firstPos, err)
 		}
 		if r.LastSeq >= fromSeq {
 			return it, nil
@@ -61,7 +63,7 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 // Next returns the next record, or io.EOF at the present end; it may be called again later.
 func (it *Iterator) Next() (Record, error) {
 	if len(it.chunk) == 0 {
-		if err := it.load(); err != nil {
+		if err := it.loadRecords(); err != nil {
 			return Record{}, err
 		}
 	}
@@ -70,7 +72,7 @@ func (it *Iterator) Next() (Record, error) {
 		err = fmt.Errorf("it holds batch %d", r.Pos)
 	}
 	if err != nil {
-		return Record{}, corrupt(it.a.segDir(), 0, cureSegment, "record of batch %d: %v", it.next, err)
+		return Record{}, corruptError(it.a.segDir(), 0, cureSegment, "record of batch %d: %v", it.next, err)
 	}
 	it.chunk, it.next = it.chunk[n:], it.next+1
 	return r, nil
@@ -97,14 +99,14 @@ func (it *Iterator) Follow(ctx context.Context) (Record, error) {
 	}
 }
 
-// load fetches records from it.next on.
-func (it *Iterator) load() error {
+// loadRecords fetches records from it.next on.
+func (it *Iterator) loadRecords() error {
 	for {
-		chunk, salt, err := it.a.chunk(it.next)
+		chunk, salt, err := it.a.readChunk(it.next)
 		if errors.Is(err, os.ErrNotExist) {
-			// The segment has just been sealed or dropped; look again where the records are now. If they are nowhere, the file
-			// is missing.
-			if !it.a.moved(it.next) {
+			// The segment has just been sealed or dropped; look again where the records are
+			// now. If they are nowhere, the file is missing.
+			if !it.a.segmentMoved(it.next) {
 				return err
 			}
 			continue
@@ -114,11 +116,11 @@ func (it *Iterator) load() error {
 	}
 }
 
-// moved reports whether the segment that holds pos exists as a file, or is known to be gone.
-func (a *Archive) moved(pos uint64) bool {
+// segmentMoved reports whether the segment that holds pos exists as a file, or is known to be gone.
+func (a *Archive) segmentMoved(pos uint64) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s := a.find(pos)
+	s := a.findSegment(pos)
 	if s == nil {
 		return true
 	}
@@ -126,14 +128,14 @@ func (a *Archive) moved(pos uint64) bool {
 	return err == nil
 }
 
-// chunk returns whole records beginning with pos, about a block of them.
-func (a *Archive) chunk(pos uint64) ([]byte, uint32, error) {
+// readChunk returns whole records beginning with pos, about a block of them.
+func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
 	a.mu.RLock()
-	first, last := a.bounds()
-	s := a.find(pos)
+	first, last := a.positionBounds()
+	s := a.findSegment(pos)
 	var from, to, written int64
 	if s != nil && !s.sealed {
-		from, to = s.span(pos)
+		from, to = s.byteSpan(pos)
 		written = s.size
 		if a.segs[len(a.segs)-1] == s && a.file != nil {
 			written = a.written
@@ -150,14 +152,14 @@ func (a *Archive) chunk(pos uint64) ([]byte, uint32, error) {
 		return nil, 0, fmt.Errorf("%w: batches before %d", ErrDropped, first)
 	case s.sealed:
 		i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].firstPos > pos }) - 1
-		body, err := a.unpack(s, s.blocks[i])
+		body, err := a.unpackBlock(s, s.blocks[i])
 		if err != nil {
 			return nil, 0, err
 		}
 		return skip(body, s, s.blocks[i], pos)
 	case to > written:
 		a.mu.Lock()
-		err := a.flush()
+		err := a.flushBuffer()
 		a.mu.Unlock()
 		if err != nil {
 			return nil, 0, err
@@ -170,13 +172,14 @@ func (a *Archive) chunk(pos uint64) ([]byte, uint32, error) {
 	defer f.Close()
 	body := make([]byte, to-from)
 	if _, err := f.ReadAt(body, from); err != nil {
-		return nil, 0, corrupt(s.path, from, cureSegment, "cannot be read: %v", err)
+		return nil, 0, corruptError(s.path, from, cureSegment, "cannot be read: %v", err)
 	}
 	return body, s.salt, nil
 }
 
-// span returns the bytes of a live segment that hold about a block of records from pos on. The caller holds mu.
-func (s *segment) span(pos uint64) (from, to int64) {
+// byteSpan returns the bytes of a live segment that hold about a block of records from pos on.
+// The caller holds mu.
+func (s *segment) byteSpan(pos uint64) (from, to int64) {
 	i := int(pos - s.first)
 	from, to = s.offsets[i], s.size
 	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
@@ -190,15 +193,15 @@ func skip(body []byte, s *segment, k block, pos uint64) ([]byte, uint32, error) 
 	for p := k.firstPos; p < pos; p++ {
 		_, n, err := readRecord(body, s.salt)
 		if err != nil {
-			return nil, 0, corrupt(s.path, k.off, cureSegment, "block of batch %d: %v", k.firstPos, err)
+			return nil, 0, corruptError(s.path, k.off, cureSegment, "block of batch %d: %v", k.firstPos, err)
 		}
 		body = body[n:]
 	}
 	return body, s.salt, nil
 }
 
-// unpack reads and checks one block of a sealed segment.
-func (a *Archive) unpack(s *segment, k block) ([]byte, error) {
+// unpackBlock reads and checks one block of a sealed segment.
+func (a *Archive) unpackBlock(s *segment, k block) ([]byte, error) {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return nil, err
@@ -206,14 +209,14 @@ func (a *Archive) unpack(s *segment, k block) ([]byte, error) {
 	defer f.Close()
 	packed := make([]byte, k.packed)
 	if _, err := f.ReadAt(packed, k.off); err != nil {
-		return nil, corrupt(s.path, k.off, cureSegment, "cannot be read: %v", err)
+		return nil, corruptError(s.path, k.off, cureSegment, "cannot be read: %v", err)
 	}
 	if crc32.Checksum(packed, castagnoli) != k.sum {
-		return nil, corrupt(s.path, k.off, cureSegment, "checksum of the block that begins with batch %d does not match", k.firstPos)
+		return nil, corruptError(s.path, k.off, cureSegment, "checksum of the block that begins with batch %d does not match", k.firstPos)
 	}
 	body, err := a.dec.DecodeAll(packed, make([]byte, 0, k.size))
 	if err != nil || len(body) != int(k.size) {
-		return nil, corrupt(s.path, k.off, cureSegment, "the block that begins with batch %d unpacks to %d bytes: %v", k.firstPos, len(body), err)
+		return nil, corruptError(s.path, k.off, cureSegment, "the block that begins with batch %d unpacks to %d bytes: %v", k.firstPos, len(body), err)
 	}
 	return body, nil
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Keep says how many snapshots Thin leaves: the first of each of the last so many hours, days and months that have one, in
-// UTC. Zero of Months keeps one of every month for ever.
+// Keep says how many snapshots Thin leaves: the first of each of the last so many hours, days
+// and months that have one, in UTC. Zero of Months keeps one of every month for ever.
 type Keep struct {
 	Hours  int
 	Days   int
 	Months int
 }
 
-// Thin removes snapshots that keep does not ask for. The newest always stays. It returns how many were removed.
+// Thin removes snapshots that keep does not ask for. The newest always stays. It returns how
+// many were removed.
 func (a *Archive) Thin(keep Keep) (int, error) {
 	all, err := a.Snapshots()
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
 	removed := 0
-	for i, stays := range thin(all, keep) {
+	for i, stays := range thinSnapshots(all, keep) {
 		if stays {
 			continue
 		}
@@ -38,9 +39,9 @@ func (a *Archive) Thin(keep Keep) (int, error) {
 	return removed, syncDir(a.snapDir())
 }
 
-// thin decides which of the snapshots, oldest first, stay. The first of a span stays rather than the last, so that thinning
-// often gives the same as thinning once.
-func thin(all []SnapshotInfo, keep Keep) []bool {
+// thinSnapshots decides which of the snapshots, oldest first, stay. The first of a span stays
+// rather than the last, so that thinning often gives the same as thinning once.
+func thinSnapshots(all []SnapshotInfo, keep Keep) []bool {
 	stays := make([]bool, len(all))
 	stays[len(all)-1] = true
 	for _, rule := range []struct {
@@ -70,9 +71,10 @@ func thin(all []SnapshotInfo, keep Keep) []bool {
 	return stays
 }
 
-// Retain drops sealed segments whose events all lie at or before behindSeq (what accounting has stored) and that were written
-// before olderThan. It never drops a segment unless a later or equal snapshot of the state exists, so that what remains
-// can still be folded from a snapshot on. It returns how many segments were dropped.
+// Retain drops sealed segments whose events all lie at or before behindSeq (what accounting has
+// stored) and that were written before olderThan. It never drops a segment unless a later or
+// equal snapshot of the state exists, so that what remains can still be folded from a snapshot
+// on. It returns how many segments were dropped.
 func (a *Archive) Retain(behindSeq uint64, olderThan time.Time) (int, error) {
 	snaps, err := a.Snapshots()
 	if err != nil {
@@ -94,7 +96,8 @@ func (a *Archive) Retain(behindSeq uint64, olderThan time.Time) (int, error) {
 			a.mu.Unlock()
 			break
 		}
-		// The file goes first: a segment that is listed but missing is noticed, one that is there but not listed is not.
+		// The file goes first: a segment that is listed but missing is noticed, one that is
+		// there but not listed is not.
 		err := os.Remove(s.path)
 		if err == nil {
 			a.segs = append([]*segment{}, a.segs[1:]...)
@@ -120,8 +123,8 @@ type Report struct {
 	Snapshots         int
 }
 
-// Verify reads everything that is there now, checking every checksum, and that positions and sequence numbers have no gap.
-// fold, if not nil, is called with each record.
+// Verify reads everything that is there now, checking every checksum, and that positions and
+// sequence numbers have no gap. fold, if not nil, is called with each record.
 func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 	var rep Report
 	first, last := a.Bounds()
@@ -138,7 +141,7 @@ func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 			if rep.Records == 0 {
 				rep.FirstPos, rep.FirstSeq = r.Pos, r.FirstSeq
 			} else if r.FirstSeq != rep.LastSeq+1 {
-				return rep, corrupt(a.segDir(), 0, cureSegment, "batch %d begins with event %d, the one before ends with %d", r.Pos, r.FirstSeq, rep.LastSeq)
+				return rep, corruptError(a.segDir(), 0, cureSegment, "batch %d begins with event %d, the one before ends with %d", r.Pos, r.FirstSeq, rep.LastSeq)
 			}
 			rep.Records++
 			rep.Bytes += uint64(len(r.Batch))

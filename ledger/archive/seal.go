@@ -18,9 +18,9 @@ func (a *Archive) sealSoon() {
 	}
 }
 
-// sealer compresses full segments in the background. A failure is retried when the next segment
+// runSealer compresses full segments in the background. A failure is retried when the next segment
 // is full, or at the next Open; until then the segment stays readable as it is.
-func (a *Archive) sealer() {
+func (a *Archive) runSealer() {
 	defer a.wg.Done()
 	for {
 		select {
@@ -109,13 +109,13 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 			return ErrClosed
 		default:
 		}
-		from, to := s.span(pos)
+		from, to := s.byteSpan(pos)
 		body := make([]byte, to-from)
 		if _, err := in.ReadAt(body, from); err != nil {
 			return err
 		}
 		k := block{off: off, size: uint32(len(body)), firstPos: pos}
-		pos, err = k.describe(body, s, pos)
+		pos, err = k.describeBlock(body, s, pos)
 		if err != nil {
 			return err
 		}
@@ -139,13 +139,13 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 	return nil
 }
 
-// describe fills in what the index says about a block, checking its records once more before
+// describeBlock fills in what the index says about a block, checking its records once more before
 // the only other copy goes.
-func (k *block) describe(body []byte, s *segment, pos uint64) (uint64, error) {
+func (k *block) describeBlock(body []byte, s *segment, pos uint64) (uint64, error) {
 	for len(body) > 0 {
 		r, n, err := readRecord(body, s.salt)
 		if err != nil || r.Pos != pos {
-			return pos, corrupt(s.path, 0, cureSegment, "record of batch %d: %v", pos, err)
+			return pos, corruptError(s.path, 0, cureSegment, "record of batch %d: %v", pos, err)
 		}
 		if k.count == 0 {
 			k.firstSeq = r.FirstSeq

@@ -79,7 +79,7 @@ func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) erro
 	if err := enc.Close(); err != nil {
 		return err
 	}
-	return cw.end()
+	return cw.endChunk()
 }
 
 type chunkWriter struct {
@@ -91,7 +91,7 @@ type chunkWriter struct {
 func (c *chunkWriter) Write(p []byte) (int, error) {
 	c.buf = append(c.buf, p...)
 	for len(c.buf) >= snapChunk {
-		if err := c.put(c.buf[:snapChunk]); err != nil {
+		if err := c.putRecord(c.buf[:snapChunk]); err != nil {
 			return 0, err
 		}
 		c.buf = append(c.buf[:0], c.buf[snapChunk:]...)
@@ -99,7 +99,7 @@ func (c *chunkWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *chunkWriter) put(b []byte) error {
+func (c *chunkWriter) putRecord(b []byte) error {
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(b)))
 	head = binary.LittleEndian.AppendUint32(head, chunkSum(c.n, b))
 	c.n++
@@ -107,13 +107,13 @@ func (c *chunkWriter) put(b []byte) error {
 	return err
 }
 
-func (c *chunkWriter) end() error {
+func (c *chunkWriter) endChunk() error {
 	if len(c.buf) > 0 {
-		if err := c.put(c.buf); err != nil {
+		if err := c.putRecord(c.buf); err != nil {
 			return err
 		}
 	}
-	return c.put(nil)
+	return c.putRecord(nil)
 }
 
 func chunkSum(n uint32, b []byte) uint32 {
@@ -153,14 +153,14 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 	}
 	var b [snapHeader]byte
 	if _, err := io.ReadFull(f, b[:]); err != nil || string(b[:8]) != snapMagic {
-		return fail(f, corrupt(path, 0, cureSnapshot, "not a snapshot"))
+		return fail(f, corruptError(path, 0, cureSnapshot, "not a snapshot"))
 	}
 	le := binary.LittleEndian
 	if v := le.Uint32(b[8:]); v > formatVersion {
-		return fail(f, newer(path, v))
+		return fail(f, newerError(path, v))
 	}
 	if crc32.Checksum(b[:36], castagnoli) != le.Uint32(b[36:]) {
-		return fail(f, corrupt(path, 36, cureSnapshot, "checksum of the header does not match"))
+		return fail(f, corruptError(path, 36, cureSnapshot, "checksum of the header does not match"))
 	}
 	st, err := f.Stat()
 	if err != nil {
@@ -209,7 +209,7 @@ func (r *snapReader) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) && !r.cr.done {
 		// The zstd stream may end before the end mark has been seen.
 		if _, more := r.cr.Read(make([]byte, 1)); !errors.Is(more, io.EOF) || r.cr.err != nil {
-			return n, corrupt(r.cr.path, r.cr.at, cureSnapshot, "the end mark is missing")
+			return n, corruptError(r.cr.path, r.cr.at, cureSnapshot, "the end mark is missing")
 		}
 	}
 	return n, err
@@ -232,7 +232,7 @@ type chunkReader struct {
 
 func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.buf) == 0 && !c.done && c.err == nil {
-		c.err = c.load()
+		c.err = c.loadChunk()
 	}
 	if c.err != nil {
 		return 0, c.err
@@ -245,18 +245,18 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *chunkReader) load() error {
+func (c *chunkReader) loadChunk() error {
 	var head [8]byte
 	if _, err := io.ReadFull(c.f, head[:]); err != nil {
-		return corrupt(c.path, c.at, cureSnapshot, "the file ends too early")
+		return corruptError(c.path, c.at, cureSnapshot, "the file ends too early")
 	}
 	n, sum := le32(head[:]), le32(head[4:])
 	if n > snapChunk {
-		return corrupt(c.path, c.at, cureSnapshot, "a chunk has an impossible length")
+		return corruptError(c.path, c.at, cureSnapshot, "a chunk has an impossible length")
 	}
 	buf := make([]byte, n)
 	if _, err := io.ReadFull(c.f, buf); err != nil || chunkSum(c.n, buf) != sum {
-		return corrupt(c.path, c.at, cureSnapshot, "checksum of a chunk does not match")
+		return corruptError(c.path, c.at, cureSnapshot, "checksum of a chunk does not match")
 	}
 	c.at += int64(n) + 8
 	c.n++

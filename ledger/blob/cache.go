@@ -43,7 +43,7 @@ func (c *cache) put(h Hash, data []byte) {
 	c.at[h] = c.order.PushFront(&cached{h, data})
 	c.size += int64(len(data))
 	for c.size > c.limit {
-		c.drop(c.order.Back())
+		c.dropOldest(c.order.Back())
 	}
 }
 
@@ -51,11 +51,11 @@ func (c *cache) remove(h Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.at[h]; ok {
-		c.drop(e)
+		c.dropOldest(e)
 	}
 }
 
-func (c *cache) drop(e *list.Element) {
+func (c *cache) dropOldest(e *list.Element) {
 	v := e.Value.(*cached)
 	c.order.Remove(e)
 	delete(c.at, v.hash)

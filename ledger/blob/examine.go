@@ -28,7 +28,7 @@ func Examine(dir string, damage func(error)) (Report, error) {
 		return x.rep, err
 	}
 	for i, id := range ids {
-		x.file(id, i == len(ids)-1)
+		x.examineFile(id, i == len(ids)-1)
 	}
 	return x.rep, nil
 }
@@ -42,13 +42,13 @@ type examiner struct {
 
 const cureBlob = "the jobs that need it are reported by name when it is used; copy the file back from a backup"
 
-func (x *examiner) broken(path string, off int64, format string, args ...any) {
+func (x *examiner) noteDamage(path string, off int64, format string, args ...any) {
 	x.damage(&CorruptError{File: path, Offset: off, What: fmt.Sprintf(format, args...), Cure: cureBlob})
 }
 
-// file reads one file. What stands behind the last whole record of the newest one is
+// examineFile reads one file. What stands behind the last whole record of the newest one is
 // what a crash left; the log brings it again.
-func (x *examiner) file(id uint32, newest bool) {
+func (x *examiner) examineFile(id uint32, newest bool) {
 	path := blobPath(x.dir, id)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -60,31 +60,31 @@ func (x *examiner) file(id uint32, newest bool) {
 	case errors.Is(err, errNoHeader) && newest:
 		return
 	case errors.Is(err, errNoHeader):
-		x.broken(path, 0, "the file has no header, and others follow")
+		x.noteDamage(path, 0, "the file has no header, and others follow")
 		return
 	case err != nil:
 		x.damage(err)
 		return
 	}
 	x.rep.Files++
-	found, end := x.records(path, b, salt)
+	found, end := x.findRecords(path, b, salt)
 	entries := readIndex(x.dir, id)
 	if entries == nil {
 		if end < int64(len(b)) && !newest {
-			x.broken(path, end, "%d bytes that are no record, and another file follows", int64(len(b))-end)
+			x.noteDamage(path, end, "%d bytes that are no record, and another file follows", int64(len(b))-end)
 		}
 		return
 	}
 	for _, e := range entries {
 		if found[int64(e.at.off)] != e.hash {
-			x.broken(path, int64(e.at.off), "the index has %s here, and no whole record of it is there", e.hash)
+			x.noteDamage(path, int64(e.at.off), "the index has %s here, and no whole record of it is there", e.hash)
 		}
 	}
 }
 
-// records finds the records of a file by offset. Bytes between two records are
+// findRecords finds the records of a file by offset. Bytes between two records are
 // damage; end is where those behind the last one begin.
-func (x *examiner) records(path string, b []byte, salt uint32) (found map[int64]Hash, end int64) {
+func (x *examiner) findRecords(path string, b []byte, salt uint32) (found map[int64]Hash, end int64) {
 	found = map[int64]Hash{}
 	end = fileHeader
 	for at := end; at < int64(len(b)); {
@@ -94,11 +94,11 @@ func (x *examiner) records(path string, b []byte, salt uint32) (found map[int64]
 			continue
 		}
 		if at > end {
-			x.broken(path, end, "%d bytes that are no record", at-end)
+			x.noteDamage(path, end, "%d bytes that are no record", at-end)
 		}
 		data := b[at+recordHeader:][:n]
 		if got := Sum(data); got != h {
-			x.broken(path, at, "%s has the bytes of %s", h, got)
+			x.noteDamage(path, at, "%s has the bytes of %s", h, got)
 		} else {
 			found[at] = h
 			x.rep.Blobs++

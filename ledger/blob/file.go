@@ -138,10 +138,10 @@ func openFile(dir string, id uint32) (*file, error) {
 	return &file{id: id, path: path, f: f, salt: salt, size: st.Size()}, nil
 }
 
-// scan finds the records of a file. Bytes between two records are damage and counted; bytes
+// scanRecords finds the records of a file. Bytes between two records are damage and counted; bytes
 // behind the last one are what a crash left, and end is where they begin. The salt keeps a
 // blob's own bytes from passing for a record.
-func (f *file) scan() (found []entry, damaged, end int64, err error) {
+func (f *file) scanRecords() (found []entry, damaged, end int64, err error) {
 	b := make([]byte, f.size)
 	if n, err := f.f.ReadAt(b, 0); err != nil && !(errors.Is(err, io.EOF) && n == len(b)) {
 		return nil, 0, 0, err

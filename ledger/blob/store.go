@@ -63,7 +63,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	for i, id := range ids {
-		if err := s.load(id, i == len(ids)-1); err != nil {
+		if err := s.loadFile(id, i == len(ids)-1); err != nil {
 			return nil, errors.Join(fmt.Errorf("open the blob store: %w", err), s.closeFiles())
 		}
 		s.nextID = id + 1
@@ -71,8 +71,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// load reads one file's index, or the file itself.
-func (s *Store) load(id uint32, newest bool) error {
+// loadFile reads one file's index, or the file itself.
+func (s *Store) loadFile(id uint32, newest bool) error {
 	f, err := openFile(s.dir, id)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Store) load(id uint32, newest bool) error {
 	f.sealed = entries != nil
 	if !f.sealed {
 		var damaged, end int64
-		entries, damaged, end, err = f.scan()
+		entries, damaged, end, err = f.scanRecords()
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (s *Store) add(e entry) {
 	s.bytes += int64(e.at.n)
 }
 
-func (s *Store) usable() error {
+func (s *Store) checkUsable() error {
 	switch {
 	case s.closed:
 		return ErrClosed
@@ -139,7 +139,7 @@ func (s *Store) Put(data []byte) (Hash, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.usable(); err != nil {
+	if err := s.checkUsable(); err != nil {
 		return h, err
 	}
 	if s.touched != nil {
@@ -148,13 +148,13 @@ func (s *Store) Put(data []byte) (Hash, error) {
 	if _, ok := s.index[h]; ok {
 		return h, nil
 	}
-	return h, s.put(h, data)
+	return h, s.appendBlob(h, data)
 }
 
-// put appends a record to the active file. The caller holds mu.
-func (s *Store) put(h Hash, data []byte) error {
+// appendBlob appends a record to the active file. The caller holds mu.
+func (s *Store) appendBlob(h Hash, data []byte) error {
 	if s.active != nil && s.active.size >= s.opts.FileBytes {
-		if err := s.flush(); err != nil {
+		if err := s.flushBuffer(); err != nil {
 			return err
 		}
 		s.full = append(s.full, s.active)
@@ -174,7 +174,7 @@ func (s *Store) put(h Hash, data []byte) error {
 		s.nextID++
 	}
 	if len(s.buf) >= flushBytes {
-		if err := s.flush(); err != nil {
+		if err := s.flushBuffer(); err != nil {
 			return err
 		}
 	}
@@ -187,8 +187,8 @@ func (s *Store) put(h Hash, data []byte) error {
 	return nil
 }
 
-// flush writes the buffer; after a failure it can be repeated. The caller holds mu.
-func (s *Store) flush() error {
+// flushBuffer writes the buffer; after a failure it can be repeated. The caller holds mu.
+func (s *Store) flushBuffer() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
@@ -214,12 +214,12 @@ func (s *Store) Get(h Hash) ([]byte, error) {
 		return data, nil
 	}
 	for {
-		data, at, err := s.read(h)
+		data, at, err := s.readBlob(h)
 		if errors.Is(err, os.ErrClosed) {
 			continue // Sweep has just moved it
 		}
 		if err == nil && Sum(data) != h {
-			err = s.forget(h, at)
+			err = s.forgetDamaged(h, at)
 		}
 		if err != nil {
 			return nil, err
@@ -229,7 +229,7 @@ func (s *Store) Get(h Hash) ([]byte, error) {
 	}
 }
 
-func (s *Store) read(h Hash) ([]byte, place, error) {
+func (s *Store) readBlob(h Hash) ([]byte, place, error) {
 	s.mu.RLock()
 	at, ok := s.index[h]
 	if !ok || s.closed {
@@ -252,13 +252,13 @@ func (s *Store) read(h Hash) ([]byte, place, error) {
 	s.mu.RUnlock()
 	_, err := f.f.ReadAt(data, int64(at.off)+recordHeader)
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		err = errors.Join(s.forget(h, at), err)
+		err = errors.Join(s.forgetDamaged(h, at), err)
 	}
 	return data, at, err
 }
 
-// forget removes a damaged blob from the index and says so.
-func (s *Store) forget(h Hash, at place) error {
+// forgetDamaged removes a damaged blob from the index and says so.
+func (s *Store) forgetDamaged(h Hash, at place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.index[h] == at {
@@ -274,15 +274,15 @@ func (s *Store) forget(h Hash, at place) error {
 func (s *Store) Sync() error {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	return s.sync()
+	return s.syncActive()
 }
 
-// sync does so while others go on. The caller holds syncMu.
-func (s *Store) sync() error {
+// syncActive does so while others go on. The caller holds syncMu.
+func (s *Store) syncActive() error {
 	s.mu.Lock()
-	err := s.usable()
+	err := s.checkUsable()
 	if err == nil {
-		err = s.flush()
+		err = s.flushBuffer()
 	}
 	full, active := s.full, s.active
 	s.mu.Unlock()
@@ -291,15 +291,15 @@ func (s *Store) sync() error {
 	}
 	for _, f := range full {
 		if err := s.sealFile(f); err != nil {
-			return s.fail(err)
+			return s.failStore(err)
 		}
 	}
 	if active != nil {
 		if err := active.f.Sync(); err != nil {
-			return s.fail(err)
+			return s.failStore(err)
 		}
 		if err := syncDir(s.dir); err != nil {
-			return s.fail(err)
+			return s.failStore(err)
 		}
 	}
 	return nil
@@ -320,9 +320,9 @@ func (s *Store) sealFile(f *file) error {
 	return nil
 }
 
-// fail refuses everything further: after a failed sync, what is on disk is known only after the
-// next Open.
-func (s *Store) fail(err error) error {
+// failStore refuses everything further: after a failed sync, what is on disk is known only
+// after the next Open.
+func (s *Store) failStore(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = fmt.Errorf("sync blobs: %w", err)
@@ -353,7 +353,7 @@ func (s *Store) Stats() Stats {
 func (s *Store) Close() error {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
-	err := s.sync()
+	err := s.syncActive()
 	if errors.Is(err, ErrClosed) {
 		return nil
 	}

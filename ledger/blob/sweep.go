@@ -25,7 +25,7 @@ func (s *Store) Sweep(keep func(Hash) bool) (Swept, error) {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
 	var out Swept
-	if err := s.sync(); err != nil {
+	if err := s.syncActive(); err != nil {
 		return out, err
 	}
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 	s.mu.RUnlock()
 	if entries == nil {
 		var err error
-		entries, _, _, err = f.scan()
+		entries, _, _, err = f.scanRecords()
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 		return err
 	}
 	// The copies must be durable before the originals go.
-	if err := s.sync(); err != nil {
+	if err := s.syncActive(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -108,9 +108,9 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 // moveAll copies blobs into the active file. A damaged one is forgotten, as Get would.
 func (s *Store) moveAll(live []entry) error {
 	for _, e := range live {
-		data, at, err := s.read(e.hash)
+		data, at, err := s.readBlob(e.hash)
 		if err == nil && Sum(data) != e.hash {
-			err = s.forget(e.hash, at)
+			err = s.forgetDamaged(e.hash, at)
 		}
 		if errors.Is(err, ErrCorrupt) {
 			s.opts.Logger.Error("a blob is damaged", "error", err)
@@ -120,7 +120,7 @@ func (s *Store) moveAll(live []entry) error {
 			return err
 		}
 		s.mu.Lock()
-		err = s.put(e.hash, data)
+		err = s.appendBlob(e.hash, data)
 		s.mu.Unlock()
 		if err != nil {
 			return err

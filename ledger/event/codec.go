@@ -34,7 +34,7 @@ type Codec struct{ set *record.Set }
 func NewCodec() (*Codec, error) {
 	samples := []any{new(Actor), new(Cause)}
 	for _, k := range Kinds() {
-		samples = append(samples, fresh(k))
+		samples = append(samples, newEvent(k))
 	}
 	set, err := record.Compile(samples...)
 	if err != nil {
@@ -86,12 +86,12 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	d := c.set.NewDecoder(data)
 	parts, err := d.Array()
 	if err != nil {
-		return nil, classify(err, "batch")
+		return nil, classifyKind(err, "batch")
 	}
 	version, err := d.Uint()
 	switch {
 	case err != nil:
-		return nil, classify(err, "batch")
+		return nil, classifyKind(err, "batch")
 	case version > uint64(Version):
 		return nil, fmt.Errorf("batch of vocabulary version %d, this release knows %d: %w", version, Version, ErrNewer)
 	case version == 0 || parts < batchLen:
@@ -101,7 +101,7 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	}
 	n, err := d.Array()
 	if err != nil {
-		return nil, classify(err, "batch")
+		return nil, classifyKind(err, "batch")
 	}
 	if n > d.Len()/minEnvelope {
 		return nil, fmt.Errorf("batch of %d events in %d bytes: %w", n, d.Len(), ErrMalformed)
@@ -124,7 +124,7 @@ const minEnvelope = 1 + envelopeLen
 func decodeEnvelope(d *record.Decoder, e *Envelope) error {
 	parts, err := d.Array()
 	if err != nil {
-		return classify(err, "envelope")
+		return classifyKind(err, "envelope")
 	}
 	if parts > envelopeLen {
 		return fmt.Errorf("envelope of %d parts: %w", parts, ErrNewer)
@@ -134,7 +134,7 @@ func decodeEnvelope(d *record.Decoder, e *Envelope) error {
 	}
 	e.Seq, err = d.Uint()
 	if err != nil {
-		return classify(err, "envelope")
+		return classifyKind(err, "envelope")
 	}
 	at, err := d.Int()
 	if err == nil {
@@ -149,21 +149,21 @@ func decodeEnvelope(d *record.Decoder, e *Envelope) error {
 		kind, err = d.Uint()
 	}
 	if err != nil {
-		return classify(err, fmt.Sprintf("envelope at sequence %d", e.Seq))
+		return classifyKind(err, fmt.Sprintf("envelope at sequence %d", e.Seq))
 	}
 	if kind <= uint64(^Kind(0)) {
-		e.Event = fresh(Kind(kind))
+		e.Event = newEvent(Kind(kind))
 	}
 	if e.Event == nil {
 		return fmt.Errorf("event kind %d at sequence %d: %w", kind, e.Seq, ErrNewer)
 	}
 	if err := d.Value(e.Event); err != nil {
-		return classify(err, fmt.Sprintf("%s at sequence %d", e.Event.Kind(), e.Seq))
+		return classifyKind(err, fmt.Sprintf("%s at sequence %d", e.Event.Kind(), e.Seq))
 	}
 	return nil
 }
 
-func classify(err error, what string) error {
+func classifyKind(err error, what string) error {
 	if errors.Is(err, record.ErrUnknownField) {
 		return fmt.Errorf("%s: %w: %w", what, ErrNewer, err)
 	}

@@ -288,12 +288,12 @@ func (*ForeignHoldTaken) sealed()     {}
 func (*ForeignHoldReleased) sealed()  {}
 
 // New returns an empty event of a kind, or nil for a kind of a newer release.
-func New(k Kind) Event { return fresh(k) }
+func New(k Kind) Event { return newEvent(k) }
 
-// fresh is New: one line for each kind.
+// newEvent is New: one line for each kind.
 //
 //muster:table one line for each kind
-func fresh(k Kind) Event {
+func newEvent(k Kind) Event {
 	switch k {
 	case KindClusterCreated:
 		return new(ClusterCreated)

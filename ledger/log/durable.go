@@ -81,7 +81,7 @@ func (p *pending) Wait(ctx context.Context) (Position, error) {
 	}
 }
 
-func failed(err error) *pending {
+func failedBatch(err error) *pending {
 	p := &pending{done: make(chan struct{}), err: err}
 	close(p.done)
 	return p
@@ -97,7 +97,7 @@ func (d *Durable) Append(batch []byte) Pending {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.closedErr(); err != nil {
-		return failed(err)
+		return failedBatch(err)
 	}
 	if d.stopped == nil {
 		switch {
@@ -108,9 +108,9 @@ func (d *Durable) Append(batch []byte) Pending {
 		}
 	}
 	if d.stopped != nil {
-		return failed(d.stopped)
+		return failedBatch(d.stopped)
 	}
-	d.enqueue(p)
+	d.enqueueBatch(p)
 	return p
 }
 
@@ -125,8 +125,8 @@ func (d *Durable) closedErr() error {
 	return nil
 }
 
-// enqueue gives p its place. The caller holds mu.
-func (d *Durable) enqueue(p *pending) {
+// enqueueBatch gives p its place. The caller holds mu.
+func (d *Durable) enqueueBatch(p *pending) {
 	if p.frame == nil {
 		p.frame = make([]byte, frameHeader)
 	}
@@ -141,8 +141,8 @@ func (d *Durable) enqueue(p *pending) {
 	}
 }
 
-// dispatch feeds raft in order. It may block there while the disk is busy.
-func (d *Durable) dispatch() {
+// dispatchFrames feeds raft in order. It may block there while the disk is busy.
+func (d *Durable) dispatchFrames() {
 	defer d.wg.Done()
 	for {
 		select {
@@ -161,8 +161,8 @@ func (d *Durable) dispatch() {
 	}
 }
 
-// finish answers p. The caller holds mu and has taken p out of waiting.
-func (d *Durable) finish(p *pending, pos Position, err error) {
+// finishBatch answers p. The caller holds mu and has taken p out of waiting.
+func (d *Durable) finishBatch(p *pending, pos Position, err error) {
 	d.bytes -= len(p.frame)
 	p.pos, p.err = pos, err
 	if err != nil {
@@ -171,8 +171,8 @@ func (d *Durable) finish(p *pending, pos Position, err error) {
 	close(p.done)
 }
 
-// settle is called when waiting may have become empty. The caller holds mu.
-func (d *Durable) settle() {
+// settleWaiting is called when waiting may have become empty. The caller holds mu.
+func (d *Durable) settleWaiting() {
 	if len(d.waiting) == 0 {
 		d.waiting = nil
 		if d.drained != nil {
@@ -182,8 +182,8 @@ func (d *Durable) settle() {
 	}
 }
 
-// complete answers the frames that the FSM has seen, in order.
-func (d *Durable) complete(results []applied) {
+// completeFrames answers the frames that the FSM has seen, in order.
+func (d *Durable) completeFrames(results []applied) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range results {
@@ -194,25 +194,25 @@ func (d *Durable) complete(results []applied) {
 			p := d.waiting[0]
 			d.waiting = d.waiting[1:]
 			if p.seq == r.seq {
-				d.finish(p, r.pos, r.err)
+				d.finishBatch(p, r.pos, r.err)
 			} else {
-				d.finish(p, 0, d.cause()) // a later frame came through, so this one never will
+				d.finishBatch(p, 0, d.failureCause()) // a later frame came through, so this one never will
 			}
 		}
 	}
-	d.settle()
+	d.settleWaiting()
 }
 
-func (d *Durable) cause() error {
+func (d *Durable) failureCause() error {
 	if d.stopped != nil {
 		return d.stopped
 	}
 	return errStale
 }
 
-// fail refuses further batches until Resume, and fails the waiting ones that are not stored;
+// failBatches refuses further batches until Resume, and fails the waiting ones that are not stored;
 // all of them if even a stored one may be overruled by another leader.
-func (d *Durable) fail(err error, all bool) {
+func (d *Durable) failBatches(err error, all bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failLocked(err, all)
@@ -229,16 +229,16 @@ func (d *Durable) failLocked(err error, all bool) {
 		}
 	}
 	for _, p := range d.waiting[keep:] {
-		d.finish(p, 0, err)
+		d.finishBatch(p, 0, err)
 	}
 	d.waiting = d.waiting[:keep:keep]
 	d.queue = nil
 	d.refused = d.nextSeq - 1
-	d.settle()
+	d.settleWaiting()
 }
 
-// die stops the log for good.
-func (d *Durable) die(err error) {
+// stopForGood stops the log for good.
+func (d *Durable) stopForGood(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dead != nil {
@@ -268,11 +268,11 @@ func (d *Durable) onStored(logs []*raft.Log) {
 	}
 }
 
-func (d *Durable) onStoreFailed(err error) { d.fail(err, false) }
+func (d *Durable) onStoreFailed(err error) { d.failBatches(err, false) }
 
-// refuse keeps out a frame that its writer was told has failed. Only in a cluster of one can
+// refuseFailed keeps out a frame that its writer was told has failed. Only in a cluster of one can
 // that be promised: elsewhere such a frame may come back from another member.
-func (d *Durable) refuse(logs []*raft.Log) bool {
+func (d *Durable) refuseFailed(logs []*raft.Log) bool {
 	if !d.alone {
 		return false
 	}
@@ -291,7 +291,7 @@ func (d *Durable) refuse(logs []*raft.Log) bool {
 
 // mayCompact limits compaction to the older of the two snapshots and asks the archive.
 func (d *Durable) mayCompact(hi uint64) (uint64, error) {
-	indexes, err := d.snaps.indexes()
+	indexes, err := d.snaps.listIndexes()
 	if err != nil {
 		return 0, err
 	}
@@ -299,7 +299,7 @@ func (d *Durable) mayCompact(hi uint64) (uint64, error) {
 		return 0, nil
 	}
 	if err := d.mayForget(); err != nil {
-		return 0, d.snaps.fail(err) // raft would pass on only its text
+		return 0, d.snaps.rememberError(err) // raft would pass on only its text
 	}
 	return min(hi, indexes[1]), nil
 }
@@ -353,7 +353,7 @@ func (d *Durable) Stats() Stats {
 	// The log may be closed, then its extent is unknown and stays zero.
 	s.FirstIndex, _ = d.store.FirstIndex()
 	s.LastIndex, _ = d.store.LastIndex()
-	if indexes, err := d.snaps.indexes(); err == nil && len(indexes) > 0 {
+	if indexes, err := d.snaps.listIndexes(); err == nil && len(indexes) > 0 {
 		s.SnapshotIndex = indexes[0]
 	}
 	d.mu.Lock()

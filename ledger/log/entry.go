@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// sumLen is what the log adds to each entry's Extensions: a CRC32C that starts from this log's salt. raft-wal checks an entry
-// only as part of the last group, and never when it reads one back.
+// sumLen is what the log adds to each entry's Extensions: a CRC32C that starts from this log's
+// salt. raft-wal checks an entry only as part of the last group, and never when it reads one
+// back.
 const sumLen = 4
 
 func entrySum(l *raft.Log, ext []byte, salt uint32) uint32 {
@@ -48,11 +49,12 @@ func openEntry(l *raft.Log, salt uint32) error {
 	return nil
 }
 
-// decodeEntry reads an entry as raft-wal's BinaryCodec writes it, checks it, and leaves Data pointing into b. It never panics.
+// decodeEntry reads an entry as raft-wal's BinaryCodec writes it, checks it, and leaves Data
+// pointing into b. It never panics.
 func decodeEntry(b []byte, l *raft.Log, salt uint32) error {
 	d := entryDecoder{b: b}
-	l.Index, l.Term, l.Type = d.uvarint(), d.uvarint(), raft.LogType(d.uvarint())
-	l.Data, l.Extensions = d.bytes(), d.bytes()
+	l.Index, l.Term, l.Type = d.readUvarint(), d.readUvarint(), raft.LogType(d.readUvarint())
+	l.Data, l.Extensions = d.readBytes(), d.readBytes()
 	if d.bad {
 		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(b))
 	}
@@ -67,7 +69,7 @@ type entryDecoder struct {
 	bad bool
 }
 
-func (d *entryDecoder) uvarint() uint64 {
+func (d *entryDecoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
 		d.bad, d.b = true, nil
@@ -77,8 +79,8 @@ func (d *entryDecoder) uvarint() uint64 {
 	return v
 }
 
-func (d *entryDecoder) bytes() []byte {
-	n := d.uvarint()
+func (d *entryDecoder) readBytes() []byte {
+	n := d.readUvarint()
 	if n > uint64(len(d.b)) {
 		d.bad, d.b = true, nil
 		return nil

@@ -36,7 +36,8 @@ func (e *CorruptError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// VersionError says which file or frame a newer release wrote. errors.Is(err, ErrNewerVersion) holds.
+// VersionError says which file or frame a newer release wrote. errors.Is(err, ErrNewerVersion)
+// holds.
 type VersionError struct {
 	Where string
 	Found int
@@ -74,7 +75,7 @@ func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
 const cureSegment = "run `musterd ledger rebuild`, which makes a new log from the archive and from what can be read of this one, or restore a backup"
 
-func corrupt(file string, offset int64, cure, format string, args ...any) error {
+func corruptError(file string, offset int64, cure, format string, args ...any) error {
 	return &CorruptError{File: file, Offset: offset, What: fmt.Sprintf(format, args...), Cure: cure}
 }
 

@@ -10,15 +10,17 @@ import (
 	"sync/atomic"
 )
 
-// FS is the file layer under the log. The one that Open uses by default is the operating system's; tests put one underneath
-// that loses unsynced writes, fills up, or fails.
+// FS is the file layer under the log. The one that Open uses by default is the operating
+// system's; tests put one underneath that loses unsynced writes, fills up, or fails.
 //
-// Durability: after File.Sync the file's bytes survive a power cut; after SyncDir so do the names in the folder.
+// Durability: after File.Sync the file's bytes survive a power cut; after SyncDir so do the
+// names in the folder.
 type FS interface {
 	MkdirAll(dir string) error
 	// ReadDir returns the names of the plain files in dir, sorted.
 	ReadDir(dir string) ([]string, error)
-	// Create makes a new file of size zero bytes, reserving its blocks where the filesystem can. The file must not exist.
+	// Create makes a new file of size zero bytes, reserving its blocks where the filesystem
+	// can. The file must not exist.
 	Create(path string, size int64) (File, error)
 	// Open opens an existing file for reading and, if write, for writing.
 	Open(path string, write bool) (File, error)
@@ -51,7 +53,8 @@ type osFile struct {
 	synced atomic.Bool
 }
 
-// Sync is a full fsync the first time, which also fixes a new file's size, and only flushes data afterwards.
+// Sync is a full fsync the first time, which also fixes a new file's size, and only flushes
+// data afterwards.
 func (f *osFile) Sync() error {
 	if f.synced.Load() {
 		return syncData(f.File)
@@ -99,8 +102,9 @@ func (osFS) Create(path string, size int64) (File, error) {
 		return nil, err
 	}
 	if size > 0 {
-		if err := preallocate(f, size); err != nil {
-			// A file that holds nothing must not be left behind to hold the very space that is missing.
+		if err := preallocateFile(f, size); err != nil {
+			// A file that holds nothing must not be left behind to hold the very space that is
+			// missing.
 			return nil, errors.Join(fmt.Errorf("reserve %d bytes for %s: %w", size, path, err), f.Close(), os.Remove(path))
 		}
 	}
@@ -150,7 +154,7 @@ func readAll(fs FS, path string, limit int64) ([]byte, error) {
 	return buf[:n], nil
 }
 
-func exists(fs FS, path string) (bool, error) {
+func fileExists(fs FS, path string) (bool, error) {
 	f, err := fs.Open(path, false)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

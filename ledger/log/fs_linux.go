@@ -19,8 +19,8 @@ func syncData(f *os.File) error {
 	}
 }
 
-// preallocate reserves blocks, so that a later write inside size cannot find the disk full.
-func preallocate(f *os.File, size int64) error {
+// preallocateFile reserves blocks, so that a later write inside size cannot find the disk full.
+func preallocateFile(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 		switch {

@@ -10,15 +10,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fsm is what raft replicates: the machine, its position, and the fence that keeps a batch out whose predecessor failed.
-// raft calls it from one goroutine.
+// fsm is what raft replicates: the machine, its position, and the fence that keeps a batch out
+// whose predecessor failed. raft calls it from one goroutine.
 type fsm struct {
 	machine Machine
 	// stateless is set on a witness.
 	stateless bool
 	every     uint64 // batches and bytes after which a snapshot is due
 	bytes     uint64
-	// complete tells what became of frames, due that a snapshot should be taken, fatal that the machine refused a batch.
+	// complete tells what became of frames, due that a snapshot should be taken, fatal that the
+	// machine refused a batch.
 	complete func([]applied)
 	due      func()
 	fatal    func(error)
@@ -55,7 +56,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		if l.Type == raft.LogCommand {
-			results = append(results, f.apply(l))
+			results = append(results, f.applyEntry(l))
 		}
 		if f.err == nil {
 			f.index.Store(l.Index)
@@ -70,7 +71,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	return make([]any, len(logs))
 }
 
-func (f *fsm) apply(l *raft.Log) applied {
+func (f *fsm) applyEntry(l *raft.Log) applied {
 	fr, err := decodeFrame(l.Data)
 	if err != nil {
 		f.err = fmt.Errorf("entry %d of the ledger's log: %w", l.Index, err)
@@ -134,12 +135,12 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore replaces the machine's state by a snapshot's.
 func (f *fsm) Restore(rc io.ReadCloser) error {
-	err := f.restore(rc)
+	err := f.restoreState(rc)
 	f.restoreErr = err
 	return err
 }
 
-func (f *fsm) restore(r io.Reader) error {
+func (f *fsm) restoreState(r io.Reader) error {
 	var head [fsmHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return fmt.Errorf("read the head of a snapshot: %w", err)

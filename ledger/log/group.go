@@ -13,15 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Layer carries the connections between members: it accepts those that others open to this one, and opens connections to
-// others by the addresses that [Member] has. Authentication is its business.
+// Layer carries the connections between members: it accepts those that others open to this one,
+// and opens connections to others by the addresses that [Member] has. Authentication is its
+// business.
 type Layer interface {
 	net.Listener
 	Dial(address string, timeout time.Duration) (net.Conn, error)
 }
 
-// NewTransport returns raft's protocol over a layer, for Options.Transport. patience bounds each exchange; that of a snapshot grows
-// with its size.
+// NewTransport returns raft's protocol over a layer, for Options.Transport. patience bounds
+// each exchange; that of a snapshot grows with its size.
 func NewTransport(l Layer, patience time.Duration, logger *slog.Logger) raft.Transport {
 	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: streams{l}, MaxPool: 3, Timeout: patience,
 		Logger: newHCLog(logger)})
@@ -34,12 +35,14 @@ func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 	return s.Layer.Dial(string(address), timeout)
 }
 
-// memberKey is where a folder remembers which member of a group it belongs to. A folder of a cluster of one has none.
+// memberKey is where a folder remembers which member of a group it belongs to. A folder of a
+// cluster of one has none.
 const memberKey = "Member"
 
-// claim makes the folder this member's, or refuses one that is another's. What a controller alone has written it takes into the
-// group: from here on its log has a configuration with this member's name and address.
-func (d *Durable) claim(fresh bool, trans raft.Transport) error {
+// claimFolder makes the folder this member's, or refuses one that is another's. What a
+// controller alone has written it takes into the group: from here on its log has a
+// configuration with this member's name and address.
+func (d *Durable) claimFolder(fresh bool, trans raft.Transport) error {
 	was, err := d.store.Get([]byte(memberKey))
 	if err != nil {
 		return err
@@ -63,8 +66,8 @@ func (d *Durable) claim(fresh bool, trans raft.Transport) error {
 	return d.store.Set([]byte(memberKey), []byte(d.opts.NodeID))
 }
 
-// refuseGroup keeps a controller that is configured alone from a ledger of which others have a part: what it wrote there would
-// not be on a majority of them.
+// refuseGroup keeps a controller that is configured alone from a ledger of which others have a
+// part: what it wrote there would not be on a majority of them.
 func (d *Durable) refuseGroup() error {
 	was, err := d.store.Get([]byte(memberKey))
 	if err != nil || len(was) == 0 {
@@ -74,13 +77,14 @@ func (d *Durable) refuseGroup() error {
 		d.opts.Dir, was)
 }
 
-// leaveSolitude appends what the only member of a group may decide by itself: that its name and address are others now.
+// leaveSolitude appends what the only member of a group may decide by itself: that its name and
+// address are others now.
 func (d *Durable) leaveSolitude(trans raft.Transport) error {
 	last, err := d.store.LastIndex()
 	if err != nil {
 		return err
 	}
-	indexes, err := d.snaps.indexes()
+	indexes, err := d.snaps.listIndexes()
 	if err != nil {
 		return err
 	}
@@ -93,10 +97,11 @@ func (d *Durable) leaveSolitude(trans raft.Transport) error {
 	}
 	self := []Member{{ID: d.opts.NodeID, Address: string(trans.LocalAddr())}}
 	d.opts.Logger.Info("the ledger of a single controller becomes that of a group", "member", d.opts.NodeID, "address", self[0].Address)
-	return d.store.StoreLog(&raft.Log{Index: last + 1, Term: term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(self))})
+	return d.store.StoreLog(&raft.Log{Index: last + 1, Term: term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raftConfiguration(self))})
 }
 
-// Fresh tells whether a folder holds no ledger yet, without opening it. A folder that is not there is fresh.
+// Fresh tells whether a folder holds no ledger yet, without opening it. A folder that is not
+// there is fresh.
 func Fresh(fs FS, dir string) (bool, error) {
 	for _, sub := range []string{"raft", "snapshots"} {
 		path := dir + "/" + sub
@@ -145,7 +150,8 @@ func (d *Durable) LeadOver() <-chan struct{} {
 	return ended
 }
 
-// Add takes a member into the group, or changes its address or whether it votes. Only the leader can.
+// Add takes a member into the group, or changes its address or whether it votes. Only the
+// leader can.
 func (d *Durable) Add(ctx context.Context, m Member) error {
 	add := d.raft.AddVoter
 	if m.Joining {
@@ -154,12 +160,14 @@ func (d *Durable) Add(ctx context.Context, m Member) error {
 	return d.changeGroup(ctx, "add "+m.ID, add(raft.ServerID(m.ID), raft.ServerAddress(m.Address), 0, patienceOf(ctx)))
 }
 
-// Remove takes a member out of the group. Only the leader can; it may remove itself and stops leading then.
+// Remove takes a member out of the group. Only the leader can; it may remove itself and stops
+// leading then.
 func (d *Durable) Remove(ctx context.Context, id string) error {
 	return d.changeGroup(ctx, "remove "+id, d.raft.RemoveServer(raft.ServerID(id), 0, patienceOf(ctx)))
 }
 
-// HandOver gives the lead to another member, or with an empty id to the one that has most of the log.
+// HandOver gives the lead to another member, or with an empty id to the one that has most of
+// the log.
 func (d *Durable) HandOver(ctx context.Context, id string) error {
 	if id == "" {
 		return d.changeGroup(ctx, "hand over", d.raft.LeadershipTransfer())
@@ -179,7 +187,8 @@ func patienceOf(ctx context.Context) time.Duration {
 	return 0
 }
 
-// changeGroup waits for a change without outliving the caller: raft's futures may stay silent at a shutdown.
+// changeGroup waits for a change without outliving the caller: raft's futures may stay silent
+// at a shutdown.
 func (d *Durable) changeGroup(ctx context.Context, what string, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()

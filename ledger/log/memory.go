@@ -77,7 +77,7 @@ func OpenMemory(opts MemoryOptions) (*Memory, error) {
 		return nil, err
 	}
 	if m.pos < opts.AtLeast {
-		return nil, corrupt("memory", 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", m.pos, opts.AtLeast)
+		return nil, corruptError("memory", 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", m.pos, opts.AtLeast)
 	}
 	if !opts.Inline {
 		m.wg.Add(1)
@@ -110,7 +110,7 @@ func (m *Memory) run() {
 	for {
 		select {
 		case <-m.wake:
-			m.drain()
+			m.drainQueue()
 		case <-m.done:
 			return
 		}
@@ -134,7 +134,7 @@ func (m *Memory) Append(batch []byte) Pending {
 	}
 	m.mu.Unlock()
 	if err != nil {
-		return failed(err)
+		return failedBatch(err)
 	}
 	m.kick()
 	return p
@@ -142,7 +142,7 @@ func (m *Memory) Append(batch []byte) Pending {
 
 func (m *Memory) kick() {
 	if m.opts.Inline {
-		m.drain()
+		m.drainQueue()
 		return
 	}
 	select {
@@ -161,8 +161,8 @@ func (m *Memory) closedErr() error {
 	return nil
 }
 
-// drain applies what is queued, in order.
-func (m *Memory) drain() {
+// drainQueue applies what is queued, in order.
+func (m *Memory) drainQueue() {
 	m.apply.Lock()
 	defer m.apply.Unlock()
 	for {
@@ -251,7 +251,7 @@ func (m *Memory) Barrier(ctx context.Context) error {
 
 // Resume accepts batches again after a fault.
 func (m *Memory) Resume(context.Context) error {
-	m.drain() // fail what was queued behind the fault
+	m.drainQueue() // fail what was queued behind the fault
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.closedErr(); err != nil {
@@ -338,7 +338,7 @@ func (m *Memory) Close(context.Context) error {
 		m.wg.Wait()
 		return nil
 	}
-	m.drain()
+	m.drainQueue()
 	m.mu.Lock()
 	if m.dead == nil {
 		m.dead = ErrClosed

@@ -70,7 +70,7 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 	var found [2]*metaState
 	var gens [2]uint64
 	for i := range found {
-		st, gen, err := m.read(i)
+		st, gen, err := m.readSlot(i)
 		if errors.Is(err, ErrNewerVersion) {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 	case fresh:
 		m.state = metaState{Salt: salt}
 	default:
-		return nil, corrupt(metaPath(dir, 0), 0, cureSegment, "neither it nor %s can be read", metaPath(dir, 1))
+		return nil, corruptError(metaPath(dir, 0), 0, cureSegment, "neither it nor %s can be read", metaPath(dir, 1))
 	}
 	if m.state.Stable == nil {
 		m.state.Stable = map[string][]byte{}
@@ -106,7 +106,7 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 		return nil, err
 	}
 	// Writing the state out again makes both copies whole and equal.
-	return m, m.update(func(*metaState) {})
+	return m, m.updateState(func(*metaState) {})
 }
 
 func (m *metaStore) openFiles() error {
@@ -128,29 +128,29 @@ func (m *metaStore) openFiles() error {
 	return nil
 }
 
-func (m *metaStore) read(i int) (*metaState, uint64, error) {
+func (m *metaStore) readSlot(i int) (*metaState, uint64, error) {
 	path := metaPath(m.dir, i)
 	b, err := readAll(m.fs, path, metaSize)
 	if err != nil {
 		return nil, 0, err
 	}
 	if len(b) < metaHeader || string(b[:8]) != metaMagic {
-		return nil, 0, corrupt(path, 0, cureSegment, "not a metadata file")
+		return nil, 0, corruptError(path, 0, cureSegment, "not a metadata file")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v > metaVersion {
 		return nil, 0, &VersionError{Where: path, Found: int(v), Known: metaVersion}
 	}
 	n := binary.LittleEndian.Uint32(b[12:])
 	if int(n) > len(b)-metaHeader {
-		return nil, 0, corrupt(path, 12, cureSegment, "length %d is beyond the file", n)
+		return nil, 0, corruptError(path, 12, cureSegment, "length %d is beyond the file", n)
 	}
 	body := b[metaHeader : metaHeader+n]
 	if sum := metaSum(b[:24], body); sum != binary.LittleEndian.Uint32(b[24:]) {
-		return nil, 0, corrupt(path, 24, cureSegment, "checksum does not match")
+		return nil, 0, corruptError(path, 24, cureSegment, "checksum does not match")
 	}
 	var st metaState
 	if err := json.Unmarshal(body, &st); err != nil {
-		return nil, 0, corrupt(path, metaHeader, cureSegment, "cannot be decoded: %v", err)
+		return nil, 0, corruptError(path, metaHeader, cureSegment, "cannot be decoded: %v", err)
 	}
 	return &st, binary.LittleEndian.Uint64(b[16:]), nil
 }
@@ -159,8 +159,8 @@ func metaSum(header, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, body)
 }
 
-// update changes the state durably or not at all.
-func (m *metaStore) update(change func(*metaState)) error {
+// updateState changes the state durably or not at all.
+func (m *metaStore) updateState(change func(*metaState)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := m.state
@@ -170,7 +170,7 @@ func (m *metaStore) update(change func(*metaState)) error {
 	}
 	change(&next)
 	for {
-		err := m.write(next)
+		err := m.writeSlot(next)
 		if err == nil {
 			m.state = next
 			return nil
@@ -182,7 +182,7 @@ func (m *metaStore) update(change func(*metaState)) error {
 	}
 }
 
-func (m *metaStore) write(next metaState) error {
+func (m *metaStore) writeSlot(next metaState) error {
 	body, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (m *metaStore) Load(string) (types.PersistentState, error) {
 
 // CommitState replaces raft-wal's part of the state.
 func (m *metaStore) CommitState(s types.PersistentState) error {
-	return m.update(func(st *metaState) { st.Wal = s })
+	return m.updateState(func(st *metaState) { st.Wal = s })
 }
 
 // GetStable returns a copy of a stable value, nil when it was never set.
@@ -240,7 +240,7 @@ func (m *metaStore) GetStable(key []byte) ([]byte, error) {
 
 // SetStable stores a value durably; nil deletes it.
 func (m *metaStore) SetStable(key, value []byte) error {
-	return m.update(func(st *metaState) {
+	return m.updateState(func(st *metaState) {
 		if value == nil {
 			delete(st.Stable, string(key))
 			return
@@ -249,7 +249,7 @@ func (m *metaStore) SetStable(key, value []byte) error {
 	})
 }
 
-func (m *metaStore) snapshot() metaState {
+func (m *metaStore) currentState() metaState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
@@ -262,17 +262,17 @@ func (m *metaStore) setNote(note func(error) error) {
 }
 
 func (m *metaStore) setWatermark(index uint64) error {
-	if m.snapshot().Watermark == index {
+	if m.currentState().Watermark == index {
 		return nil
 	}
-	return m.update(func(st *metaState) { st.Watermark = index })
+	return m.updateState(func(st *metaState) { st.Watermark = index })
 }
 
 // Close is called by nobody but shut: raft-wal does not own the store, because the log reopens
 // raft-wal over it.
 func (m *metaStore) Close() error { return nil }
 
-func (m *metaStore) shut() error {
+func (m *metaStore) closeFiles() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error

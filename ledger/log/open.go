@@ -14,10 +14,12 @@ import (
 
 var _ Log = (*Durable)(nil)
 
-// Open opens or creates the log in a folder. In a cluster of one it returns when the whole log has been replayed into the
-// machine and Append works; in a larger one it returns when the local part is verified, and the leader's writer calls Resume.
+// Open opens or creates the log in a folder. In a cluster of one it returns when the whole log
+// has been replayed into the machine and Append works; in a larger one it returns when the
+// local part is verified, and the leader's writer calls Resume.
 //
-// It fails with ErrLocked, ErrCorrupt, ErrNewerVersion, ErrDiskFull, or what the machine answered to a batch.
+// It fails with ErrLocked, ErrCorrupt, ErrNewerVersion, ErrDiskFull, or what the machine
+// answered to a batch.
 func Open(ctx context.Context, opts Options) (*Durable, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -37,15 +39,15 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 		return nil, errors.Join(err, d.store.close(false), d.lock.Close())
 	}
 	d.wg.Add(3)
-	go d.dispatch()
-	go d.watch()
+	go d.dispatchFrames()
+	go d.watchLeadership()
 	go d.takeSnapshots()
 	if !d.alone {
 		return d, nil
 	}
 	err = d.Resume(ctx)
 	if err == nil && d.LastPosition() < opts.AtLeast {
-		err = corrupt(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", d.LastPosition(), opts.AtLeast)
+		err = corruptError(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", d.LastPosition(), opts.AtLeast)
 	}
 	if err != nil {
 		// What stopped the log says more than that it has stopped.
@@ -86,7 +88,7 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 	if err != nil {
 		return err
 	}
-	indexes, err := snaps.indexes()
+	indexes, err := snaps.listIndexes()
 	if err != nil {
 		return err
 	}
@@ -107,37 +109,37 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 		return err
 	}
 	if d.opts.StartAt > 0 && !fresh {
-		return errors.Join(fmt.Errorf("open the ledger's log: %s is not new, so it cannot begin at batch %d", d.opts.Dir, d.opts.StartAt), meta.shut())
+		return errors.Join(fmt.Errorf("open the ledger's log: %s is not new, so it cannot begin at batch %d", d.opts.Dir, d.opts.StartAt), meta.closeFiles())
 	}
 	next, err := openSpare(fs, walDir, int64(d.opts.SegmentBytes), d.opts.ReserveBytes, d.closing)
 	if err != nil {
-		return errors.Join(err, meta.shut())
+		return errors.Join(err, meta.closeFiles())
 	}
 	d.snaps = snaps
 	d.store = &logStore{fs: fs, dir: walDir, meta: meta, spare: next, segBytes: d.opts.SegmentBytes, salt: meta.state.Salt, log: logger, closing: d.closing,
-		hooks: storeHooks{stored: d.onStored, failed: d.onStoreFailed, fatal: d.die, refuse: d.refuse,
+		hooks: storeHooks{stored: d.onStored, failed: d.onStoreFailed, fatal: d.stopForGood, refuse: d.refuseFailed,
 			compact: d.mayCompact, clear: d.mayClear, running: d.running.Load}}
 	meta.onFail = d.store.metaFailed
 	if len(indexes) > 0 {
 		d.store.skip = indexes[0]
 	}
 	snaps.stateless = d.opts.Witness
-	d.fsm = &fsm{machine: d.opts.Machine, stateless: d.opts.Witness, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.complete,
-		due: d.snapshotDue, fatal: d.die, closing: d.closing}
+	d.fsm = &fsm{machine: d.opts.Machine, stateless: d.opts.Witness, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.completeFrames,
+		due: d.snapshotDue, fatal: d.stopForGood, closing: d.closing}
 	d.fsm.pos.Store(uint64(d.opts.StartAt))
 	d.store.op.Lock()
 	defer d.store.op.Unlock()
-	if err := d.store.open(keepAll); err != nil {
-		return errors.Join(err, meta.shut())
+	if err := d.store.openVerified(keepAll); err != nil {
+		return errors.Join(err, meta.closeFiles())
 	}
-	if err := d.continuous(indexes); err != nil {
-		return errors.Join(err, d.store.wal.Close(), meta.shut())
+	if err := d.checkContinuous(indexes); err != nil {
+		return errors.Join(err, d.store.wal.Close(), meta.closeFiles())
 	}
 	return meta.setWatermark(d.store.last)
 }
 
-// continuous checks that nothing is missing between the newest snapshot and the log.
-func (d *Durable) continuous(indexes []uint64) error {
+// checkContinuous checks that nothing is missing between the newest snapshot and the log.
+func (d *Durable) checkContinuous(indexes []uint64) error {
 	first, err := d.store.FirstIndex()
 	if err != nil {
 		return err
@@ -147,7 +149,7 @@ func (d *Durable) continuous(indexes []uint64) error {
 		snap = indexes[0]
 	}
 	if first > snap+1 {
-		return corrupt(d.opts.Dir, 0, "put the newest snapshot back, or run `musterd ledger rebuild`",
+		return corruptError(d.opts.Dir, 0, "put the newest snapshot back, or run `musterd ledger rebuild`",
 			"the newest snapshot ends at entry %d and the log begins at %d", snap, first)
 	}
 	return nil
@@ -164,7 +166,7 @@ func (d *Durable) startRaft() (err error) {
 		first *= 2
 	}
 	conf := d.opts.raftConfig(d.notify, first)
-	if err := d.bootstrap(trans); err != nil {
+	if err := d.writeFirstConfiguration(trans); err != nil {
 		return err
 	}
 	defer func() {
@@ -179,7 +181,7 @@ func (d *Durable) startRaft() (err error) {
 	d.raft, err = raft.NewRaft(conf, d.fsm, d.store, d.store, d.snaps, trans)
 	if err != nil {
 		// raft reduces the cause to a text.
-		for _, cause := range []error{d.snaps.err(), d.fsm.restoreErr} {
+		for _, cause := range []error{d.snaps.currentError(), d.fsm.restoreErr} {
 			if cause != nil {
 				return cause
 			}
@@ -187,8 +189,8 @@ func (d *Durable) startRaft() (err error) {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	d.running.Store(true)
-	if !d.member() {
-		return errors.Join(fmt.Errorf("%s belongs to another member of the ledger: %s is not among %v; set the node's id back", d.opts.Dir, d.opts.NodeID, d.members()),
+	if !d.isMember() {
+		return errors.Join(fmt.Errorf("%s belongs to another member of the ledger: %s is not among %v; set the node's id back", d.opts.Dir, d.opts.NodeID, d.listMembers()),
 			d.raft.Shutdown().Error())
 	}
 	if d.alone {
@@ -199,8 +201,8 @@ func (d *Durable) startRaft() (err error) {
 	return nil
 }
 
-// bootstrap writes the first configuration into a new log.
-func (d *Durable) bootstrap(trans raft.Transport) error {
+// writeFirstConfiguration writes the first configuration into a new log.
+func (d *Durable) writeFirstConfiguration(trans raft.Transport) error {
 	members := d.opts.Members
 	if d.alone {
 		members = []Member{{ID: d.opts.NodeID, Address: string(trans.LocalAddr())}}
@@ -209,7 +211,7 @@ func (d *Durable) bootstrap(trans raft.Transport) error {
 	if err != nil {
 		return err
 	}
-	snaps, err := d.snaps.indexes()
+	snaps, err := d.snaps.listIndexes()
 	if err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (d *Durable) bootstrap(trans raft.Transport) error {
 	if d.alone {
 		err = d.refuseGroup()
 	} else {
-		err = d.claim(fresh, trans)
+		err = d.claimFolder(fresh, trans)
 	}
 	if err != nil {
 		return err
@@ -225,15 +227,15 @@ func (d *Durable) bootstrap(trans raft.Transport) error {
 	if !fresh || len(members) == 0 {
 		return nil
 	}
-	// Not raft's own BootstrapCluster: when it is interrupted between the two writes, it leaves a member that waits for a
-	// leader for ever.
+	// Not raft's own BootstrapCluster: when it is interrupted between the two writes, it leaves
+	// a member that waits for a leader for ever.
 	if err := d.store.bootTerm(); err != nil {
 		return err
 	}
-	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration(members))})
+	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raftConfiguration(members))})
 }
 
-func configuration(members []Member) raft.Configuration {
+func raftConfiguration(members []Member) raft.Configuration {
 	var c raft.Configuration
 	for _, m := range members {
 		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
@@ -241,7 +243,7 @@ func configuration(members []Member) raft.Configuration {
 	return c
 }
 
-func (d *Durable) members() []string {
+func (d *Durable) listMembers() []string {
 	var ids []string
 	for _, s := range d.raft.GetConfiguration().Configuration().Servers {
 		ids = append(ids, string(s.ID))
@@ -249,9 +251,9 @@ func (d *Durable) members() []string {
 	return ids
 }
 
-// member reports whether this node may take part; one that joins later has no configuration yet.
-func (d *Durable) member() bool {
-	ids := d.members()
+// isMember reports whether this node may take part; one that joins later has no configuration yet.
+func (d *Durable) isMember() bool {
+	ids := d.listMembers()
 	for _, id := range ids {
 		if id == d.opts.NodeID {
 			return true
@@ -260,8 +262,8 @@ func (d *Durable) member() bool {
 	return len(ids) == 0 && !d.alone
 }
 
-// watch follows leadership.
-func (d *Durable) watch() {
+// watchLeadership follows leadership.
+func (d *Durable) watchLeadership() {
 	defer d.wg.Done()
 	seen := make(chan raft.Observation, 16)
 	obs := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -273,16 +275,16 @@ func (d *Durable) watch() {
 	for {
 		select {
 		case leading := <-d.notify:
-			d.lead(leading)
+			d.takeLead(leading)
 		case <-seen:
-			d.broadcast()
+			d.wakeWaiters()
 		case <-d.closing:
 			return
 		}
 	}
 }
 
-func (d *Durable) lead(leading bool) {
+func (d *Durable) takeLead(leading bool) {
 	d.mu.Lock()
 	d.leading = leading
 	if d.over != nil {
@@ -294,13 +296,14 @@ func (d *Durable) lead(leading bool) {
 	}
 	d.mu.Unlock()
 	if !leading {
-		// In a cluster of one what is stored will be applied by the next term; elsewhere nobody knows.
-		d.fail(&NotLeaderError{Unknown: !d.alone}, !d.alone)
+		// In a cluster of one what is stored will be applied by the next term; elsewhere nobody
+		// knows.
+		d.failBatches(&NotLeaderError{Unknown: !d.alone}, !d.alone)
 	}
-	d.broadcast()
+	d.wakeWaiters()
 }
 
-func (d *Durable) broadcast() {
+func (d *Durable) wakeWaiters() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	close(d.changed)
@@ -336,13 +339,13 @@ func (d *Durable) takeSnapshots() {
 }
 
 func (d *Durable) takeSnapshot() error {
-	indexes, err := d.snaps.indexes()
+	indexes, err := d.snaps.listIndexes()
 	if err == nil && len(indexes) > 0 && indexes[0] >= d.fsm.index.Load() {
 		return nil // nothing new
 	}
-	d.snaps.fail(nil)
+	d.snaps.rememberError(nil)
 	err = d.raft.Snapshot().Error()
-	if cause := d.snaps.err(); err != nil && cause != nil {
+	if cause := d.snaps.currentError(); err != nil && cause != nil {
 		err = fmt.Errorf("%w (%w)", err, cause) // raft keeps only the text of the cause
 	}
 	switch {

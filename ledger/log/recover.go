@@ -13,26 +13,26 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// open verifies and repairs what is on disk and starts raft-wal over it. keep is the last entry to keep, keepAll at the first
-// open. The caller holds op.
-func (s *logStore) open(keep uint64) error {
-	table, err := s.verify(keep)
+// openVerified verifies and repairs what is on disk and starts raft-wal over it. keep is the
+// last entry to keep, keepAll at the first open. The caller holds op.
+func (s *logStore) openVerified(keep uint64) error {
+	table, err := s.verifyEntries(keep)
 	if err != nil {
 		return err
 	}
 	vfs := &walFS{fs: s.fs, spare: s.spare}
-	s.meta.setNote(vfs.note)
+	s.meta.setNote(vfs.noteError)
 	w, err := wal.Open(s.dir, wal.WithMetaStore(s.meta), wal.WithSegmentFiler(wsegment.NewFiler(s.dir, vfs)),
 		wal.WithSegmentSize(s.segBytes), wal.WithLogger(newHCLog(s.log)))
 	if err != nil {
 		if errors.Is(err, types.ErrCorrupt) {
-			return corrupt(s.dir, 0, cureSegment, "%v", err)
+			return corruptError(s.dir, 0, cureSegment, "%v", err)
 		}
 		return fmt.Errorf("open the log's segments in %s: %w", s.dir, err)
 	}
 	last, err := w.LastIndex()
-	if err == nil && last < s.meta.snapshot().Watermark {
-		err = corrupt(s.dir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, s.meta.snapshot().Watermark)
+	if err == nil && last < s.meta.currentState().Watermark {
+		err = corruptError(s.dir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, s.meta.currentState().Watermark)
 	}
 	if err != nil {
 		return errors.Join(err, w.Close())
@@ -47,19 +47,19 @@ func (s *logStore) open(keep uint64) error {
 	return err
 }
 
-func (s *logStore) verify(keep uint64) ([]*segment, error) {
-	st := s.meta.snapshot().Wal
+func (s *logStore) verifyEntries(keep uint64) ([]*segment, error) {
+	st := s.meta.currentState().Wal
 	var table []*segment
 	for i, si := range st.Segments {
 		sealed := !si.SealTime.IsZero()
 		if i+1 < len(st.Segments) && (!sealed || si.MaxIndex+1 != st.Segments[i+1].BaseIndex) {
-			return nil, corrupt(metaPath(s.dir, 0), 0, cureSegment, "entries between segments %d and %d are missing", si.BaseIndex, st.Segments[i+1].BaseIndex)
+			return nil, corruptError(metaPath(s.dir, 0), 0, cureSegment, "entries between segments %d and %d are missing", si.BaseIndex, st.Segments[i+1].BaseIndex)
 		}
 		var seg *segment
 		var err error
 		switch {
 		case sealed && si.MaxIndex <= s.skip && si.IndexStart > 0:
-			err = s.present(si)
+			err = s.checkPresent(si)
 		case sealed:
 			seg, err = s.verifySealed(si)
 		default:
@@ -79,25 +79,25 @@ func (s *logStore) segmentPath(si types.SegmentInfo) string {
 	return filepath.Join(s.dir, segmentName(si.BaseIndex, si.ID))
 }
 
-// present checks only that a segment behind the snapshot is there: it is read when a member lags, or when the snapshot has
-// to be given up.
-func (s *logStore) present(si types.SegmentInfo) error {
-	ok, err := exists(s.fs, s.segmentPath(si))
+// checkPresent checks only that a segment behind the snapshot is there: it is read when a
+// member lags, or when the snapshot has to be given up.
+func (s *logStore) checkPresent(si types.SegmentInfo) error {
+	ok, err := fileExists(s.fs, s.segmentPath(si))
 	if err == nil && !ok {
-		err = s.missing(si)
+		err = s.missingSegment(si)
 	}
 	return err
 }
 
-func (s *logStore) missing(si types.SegmentInfo) error {
-	return corrupt(s.segmentPath(si), 0, cureSegment, "the file with entries %d to %d is missing", si.BaseIndex, si.MaxIndex)
+func (s *logStore) missingSegment(si types.SegmentInfo) error {
+	return corruptError(s.segmentPath(si), 0, cureSegment, "the file with entries %d to %d is missing", si.BaseIndex, si.MaxIndex)
 }
 
 func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
 	path := s.segmentPath(si)
 	f, err := s.fs.Open(path, false)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, s.missing(si)
+		return nil, s.missingSegment(si)
 	}
 	if err != nil {
 		return nil, err
@@ -108,14 +108,15 @@ func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
 		return nil, err
 	}
 	if seg.lastIndex() < si.MaxIndex {
-		return nil, corrupt(path, seg.bad, cureSegment, "%s; entries %d to %d cannot be read", seg.describe(), seg.lastIndex()+1, si.MaxIndex)
+		return nil, corruptError(path, seg.bad, cureSegment, "%s; entries %d to %d cannot be read", seg.describeSegment(), seg.lastIndex()+1, si.MaxIndex)
 	}
 	seg.offsets = seg.offsets[:si.MaxIndex-si.BaseIndex+1]
 	return seg, nil
 }
 
-// repairTail cuts off what an interrupted write left and, if the crash came between the sealing of the segment and the note of
-// it in the metadata, makes that note: raft-wal would take no further entry otherwise.
+// repairTail cuts off what an interrupted write left and, if the crash came between the sealing
+// of the segment and the note of it in the metadata, makes that note: raft-wal would take no
+// further entry otherwise.
 func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, error) {
 	path := s.segmentPath(si)
 	f, err := s.fs.Open(path, true)
@@ -130,28 +131,28 @@ func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, erro
 	if err != nil {
 		return nil, err
 	}
-	end, err := seg.torn(f, s.check)
+	end, err := seg.findTornEnd(f, s.check)
 	if err != nil {
 		return nil, err
 	}
 	if n := end - seg.bad; n > 0 {
 		s.dropped.Add(uint64(n))
-		s.log.Warn("removed the remains of an interrupted write from the log", "file", path, "offset", seg.bad, "bytes", n, "reason", seg.describe())
+		s.log.Warn("removed the remains of an interrupted write from the log", "file", path, "offset", seg.bad, "bytes", n, "reason", seg.describeSegment())
 	}
-	if err := seg.cut(f, end, keep); err != nil {
+	if err := seg.cutAfter(f, end, keep); err != nil {
 		return nil, err
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return nil, err
 	}
 	if seg.index > 0 {
-		err = s.meta.update(func(st *metaState) { st.Wal = rotated(st.Wal, seg, s.segBytes) })
+		err = s.meta.updateState(func(st *metaState) { st.Wal = rotatedSegments(st.Wal, seg, s.segBytes) })
 	}
 	return seg, err
 }
 
-// rotated returns the list of segments after seg, its last one, was sealed.
-func rotated(st types.PersistentState, seg *segment, segBytes int) types.PersistentState {
+// rotatedSegments returns the list of segments after seg, its last one, was sealed.
+func rotatedSegments(st types.PersistentState, seg *segment, segBytes int) types.PersistentState {
 	segs := append([]types.SegmentInfo{}, st.Segments...)
 	tail := &segs[len(segs)-1]
 	tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), seg.lastIndex(), uint64(seg.index)

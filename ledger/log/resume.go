@@ -16,7 +16,7 @@ func (d *Durable) Barrier(ctx context.Context) error {
 		err = d.stopped
 	}
 	if err == nil {
-		d.enqueue(p)
+		d.enqueueBatch(p)
 	}
 	d.mu.Unlock()
 	if err != nil {
@@ -49,8 +49,8 @@ func (d *Durable) Resume(ctx context.Context) error {
 	}
 }
 
-// tryResume returns the frame to wait for, or the channel that tells of a change of leadership, or neither when the log
-// works already.
+// tryResume returns the frame to wait for, or the channel that tells of a change of leadership,
+// or neither when the log works already.
 func (d *Durable) tryResume() (*pending, <-chan struct{}, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,6 +70,6 @@ func (d *Durable) tryResume() (*pending, <-chan struct{}, error) {
 	d.run = rand.Uint64()
 	d.runs[d.run] = true
 	p := &pending{kind: kindOpen, done: make(chan struct{})}
-	d.enqueue(p)
+	d.enqueueBatch(p)
 	return p, nil, nil
 }

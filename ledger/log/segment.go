@@ -13,11 +13,12 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// raft-wal's segment format, as far as it is needed to verify and repair one: a header of 32 bytes (magic, version, first
-// index, id, codec), then frames of 8-byte headers with payloads padded to 8 bytes. A commit frame ends each group and holds
-// the CRC32C of everything since the one before. raft-wal itself checks only the last group when it opens a segment and
-// takes the first unreadable frame for the end of the log, which would silently drop what follows a damaged one; so the
-// whole file is checked here first.
+// raft-wal's segment format, as far as it is needed to verify and repair one: a header of 32
+// bytes (magic, version, first index, id, codec), then frames of 8-byte headers with payloads
+// padded to 8 bytes. A commit frame ends each group and holds the CRC32C of everything since
+// the one before. raft-wal itself checks only the last group when it opens a segment and takes
+// the first unreadable frame for the end of the log, which would silently drop what follows a
+// damaged one; so the whole file is checked here first.
 const (
 	segHeader      = 32
 	segMagic       = 0x58eb6b0d
@@ -53,8 +54,9 @@ type group struct {
 
 func (s *segment) lastIndex() uint64 { return s.info.BaseIndex + uint64(len(s.offsets)) - 1 }
 
-// scanSegment reads a segment from its first byte to the end of its last whole group, checking every checksum. check is
-// called with each entry. Damage ends the scan without an error: bad and reason tell where and what.
+// scanSegment reads a segment from its first byte to the end of its last whole group, checking
+// every checksum. check is called with each entry. Damage ends the scan without an error: bad
+// and reason tell where and what.
 func scanSegment(f File, path string, info types.SegmentInfo, check func(index uint64, entry []byte) error) (*segment, error) {
 	size, err := f.Size()
 	if err != nil {
@@ -65,7 +67,7 @@ func scanSegment(f File, path string, info types.SegmentInfo, check func(index u
 	var entries []int64
 	start, at := int64(0), int64(segHeader)
 	for {
-		head, err := r.at(at, segFrameHeader)
+		head, err := r.readAt(at, segFrameHeader)
 		if err != nil {
 			return nil, err
 		}
@@ -74,12 +76,12 @@ func scanSegment(f File, path string, info types.SegmentInfo, check func(index u
 			if at > start+segHeader || (start > 0 && at > start) {
 				reason = fmt.Sprintf("a group of entries that begins here has no end at %d", at)
 			}
-			return s.stop(start, reason), nil
+			return s.stopScan(start, reason), nil
 		}
 		kind, arg, ok := segFrame(head)
 		switch {
 		case !ok || (kind != segCommit && int64(arg) > size-at-segFrameHeader):
-			return s.stop(start, fmt.Sprintf("the frame at %d has an impossible header %x", at, head)), nil
+			return s.stopScan(start, fmt.Sprintf("the frame at %d has an impossible header %x", at, head)), nil
 		case kind == segCommit:
 			whole, err := s.closeGroup(r, start, at, arg, entries, check)
 			if err != nil || !whole {
@@ -99,8 +101,8 @@ func scanSegment(f File, path string, info types.SegmentInfo, check func(index u
 	}
 }
 
-// stop ends the scan at the group that begins at start.
-func (s *segment) stop(start int64, reason string) *segment {
+// stopScan ends the scan at the group that begins at start.
+func (s *segment) stopScan(start int64, reason string) *segment {
 	s.bad, s.reason = start, reason
 	if s.index >= start {
 		s.index = 0 // belongs to the group that is not whole
@@ -108,13 +110,14 @@ func (s *segment) stop(start int64, reason string) *segment {
 	return s
 }
 
-// closeGroup checks the group [start, commit) against the checksum in its commit frame and records it.
+// closeGroup checks the group [start, commit) against the checksum in its commit frame and
+// records it.
 func (s *segment) closeGroup(r *windowReader, start, commit int64, sum uint32, entries []int64, check func(uint64, []byte) error) (bool, error) {
 	fail := func(format string, args ...any) (bool, error) {
-		s.stop(start, fmt.Sprintf(format, args...))
+		s.stopScan(start, fmt.Sprintf(format, args...))
 		return false, nil
 	}
-	body, err := r.at(start, commit-start)
+	body, err := r.readAt(start, commit-start)
 	if err != nil {
 		return false, err
 	}
@@ -161,10 +164,11 @@ func segFrame(head []byte) (kind uint8, arg uint32, ok bool) {
 
 func padded(n int64) int64 { return (n + 7) &^ 7 }
 
-// torn decides what the bytes from bad to the end of the file are. A power cut or a crash during the last write leaves
-// sectors unwritten; nothing in that group was acknowledged, and end is where its remains stop. Anything else is damage to a
-// group that may have been acknowledged, and the error says so.
-func (s *segment) torn(f File, check func(uint64, []byte) error) (end int64, err error) {
+// findTornEnd decides what the bytes from bad to the end of the file are. A power cut or a
+// crash during the last write leaves sectors unwritten; nothing in that group was acknowledged,
+// and end is where its remains stop. Anything else is damage to a group that may have been
+// acknowledged, and the error says so.
+func (s *segment) findTornEnd(f File, check func(uint64, []byte) error) (end int64, err error) {
 	n := s.size - s.bad
 	tail := make([]byte, padded(n))
 	if got, err := f.ReadAt(tail[:n], s.bad); err != nil && !(errors.Is(err, io.EOF) && got == int(n)) {
@@ -176,24 +180,25 @@ func (s *segment) torn(f File, check func(uint64, []byte) error) (end int64, err
 	}
 	tail = tail[:padded(int64(last)+1)]
 	if at, ok := s.laterGroup(tail, check); ok {
-		return 0, corrupt(s.path, s.bad, cureSegment, "%s, and acknowledged entries follow at %d", s.describe(), s.bad+at)
+		return 0, corruptError(s.path, s.bad, cureSegment, "%s, and acknowledged entries follow at %d", s.describeSegment(), s.bad+at)
 	}
-	if s.complete(tail) {
-		return 0, corrupt(s.path, s.bad, cureSegment, "%s, and no part of it is missing, so it is not the remains of an interrupted write", s.describe())
+	if s.isComplete(tail) {
+		return 0, corruptError(s.path, s.bad, cureSegment, "%s, and no part of it is missing, so it is not the remains of an interrupted write", s.describeSegment())
 	}
 	return s.bad + int64(len(tail)), nil
 }
 
-func (s *segment) describe() string {
+func (s *segment) describeSegment() string {
 	if s.reason == "" {
 		return "zeros where a group of entries should begin"
 	}
 	return s.reason
 }
 
-// laterGroup looks for a whole group behind the damaged one: the log is written strictly in order with a sync after each
-// group, so its existence proves that the damaged one was once whole. Entries carry a salted checksum, so that the text of a
-// job script cannot pass for a group.
+// laterGroup looks for a whole group behind the damaged one: the log is written strictly in
+// order with a sync after each group, so its existence proves that the damaged one was once
+// whole. Entries carry a salted checksum, so that the text of a job script cannot pass for a
+// group.
 func (s *segment) laterGroup(tail []byte, check func(uint64, []byte) error) (int64, bool) {
 	next := s.info.BaseIndex + uint64(len(s.offsets))
 	for at := int64(0); at+segFrameHeader <= int64(len(tail)); at += segFrameHeader {
@@ -207,7 +212,8 @@ func (s *segment) laterGroup(tail []byte, check func(uint64, []byte) error) (int
 	return 0, false
 }
 
-// wholeGroup reports whether b begins with a group of at least one valid entry whose index is next or later.
+// wholeGroup reports whether b begins with a group of at least one valid entry whose index is
+// next or later.
 func wholeGroup(b []byte, next uint64, check func(uint64, []byte) error) bool {
 	at, valid := int64(0), false
 	for at+segFrameHeader <= int64(len(b)) {
@@ -237,9 +243,9 @@ func wholeGroup(b []byte, next uint64, check func(uint64, []byte) error) bool {
 	return false
 }
 
-// complete reports whether every sector of the last group was written: it ends in a commit frame (perhaps with one bit of
-// its type flipped) and no sector of it is all zeros.
-func (s *segment) complete(tail []byte) bool {
+// isComplete reports whether every sector of the last group was written: it ends in a commit
+// frame (perhaps with one bit of its type flipped) and no sector of it is all zeros.
+func (s *segment) isComplete(tail []byte) bool {
 	if len(tail) <= segFrameHeader {
 		return false // no group is as short
 	}
@@ -276,9 +282,10 @@ func lastNonZero(b []byte) int {
 // keepAll tells cut to keep every whole group.
 const keepAll = ^uint64(0)
 
-// cut removes everything after the whole groups up to and including the entry keep, writes the last remaining group again
-// and syncs. Writing it again matters after a failed sync: the system may have marked pages clean that never reached the disk.
-func (s *segment) cut(f File, end int64, keep uint64) error {
+// cutAfter removes everything after the whole groups up to and including the entry keep, writes
+// the last remaining group again and syncs. Writing it again matters after a failed sync: the
+// system may have marked pages clean that never reached the disk.
+func (s *segment) cutAfter(f File, end int64, keep uint64) error {
 	for len(s.groups) > 0 && s.groups[len(s.groups)-1].last > keep {
 		g := s.groups[len(s.groups)-1]
 		s.groups = s.groups[:len(s.groups)-1]
@@ -322,8 +329,9 @@ type windowReader struct {
 
 const windowSize = 1 << 20
 
-// at returns n bytes at off, fewer at the end of the file. They stay valid: windows are not reused.
-func (w *windowReader) at(off, n int64) ([]byte, error) {
+// readAt returns n bytes at off, fewer at the end of the file. They stay valid: windows are not
+// reused.
+func (w *windowReader) readAt(off, n int64) ([]byte, error) {
 	if off >= w.from && off+n <= w.from+int64(len(w.buf)) {
 		return w.buf[off-w.from : off-w.from+n], nil
 	}

@@ -22,7 +22,8 @@ import (
 //	chunks: length u32, CRC32C of chunk number and data u32, data
 //	end: length 0 u32, CRC32C of chunk number and total u32, total bytes u64
 //
-// It is written under another name, synced and then renamed, so a file with the right name is whole unless it was damaged.
+// It is written under another name, synced and then renamed, so a file with the right name is
+// whole unless it was damaged.
 const (
 	snapMagic   = "MUSTSNAP"
 	snapVersion = 1
@@ -33,8 +34,8 @@ const (
 	snapsKept   = 2
 )
 
-// snapStore implements raft.SnapshotStore. It offers raft only the newest snapshot: falling back to an older one is an
-// administrator's decision, and the error of a damaged one says how.
+// snapStore implements raft.SnapshotStore. It offers raft only the newest snapshot: falling
+// back to an older one is an administrator's decision, and the error of a damaged one says how.
 type snapStore struct {
 	fs  FS
 	dir string
@@ -66,22 +67,22 @@ func openSnapStore(fs FS, dir string, logger *slog.Logger) (*snapStore, error) {
 	return s, nil
 }
 
-// fail remembers err, nil to forget the last one.
-func (s *snapStore) fail(err error) error {
+// rememberError remembers err, nil to forget the last one.
+func (s *snapStore) rememberError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastErr = err
 	return err
 }
 
-func (s *snapStore) err() error {
+func (s *snapStore) currentError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastErr
 }
 
-// names returns the snapshots' file names, newest first.
-func (s *snapStore) names() ([]string, error) {
+// listNames returns the snapshots' file names, newest first.
+func (s *snapStore) listNames() ([]string, error) {
 	all, err := s.fs.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
@@ -95,9 +96,9 @@ func (s *snapStore) names() ([]string, error) {
 	return out, nil
 }
 
-// indexes returns the raft indexes of the snapshots, newest first.
-func (s *snapStore) indexes() ([]uint64, error) {
-	names, err := s.names()
+// listIndexes returns the raft indexes of the snapshots, newest first.
+func (s *snapStore) listIndexes() ([]uint64, error) {
+	names, err := s.listNames()
 	if err != nil {
 		return nil, err
 	}
@@ -105,16 +106,16 @@ func (s *snapStore) indexes() ([]uint64, error) {
 	for _, n := range names {
 		var index, term uint64
 		if _, err := fmt.Sscanf(n, "%020d-%020d", &index, &term); err != nil {
-			return nil, corrupt(filepath.Join(s.dir, n), 0, "move it away if it is not a snapshot of Muster's", "the name is not index-term")
+			return nil, corruptError(filepath.Join(s.dir, n), 0, "move it away if it is not a snapshot of Muster's", "the name is not index-term")
 		}
 		out = append(out, index)
 	}
 	return out, nil
 }
 
-// cure says what to do about a damaged snapshot: the one before and the log reproduce it.
-func (s *snapStore) cure(name string) string {
-	names, err := s.names()
+// describeCure says what to do about a damaged snapshot: the one before and the log reproduce it.
+func (s *snapStore) describeCure(name string) string {
+	names, err := s.listNames()
 	if err != nil || len(names) < 2 || names[0] != name {
 		return cureSegment
 	}
@@ -123,26 +124,26 @@ func (s *snapStore) cure(name string) string {
 
 // List returns the newest snapshot, if any.
 func (s *snapStore) List() ([]*raft.SnapshotMeta, error) {
-	names, err := s.names()
+	names, err := s.listNames()
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	meta, f, _, err := s.header(names[0])
+	meta, f, _, err := s.readHeader(names[0])
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.rememberError(err)
 	}
 	defer f.Close()
 	return []*raft.SnapshotMeta{meta}, nil
 }
 
-func (s *snapStore) header(name string) (*raft.SnapshotMeta, File, int64, error) {
+func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, error) {
 	path := filepath.Join(s.dir, name)
 	f, err := s.fs.Open(path, false)
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	bad := func(off int64, format string, args ...any) (*raft.SnapshotMeta, File, int64, error) {
-		return nil, nil, 0, errors.Join(corrupt(path, off, s.cure(name), format, args...), f.Close())
+		return nil, nil, 0, errors.Join(corruptError(path, off, s.describeCure(name), format, args...), f.Close())
 	}
 	size, err := f.Size()
 	if err != nil {
@@ -178,9 +179,9 @@ func (s *snapStore) header(name string) (*raft.SnapshotMeta, File, int64, error)
 
 // Open returns a snapshot's description and content; the content is checked as it is read.
 func (s *snapStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, f, at, err := s.header(id)
+	meta, f, at, err := s.readHeader(id)
 	if err != nil {
-		return nil, nil, s.fail(err)
+		return nil, nil, s.rememberError(err)
 	}
 	return meta, &snapReader{store: s, name: id, f: f, at: at}, nil
 }
@@ -204,7 +205,7 @@ func (r *snapReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if err := r.next(); err != nil {
-			return 0, r.store.fail(err)
+			return 0, r.store.rememberError(err)
 		}
 	}
 	n := copy(p, r.buf)
@@ -214,7 +215,7 @@ func (r *snapReader) Read(p []byte) (int, error) {
 
 func (r *snapReader) next() error {
 	path := filepath.Join(r.store.dir, r.name)
-	bad := func(what string) error { return corrupt(path, r.at, r.store.cure(r.name), "%s", what) }
+	bad := func(what string) error { return corruptError(path, r.at, r.store.describeCure(r.name), "%s", what) }
 	var head [16]byte
 	got, err := r.f.ReadAt(head[:], r.at)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -267,7 +268,7 @@ func (s *snapStore) Create(version raft.SnapshotVersion, index, term uint64, con
 	}
 	f, err := s.fs.Create(temp, 0)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.rememberError(err)
 	}
 	k := &snapSink{store: s, name: name, temp: temp, f: f}
 	head := make([]byte, snapHeader, snapHeader+len(body))
@@ -275,7 +276,7 @@ func (s *snapStore) Create(version raft.SnapshotVersion, index, term uint64, con
 	binary.LittleEndian.PutUint32(head[8:], snapVersion)
 	binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
 	binary.LittleEndian.PutUint32(head[16:], crc32.Checksum(body, castagnoli))
-	if err := k.raw(append(head, body...)); err != nil {
+	if err := k.writeRaw(append(head, body...)); err != nil {
 		return nil, errors.Join(err, k.Cancel())
 	}
 	return k, nil
@@ -296,9 +297,9 @@ type snapSink struct {
 // ID is the name under which the snapshot can be opened.
 func (k *snapSink) ID() string { return k.name }
 
-func (k *snapSink) raw(b []byte) error {
+func (k *snapSink) writeRaw(b []byte) error {
 	if _, err := k.f.WriteAt(b, k.at); err != nil {
-		return k.store.fail(err)
+		return k.store.rememberError(err)
 	}
 	k.at += int64(len(b))
 	return nil
@@ -314,10 +315,10 @@ func (k *snapSink) Write(p []byte) (int, error) {
 	}
 	k.buf = append(k.buf, p...)
 	if k.chunk == 0 && isStateless(k.buf) {
-		return 0, k.store.fail(errStateless)
+		return 0, k.store.rememberError(errStateless)
 	}
 	for len(k.buf) >= snapChunk {
-		if err := k.flush(k.buf[:snapChunk]); err != nil {
+		if err := k.flushBlock(k.buf[:snapChunk]); err != nil {
 			return 0, err
 		}
 		k.buf = append(k.buf[:0], k.buf[snapChunk:]...)
@@ -325,12 +326,12 @@ func (k *snapSink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (k *snapSink) flush(data []byte) error {
+func (k *snapSink) flushBlock(data []byte) error {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, len(data)+8), uint32(len(data)))
 	b = binary.LittleEndian.AppendUint32(b, chunkSum(k.chunk, data))
 	k.chunk++
 	k.total += uint64(len(data))
-	return k.raw(append(b, data...))
+	return k.writeRaw(append(b, data...))
 }
 
 // Close makes the snapshot durable and visible, and removes those before the last two.
@@ -339,14 +340,14 @@ func (k *snapSink) Close() error {
 		return nil
 	}
 	if len(k.buf) > 0 {
-		if err := k.flush(k.buf); err != nil {
+		if err := k.flushBlock(k.buf); err != nil {
 			return errors.Join(err, k.Cancel())
 		}
 	}
 	total := binary.LittleEndian.AppendUint64(nil, k.total)
 	end := binary.LittleEndian.AppendUint32(make([]byte, 4, 16), chunkSum(k.chunk, total))
-	if err := errors.Join(k.raw(append(end, total...)), k.f.Sync()); err != nil {
-		return errors.Join(k.store.fail(err), k.Cancel())
+	if err := errors.Join(k.writeRaw(append(end, total...)), k.f.Sync()); err != nil {
+		return errors.Join(k.store.rememberError(err), k.Cancel())
 	}
 	k.closed = true
 	s := k.store
@@ -359,11 +360,11 @@ func (k *snapSink) Close() error {
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return err
 	}
-	return s.reap()
+	return s.reapOld()
 }
 
-func (s *snapStore) reap() error {
-	names, err := s.names()
+func (s *snapStore) reapOld() error {
+	names, err := s.listNames()
 	if err != nil || len(names) <= snapsKept {
 		return err
 	}

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// spareName is the next segment before it has its name. raft-wal looks only at names that end in .wal.
+// spareName is the next segment before it has its name. raft-wal looks only at names that end
+// in .wal.
 const spareName = "next.spare"
 
-// sparePiece is how much of a spare is written and synced at a time, and sparePause what lies between: a sync of the log
-// waits behind one piece at most.
+// sparePiece is how much of a spare is written and synced at a time, and sparePause what lies
+// between: a sync of the log waits behind one piece at most.
 const (
 	sparePiece = 512 << 10
 	sparePause = 2 * time.Millisecond
@@ -20,9 +21,10 @@ const (
 
 // spare keeps the next segment ready, full of zeros that are on the disk.
 //
-// A segment whose blocks are only reserved is slow to sync: each sync of bytes that were never written before has to commit
-// the filesystem's journal, and with it what anybody else has written there meanwhile. Over zeros only the bytes themselves
-// are flushed. A new log has its first segment without, since small ones never need a second.
+// A segment whose blocks are only reserved is slow to sync: each sync of bytes that were never
+// written before has to commit the filesystem's journal, and with it what anybody else has
+// written there meanwhile. Over zeros only the bytes themselves are flushed. A new log has its
+// first segment without, since small ones never need a second.
 type spare struct {
 	fs      FS
 	dir     string
@@ -48,8 +50,8 @@ func openSpare(fs FS, dir string, size int64, reserve uint64, closing <-chan str
 
 func (s *spare) path() string { return filepath.Join(s.dir, spareName) }
 
-// soon begins to make one unless there is one, or no room for it.
-func (s *spare) soon() {
+// prepareSoon begins to make one unless there is one, or no room for it.
+func (s *spare) prepareSoon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy || s.ready != nil {
@@ -62,7 +64,7 @@ func (s *spare) soon() {
 	}
 	s.busy, s.done = true, make(chan struct{})
 	go func() {
-		f := s.make()
+		f := s.makeSpare()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.busy, s.ready = false, f
@@ -70,9 +72,9 @@ func (s *spare) soon() {
 	}()
 }
 
-// make returns nil when there is no room, when something fails, or when the log closes: then a segment is made when it is
-// needed.
-func (s *spare) make() File {
+// makeSpare returns nil when there is no room, when something fails, or when the log closes:
+// then a segment is made when it is needed.
+func (s *spare) makeSpare() File {
 	if free, err := s.fs.Free(s.dir); err != nil || free < s.reserve+2*uint64(s.size) {
 		return nil
 	}
@@ -80,7 +82,7 @@ func (s *spare) make() File {
 	if err != nil {
 		return nil
 	}
-	if s.fill(f) != nil {
+	if s.fillSpare(f) != nil {
 		_ = f.Close() // nothing in it counts
 		_ = s.fs.Remove(s.path())
 		return nil
@@ -88,7 +90,7 @@ func (s *spare) make() File {
 	return f
 }
 
-func (s *spare) fill(f File) error {
+func (s *spare) fillSpare(f File) error {
 	zeros := make([]byte, min(sparePiece, s.size))
 	for at := int64(0); at < s.size; at += int64(len(zeros)) {
 		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), s.size-at)], at); err != nil {
@@ -108,7 +110,8 @@ func (s *spare) fill(f File) error {
 	return nil
 }
 
-// take gives the spare the name of a segment; false = there is none. The name is durable with the next sync of the folder.
+// take gives the spare the name of a segment; false = there is none. The name is durable with
+// the next sync of the folder.
 func (s *spare) take(path string, size int64) (File, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,7 +91,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.hooks.failed(errStale)
 		return errStale
 	}
-	if err := s.store(logs); err != nil {
+	if err := s.storeEntries(logs); err != nil {
 		s.failures.Add(1)
 		s.hooks.failed(err)
 		if !isFull(err) {
@@ -103,11 +103,11 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-func (s *logStore) store(logs []*raft.Log) error {
+func (s *logStore) storeEntries(logs []*raft.Log) error {
 	s.op.Lock()
 	defer s.op.Unlock()
 	if s.broken != nil {
-		if err := s.reopen(); err != nil {
+		if err := s.reopenWAL(); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (s *logStore) store(logs []*raft.Log) error {
 	}
 	began := time.Now()
 	if err := s.wal.StoreLogs(sealed); err != nil {
-		err = s.vfs.cause(err)
+		err = s.vfs.causeOf(err)
 		if isFull(err) {
 			err = diskFull(err)
 		}
@@ -133,9 +133,9 @@ func (s *logStore) store(logs []*raft.Log) error {
 	return nil
 }
 
-// reopen waits a little for room and opens raft-wal anew, dropping what the failed write may
+// reopenWAL waits a little for room and opens raft-wal anew, dropping what the failed write may
 // have left.
-func (s *logStore) reopen() error {
+func (s *logStore) reopenWAL() error {
 	if !isFull(s.broken) {
 		return s.broken
 	}
@@ -151,12 +151,12 @@ func (s *logStore) reopen() error {
 		if i == patience {
 			return s.broken
 		}
-		if !s.wait(pause) {
+		if !s.waitForRoom(pause) {
 			return ErrClosed
 		}
 	}
 	s.tries++
-	if err := s.open(s.last); err != nil {
+	if err := s.openVerified(s.last); err != nil {
 		if isFull(err) {
 			err = diskFull(err)
 		}
@@ -167,8 +167,8 @@ func (s *logStore) reopen() error {
 	return nil
 }
 
-// wait pauses; false means that the log is closing.
-func (s *logStore) wait(d time.Duration) bool {
+// waitForRoom pauses; false means that the log is closing.
+func (s *logStore) waitForRoom(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -226,24 +226,24 @@ func (s *logStore) fillWindow(seg *segment, index uint64) error {
 		if i > index && at+segFrameHeader > r.from+int64(len(r.buf)) {
 			return nil
 		}
-		head, err := r.at(at, segFrameHeader)
+		head, err := r.readAt(at, segFrameHeader)
 		if err != nil {
 			return err
 		}
 		kind, n, ok := segFrame(head)
 		if !ok || kind != segEntry {
-			return corrupt(seg.path, at, cureSegment, "entry %d has changed since it was verified", i)
+			return corruptError(seg.path, at, cureSegment, "entry %d has changed since it was verified", i)
 		}
 		if i > index && at+segFrameHeader+int64(n) > r.from+int64(len(r.buf)) {
 			return nil
 		}
-		body, err := r.at(at+segFrameHeader, int64(n))
+		body, err := r.readAt(at+segFrameHeader, int64(n))
 		if err != nil {
 			return err
 		}
 		var l raft.Log
 		if err := decodeEntry(body, &l, s.salt); err != nil {
-			return corrupt(seg.path, at, cureSegment, "%v", err)
+			return corruptError(seg.path, at, cureSegment, "%v", err)
 		}
 		s.win.logs = append(s.win.logs, l)
 	}
@@ -292,7 +292,7 @@ func (s *logStore) DeleteRange(lo, hi uint64) error {
 }
 
 func (s *logStore) lowerWatermark(index uint64) error {
-	if s.meta.snapshot().Watermark <= index {
+	if s.meta.currentState().Watermark <= index {
 		return nil
 	}
 	return s.meta.setWatermark(index)
@@ -319,7 +319,9 @@ func (s *logStore) truncateTable(lo uint64) {
 }
 
 // Set stores a value of raft's durably.
-func (s *logStore) Set(key, value []byte) error { return s.stable(s.meta.SetStable(key, value)) }
+func (s *logStore) Set(key, value []byte) error {
+	return s.endUnlessStable(s.meta.SetStable(key, value))
+}
 
 // Get returns a value of raft's, nil when there is none.
 func (s *logStore) Get(key []byte) ([]byte, error) { return s.meta.GetStable(key) }
@@ -351,10 +353,10 @@ func (s *logStore) bootTerm() error {
 	return s.SetUint64(key, 1)
 }
 
-// stable ends raft's goroutine when its term or vote cannot be saved. raft would panic and take
-// the whole controller down with a stack trace; so the log stops with its error and the daemon
-// can say what happened.
-func (s *logStore) stable(err error) error {
+// endUnlessStable ends raft's goroutine when its term or vote cannot be saved. raft would panic
+// and take the whole controller down with a stack trace; so the log stops with its error and
+// the daemon can say what happened.
+func (s *logStore) endUnlessStable(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -372,7 +374,7 @@ func (s *logStore) metaFailed(err error) error {
 		return err
 	}
 	s.hooks.failed(diskFull(err))
-	if !s.wait(250 * time.Millisecond) {
+	if !s.waitForRoom(250 * time.Millisecond) {
 		return err
 	}
 	return nil
@@ -391,6 +393,6 @@ func (s *logStore) close(clean bool) error {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, s.wal.Close(), s.spare.close(), s.meta.shut())
+	errs = append(errs, s.wal.Close(), s.spare.close(), s.meta.closeFiles())
 	return errors.Join(errs...)
 }

@@ -28,7 +28,7 @@ func Verify(dir string) (Findings, error) { return Read(dir, nil) }
 func Read(dir string, each func(batch []byte)) (Findings, error) {
 	fs := OS()
 	walDir := filepath.Join(dir, "raft")
-	if ok, err := exists(fs, walDir); err != nil || !ok {
+	if ok, err := fileExists(fs, walDir); err != nil || !ok {
 		return Findings{}, errors.Join(fmt.Errorf("there is no log in %s: %w", dir, os.ErrNotExist), err)
 	}
 	lock, err := fs.Lock(filepath.Join(dir, "LOCK"))
@@ -52,7 +52,7 @@ type verifier struct {
 	found       Findings
 }
 
-func (v *verifier) damage(err error) { v.found.Damage = append(v.found.Damage, err) }
+func (v *verifier) damageError(err error) { v.found.Damage = append(v.found.Damage, err) }
 
 // readMeta gives the newest whole copy of the metadata.
 func (v *verifier) readMeta() *metaState {
@@ -60,9 +60,9 @@ func (v *verifier) readMeta() *metaState {
 	var best *metaState
 	var newest uint64
 	for i := range 2 {
-		st, generation, err := m.read(i)
+		st, generation, err := m.readSlot(i)
 		if err != nil {
-			v.damage(err)
+			v.damageError(err)
 			continue
 		}
 		if best == nil || generation > newest {
@@ -83,7 +83,7 @@ func (v *verifier) readSegments(meta *metaState) {
 		if !info.SealTime.IsZero() {
 			seg, err := s.verifySealed(info)
 			if err != nil {
-				v.damage(err)
+				v.damageError(err)
 				last = info.MaxIndex
 				continue
 			}
@@ -92,7 +92,7 @@ func (v *verifier) readSegments(meta *metaState) {
 			continue
 		}
 		if i+1 < len(meta.Wal.Segments) {
-			v.damage(corrupt(metaPath(v.walDir, 0), 0, cureSegment, "segment %d is not closed, but others follow", info.BaseIndex))
+			v.damageError(corruptError(metaPath(v.walDir, 0), 0, cureSegment, "segment %d is not closed, but others follow", info.BaseIndex))
 			continue
 		}
 		path := s.segmentPath(info)
@@ -101,41 +101,41 @@ func (v *verifier) readSegments(meta *metaState) {
 			continue // it was never written to
 		}
 		if err != nil {
-			v.damage(err)
+			v.damageError(err)
 			continue
 		}
 		seg, err := scanSegment(f, path, info, s.check)
 		if err == nil {
 			v.found.Entries += len(seg.offsets)
 			last = seg.lastIndex()
-			_, err = seg.torn(f, s.check)
+			_, err = seg.findTornEnd(f, s.check)
 		}
 		if err != nil {
-			v.damage(err)
+			v.damageError(err)
 			last = max(last, meta.Watermark) // said once
 		}
 		if err := f.Close(); err != nil {
-			v.damage(err)
+			v.damageError(err)
 		}
 	}
 	last = max(last, v.newest)
 	if last < meta.Watermark {
-		v.damage(corrupt(v.walDir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, meta.Watermark))
+		v.damageError(corruptError(v.walDir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, meta.Watermark))
 	}
 }
 
 func (v *verifier) readSnapshots() {
 	s := &snapStore{fs: v.fs, dir: filepath.Join(v.dir, "snapshots"), log: slog.New(slog.DiscardHandler)}
-	names, err := s.names()
+	names, err := s.listNames()
 	if err != nil {
-		v.damage(err)
+		v.damageError(err)
 		return
 	}
 	for _, name := range names {
 		v.found.Snapshots++
 		pos, index, err := readSnapshot(s, name)
 		if err != nil {
-			v.damage(err)
+			v.damageError(err)
 			continue
 		}
 		v.found.Snapshot, v.newest = max(v.found.Snapshot, pos), max(v.newest, index)

@@ -19,15 +19,15 @@ type walFS struct {
 	first atomic.Pointer[error]
 }
 
-func (v *walFS) note(err error) error {
+func (v *walFS) noteError(err error) error {
 	if err != nil {
 		v.first.CompareAndSwap(nil, &err)
 	}
 	return err
 }
 
-// cause returns the error behind what raft-wal said.
-func (v *walFS) cause(said error) error {
+// causeOf returns the error behind what raft-wal said.
+func (v *walFS) causeOf(said error) error {
 	if first := v.first.Load(); first != nil && !errors.Is(said, *first) {
 		return fmt.Errorf("%w (%w)", *first, said)
 	}
@@ -43,7 +43,7 @@ func (v *walFS) Create(dir, name string, size uint64) (types.WritableFile, error
 		var err error
 		f, err = v.fs.Create(path, int64(size))
 		if err != nil {
-			return nil, v.note(err)
+			return nil, v.noteError(err)
 		}
 	}
 	return &walFile{File: f, v: v, dir: dir, fresh: true, next: int64(size) / spareFrom}, nil
@@ -101,7 +101,7 @@ func (f *walFile) ReadAt(p []byte, off int64) (int, error) {
 		return f.File.ReadAt(p, off)
 	}
 	defer f.mu.Unlock()
-	b, err := f.window.at(off, int64(len(p)))
+	b, err := f.window.readAt(off, int64(len(p)))
 	if err != nil {
 		return 0, err
 	}
@@ -118,18 +118,18 @@ func (f *walFile) WriteAt(p []byte, off int64) (int, error) {
 	f.mu.Unlock()
 	n, err := f.File.WriteAt(p, off)
 	if off > f.next {
-		f.v.spare.soon()
+		f.v.spare.prepareSoon()
 	}
-	return n, f.v.note(err)
+	return n, f.v.noteError(err)
 }
 
 func (f *walFile) Sync() error {
 	if err := f.File.Sync(); err != nil {
-		return f.v.note(err)
+		return f.v.noteError(err)
 	}
 	if f.fresh {
 		if err := f.v.fs.SyncDir(f.dir); err != nil {
-			return f.v.note(err)
+			return f.v.noteError(err)
 		}
 		f.fresh = false
 	}

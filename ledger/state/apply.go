@@ -16,7 +16,7 @@ var ErrContradiction = errors.New("the ledger contradicts itself")
 //muster:table one case for each kind of event
 func (s *State) Apply(env *event.Envelope) error {
 	if env.Event == nil {
-		return contradiction("event %d says nothing", env.Seq)
+		return contradictionError("event %d says nothing", env.Seq)
 	}
 	if s.own == nil {
 		return fmt.Errorf("apply %s to a frozen state: %w", env.Event.Kind(), ErrContradiction)
@@ -181,7 +181,7 @@ func (s *State) Apply(env *event.Envelope) error {
 	return nil
 }
 
-// contradiction makes an error of ErrContradiction.
-func contradiction(format string, args ...any) error {
+// contradictionError makes an error of ErrContradiction.
+func contradictionError(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrContradiction)
 }

@@ -10,7 +10,7 @@ import (
 
 func (s *State) applyClusterCreated(env *event.Envelope, e *event.ClusterCreated) error {
 	if s.Seq != 0 {
-		return contradiction("a cluster is created only once")
+		return contradictionError("a cluster is created only once")
 	}
 	if e.Version > event.Version {
 		return event.ErrNewer
@@ -31,7 +31,7 @@ func (s *State) applyVersionRaised(e *event.ClusterVersionRaised) error {
 // that is gone stays, marked, until its last job is done.
 func (s *State) applyConfig(e *event.ConfigAdopted) error {
 	if e.Config == nil {
-		return contradiction("no configuration")
+		return contradictionError("no configuration")
 	}
 	return s.adoptConfig(e.Config)
 }
@@ -41,14 +41,14 @@ func (s *State) applyConfig(e *event.ConfigAdopted) error {
 func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 	for _, name := range e.Partitions {
 		if s.Parts.Find(name) == nil {
-			return contradiction("node %s is added to partition %s, which does not exist", e.Node.Name, name)
+			return contradictionError("node %s is added to partition %s, which does not exist", e.Node.Name, name)
 		}
 	}
 	ns := e.Node
 	ns.Dynamic = true
 	old := s.Node(ns.Name)
 	if old != nil && !old.Removed {
-		return contradiction("node %s is added, but exists", ns.Name)
+		return contradictionError("node %s is added, but exists", ns.Name)
 	}
 	id, known := s.NodeIDs[ns.Name]
 	if !known {
@@ -63,11 +63,11 @@ func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 	if old != nil {
 		n := *old
 		n.Spec, n.Removed = &ns, false
-		s.putNode(s.measure(&n))
+		s.putNode(s.measureNode(&n))
 	} else {
 		s.putNode(newNode(id, &ns))
 	}
-	s.repart(func(p *Partition) {
+	s.updatePartitions(func(p *Partition) {
 		if slices.Contains(e.Partitions, p.Spec.Name) {
 			p.Nodes = p.Nodes.Clone().Set(int(id))
 		}
@@ -79,11 +79,11 @@ func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 	n := s.Node(e.Node)
 	if n == nil || n.Removed || !n.Spec.Dynamic {
-		return contradiction("node %s is deleted, but was not added", e.Node)
+		return contradictionError("node %s is deleted, but was not added", e.Node)
 	}
 	s.Config = s.Config.WithoutNode(e.Node)
-	s.remove(n)
-	s.repart(func(p *Partition) {
+	s.removeNode(n)
+	s.updatePartitions(func(p *Partition) {
 		if p.Nodes.Has(int(n.ID)) {
 			p.Nodes = p.Nodes.Clone().Clear(int(n.ID)).Trim()
 		}
@@ -95,14 +95,14 @@ func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 func (s *State) applyPartitionPut(e *event.PartitionPut) error {
 	p := &e.Partition
 	if s.Parts.Find(p.Name) == nil {
-		return contradiction("partition %s is changed, but does not exist", p.Name)
+		return contradictionError("partition %s is changed, but does not exist", p.Name)
 	}
 	oldQOS := partitionQOS(s.Config)
 	s.Config = s.Config.WithPartition(p, e.Nodes)
 	if e.Nodes {
 		s.Parts = derivePartitions(s.Config, s.NodeIDs)
 	} else {
-		s.repart(func(*Partition) {})
+		s.updatePartitions(func(*Partition) {})
 	}
 	if !slices.Equal(oldQOS, partitionQOS(s.Config)) {
 		s.recountAll()
@@ -114,7 +114,7 @@ func (s *State) applyPartitionPut(e *event.PartitionPut) error {
 func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) error {
 	old := s.Node(e.Node)
 	if old == nil || old.Removed {
-		return contradiction("node %s is changed, but does not exist", e.Node)
+		return contradictionError("node %s is changed, but does not exist", e.Node)
 	}
 	n := *old
 	if ns := *old.Spec; ns.Weight != e.Weight || !slices.Equal(ns.Features, e.Features) || !slices.Equal(ns.Available, e.Available) {
@@ -123,7 +123,7 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 			s.Config.ChangeNode(ns)
 		} else {
 			s.Config, s.configOwn = s.Config.WithChangedNode(ns), s.own
-			s.repart(func(*Partition) {})
+			s.updatePartitions(func(*Partition) {})
 		}
 		n.Spec = &ns
 	}
@@ -141,7 +141,7 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 // applyPartitionAdded adds a partition that no file names.
 func (s *State) applyPartitionAdded(e *event.PartitionAdded) error {
 	if s.Parts.Find(e.Partition.Name) != nil {
-		return contradiction("partition %s is added, but exists", e.Partition.Name)
+		return contradictionError("partition %s is added, but exists", e.Partition.Name)
 	}
 	s.withPartitions(s.Config.WithNewPartition(e.Partition))
 	return nil
@@ -150,7 +150,7 @@ func (s *State) applyPartitionAdded(e *event.PartitionAdded) error {
 // applyPartitionGone takes a partition away that was added.
 func (s *State) applyPartitionGone(e *event.PartitionGone) error {
 	if p := s.Parts.Find(e.Name); p == nil || !p.Spec.Dynamic {
-		return contradiction("partition %s is taken away, but was not added", e.Name)
+		return contradictionError("partition %s is taken away, but was not added", e.Name)
 	}
 	s.withPartitions(s.Config.WithoutPartition(e.Name))
 	return nil
@@ -166,9 +166,9 @@ func (s *State) withPartitions(c *spec.Config) {
 	}
 }
 
-// repart lets the partitions follow a configuration with the same ones, each as
+// updatePartitions lets the partitions follow a configuration with the same ones, each as
 // it is changed.
-func (s *State) repart(change func(p *Partition)) {
+func (s *State) updatePartitions(change func(p *Partition)) {
 	parts := &Partitions{List: slices.Clone(s.Parts.List)}
 	for i := range parts.List {
 		parts.List[i].Spec = &s.Config.Partitions[i]
@@ -182,7 +182,7 @@ func (s *State) adoptConfig(c *spec.Config) error {
 	seen := make(map[string]bool, len(c.Nodes))
 	for i := range c.Nodes {
 		if name := c.Nodes[i].Name; seen[name] {
-			return contradiction("node %s is configured twice", name)
+			return contradictionError("node %s is configured twice", name)
 		}
 		seen[c.Nodes[i].Name] = true
 	}
@@ -204,7 +204,7 @@ func (s *State) adoptConfig(c *spec.Config) error {
 		if old := s.NodeByID(id); old != nil {
 			n := *old
 			n.Spec, n.Removed = ns, false
-			s.putNode(s.measure(&n))
+			s.putNode(s.measureNode(&n))
 		} else {
 			s.putNode(newNode(id, ns))
 		}
@@ -229,20 +229,20 @@ func (s *State) removeNodes(configured map[string]bool) {
 		return true
 	})
 	for _, n := range gone {
-		s.remove(n)
+		s.removeNode(n)
 	}
 }
 
-// remove drops a node that is not configured any more, or marks it until its
+// removeNode drops a node that is not configured any more, or marks it until its
 // last job is done.
-func (s *State) remove(n *Node) {
+func (s *State) removeNode(n *Node) {
 	if n.Unused() && len(n.Unfenced) == 0 {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 		return
 	}
 	held := *n
 	held.Removed = true
-	s.putNode(s.measure(&held))
+	s.putNode(s.measureNode(&held))
 }
 
 func partitionQOS(c *spec.Config) []string {
@@ -274,10 +274,10 @@ func derivePartitions(c *spec.Config, ids map[string]spec.NodeID) *Partitions {
 
 func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 	if e.Hash.IsZero() {
-		return contradiction("the token for node %s is empty", e.Node)
+		return contradictionError("the token for node %s is empty", e.Node)
 	}
 	a := *s.Access
-	a.Tokens = put(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role}, tokenKey)
+	a.Tokens = putSorted(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role}, tokenKey)
 	s.Access = &a
 	return nil
 }
@@ -285,16 +285,16 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 // applyTokenSpent binds a token to a key and forgets the tokens that have
 // expired.
 func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error {
-	t := find(s.Access.Tokens, e.Hash.String(), tokenKey)
+	t := findNamed(s.Access.Tokens, e.Hash.String(), tokenKey)
 	switch {
 	case t == nil || t.Node != e.Node:
-		return contradiction("node %s used a token that is unknown", e.Node)
+		return contradictionError("node %s used a token that is unknown", e.Node)
 	case e.Key.IsZero() || !t.Key.IsZero():
-		return contradiction("the token of node %s was used already, or for no key", e.Node)
+		return contradictionError("the token of node %s was used already, or for no key", e.Node)
 	}
 	a, spent := *s.Access, *t
 	spent.Key = e.Key
-	a.Tokens = put(slices.Clone(a.Tokens), spent, tokenKey)
+	a.Tokens = putSorted(slices.Clone(a.Tokens), spent, tokenKey)
 	a.Tokens = slices.DeleteFunc(a.Tokens, func(t Token) bool { return t.Expires < env.At })
 	s.Access = &a
 	return nil
@@ -306,14 +306,14 @@ func (s *State) applyCertificate(e *event.CertificateIssued) error {
 	a := *s.Access
 	if !e.Token.IsZero() {
 		if !slices.ContainsFunc(a.Tokens, func(t Token) bool { return t.Hash == e.Token }) {
-			return contradiction("certificate %s was issued for a token that is unknown or used", e.Serial)
+			return contradictionError("certificate %s was issued for a token that is unknown or used", e.Serial)
 		}
 		a.Tokens = slices.DeleteFunc(slices.Clone(a.Tokens), func(t Token) bool { return t.Hash == e.Token })
 	}
-	if find(a.Certs, e.Serial, certKey) != nil {
-		return contradiction("certificate %s was issued already", e.Serial)
+	if findNamed(a.Certs, e.Serial, certKey) != nil {
+		return contradictionError("certificate %s was issued already", e.Serial)
 	}
-	a.Certs = put(slices.Clone(a.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
+	a.Certs = putSorted(slices.Clone(a.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
 	s.Access = &a
 	return nil
 }
@@ -321,13 +321,13 @@ func (s *State) applyCertificate(e *event.CertificateIssued) error {
 func certKey(c *Cert) string { return c.Serial }
 
 func (s *State) applyRevoked(e *event.CertificateRevoked) error {
-	c := find(s.Access.Certs, e.Serial, certKey)
+	c := findNamed(s.Access.Certs, e.Serial, certKey)
 	if c == nil {
-		return contradiction("no certificate %s", e.Serial)
+		return contradictionError("no certificate %s", e.Serial)
 	}
 	a, r := *s.Access, *c
 	r.Revoked = true
-	a.Certs = put(slices.Clone(a.Certs), r, certKey)
+	a.Certs = putSorted(slices.Clone(a.Certs), r, certKey)
 	s.Access = &a
 	return nil
 }
@@ -336,9 +336,9 @@ func (s *State) applyDropped(env *event.Envelope, e *event.CertificatesDropped) 
 	a := *s.Access
 	a.Certs = slices.Clone(a.Certs)
 	for _, serial := range e.Serials {
-		c := find(a.Certs, serial, certKey)
+		c := findNamed(a.Certs, serial, certKey)
 		if c == nil || c.Expires > env.At {
-			return contradiction("certificate %s is unknown or holds yet", serial)
+			return contradictionError("certificate %s is unknown or holds yet", serial)
 		}
 		a.Certs = slices.DeleteFunc(a.Certs, func(x Cert) bool { return x.Serial == serial })
 	}

@@ -9,16 +9,16 @@ import (
 )
 
 func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.State.Terminal() || !e.State.Terminal() || e.State > spec.OutOfMemory || e.Attempt != j.Attempt {
-		return contradiction("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
 	}
 	wasActive := j.State.Active()
 	if wasActive {
-		s.spend(j, env.At)
+		s.chargeUse(j, env.At)
 		j.oweEpilog(e.Epilog, e.Exit, e.Derived)
 	}
 	count := uint64(j.Count())
@@ -30,7 +30,7 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	j.Ended = env.At
 	j.EndSeq = env.Seq
 	j.Prepares = false
-	j.unsuspend(env.At)
+	j.countSuspension(env.At)
 	j.Claim, j.Auto = nil, false
 	if !wasActive {
 		j.Alloc = nil
@@ -38,15 +38,15 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 		j.Launched = nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
-		s.remember(j, e, cmp.Or(e.At, env.At))
+		s.rememberRun(j, e, cmp.Or(e.At, env.At))
 	}
-	s.store(j)
+	s.storeJob(j)
 	s.tally(j, func(a *Array) {
 		a.Ended += int64(count)
 		if wasActive {
 			a.Running--
 		}
-		if j.succeeded() {
+		if j.hasSucceeded() {
 			a.OK += int64(count)
 		}
 	})
@@ -54,23 +54,23 @@ func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
 	return nil
 }
 
-// succeeded tells what afterok waits for.
-func (j *Job) succeeded() bool { return j.State == spec.Completed && j.Exit.OK() }
+// hasSucceeded tells what afterok waits for.
+func (j *Job) hasSucceeded() bool { return j.State == spec.Completed && j.Exit.OK() }
 
 func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.Alloc == nil || j.Attempt != e.Attempt || !j.HoldsNodes() {
-		return contradiction("attempt %d of job uid %d holds no nodes", e.Attempt, e.UID)
+		return contradictionError("attempt %d of job uid %d holds no nodes", e.Attempt, e.UID)
 	}
 	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
 	if i < 0 || j.Done.Has(i) {
-		return contradiction("node %s is not, or no longer, allocated to job uid %d", e.Node, e.UID)
+		return contradictionError("node %s is not, or no longer, allocated to job uid %d", e.Node, e.UID)
 	}
 	if e.Rest != nil && (!j.State.Active() || !slices.Contains(j.Leaving, e.Node)) {
-		return contradiction("job uid %d is %s and does not give node %s back before its end", e.UID, j.State, e.Node)
+		return contradictionError("job uid %d is %s and does not give node %s back before its end", e.UID, j.State, e.Node)
 	}
 	j.Usage = j.Usage.Add(e.Usage)
 	if e.Batch != nil {
@@ -78,8 +78,8 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	a := &j.Alloc.Nodes[i]
 	if e.Rest != nil {
-		s.spend(j, env.At) // what it used so far, it used with the node
-		j.without(i, *e.Rest)
+		s.chargeUse(j, env.At) // what it used so far, it used with the node
+		j.withoutNode(i, *e.Rest)
 		j.Charged = env.At
 	} else {
 		j.Done = j.Done.Clone().Set(i)
@@ -92,7 +92,7 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	n := *s.NodeByID(a.ID)
 	n.give(a, j.Alloc.Share > 0, j.Yields)
-	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
+	n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
 	n.BusyAt = env.At
 	if k, ok := slices.BinarySearch(n.Jobs, j.UID); ok {
 		n.Jobs = without(n.Jobs, k)
@@ -103,8 +103,8 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 		n.Unfenced = append(slices.Clip(n.Unfenced), debt)
 		j.Unfenced++
 	}
-	s.store(j)
-	if n.gone() {
+	s.storeJob(j)
+	if n.isGone() {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 	} else {
 		s.putNode(&n)
@@ -112,8 +112,8 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	return nil
 }
 
-// without takes a node out of the allocation of an attempt that goes on.
-func (j *Job) without(i int, rest spec.TRES) {
+// withoutNode takes a node out of the allocation of an attempt that goes on.
+func (j *Job) withoutNode(i int, rest spec.TRES) {
 	whole := j.Alloc
 	if j.Launched == nil {
 		j.Launched = whole
@@ -139,23 +139,23 @@ func (j *Job) without(i int, rest spec.TRES) {
 
 // applyShrunk notes which nodes a running attempt gives back.
 func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.State != spec.Running || j.Attempt != e.Attempt || j.Ending != nil || len(e.Nodes) == 0 {
-		return contradiction("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, j.State)
+		return contradictionError("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, j.State)
 	}
 	leaving := slices.Clone(j.Leaving)
 	for _, name := range e.Nodes {
 		i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == name })
 		if i <= 0 || j.Done.Has(i) || slices.Contains(leaving, name) {
-			return contradiction("job uid %d cannot give node %s back: it is its first, or not one that it keeps", e.UID, name)
+			return contradictionError("job uid %d cannot give node %s back: it is its first, or not one that it keeps", e.UID, name)
 		}
 		leaving = append(leaving, name)
 	}
 	j.Leaving = leaving
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -164,14 +164,14 @@ func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
 func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 	old := s.Node(e.Node)
 	if old == nil || !old.HasUnfenced(e.UID, e.Attempt) {
-		return contradiction("attempt %d of job uid %d is not unfenced on node %s", e.Attempt, e.UID, e.Node)
+		return contradictionError("attempt %d of job uid %d is not unfenced on node %s", e.Attempt, e.UID, e.Node)
 	}
 	n := *old
-	n.Unfenced = slices.Delete(slices.Clone(n.Unfenced), n.owes(e.UID, e.Attempt), n.owes(e.UID, e.Attempt)+1)
+	n.Unfenced = slices.Delete(slices.Clone(n.Unfenced), n.findOwed(e.UID, e.Attempt), n.findOwed(e.UID, e.Attempt)+1)
 	if len(n.Unfenced) == 0 {
 		n.Unfenced, n.FenceTry = nil, nil
 	}
-	if n.gone() {
+	if n.isGone() {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 	} else {
 		s.putNode(&n)
@@ -179,15 +179,15 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 	if s.Job(e.UID) == nil {
 		return nil
 	}
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.Unfenced == 0 {
-		return contradiction("job uid %d has no unfenced attempt", e.UID)
+		return contradictionError("job uid %d has no unfenced attempt", e.UID)
 	}
 	j.Unfenced--
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -195,7 +195,7 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 func (s *State) applyFenceTried(env *event.Envelope, e *event.FenceTried) error {
 	old := s.Node(e.Node)
 	if old == nil || len(old.Unfenced) == 0 {
-		return contradiction("node %s owes no run that a fence program could be asked for", e.Node)
+		return contradictionError("node %s owes no run that a fence program could be asked for", e.Node)
 	}
 	n := *old
 	n.FenceTry = &FenceTry{At: env.At, Try: e.Try, Program: e.Program, Why: e.Why}
@@ -229,19 +229,19 @@ func without(list []spec.JobUID, i int) []spec.JobUID {
 }
 
 func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.State == spec.Pending || j.Attempt != e.Attempt || j.HoldsNodes() {
-		return contradiction("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
+		return contradictionError("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
 	}
 	wasActive := j.State.Active()
-	succeeded := j.succeeded()
+	succeeded := j.hasSucceeded()
 	count := j.Count()
 	partition := j.Partition() // where it ran; it may go elsewhere next
 	if wasActive {
-		s.spend(j, env.At)
+		s.chargeUse(j, env.At)
 		j.oweEpilog(e.Epilog, e.Exit, e.Exit)
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 	}
@@ -255,7 +255,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 			a.OK -= count
 		}
 	})
-	j.unsuspend(env.At)
+	j.countSuspension(env.At)
 	j.State = spec.Pending
 	j.Hold = e.Hold
 	j.Reason = e.Reason
@@ -282,7 +282,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j.Leaving = nil
 	j.Launched = nil
 	j.Charged = 0
-	s.store(j)
+	s.storeJob(j)
 	s.countRequeue(partition, e.State)
 	return nil
 }
@@ -296,27 +296,27 @@ func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
 }
 
 func (s *State) applyEpilogOver(env *event.Envelope, e *event.JobEpilogOver) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(j.Epilogs, func(d Epilog) bool { return d.Attempt == e.Attempt })
 	if i < 0 {
-		return contradiction("no EpilogSlurmctld is due for attempt %d of job uid %d", e.Attempt, e.UID)
+		return contradictionError("no EpilogSlurmctld is due for attempt %d of job uid %d", e.Attempt, e.UID)
 	}
 	j.Epilogs = slices.Delete(slices.Clone(j.Epilogs), i, i+1)
 	if len(j.Epilogs) == 0 {
 		j.Epilogs = nil
 	}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
 func (s *State) applyPurged(e *event.JobPurged) error {
 	for _, uid := range e.UIDs {
 		j := s.Job(uid)
-		if j == nil || !j.finished() {
-			return contradiction("job uid %d cannot be purged: it does not exist or is not finished", uid)
+		if j == nil || !j.isFinished() {
+			return contradictionError("job uid %d cannot be purged: it does not exist or is not finished", uid)
 		}
 		s.Jobs.Delete(s.own, uint64(uid))
 		s.countOwned(j.Spec.UID, -1)
@@ -349,8 +349,8 @@ func (s *State) purgeTask(a *Array, j *Job) {
 	s.Arrays.Set(s.own, uint64(c.UID), &c)
 }
 
-// unsuspend counts the time since a job was suspended.
-func (j *Job) unsuspend(now spec.Instant) {
+// countSuspension counts the time since a job was suspended.
+func (j *Job) countSuspension(now spec.Instant) {
 	if j.SuspendedAt != 0 {
 		j.Paused += now.Sub(j.SuspendedAt)
 		j.SuspendedAt = 0
@@ -358,32 +358,32 @@ func (j *Job) unsuspend(now spec.Instant) {
 }
 
 func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.State == spec.Suspended && j.Attempt == e.Attempt {
 		j.Auto = e.Auto
-		s.store(j)
+		s.storeJob(j)
 		return nil
 	}
 	if j.State != spec.Running || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
+		return contradictionError("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
 	}
 	j.State = spec.Suspended
 	j.SuspendedAt = env.At
 	j.Yields = e.Yields && j.Alloc.Share == 0
 	j.Auto = e.Auto
 	j.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
-	s.store(j)
+	s.storeJob(j)
 	if j.Yields {
 		for n := range s.nodesOf(j) {
 			n.UsedCPU = n.UsedCPU.AndNot(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
 			n.BusyAt = env.At
-			n.Shrunk = n.Shrunk && n.over(s.Config) != ""
+			n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
 		}
 	}
-	s.claim(e.For, e.Room, env)
+	s.claimRoom(e.For, e.Room, env)
 	return nil
 }
 
@@ -418,42 +418,42 @@ func (s *State) nodesOf(j *Job) func(yield func(*Node) bool) {
 }
 
 func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if !j.Prepares || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, j.State)
+		return contradictionError("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, j.State)
 	}
 	j.Prepares, j.Reason = false, spec.Reason{Code: spec.ReasonNone}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
 func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if j.State != spec.Suspended || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, j.State)
+		return contradictionError("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, j.State)
 	}
 	if node := s.InItsPlace(j); node != "" {
-		return contradiction("job uid %d cannot go on: others hold its CPUs on node %s", e.UID, node)
+		return contradictionError("job uid %d cannot go on: others hold its CPUs on node %s", e.UID, node)
 	}
 	if j.Yields {
 		for n := range s.nodesOf(j) {
 			n.UsedCPU = n.UsedCPU.Or(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
 			n.BusyAt = env.At
-			n.Shrunk = n.over(s.Config) != ""
+			n.Shrunk = n.describeOveruse(s.Config) != ""
 		}
 	}
 	j.State = spec.Running
 	j.Yields = false
 	j.Auto = false
 	j.Turn = env.At
-	j.unsuspend(env.At)
+	j.countSuspension(env.At)
 	j.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }

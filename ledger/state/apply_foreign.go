@@ -35,29 +35,29 @@ func (n *Node) HeldMem() int64 {
 // Unused tells that neither a job nor another scheduler has anything on the node.
 func (n *Node) Unused() bool { return len(n.Jobs) == 0 && len(n.Holds) == 0 }
 
-// gone tells that a node which is not configured any more owes nobody anything.
-func (n *Node) gone() bool { return n.Removed && n.Unused() && len(n.Unfenced) == 0 }
+// isGone tells that a node which is not configured any more owes nobody anything.
+func (n *Node) isGone() bool { return n.Removed && n.Unused() && len(n.Unfenced) == 0 }
 
 func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldTaken) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	h := e.Hold
 	at, twice := old.HoldAt(h.ID)
 	switch {
 	case h.ID == "" || twice:
-		return contradiction("hold %q of node %s has no id, or is there already", h.ID, e.Node)
+		return contradictionError("hold %q of node %s has no id, or is there already", h.ID, e.Node)
 	case h.MilliCPU < 0 || h.Mem < 0:
-		return contradiction("hold %s of node %s takes %d thousandths of a CPU and %d MiB", h.ID, e.Node, h.MilliCPU, h.Mem)
+		return contradictionError("hold %s of node %s takes %d thousandths of a CPU and %d MiB", h.ID, e.Node, h.MilliCPU, h.Mem)
 	case !old.Spec.ForJobs(e.CPUs) || s.cpusOfJobs(old).Intersects(e.CPUs) || old.HeldCPU.Intersects(e.CPUs):
-		return contradiction("hold %s takes CPUs of node %s that are not free", h.ID, e.Node)
+		return contradictionError("hold %s takes CPUs of node %s that are not free", h.ID, e.Node)
 	}
 	for i, g := range h.GPUs {
 		k := old.gpuAt(g.UUID)
 		again := slices.ContainsFunc(h.GPUs[:i], func(o spec.GPURef) bool { return o.UUID == g.UUID })
 		if k < 0 || again || !old.FreeWhole(k) {
-			return contradiction("hold %s takes GPU %s of node %s, which is not free", h.ID, g.UUID, e.Node)
+			return contradictionError("hold %s takes GPU %s of node %s, which is not free", h.ID, g.UUID, e.Node)
 		}
 	}
 	n := *old
@@ -68,10 +68,10 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 	n.UsedCPU = n.UsedCPU.Or(e.CPUs).Trim()
 	n.BusyAt = env.At
 	if int64(n.HeldCPU.Count())*1000 < n.HeldMilli() {
-		return contradiction("the holds of node %s have %d CPUs for %d thousandths", e.Node, n.HeldCPU.Count(), n.HeldMilli())
+		return contradictionError("the holds of node %s have %d CPUs for %d thousandths", e.Node, n.HeldCPU.Count(), n.HeldMilli())
 	}
 	if h.Mem > 0 && s.Config.Sched.Memory && n.UsedMem > n.Mem {
-		return contradiction("with hold %s node %s has %d of %d MiB in use", h.ID, e.Node, n.UsedMem, n.Mem)
+		return contradictionError("with hold %s node %s has %d of %d MiB in use", h.ID, e.Node, n.UsedMem, n.Mem)
 	}
 	s.putNode(&n)
 	return nil
@@ -80,11 +80,11 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHoldReleased) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	at, ok := old.HoldAt(e.ID)
 	if !ok || !e.CPUs.AndNot(old.HeldCPU).Empty() {
-		return contradiction("hold %s is not on node %s, or gives back CPUs that no hold has", e.ID, e.Node)
+		return contradictionError("hold %s is not on node %s, or gives back CPUs that no hold has", e.ID, e.Node)
 	}
 	n := *old
 	h := old.Holds[at]
@@ -104,12 +104,12 @@ func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHo
 		}
 		n.UsedGPU = n.UsedGPU.Trim()
 	}
-	n.Shrunk = n.Shrunk && n.over(s.Config) != ""
+	n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
 	n.BusyAt = env.At
 	if int64(n.HeldCPU.Count())*1000 < n.HeldMilli() {
-		return contradiction("without hold %s the others of node %s have %d CPUs for %d thousandths", e.ID, e.Node, n.HeldCPU.Count(), n.HeldMilli())
+		return contradictionError("without hold %s the others of node %s have %d CPUs for %d thousandths", e.ID, e.Node, n.HeldCPU.Count(), n.HeldMilli())
 	}
-	if n.gone() {
+	if n.isGone() {
 		s.Nodes.Delete(s.own, uint64(n.ID))
 	} else {
 		s.putNode(&n)

@@ -8,32 +8,32 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// edit copies a job for a change; store puts the copy back and moves every
+// editJob copies a job for a change; store puts the copy back and moves every
 // index and counter that depends on the record.
-func (s *State) edit(uid spec.JobUID, env *event.Envelope) (*Job, error) {
+func (s *State) editJob(uid spec.JobUID, env *event.Envelope) (*Job, error) {
 	old := s.Job(uid)
 	if old == nil {
-		return nil, contradiction("no job with uid %d", uid)
+		return nil, contradictionError("no job with uid %d", uid)
 	}
 	j := *old
 	j.Changed = env.Seq
 	return &j, nil
 }
 
-func (s *State) store(j *Job) {
+func (s *State) storeJob(j *Job) {
 	old := s.Job(j.UID)
-	s.recount(old, j)
-	s.reindex(old, j)
+	s.moveCounters(old, j)
+	s.updateIndexes(old, j)
 	s.putJob(j)
 }
 
-// reindex keeps Waiting, Active, Finished, Named, Waiters and Ends.
-func (s *State) reindex(old, j *Job) {
+// updateIndexes keeps Waiting, Active, Finished, Named, Waiters and Ends.
+func (s *State) updateIndexes(old, j *Job) {
 	key := uint64(j.UID)
 	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, j.State == spec.Pending)
-	member(&s.Active, s.own, key, old != nil && old.busy(), j.busy())
+	member(&s.Active, s.own, key, old != nil && old.isBusy(), j.isBusy())
 	member(&s.Sleeping, s.own, key, old != nil && old.Auto, j.Auto)
-	oldDone, done := old != nil && old.finished(), j.finished()
+	oldDone, done := old != nil && old.isFinished(), j.isFinished()
 	if oldDone && (!done || old.EndSeq != j.EndSeq) {
 		s.Finished.Delete(s.own, old.EndSeq)
 	}
@@ -43,18 +43,18 @@ func (s *State) reindex(old, j *Job) {
 	oldLive, live := old != nil && !old.State.Terminal(), !j.State.Terminal()
 	if oldLive != live || (old != nil && old.Spec != j.Spec) {
 		if oldLive {
-			s.group(&s.Named, NameKey(old.Spec.UID, old.Spec.Name), j.UID, false)
+			s.updateGroup(&s.Named, NameKey(old.Spec.UID, old.Spec.Name), j.UID, false)
 		}
 		if live {
-			s.group(&s.Named, NameKey(j.Spec.UID, j.Spec.Name), j.UID, true)
+			s.updateGroup(&s.Named, NameKey(j.Spec.UID, j.Spec.Name), j.UID, true)
 		}
 	}
-	s.rewait(old, j)
-	s.reend(old, j)
+	s.updateWaiters(old, j)
+	s.updateEnds(old, j)
 }
 
-// rewait keeps Waiters: a pending job stands under each job it waits for.
-func (s *State) rewait(old, j *Job) {
+// updateWaiters keeps Waiters: a pending job stands under each job it waits for.
+func (s *State) updateWaiters(old, j *Job) {
 	var was, is *spec.Dependency
 	if old != nil && old.State == spec.Pending {
 		was = old.Spec.Queue.Dependency
@@ -75,13 +75,13 @@ func (s *State) rewait(old, j *Job) {
 		}
 		for _, t := range d.Terms {
 			if t.UID != 0 {
-				s.group(&s.Waiters, uint64(t.UID), j.UID, on)
+				s.updateGroup(&s.Waiters, uint64(t.UID), j.UID, on)
 			}
 		}
 	}
 }
 
-func (s *State) group(m *pmap.Map[Set], key uint64, uid spec.JobUID, add bool) {
+func (s *State) updateGroup(m *pmap.Map[Set], key uint64, uid spec.JobUID, add bool) {
 	set, _ := m.Get(key)
 	if add {
 		set.Set(s.own, uint64(uid), struct{}{})
@@ -104,16 +104,16 @@ func member(m *Set, own *pmap.Owner, key uint64, was, is bool) {
 	}
 }
 
-func (j *Job) finished() bool { return j.State.Terminal() && !j.HoldsNodes() }
+func (j *Job) isFinished() bool { return j.State.Terminal() && !j.HoldsNodes() }
 
-// busy tells a job that belongs in Active.
-func (j *Job) busy() bool { return j.State.Active() || j.HoldsNodes() }
+// isBusy tells a job that belongs in Active.
+func (j *Job) isBusy() bool { return j.State.Active() || j.HoldsNodes() }
 
 // editPending is edit for events that only a waiting job can have.
 func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) {
-	j, err := s.edit(uid, env)
+	j, err := s.editJob(uid, env)
 	if err == nil && j.State != spec.Pending {
-		return nil, contradiction("job uid %d is %s, not pending", uid, j.State)
+		return nil, contradictionError("job uid %d is %s, not pending", uid, j.State)
 	}
 	return j, err
 }
@@ -122,17 +122,17 @@ func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) 
 // later one with its id would be wrong.
 func (s *State) knownAssoc(uid spec.JobUID, assoc uint32) error {
 	if assoc > s.Policy.NextAssoc {
-		return contradiction("job uid %d belongs to association %d, which never existed", uid, assoc)
+		return contradictionError("job uid %d belongs to association %d, which never existed", uid, assoc)
 	}
 	return nil
 }
 
 func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
 	if e.Spec == nil || e.UID < s.NextUID {
-		return contradiction("job uid %d was given away (the next is %d), or it has no spec", e.UID, s.NextUID)
+		return contradictionError("job uid %d was given away (the next is %d), or it has no spec", e.UID, s.NextUID)
 	}
 	if e.ID == 0 || s.ByID.Has(uint64(e.ID)) {
-		return contradiction("job id %d is used", e.ID)
+		return contradictionError("job id %d is used", e.ID)
 	}
 	if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
 		return err
@@ -141,18 +141,18 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
 		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het, Request: e.Request}
 	if h := e.Het; h != nil && (h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
-		return contradiction("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
+		return contradictionError("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
 	}
 	if a := e.Spec.Queue.Array; a != nil {
 		if len(a.Tasks) == 0 || !a.Tasks.Valid() {
-			return contradiction("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))
+			return contradictionError("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))
 		}
 		j.Array, j.Tasks = j.UID, a.Tasks
 		s.Arrays.Set(s.own, uint64(j.UID), &Array{UID: j.UID, ID: j.ID, Total: a.Tasks.Len(), Records: 1})
 	}
 	s.NextUID, s.NextID = e.UID+1, e.ID+1
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
-	s.store(j)
+	s.storeJob(j)
 	s.countSubmitted(j)
 	return nil
 }
@@ -163,7 +163,7 @@ func (s *State) applyEligible(env *event.Envelope, e *event.JobEligible) error {
 		return err
 	}
 	j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, e.NoAccrue
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (s *State) applyAccruing(env *event.Envelope, e *event.JobsAccruing) error 
 		}
 		if j.NoAccrue && j.Eligible != 0 {
 			j.Accrue, j.NoAccrue = env.At, false
-			s.store(j)
+			s.storeJob(j)
 		}
 	}
 	return nil
@@ -202,7 +202,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 		return err
 	}
 	if e.By == spec.NotHeld {
-		return contradiction("job uid %d is held by nobody", e.UID)
+		return contradictionError("job uid %d is held by nobody", e.UID)
 	}
 	j.Hold = e.By
 	j.Eligible = 0
@@ -211,7 +211,7 @@ func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	j.Claim = nil
 	j.Promised = 0
 	j.Reason = spec.Reason{Code: HoldReason(e.By)}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -234,17 +234,17 @@ func (s *State) applyReleased(env *event.Envelope, e *event.JobReleased) error {
 		return err
 	}
 	j.Hold, j.Reason = spec.NotHeld, spec.Reason{Code: spec.ReasonNone}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
 func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if e.Spec == nil || j.State.Terminal() {
-		return contradiction("job uid %d is %s, or the update has no spec", e.UID, j.State)
+		return contradictionError("job uid %d is %s, or the update has no spec", e.UID, j.State)
 	}
 	if j.State.Active() {
 		// The limit in force may differ from the one asked for; it changes
@@ -264,7 +264,7 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		j.Promised = 0
 	}
 	j.Spec = e.Spec
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -275,19 +275,19 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	}
 	a := s.ArrayOf(rec)
 	if a == nil || !rec.Tasks.Has(e.Task) {
-		return contradiction("array uid %d has no task %d left", e.Array, e.Task)
+		return contradictionError("array uid %d has no task %d left", e.Array, e.Task)
 	}
 	arr := *a
 	left := rec.Tasks.Without(e.Task)
 	if e.UID == e.Array {
 		if len(left) > 0 {
-			return contradiction("array uid %d still has tasks %s", e.Array, left)
+			return contradictionError("array uid %d still has tasks %s", e.Array, left)
 		}
 		rec.Task, rec.Tasks = e.Task, nil
-		s.store(rec)
+		s.storeJob(rec)
 	} else {
 		if e.UID < s.NextUID || e.ID == 0 || s.ByID.Has(uint64(e.ID)) || len(left) == 0 {
-			return contradiction("task %d of array uid %d, with %d more left, cannot be uid %d, id %d (next are %d, %d)",
+			return contradictionError("task %d of array uid %d, with %d more left, cannot be uid %d, id %d (next are %d, %d)",
 				e.Task, e.Array, left.Len(), e.UID, e.ID, s.NextUID, s.NextID)
 		}
 		task := *rec
@@ -297,8 +297,8 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 		rec.Promised = 0
 		s.NextUID, s.NextID = e.UID+1, e.ID+1
 		s.ByID.Set(s.own, uint64(e.ID), e.UID)
-		s.store(rec)
-		s.store(&task)
+		s.storeJob(rec)
+		s.storeJob(&task)
 		arr.Records++
 	}
 	arr.Split.Set(s.own, uint64(e.Task), e.UID)
@@ -307,7 +307,7 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 }
 
 func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
@@ -316,11 +316,11 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 		if e.Alloc != nil {
 			nodes = len(e.Alloc.Nodes)
 		}
-		return contradiction("attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
+		return contradictionError("attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
 			e.Attempt, e.UID, nodes, j.State, j.Attempt, j.Tasks)
 	}
 	if !e.Alloc.TRES.Valid() {
-		return contradiction("attempt %d of job uid %d is allocated a malformed vector %s", e.Attempt, e.UID, e.Alloc.TRES)
+		return contradictionError("attempt %d of job uid %d is allocated a malformed vector %s", e.Attempt, e.UID, e.Alloc.TRES)
 	}
 	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
 	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
@@ -344,7 +344,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	j.Yields = false
 	j.Auto = false
 	j.Turn = 0
-	j.Boots, j.Ready = s.boots(e.Alloc) || j.Spec.Queue.Reboot, 0
+	j.Boots, j.Ready = s.awaitsBoot(e.Alloc) || j.Spec.Queue.Reboot, 0
 	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
 	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
@@ -354,14 +354,14 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 		j.Eligible = env.At
 	}
 	for i := range e.Alloc.Nodes {
-		if err := s.occupy(j, &e.Alloc.Nodes[i], env.At); err != nil {
+		if err := s.occupyNodes(j, &e.Alloc.Nodes[i], env.At); err != nil {
 			return err
 		}
 	}
-	if err := s.licence(j, e.Alloc.Licenses); err != nil {
+	if err := s.takeLicences(j, e.Alloc.Licenses); err != nil {
 		return err
 	}
-	s.store(j)
+	s.storeJob(j)
 	s.tally(j, func(a *Array) {
 		a.Running++
 		if e.Attempt == 1 {
@@ -372,18 +372,18 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	return nil
 }
 
-// licence takes a job's licences; more than the cluster has is refused.
-func (s *State) licence(j *Job, ask []spec.Count) error {
+// takeLicences takes a job's licences; more than the cluster has is refused.
+func (s *State) takeLicences(j *Job, ask []spec.Count) error {
 	for _, c := range ask {
 		if c.N <= 0 {
-			return contradiction("job uid %d holds %d of licence %s", j.UID, c.N, c.Name)
+			return contradictionError("job uid %d holds %d of licence %s", j.UID, c.N, c.Name)
 		}
 	}
 	s.Licenses = addCounts(s.Licenses, ask, 1)
 	for _, c := range ask {
 		held, total := countOf(s.Licenses, c.Name), s.LicenseTotal(c.Name)
 		if held > total {
-			return contradiction("job uid %d takes licence %s to %d of %d", j.UID, c.Name, held, total)
+			return contradictionError("job uid %d takes licence %s to %d of %d", j.UID, c.Name, held, total)
 		}
 	}
 	return nil
@@ -423,37 +423,37 @@ func countOf(list []spec.Count, name string) int64 {
 	return n
 }
 
-func (s *State) occupy(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
+func (s *State) occupyNodes(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
 	old := s.NodeByID(a.ID)
 	if old == nil || old.Spec.Name != a.Name {
-		return contradiction("job uid %d is allocated on unknown node %s", j.UID, a.Name)
+		return contradictionError("job uid %d is allocated on unknown node %s", j.UID, a.Name)
 	}
 	if old.Power == event.PoweredDown {
-		return contradiction("job uid %d is allocated on node %s, which is powered down and was not asked to come up", j.UID, a.Name)
+		return contradictionError("job uid %d is allocated on node %s, which is powered down and was not asked to come up", j.UID, a.Name)
 	}
 	n := *old
 	i, twice := slices.BinarySearch(n.Jobs, j.UID)
 	if twice {
-		return contradiction("job uid %d is allocated on node %s twice", j.UID, a.Name)
+		return contradictionError("job uid %d is allocated on node %s twice", j.UID, a.Name)
 	}
 	if share := j.Alloc.Share; (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
-		return contradiction("CPUs of node %s are allocated twice: job uid %d asks for a held one", a.Name, j.UID)
+		return contradictionError("CPUs of node %s are allocated twice: job uid %d asks for a held one", a.Name, j.UID)
 	}
 	for k, g := range a.GPUs {
 		i := n.gpuAt(g.UUID)
 		if i < 0 || !n.FreeWhole(i) || slices.ContainsFunc(a.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == g.UUID }) {
-			return contradiction("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
+			return contradictionError("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
 		}
 	}
 	for k := range a.Shares {
 		g := &a.Shares[k]
 		if !n.TakesShare(g) || slices.ContainsFunc(a.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) || !apart(a.Shares[:k], g, n.ShareAt(n.gpuAt(g.UUID)).One) {
-			return contradiction("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, a.Name, j.UID)
+			return contradictionError("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, a.Name, j.UID)
 		}
 	}
 	n.take(a, j.Alloc.Share > 0, false)
 	if over := n.overBy(a, s.Config); over != "" {
-		return contradiction("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
+		return contradictionError("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
 	}
 	n.BusyAt = at
 	n.Jobs = slices.Insert(slices.Clone(n.Jobs), i, j.UID)
@@ -477,41 +477,41 @@ func (s *State) tally(j *Job, f func(a *Array)) {
 }
 
 func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if !j.State.Active() || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d is not running", e.Attempt, e.UID)
+		return contradictionError("attempt %d of job uid %d is not running", e.Attempt, e.UID)
 	}
 	// The first decision rules, but what would run again can still be ended.
 	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
 		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq,
 			For: e.For, Grace: e.Grace}
-		s.claim(e.For, e.Room, env)
+		s.claimRoom(e.For, e.Room, env)
 	}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
-// claim notes that others make room for a job that waits.
-func (s *State) claim(uid spec.JobUID, room spec.Bitset, env *event.Envelope) {
+// claimRoom notes that others make room for a job that waits.
+func (s *State) claimRoom(uid spec.JobUID, room spec.Bitset, env *event.Envelope) {
 	if j := s.Job(uid); len(room) == 0 || j == nil || j.State != spec.Pending {
 		return
 	}
-	if j, err := s.edit(uid, env); err == nil {
+	if j, err := s.editJob(uid, env); err == nil {
 		j.Claim = room
-		s.store(j)
+		s.storeJob(j)
 	}
 }
 
 func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if !j.State.Active() || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d is not running", e.Attempt, e.UID)
+		return contradictionError("attempt %d of job uid %d is not running", e.Attempt, e.UID)
 	}
 	j.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
 	j.Warned = j.Warned || e.Warning
@@ -521,6 +521,6 @@ func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error
 	case sigCont:
 		j.Stopped = false
 	}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }

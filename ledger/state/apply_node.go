@@ -13,13 +13,13 @@ import (
 func newNode(id spec.NodeID, ns *spec.NodeSpec) *Node {
 	n := &Node{ID: id, Spec: ns, Reason: ns.Reason}
 	n.Admin, n.Power = event.Configured(ns)
-	n.capacity()
+	n.deriveCapacity()
 	return n
 }
 
-// capacity derives what the node offers: counts from the configuration,
+// deriveCapacity derives what the node offers: counts from the configuration,
 // devices from the inventory, never more than were declared.
-func (n *Node) capacity() {
+func (n *Node) deriveCapacity() {
 	n.CPUs = n.Spec.JobCPUs()
 	n.Mem = max(n.Spec.Mem-n.Spec.MemSpecLimit, 0)
 	n.GPUs, n.GRES = nil, nil
@@ -38,14 +38,14 @@ func (n *Node) capacity() {
 	case n.Inv != nil:
 		n.GPUs = n.Inv.GPUs[:min(int64(len(n.Inv.GPUs)), declared)]
 	case n.Spec.State == "CLOUD":
-		n.GPUs = n.expected()
+		n.GPUs = n.expectedGPUs()
 	}
 	n.Shares = n.Spec.SharesOf(n.GPUs)
 }
 
-// measure recomputes capacity and, from the allocations of its jobs, use.
-func (s *State) measure(n *Node) *Node {
-	n.capacity()
+// measureNode recomputes capacity and, from the allocations of its jobs, use.
+func (s *State) measureNode(n *Node) *Node {
+	n.deriveCapacity()
 	n.UsedCPU = nil
 	n.SharedCPU = nil
 	n.UsedMem = 0
@@ -61,12 +61,12 @@ func (s *State) measure(n *Node) *Node {
 		}
 	}
 	n.takeHolds()
-	n.Shrunk = n.over(s.Config) != ""
+	n.Shrunk = n.describeOveruse(s.Config) != ""
 	return n
 }
 
-// over says what the node holds more of than it offers; empty if nothing.
-func (n *Node) over(c *spec.Config) string {
+// describeOveruse says what the node holds more of than it offers; empty if nothing.
+func (n *Node) describeOveruse(c *spec.Config) string {
 	if !n.Spec.ForJobs(n.UsedCPU) {
 		return fmt.Sprintf("CPU %d of %d", n.UsedCPU.Last(), n.CPUs)
 	}
@@ -152,7 +152,7 @@ func (n *Node) take(a *spec.NodeAlloc, shared, yields bool) {
 		n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
 	}
 	if shared && !yields {
-		n.share(a.CPUs)
+		n.shareCPUs(a.CPUs)
 	}
 	n.UsedMem += a.Mem
 	if len(a.GPUs) > 0 {
@@ -166,11 +166,11 @@ func (n *Node) take(a *spec.NodeAlloc, shared, yields bool) {
 	if len(a.GRES) > 0 {
 		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, 1)
 	}
-	n.divide(a.Shares, 1)
+	n.divideDevices(a.Shares, 1)
 }
 
-// divide adds sign times the parts of devices to those in use.
-func (n *Node) divide(list []spec.GPUShare, sign int64) {
+// divideDevices adds sign times the parts of devices to those in use.
+func (n *Node) divideDevices(list []spec.GPUShare, sign int64) {
 	if len(list) == 0 {
 		return
 	}
@@ -194,7 +194,7 @@ func (n *Node) give(a *spec.NodeAlloc, shared, yields bool) {
 	case yields:
 		gone = nil
 	case shared:
-		gone = n.unshare(gone)
+		gone = n.unshareCPUs(gone)
 	}
 	n.UsedCPU = n.UsedCPU.AndNot(gone).Trim()
 	n.UsedMem -= a.Mem
@@ -210,7 +210,7 @@ func (n *Node) give(a *spec.NodeAlloc, shared, yields bool) {
 	if len(a.GRES) > 0 {
 		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, -1)
 	}
-	n.divide(a.Shares, -1)
+	n.divideDevices(a.Shares, -1)
 }
 
 func (n *Node) gpuAt(uuid string) int {
@@ -258,7 +258,7 @@ func compare(a, b string) int {
 func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	n := *old
 	inv := e.Inventory
@@ -268,18 +268,18 @@ func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 	if old.Asleep() {
 		s.renameGPUs(old, &n, env)
 	}
-	n.answers()
-	s.putNode(s.measure(&n))
+	n.clearSilence()
+	s.putNode(s.measureNode(&n))
 	return nil
 }
 
 func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	if e.State < event.NodeResume || e.State > event.NodeFail {
-		return contradiction("node %s is set to state %d, which means nothing", e.Node, e.State)
+		return contradictionError("node %s is set to state %d, which means nothing", e.Node, e.State)
 	}
 	n := *old
 	n.Admin = e.State
@@ -295,7 +295,7 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	n := *old
 	n.Lost = true
@@ -315,10 +315,10 @@ func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 func (s *State) applyNodeReturned(e *event.NodeReturned) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	n := *old
-	n.answers()
+	n.clearSilence()
 	s.putNode(&n)
 	return nil
 }
@@ -336,8 +336,8 @@ func (n *Node) setReason(why string, by event.Actor, at spec.Instant) {
 
 func (n *Node) clearReason() { n.setReason("", event.Actor{}, 0) }
 
-// answers takes back what a node got by being silent.
-func (n *Node) answers() {
+// clearSilence takes back what a node got by being silent.
+func (n *Node) clearSilence() {
 	n.Lost = false
 	n.LostAt = 0
 	n.LostWhy = ""
@@ -360,7 +360,7 @@ const MaxGPUFaults = 64
 func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("a GPU of node %q, which does not exist, %s", e.Node, e.Fault.Kind)
+		return contradictionError("a GPU of node %q, which does not exist, %s", e.Node, e.Fault.Kind)
 	}
 	f := e.Fault
 	f.Count = f.Times()
@@ -399,8 +399,8 @@ func (s *State) countFault(f *spec.GPUFault) {
 	s.Totals.GPUFaults = list
 }
 
-// share counts one more job on each of some CPUs.
-func (n *Node) share(cpus spec.Bitset) {
+// shareCPUs counts one more job on each of some CPUs.
+func (n *Node) shareCPUs(cpus spec.Bitset) {
 	rows := slices.Clone(n.SharedCPU)
 	for k := 0; !cpus.Empty(); k++ {
 		if k == len(rows) {
@@ -413,9 +413,9 @@ func (n *Node) share(cpus spec.Bitset) {
 	n.SharedCPU = rows
 }
 
-// unshare counts one job less on each of some CPUs, and gives those on which
+// unshareCPUs counts one job less on each of some CPUs, and gives those on which
 // none is left.
-func (n *Node) unshare(cpus spec.Bitset) spec.Bitset {
+func (n *Node) unshareCPUs(cpus spec.Bitset) spec.Bitset {
 	rows := slices.Clone(n.SharedCPU)
 	for k := len(rows) - 1; k >= 0; k-- {
 		top := rows[k].And(cpus)

@@ -15,7 +15,7 @@ func (s *State) ownPolicy() *Policy {
 		p.QOS, p.Accounts = slices.Clone(p.QOS), slices.Clone(p.Accounts)
 		p.Users, p.Assocs = slices.Clone(p.Users), slices.Clone(p.Assocs)
 		p.WCKeys, p.Resources = slices.Clone(p.WCKeys), slices.Clone(p.Resources)
-		p.reindex()
+		p.rebuildIndex()
 		s.Policy, s.policyOwn = &p, s.own
 	}
 	return s.Policy
@@ -33,14 +33,14 @@ func (s *State) applyQOSPut(e *event.QOSPut) error {
 	old := p.FindQOS(e.QOS.Name)
 	same := old != nil && old.ID == e.QOS.ID
 	if e.QOS.ID == 0 {
-		return contradiction("QOS %s has no id", e.QOS.Name)
+		return contradictionError("QOS %s has no id", e.QOS.Name)
 	}
 	for i := range p.QOS {
 		if p.QOS[i].ID == e.QOS.ID && p.QOS[i].Name != e.QOS.Name {
-			return contradiction("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, p.QOS[i].Name)
+			return contradictionError("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, p.QOS[i].Name)
 		}
 	}
-	p.QOS = put(p.QOS, e.QOS, qosKey)
+	p.QOS = putSorted(p.QOS, e.QOS, qosKey)
 	p.NextQOS = max(p.NextQOS, e.QOS.ID)
 	if !same {
 		s.recountAll()
@@ -59,7 +59,7 @@ func (s *State) applyQOSRemoved(e *event.QOSRemoved) {
 
 func (s *State) applyAccountPut(e *event.AccountPut) {
 	p := s.ownPolicy()
-	p.Accounts = put(p.Accounts, e.Account, accountKey)
+	p.Accounts = putSorted(p.Accounts, e.Account, accountKey)
 }
 
 func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
@@ -71,7 +71,7 @@ func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
 
 func (s *State) applyUserPut(e *event.UserPut) {
 	p := s.ownPolicy()
-	p.Users = put(p.Users, e.User, userKey)
+	p.Users = putSorted(p.Users, e.User, userKey)
 }
 
 func (s *State) applyUserRemoved(e *event.UserRemoved) {
@@ -112,16 +112,16 @@ func (s *State) applyAssocPut(e *event.AssociationPut) error {
 // checkAssoc refuses an association that would make the tree ambiguous.
 func (p *Policy) checkAssoc(n *spec.Association) error {
 	if n.ID == 0 {
-		return contradiction("the association of user %q with account %s has no id", n.User, n.Account)
+		return contradictionError("the association of user %q with account %s has no id", n.User, n.Account)
 	}
 	if id, ok := p.byPair[pairOf(n)]; ok && id != n.ID {
-		return contradiction("associations %d and %d are both user %q in account %s, partition %q", id, n.ID, n.User, n.Account, n.Partition)
+		return contradictionError("associations %d and %d are both user %q in account %s, partition %q", id, n.ID, n.User, n.Account, n.Partition)
 	}
 	// Looking at parents also finds the circle that closes when an id that
 	// was removed comes back below one of its old children.
 	chain := p.Chain(n.Parent)
 	if n.ID == n.Parent || len(chain) >= maxChain-1 || slices.ContainsFunc(chain, func(a *spec.Association) bool { return a.Parent == n.ID }) {
-		return contradiction("association %d below %d would be below itself, or deeper than %d", n.ID, n.Parent, maxChain)
+		return contradictionError("association %d below %d would be below itself, or deeper than %d", n.ID, n.Parent, maxChain)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (s *State) dropAssocs(gone func(a *spec.Association) bool) {
 		s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, a.ID))
 		return true
 	})
-	p.reindex()
+	p.rebuildIndex()
 }
 
 // moveSpent takes what an association used from those above it to those that
@@ -175,7 +175,7 @@ func (s *State) moveSpent(id, from, to uint32) {
 func (s *State) applyWCKeyPut(e *event.WCKeyPut) error {
 	p := s.ownPolicy()
 	if e.Key.ID == 0 {
-		return contradiction("the key %s of user %s has no id", e.Key.Name, e.Key.User)
+		return contradictionError("the key %s of user %s has no id", e.Key.Name, e.Key.User)
 	}
 	i := slices.IndexFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID >= e.Key.ID })
 	switch {
@@ -197,7 +197,7 @@ func (s *State) applyWCKeyRemoved(e *event.WCKeyRemoved) {
 
 func (s *State) applyResourcePut(e *event.ResourcePut) {
 	p := s.ownPolicy()
-	p.Resources = put(p.Resources, e.Resource, resourceKey)
+	p.Resources = putSorted(p.Resources, e.Resource, resourceKey)
 }
 
 func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
@@ -208,23 +208,23 @@ func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
 func (s *State) applyReservationPut(e *event.ReservationPut) error {
 	r := &e.Reservation
 	if r.Name == "" || r.End <= r.Start {
-		return contradiction("reservation %q from %d to %d", r.Name, r.Start, r.End)
+		return contradictionError("reservation %q from %d to %d", r.Name, r.Start, r.End)
 	}
 	for i, name := range r.Nodes {
 		if _, ok := s.NodeIDs[name]; !ok || slices.Contains(r.Nodes[:i], name) {
-			return contradiction("reservation %s has node %s, which is unknown or there twice", r.Name, name)
+			return contradictionError("reservation %s has node %s, which is unknown or there twice", r.Name, name)
 		}
 	}
 	if !r.TRES.Valid() {
-		return contradiction("reservation %s holds a malformed vector %s", r.Name, r.TRES)
+		return contradictionError("reservation %s holds a malformed vector %s", r.Name, r.TRES)
 	}
-	s.Reservations = put(slices.Clone(s.Reservations), *r, reservationKey)
+	s.Reservations = putSorted(slices.Clone(s.Reservations), *r, reservationKey)
 	return nil
 }
 
 func (s *State) applyReservationRemoved(e *event.ReservationRemoved) error {
 	if s.Reservation(e.Name) == nil {
-		return contradiction("there is no reservation %q", e.Name)
+		return contradictionError("there is no reservation %q", e.Name)
 	}
 	s.Reservations = slices.DeleteFunc(slices.Clone(s.Reservations), func(r spec.Reservation) bool { return r.Name == e.Name })
 	if len(s.Reservations) == 0 {

@@ -8,10 +8,10 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// expected are the devices that a node of the cloud will have, before it was
+// expectedGPUs are the devices that a node of the cloud will have, before it was
 // ever up: as many as are configured, under names that are replaced by the
 // real ones when it registers.
-func (n *Node) expected() []spec.GPU {
+func (n *Node) expectedGPUs() []spec.GPU {
 	var out []spec.GPU
 	for _, g := range n.Spec.GRES {
 		for range min(g.N, maxExpected) {
@@ -31,7 +31,7 @@ const maxExpected = 1024
 // the cloud is not the same one each time. What it has no place for any more
 // is held under a name that nothing has.
 func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
-	n.capacity()
+	n.deriveCapacity()
 	have := make(map[string]bool, len(n.GPUs))
 	for i := range n.GPUs {
 		have[n.GPUs[i].UUID] = true
@@ -46,7 +46,7 @@ func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
 		return "gone/" + uuid, index
 	}
 	for _, uid := range n.Jobs {
-		j, err := s.edit(uid, env)
+		j, err := s.editJob(uid, env)
 		at := j.Alloc.Index(n.ID)
 		if err != nil || at < 0 {
 			continue
@@ -62,7 +62,7 @@ func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
 			a.Shares[i].UUID, a.Shares[i].Index = to(a.Shares[i].UUID, a.Shares[i].Index)
 		}
 		j.Alloc = &alloc
-		s.store(j)
+		s.storeJob(j)
 	}
 }
 
@@ -86,8 +86,8 @@ func (s *State) Booting(j *Job) []string {
 	return out
 }
 
-// boots tells whether an allocation has nodes that are not up.
-func (s *State) boots(a *spec.Allocation) bool {
+// awaitsBoot tells whether an allocation has nodes that are not up.
+func (s *State) awaitsBoot(a *spec.Allocation) bool {
 	return slices.ContainsFunc(a.Nodes, func(a spec.NodeAlloc) bool {
 		n := s.NodeByID(a.ID)
 		return n != nil && n.Asleep()
@@ -95,33 +95,33 @@ func (s *State) boots(a *spec.Allocation) bool {
 }
 
 func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if !j.Configuring() || j.Attempt != e.Attempt {
-		return contradiction("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, j.State, j.Attempt)
+		return contradictionError("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, j.State, j.Attempt)
 	}
 	if names := s.Booting(j); names != nil {
-		return contradiction("attempt %d of job uid %d cannot begin: node %s is not up", e.Attempt, e.UID, names[0])
+		return contradictionError("attempt %d of job uid %d cannot begin: node %s is not up", e.Attempt, e.UID, names[0])
 	}
 	j.Ready = env.At
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
 func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 	if e.To < event.PowerOn || e.To > event.PoweringUp {
-		return contradiction("nodes %v are powered to %d, which means nothing", e.Nodes, e.To)
+		return contradictionError("nodes %v are powered to %d, which means nothing", e.Nodes, e.To)
 	}
 	for _, name := range e.Nodes {
 		old := s.Node(name)
 		if old == nil {
-			return contradiction("node %s is not configured", name)
+			return contradictionError("node %s is not configured", name)
 		}
 		if e.To >= event.PoweredDown {
 			if why := s.needsPower(old, e.To); why != "" {
-				return contradiction("node %s is powered to %d, but %s", name, e.To, why)
+				return contradictionError("node %s is powered to %d, but %s", name, e.To, why)
 			}
 		}
 		n := *old
@@ -134,7 +134,7 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 			n.UpAt = env.At
 			s.Totals.PoweredUp++
 		case event.PoweredDown:
-			n.answers() // nobody expects it to
+			n.clearSilence() // nobody expects it to
 			if e.Failed {
 				s.Totals.BootFailed++
 			}
@@ -148,7 +148,7 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradiction("node %s is not configured", e.Node)
+		return contradictionError("node %s is not configured", e.Node)
 	}
 	n := *old
 	switch {
@@ -161,7 +161,7 @@ func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
 	case e.Phase == event.RebootOver && old.Reboot != nil:
 		n.Reboot, n.PowerAt = nil, env.At
 	default:
-		return contradiction("the reboot of node %s cannot go to phase %d", e.Node, e.Phase)
+		return contradictionError("the reboot of node %s cannot go to phase %d", e.Node, e.Phase)
 	}
 	s.putNode(&n)
 	return nil

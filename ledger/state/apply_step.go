@@ -8,27 +8,27 @@ import (
 )
 
 func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) error {
-	j, err := s.edit(e.UID, env)
+	j, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if !j.State.Active() || j.Attempt != e.Attempt || e.Step < 0 || j.StepByID(e.Step) != nil {
-		return contradiction("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, j.State, j.Attempt)
+		return contradictionError("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, j.State, j.Attempt)
 	}
 	st := Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At, State: spec.Running,
 		Layout: e.Layout, Spec: e.Spec, Ticket: e.Ticket}
-	if over := j.overlaps(&st); over != "" {
-		return contradiction("step %d of job uid %d cannot have what it is given: %s", e.Step, e.UID, over)
+	if over := j.checkLayout(&st); over != "" {
+		return contradictionError("step %d of job uid %d cannot have what it is given: %s", e.Step, e.UID, over)
 	}
 	j.Steps = append(slices.Clone(j.Steps), st)
 	j.NextStep = max(j.NextStep, e.Step+1)
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
-// overlaps tells why a step cannot have its layout: it is not within the job's
+// checkLayout tells why a step cannot have its layout: it is not within the job's
 // allocation, or another step has a part of it; empty if it can.
-func (j *Job) overlaps(st *Step) string {
+func (j *Job) checkLayout(st *Step) string {
 	for i := range st.Layout {
 		if st.Done.Has(i) || !st.Live() {
 			continue
@@ -81,13 +81,13 @@ func hasGPU(list []spec.GPURef, uuid string) bool {
 
 // editStep is edit for events of a step that runs.
 func (s *State) editStep(uid spec.JobUID, attempt uint32, id spec.StepID, env *event.Envelope) (*Job, *Step, error) {
-	j, err := s.edit(uid, env)
+	j, err := s.editJob(uid, env)
 	if err != nil {
 		return nil, nil, err
 	}
 	i := slices.IndexFunc(j.Steps, func(st Step) bool { return st.ID == id && st.Live() })
 	if i < 0 || j.Attempt != attempt {
-		return nil, nil, contradiction("step %d of attempt %d of job uid %d does not run", id, attempt, uid)
+		return nil, nil, contradictionError("step %d of attempt %d of job uid %d does not run", id, attempt, uid)
 	}
 	j.Steps = slices.Clone(j.Steps)
 	return j, &j.Steps[i], nil
@@ -100,13 +100,13 @@ func (s *State) applyStepNodeDone(env *event.Envelope, e *event.StepNodeDone) er
 	}
 	i := st.Part(e.Node)
 	if i < 0 {
-		return contradiction("step %d of job uid %d is not, or no longer, on node %s", e.Step, e.UID, e.Node)
+		return contradictionError("step %d of job uid %d is not, or no longer, on node %s", e.Step, e.UID, e.Node)
 	}
 	st.Done = st.Done.Clone().Set(i)
 	st.Usage = st.Usage.Add(e.Usage)
 	res := Worse(st.Result, &e.Result)
 	st.Result = &res
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (s *State) applyStepEndRequested(env *event.Envelope, e *event.StepEndReque
 	if st.Ending == nil {
 		st.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Seq: env.Seq}
 	}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (s *State) applyStepSignalled(env *event.Envelope, e *event.StepSignalled) 
 		return err
 	}
 	st.Signal = &Signal{Number: e.Signal, Seq: env.Seq}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -159,10 +159,10 @@ func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) erro
 		return err
 	}
 	if e.Limit <= 0 {
-		return contradiction("step %d of job uid %d cannot have the time limit %d", e.Step, e.UID, e.Limit)
+		return contradictionError("step %d of job uid %d cannot have the time limit %d", e.Step, e.UID, e.Limit)
 	}
 	st.Limit = e.Limit
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 		return err
 	}
 	if !e.State.Terminal() || e.State > spec.OutOfMemory || st.Done.Count() < len(st.Layout) {
-		return contradiction("step %d of attempt %d of job uid %d cannot end as %s, or is not over on all its nodes", e.Step, e.Attempt, e.UID, e.State)
+		return contradictionError("step %d of attempt %d of job uid %d cannot end as %s, or is not over on all its nodes", e.Step, e.Attempt, e.UID, e.State)
 	}
 	res := e.Result
 	st.State, st.Ended, st.Result, st.Usage = e.State, env.At, &res, e.Usage
@@ -190,7 +190,7 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 		i := slices.IndexFunc(j.Steps, func(st Step) bool { return !st.Live() })
 		j.Steps = slices.Delete(j.Steps, i, i+1)
 	}
-	s.store(j)
+	s.storeJob(j)
 	return nil
 }
 
@@ -202,16 +202,16 @@ func CheckSteps(s *State) error {
 			st := &j.Steps[i]
 			switch {
 			case len(st.Layout) > 0 && j.NextStep <= st.ID:
-				return broken("%s: its step %s is not below the next one, %d", s.label(j), st.ID, j.NextStep)
+				return brokenInvariant("%s: its step %s is not below the next one, %d", s.labelJob(j), st.ID, j.NextStep)
 			case !st.Live() && (st.Ended < st.Started || st.Done.Count() < len(st.Layout)):
-				return broken("%s: its step %s has ended, but not everywhere, or before it began", s.label(j), st.ID)
+				return brokenInvariant("%s: its step %s has ended, but not everywhere, or before it began", s.labelJob(j), st.ID)
 			case !st.Live() || len(st.Layout) == 0: // histories from before layouts
 				continue
 			case !j.HoldsNodes():
-				return broken("%s: its step %s runs, but it holds no nodes", s.label(j), st.ID)
+				return brokenInvariant("%s: its step %s runs, but it holds no nodes", s.labelJob(j), st.ID)
 			}
-			if why := j.overlaps(st); why != "" {
-				return broken("%s: step %s: %s", s.label(j), st.ID, why)
+			if why := j.checkLayout(st); why != "" {
+				return brokenInvariant("%s: step %s: %s", s.labelJob(j), st.ID, why)
 			}
 		}
 		return nil

@@ -56,12 +56,12 @@ func (s *State) Check() error {
 	return errors.Join(errs...)
 }
 
-func broken(format string, args ...any) error {
+func brokenInvariant(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrInvariant)
 }
 
-// label names a job as people know it, with its key.
-func (s *State) label(j *Job) string {
+// labelJob names a job as people know it, with its key.
+func (s *State) labelJob(j *Job) string {
 	if a := s.ArrayOf(j); a != nil && !j.IsArrayRecord() {
 		return fmt.Sprintf("job %d_%d (uid %d)", a.ID, j.Task, j.UID)
 	}
@@ -89,7 +89,7 @@ func (s *State) eachJob(f func(j *Job) error) error {
 			s.breathe()
 		}
 		if uint64(j.UID) != uid {
-			err = broken("the record of job uid %d says uid %d", uid, j.UID)
+			err = brokenInvariant("the record of job uid %d says uid %d", uid, j.UID)
 		} else {
 			err = f(j)
 		}
@@ -98,8 +98,8 @@ func (s *State) eachJob(f func(j *Job) error) error {
 	return err
 }
 
-// held counts the nodes that a job still holds, without trusting its methods.
-func held(j *Job) int {
+// countHeldNodes counts the nodes that a job still holds, without trusting its methods.
+func countHeldNodes(j *Job) int {
 	n := 0
 	if j.Alloc == nil || j.State == spec.Pending {
 		return 0
@@ -126,7 +126,7 @@ func CheckIndexes(s *State) error {
 		case j.State == spec.Pending:
 			want = "Waiting"
 			waiting++
-		case j.State == spec.Running || j.State == spec.Suspended || held(j) > 0:
+		case j.State == spec.Running || j.State == spec.Suspended || countHeldNodes(j) > 0:
 			want = "Active"
 			active++
 		default:
@@ -134,18 +134,18 @@ func CheckIndexes(s *State) error {
 			finished++
 		}
 		if inWaiting != (want == "Waiting") || inActive != (want == "Active") || inFinished != (want == "Finished") {
-			return broken("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
-				s.label(j), j.State, held(j), want, inWaiting, inActive, inFinished)
+			return brokenInvariant("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
+				s.labelJob(j), j.State, countHeldNodes(j), want, inWaiting, inActive, inFinished)
 		}
 		if s.Sleeping.Has(uint64(j.UID)) != j.Auto {
-			return broken("%s goes on by itself: %v, but Sleeping says otherwise", s.label(j), j.Auto)
+			return brokenInvariant("%s goes on by itself: %v, but Sleeping says otherwise", s.labelJob(j), j.Auto)
 		}
 		if j.Array == j.UID && j.Array != 0 {
 			return nil // its number is the array's
 		}
 		ids++
 		if uid, ok := s.ByID.Get(uint64(j.ID)); !ok || uid != j.UID {
-			return broken("%s is not found by its number: ByID says uid %d", s.label(j), uid)
+			return brokenInvariant("%s is not found by its number: ByID says uid %d", s.labelJob(j), uid)
 		}
 		return nil
 	})
@@ -155,20 +155,20 @@ func CheckIndexes(s *State) error {
 	s.Arrays.Range(func(key uint64, a *Array) bool {
 		ids++
 		if uid, ok := s.ByID.Get(uint64(a.ID)); !ok || uid != a.UID || uint64(a.UID) != key {
-			err = broken("array %d (uid %d) is not found by its number: ByID says uid %d", a.ID, a.UID, uid)
+			err = brokenInvariant("array %d (uid %d) is not found by its number: ByID says uid %d", a.ID, a.UID, uid)
 		}
 		return err == nil
 	})
 	if err == nil && (waiting != s.Waiting.Len() || active != s.Active.Len() || finished != s.Finished.Len() || ids != s.ByID.Len()) {
-		err = broken("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
+		err = brokenInvariant("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
 			s.Waiting.Len(), waiting, s.Active.Len(), active, s.Finished.Len(), finished, s.ByID.Len(), ids)
 	}
 	if err == nil && s.Owned.Len() != len(owned) {
-		err = broken("%d users have jobs, and Owned holds %d", len(owned), s.Owned.Len())
+		err = brokenInvariant("%d users have jobs, and Owned holds %d", len(owned), s.Owned.Len())
 	}
 	s.Owned.Range(func(uid uint64, n int) bool {
 		if err == nil && owned[uint32(uid)] != n {
-			err = broken("user %d has %d jobs, and Owned says %d", uid, owned[uint32(uid)], n)
+			err = brokenInvariant("user %d has %d jobs, and Owned says %d", uid, owned[uint32(uid)], n)
 		}
 		return err == nil
 	})
@@ -185,13 +185,13 @@ func CheckGroups(s *State) error {
 			named++
 			set, _ := s.Named.Get(NameKey(j.Spec.UID, j.Spec.Name))
 			if !set.Has(uint64(j.UID)) {
-				return broken("%s has no verdict and is not named %q of user %d", s.label(j), j.Spec.Name, j.Spec.UID)
+				return brokenInvariant("%s has no verdict and is not named %q of user %d", s.labelJob(j), j.Spec.Name, j.Spec.UID)
 			}
 		}
 		if end, still := (&recounter{s: s}).dueOf(j); j.Alloc != nil && j.State.Active() && !still {
 			ends++
 			if jobs, _ := s.Ends.Get(uint64(end)); !jobs.Has(uint64(j.UID)) {
-				return broken("%s ends at second %d, and Ends does not say so", s.label(j), end)
+				return brokenInvariant("%s ends at second %d, and Ends does not say so", s.labelJob(j), end)
 			}
 		}
 		if j.State != spec.Pending || j.Spec.Queue.Dependency == nil {
@@ -206,7 +206,7 @@ func CheckGroups(s *State) error {
 			waits++
 			set, _ := s.Waiters.Get(uint64(t.UID))
 			if !set.Has(uint64(j.UID)) {
-				return broken("%s waits for uid %d and is not among its waiters", s.label(j), t.UID)
+				return brokenInvariant("%s waits for uid %d and is not among its waiters", s.labelJob(j), t.UID)
 			}
 		}
 		return nil
@@ -214,20 +214,20 @@ func CheckGroups(s *State) error {
 	if err != nil {
 		return err
 	}
-	if n, ok := entries(&s.Named); n != named || !ok {
-		return broken("Named has %d entries for %d jobs without a verdict, or an empty group", n, named)
+	if n, ok := countEntries(&s.Named); n != named || !ok {
+		return brokenInvariant("Named has %d entries for %d jobs without a verdict, or an empty group", n, named)
 	}
-	if n, ok := entries(&s.Waiters); n != waits || !ok {
-		return broken("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
+	if n, ok := countEntries(&s.Waiters); n != waits || !ok {
+		return brokenInvariant("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
 	}
-	if n, ok := entries(&s.Ends); n != ends || !ok {
-		return broken("Ends has %d entries for %d jobs whose time limits run, or an empty group", n, ends)
+	if n, ok := countEntries(&s.Ends); n != ends || !ok {
+		return brokenInvariant("Ends has %d entries for %d jobs whose time limits run, or an empty group", n, ends)
 	}
 	return nil
 }
 
-// entries counts the members of all groups; ok is false if one is empty.
-func entries(m *Groups) (n int, ok bool) {
+// countEntries counts the members of all groups; ok is false if one is empty.
+func countEntries(m *Groups) (n int, ok bool) {
 	ok = true
 	m.Range(func(_ uint64, set Set) bool {
 		n += set.Len()
@@ -241,10 +241,10 @@ func entries(m *Groups) (n int, ok bool) {
 func CheckNumbers(s *State) error {
 	err := s.eachJob(func(j *Job) error {
 		if j.UID >= s.NextUID || j.ID == 0 {
-			return broken("%s exists, but the next uid is %d", s.label(j), s.NextUID)
+			return brokenInvariant("%s exists, but the next uid is %d", s.labelJob(j), s.NextUID)
 		}
 		if j.Changed > s.Seq || j.EndSeq > s.Seq || j.Submitted > s.At {
-			return broken("%s changed at event %d and ended at %d, but the last event is %d", s.label(j), j.Changed, j.EndSeq, s.Seq)
+			return brokenInvariant("%s changed at event %d and ended at %d, but the last event is %d", s.labelJob(j), j.Changed, j.EndSeq, s.Seq)
 		}
 		return nil
 	})
@@ -255,7 +255,7 @@ func CheckNumbers(s *State) error {
 	// A loss of history leaves out the numbers that were given away in it.
 	leftOut := s.Lost != nil && s.NextID > last.ID
 	if last.ID+1 != s.NextID && !leftOut {
-		err = broken("%s is the youngest, but the next number is %d", s.label(last), s.NextID)
+		err = brokenInvariant("%s is the youngest, but the next number is %d", s.labelJob(last), s.NextID)
 	}
 	return err
 }
@@ -269,13 +269,13 @@ func CheckArrays(s *State) error {
 	err := s.eachJob(func(j *Job) error {
 		if j.Array == 0 {
 			if len(j.Tasks) > 0 || j.Task != spec.NoTask {
-				return broken("%s has task %d and tasks %s, but no array", s.label(j), j.Task, j.Tasks)
+				return brokenInvariant("%s has task %d and tasks %s, but no array", s.labelJob(j), j.Task, j.Tasks)
 			}
 			return nil
 		}
 		a := s.ArrayOf(j)
 		if a == nil {
-			return broken("%s belongs to array uid %d, which does not exist", s.label(j), j.Array)
+			return brokenInvariant("%s belongs to array uid %d, which does not exist", s.labelJob(j), j.Array)
 		}
 		c := counts[j.Array]
 		if c == nil {
@@ -290,16 +290,16 @@ func CheckArrays(s *State) error {
 	s.Arrays.Range(func(_ uint64, a *Array) bool {
 		c := counts[a.UID]
 		if c == nil {
-			err = broken("array %d (uid %d) has no record left", a.ID, a.UID)
+			err = brokenInvariant("array %d (uid %d) has no record left", a.ID, a.UID)
 			return false
 		}
 		purged := a.Total - c.live - c.ended
 		switch {
 		case c.records != a.Records || c.running != a.Running || c.split != int64(a.Split.Len()):
-			err = broken("array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
+			err = brokenInvariant("array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
 				a.ID, a.UID, a.Records, a.Running, a.Split.Len(), c.records, c.running, c.split)
 		case purged < 0 || a.Ended != c.ended+purged || a.Started < c.started || a.Started > c.started+purged || a.OK < c.ok || a.OK > c.ok+purged:
-			err = broken("array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
+			err = brokenInvariant("array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
 				a.ID, a.UID, a.Total, a.Started, a.Ended, a.OK, a.Total-purged, c.started, c.ended, c.ok)
 		}
 		return err == nil
@@ -313,12 +313,12 @@ func (s *State) countTask(c *arrayCount, a *Array, j *Job) error {
 		n = 0
 		j.Tasks.Each(func(int64) bool { n++; return true })
 		if j.UID != j.Array || j.Task != spec.NoTask {
-			return broken("%s stands for tasks %s, but is not the record of array uid %d", s.label(j), j.Tasks, j.Array)
+			return brokenInvariant("%s stands for tasks %s, but is not the record of array uid %d", s.labelJob(j), j.Tasks, j.Array)
 		}
 	} else {
 		c.split++
 		if uid, ok := a.Split.Get(uint64(j.Task)); !ok || uid != j.UID || j.Task < 0 {
-			return broken("%s is not split off as task %d: array %d says uid %d", s.label(j), j.Task, a.ID, uid)
+			return brokenInvariant("%s is not split off as task %d: array %d says uid %d", s.labelJob(j), j.Task, a.ID, uid)
 		}
 	}
 	c.records++
@@ -344,7 +344,7 @@ func (s *State) countTask(c *arrayCount, a *Array, j *Job) error {
 func CheckAttempts(s *State) error {
 	return s.eachJob(func(j *Job) error {
 		bad := func(what string) error {
-			return broken("%s, %s in attempt %d: %s", s.label(j), j.State, j.Attempt, what)
+			return brokenInvariant("%s, %s in attempt %d: %s", s.labelJob(j), j.State, j.Attempt, what)
 		}
 		ran := j.Alloc != nil
 		switch {

@@ -11,16 +11,16 @@ func CheckFences(s *State) error {
 	var err error
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
 		for i, debt := range n.Unfenced {
-			if n.owes(debt.UID, debt.Attempt) != i {
-				err = broken("attempt %d of job uid %d is owed twice on node %s", debt.Attempt, debt.UID, n.Spec.Name)
+			if n.findOwed(debt.UID, debt.Attempt) != i {
+				err = brokenInvariant("attempt %d of job uid %d is owed twice on node %s", debt.Attempt, debt.UID, n.Spec.Name)
 			}
 			owed[debt.UID]++
 			j := s.Job(debt.UID)
 			if j == nil || j.State == spec.Pending || j.Attempt > debt.Attempt {
 				continue
 			}
-			if j.Attempt == debt.Attempt && holds(j, n) {
-				err = broken("%s holds node %s, on which that attempt was given up", s.label(j), n.Spec.Name)
+			if j.Attempt == debt.Attempt && holdsNode(j, n) {
+				err = brokenInvariant("%s holds node %s, on which that attempt was given up", s.labelJob(j), n.Spec.Name)
 			}
 		}
 		return err == nil
@@ -30,14 +30,14 @@ func CheckFences(s *State) error {
 	}
 	return s.eachJob(func(j *Job) error {
 		if j.Unfenced != owed[j.UID] {
-			return broken("%s counts %d unfenced nodes, there are %d", s.label(j), j.Unfenced, owed[j.UID])
+			return brokenInvariant("%s counts %d unfenced nodes, there are %d", s.labelJob(j), j.Unfenced, owed[j.UID])
 		}
 		return nil
 	})
 }
 
-// holds tells whether a job still holds a node.
-func holds(j *Job, n *Node) bool {
+// holdsNode tells whether a job still holds a node.
+func holdsNode(j *Job, n *Node) bool {
 	if j.Alloc == nil {
 		return false
 	}

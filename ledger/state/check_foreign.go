@@ -24,29 +24,29 @@ func (s *State) checkHoldsOf(n *Node) error {
 			continue
 		}
 		if j.Alloc.Nodes[i].CPUs.Intersects(n.HeldCPU) {
-			return broken("%s and another scheduler have the same CPUs of node %s", s.label(j), name)
+			return brokenInvariant("%s and another scheduler have the same CPUs of node %s", s.labelJob(j), name)
 		}
 		for _, g := range j.Alloc.Nodes[i].GPUs {
-			devices[g.UUID] = s.label(j)
+			devices[g.UUID] = s.labelJob(j)
 		}
 		for k := range j.Alloc.Nodes[i].Shares {
-			devices[j.Alloc.Nodes[i].Shares[k].UUID] = s.label(j)
+			devices[j.Alloc.Nodes[i].Shares[k].UUID] = s.labelJob(j)
 		}
 	}
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		if i > 0 && n.Holds[i-1].ID >= h.ID {
-			return broken("hold %s of node %s is there twice or out of order", h.ID, name)
+			return brokenInvariant("hold %s of node %s is there twice or out of order", h.ID, name)
 		}
 		for _, g := range h.GPUs {
 			if other, twice := devices[g.UUID]; twice {
-				return broken("GPU %s of node %s is held by %s and by %s", g.UUID, name, other, h.Name())
+				return brokenInvariant("GPU %s of node %s is held by %s and by %s", g.UUID, name, other, h.Name())
 			}
 			devices[g.UUID] = h.Name()
 		}
 	}
 	if milli := n.HeldMilli(); int64(n.HeldCPU.Count())*1000 < milli || (milli == 0 && !n.HeldCPU.Empty()) {
-		return broken("the holds of node %s have %d CPUs for %d thousandths", name, n.HeldCPU.Count(), milli)
+		return brokenInvariant("the holds of node %s have %d CPUs for %d thousandths", name, n.HeldCPU.Count(), milli)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ const heldByOther = ^spec.JobUID(0)
 func (h *holding) addHolds(n *Node) error {
 	for _, c := range n.HeldCPU.Members() {
 		if other, twice := h.cpus[c]; twice {
-			return broken("CPU %d of node %s is held by job uid %d and by another scheduler", c, n.Spec.Name, other)
+			return brokenInvariant("CPU %d of node %s is held by job uid %d and by another scheduler", c, n.Spec.Name, other)
 		}
 		h.cpus[c] = heldByOther
 	}
@@ -66,7 +66,7 @@ func (h *holding) addHolds(n *Node) error {
 		hold := &n.Holds[i]
 		for _, g := range hold.GPUs {
 			if other, twice := h.gpus[g.UUID]; twice {
-				return broken("GPU %s of node %s is held by uid %d and by %s", g.UUID, n.Spec.Name, other, hold.Name())
+				return brokenInvariant("GPU %s of node %s is held by uid %d and by %s", g.UUID, n.Spec.Name, other, hold.Name())
 			}
 			h.gpus[g.UUID] = heldByOther
 		}

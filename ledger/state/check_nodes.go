@@ -28,7 +28,7 @@ func newHolding() *holding {
 func CheckNodes(s *State) error {
 	nodes := make(map[spec.NodeID]*holding)
 	err := s.eachJob(func(j *Job) error {
-		if held(j) == 0 {
+		if countHeldNodes(j) == 0 {
 			return nil
 		}
 		for i := range j.Alloc.Nodes {
@@ -37,7 +37,7 @@ func CheckNodes(s *State) error {
 				continue
 			}
 			if n := s.NodeByID(a.ID); n == nil || n.Spec == nil || n.Spec.Name != a.Name {
-				return broken("%s holds node %s, which does not exist", s.label(j), a.Name)
+				return brokenInvariant("%s holds node %s, which does not exist", s.labelJob(j), a.Name)
 			}
 			h := nodes[a.ID]
 			if h == nil {
@@ -63,7 +63,7 @@ func CheckNodes(s *State) error {
 		}
 		err = h.addHolds(n)
 		if err == nil {
-			err = h.compare(s, n)
+			err = h.compareHeld(s, n)
 		}
 		return err == nil
 	})
@@ -82,14 +82,14 @@ func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 		}
 		if other, twice := h.cpus[c]; twice {
 			if most := s.Job(other).Alloc.Share; share == 0 || most == 0 || h.many[c] > int(max(share, most)) {
-				return broken("CPU %d of node %s is held by job uid %d and by %s", c, a.Name, other, s.label(j))
+				return brokenInvariant("CPU %d of node %s is held by job uid %d and by %s", c, a.Name, other, s.labelJob(j))
 			}
 		}
 		h.cpus[c] = j.UID
 	}
 	for _, g := range a.GPUs {
 		if other, twice := h.gpus[g.UUID]; twice {
-			return broken("GPU %s of node %s is held by job uid %d and by %s", g.UUID, a.Name, other, s.label(j))
+			return brokenInvariant("GPU %s of node %s is held by job uid %d and by %s", g.UUID, a.Name, other, s.labelJob(j))
 		}
 		h.gpus[g.UUID] = j.UID
 	}
@@ -103,7 +103,7 @@ func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 		h.part[g.UUID] += g.N
 		asked[g.Name] -= g.N
 		if g.N <= 0 || asked[g.Name] < 0 {
-			return broken("%s holds %d %s of GPU %s of node %s, which is not what it counts as", s.label(j), g.N, g.Name, g.UUID, a.Name)
+			return brokenInvariant("%s holds %d %s of GPU %s of node %s, which is not what it counts as", s.labelJob(j), g.N, g.Name, g.UUID, a.Name)
 		}
 	}
 	h.mem += a.Mem
@@ -111,51 +111,51 @@ func (h *holding) add(s *State, j *Job, a *spec.NodeAlloc) error {
 	return nil
 }
 
-// compare tells where a node shows something else than its jobs hold, or
+// compareHeld tells where a node shows something else than its jobs hold, or
 // holds more than it has without being marked as shrunk.
-func (h *holding) compare(s *State, n *Node) error {
+func (h *holding) compareHeld(s *State, n *Node) error {
 	name := n.Spec.Name
 	if !slices.Equal(h.jobs, n.Jobs) {
-		return broken("node %s lists jobs %v; allocated to it are %v", name, n.Jobs, h.jobs)
+		return brokenInvariant("node %s lists jobs %v; allocated to it are %v", name, n.Jobs, h.jobs)
 	}
 	cpus := n.UsedCPU.Members()
 	for _, c := range cpus {
 		if h.cpus[c] == 0 {
-			return broken("CPU %d of node %s shows as used, but no job holds it", c, name)
+			return brokenInvariant("CPU %d of node %s shows as used, but no job holds it", c, name)
 		}
 		if n.Sharers(c) != h.many[c] {
-			return broken("CPU %d of node %s shows %d jobs that share it; there are %d", c, name, n.Sharers(c), h.many[c])
+			return brokenInvariant("CPU %d of node %s shows %d jobs that share it; there are %d", c, name, n.Sharers(c), h.many[c])
 		}
 	}
 	if len(cpus) != len(h.cpus) || n.UsedMem != h.mem {
-		return broken("node %s shows %d CPUs and %d MiB in use; jobs %v hold %d and %d", name, len(cpus), n.UsedMem, h.jobs, len(h.cpus), h.mem)
+		return brokenInvariant("node %s shows %d CPUs and %d MiB in use; jobs %v hold %d and %d", name, len(cpus), n.UsedMem, h.jobs, len(h.cpus), h.mem)
 	}
 	for i, g := range n.GPUs {
 		if by := h.gpus[g.UUID]; (by != 0) != n.UsedGPU.Has(i) {
-			return broken("GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d", i, g.UUID, name, n.UsedGPU.Has(i), by)
+			return brokenInvariant("GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d", i, g.UUID, name, n.UsedGPU.Has(i), by)
 		}
 	}
 	for i, g := range n.GPUs {
 		part := h.part[g.UUID]
 		if part != n.ShareUsed(i) {
-			return broken("GPU %d (%s) of node %s shows %d shares in use; jobs hold %d", i, g.UUID, name, n.ShareUsed(i), part)
+			return brokenInvariant("GPU %d (%s) of node %s shows %d shares in use; jobs hold %d", i, g.UUID, name, n.ShareUsed(i), part)
 		}
 		if part > 0 && !n.Shrunk && (h.gpus[g.UUID] != 0 || part > n.ShareAt(i).N) {
-			return broken("GPU %d (%s) of node %s has %d shares, of which jobs hold %d; held whole by uid %d", i, g.UUID, name, n.ShareAt(i).N, part, h.gpus[g.UUID])
+			return brokenInvariant("GPU %d (%s) of node %s has %d shares, of which jobs hold %d; held whole by uid %d", i, g.UUID, name, n.ShareAt(i).N, part, h.gpus[g.UUID])
 		}
 	}
 	if n.UsedGPU.Last() >= len(n.GPUs) {
-		return broken("node %s shows GPU %d of %d as used", name, n.UsedGPU.Last(), len(n.GPUs))
+		return brokenInvariant("node %s shows GPU %d of %d as used", name, n.UsedGPU.Last(), len(n.GPUs))
 	}
 	gres := 0
 	for _, c := range n.UsedGRES {
 		gres++
 		if h.gres[spec.Count{Name: c.Name, Type: c.Type}] != c.N {
-			return broken("node %s shows %d of %s:%s in use; jobs hold %d", name, c.N, c.Name, c.Type, h.gres[spec.Count{Name: c.Name, Type: c.Type}])
+			return brokenInvariant("node %s shows %d of %s:%s in use; jobs hold %d", name, c.N, c.Name, c.Type, h.gres[spec.Count{Name: c.Name, Type: c.Type}])
 		}
 	}
 	if gres != len(h.gres) {
-		return broken("node %s shows %d kinds of generic resources in use; jobs hold %d", name, gres, len(h.gres))
+		return brokenInvariant("node %s shows %d kinds of generic resources in use; jobs hold %d", name, gres, len(h.gres))
 	}
 	return h.fits(s, n)
 }
@@ -169,21 +169,21 @@ func (h *holding) fits(s *State, n *Node) error {
 	sum := make(map[string]int64)
 	for _, c := range n.UsedGRES {
 		sum[c.Name] += c.N
-		over = over || (!free[c.Name] && (sum[c.Name] > total(n.GRES, c.Name, "") || (c.Type != "" && c.N > total(n.GRES, c.Name, c.Type))))
+		over = over || (!free[c.Name] && (sum[c.Name] > totalOf(n.GRES, c.Name, "") || (c.Type != "" && c.N > totalOf(n.GRES, c.Name, c.Type))))
 	}
 	for i, g := range n.GPUs {
 		part := h.part[g.UUID]
 		over = over || part > n.ShareAt(i).N || (part > 0 && h.gpus[g.UUID] != 0)
 	}
 	if over != n.Shrunk {
-		return broken("node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",
+		return brokenInvariant("node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",
 			n.Spec.Name, n.CPUs, n.Mem, n.UsedCPU.Last(), h.mem, over, n.Shrunk)
 	}
 	return nil
 }
 
-// total sums a list over a name and, unless empty, a type.
-func total(list []spec.Count, name, typ string) int64 {
+// totalOf sums a list over a name and, unless empty, a type.
+func totalOf(list []spec.Count, name, typ string) int64 {
 	var n int64
 	for _, c := range list {
 		if c.Name == name && (typ == "" || c.Type == typ) {
@@ -198,7 +198,7 @@ func CheckRegistry(s *State) error {
 	var err error
 	s.Nodes.Range(func(id uint64, n *Node) bool {
 		if got, ok := s.NodeIDs[n.Spec.Name]; !ok || uint64(got) != id || n.ID != got {
-			err = broken("node %s has id %d, but the registry says %d", n.Spec.Name, n.ID, got)
+			err = brokenInvariant("node %s has id %d, but the registry says %d", n.Spec.Name, n.ID, got)
 		}
 		return err == nil
 	})
@@ -209,27 +209,27 @@ func CheckRegistry(s *State) error {
 	//muster:unordered any breach is the same breach
 	for _, id := range s.NodeIDs {
 		if int(id) >= len(seen) || seen[id] {
-			return broken("node ids are not 0 to %d, each once", len(seen)-1)
+			return brokenInvariant("node ids are not 0 to %d, each once", len(seen)-1)
 		}
 		seen[id] = true
 	}
 	if len(s.Parts.List) != len(s.Config.Partitions) {
-		return broken("%d partitions of %d are known", len(s.Parts.List), len(s.Config.Partitions))
+		return brokenInvariant("%d partitions of %d are known", len(s.Parts.List), len(s.Config.Partitions))
 	}
 	for i := range s.Parts.List {
 		p := &s.Parts.List[i]
 		if p.Spec != &s.Config.Partitions[i] {
-			return broken("partition %s is not that of the configuration", p.Spec.Name)
+			return brokenInvariant("partition %s is not that of the configuration", p.Spec.Name)
 		}
 		for _, id := range p.Nodes.Members() {
 			n := s.NodeByID(spec.NodeID(id))
 			if n == nil || n.Removed || !slices.Contains(p.Spec.NodeNames, n.Spec.Name) {
-				return broken("partition %s has node id %d, which is not one of its nodes", p.Spec.Name, id)
+				return brokenInvariant("partition %s has node id %d, which is not one of its nodes", p.Spec.Name, id)
 			}
 		}
 		for _, name := range p.Spec.NodeNames {
 			if n := s.Node(name); n != nil && !n.Removed && !p.Nodes.Has(int(n.ID)) {
-				return broken("partition %s lacks node %s", p.Spec.Name, name)
+				return brokenInvariant("partition %s lacks node %s", p.Spec.Name, name)
 			}
 		}
 	}
@@ -243,14 +243,14 @@ func CheckGangs(s *State) error {
 			return nil
 		}
 		if len(j.Alloc.Nodes) == 0 || j.Done.Last() >= len(j.Alloc.Nodes) {
-			return broken("%s has an allocation of %d nodes, of which number %d is given back", s.label(j), len(j.Alloc.Nodes), j.Done.Last())
+			return brokenInvariant("%s has an allocation of %d nodes, of which number %d is given back", s.labelJob(j), len(j.Alloc.Nodes), j.Done.Last())
 		}
 		seen := make(map[spec.NodeID]bool, len(j.Alloc.Nodes))
 		var cpus, gpus int64
 		for i := range j.Alloc.Nodes {
 			a := &j.Alloc.Nodes[i]
 			if seen[a.ID] {
-				return broken("%s is allocated on node %s twice", s.label(j), a.Name)
+				return brokenInvariant("%s is allocated on node %s twice", s.labelJob(j), a.Name)
 			}
 			seen[a.ID] = true
 			cpus += int64(len(a.CPUs.Members()))
@@ -258,7 +258,7 @@ func CheckGangs(s *State) error {
 		}
 		t := j.Alloc.TRES
 		if t.CPU != cpus || t.Node != int64(len(j.Alloc.Nodes)) || t.Get("gres/gpu") != gpus {
-			return broken("%s is allocated %s, but its nodes have %d CPUs and %d GPUs on %d nodes", s.label(j), t, cpus, gpus, len(j.Alloc.Nodes))
+			return brokenInvariant("%s is allocated %s, but its nodes have %d CPUs and %d GPUs on %d nodes", s.labelJob(j), t, cpus, gpus, len(j.Alloc.Nodes))
 		}
 		return nil
 	})
@@ -281,14 +281,14 @@ func CheckLicences(s *State) error {
 	}
 	for i, c := range s.Licenses {
 		if n := want[spec.Count{Name: c.Name, Type: c.Type}]; n != c.N {
-			return broken("%d of licence %s are held; the jobs that run say %d", c.N, c.Name, n)
+			return brokenInvariant("%d of licence %s are held; the jobs that run say %d", c.N, c.Name, n)
 		}
 		if i > 0 && s.Licenses[i-1].Name > c.Name {
-			return broken("licences %s and %s are out of order", s.Licenses[i-1].Name, c.Name)
+			return brokenInvariant("licences %s and %s are out of order", s.Licenses[i-1].Name, c.Name)
 		}
 	}
 	if len(want) != len(s.Licenses) {
-		return broken("%d kinds of licences are held; the jobs that run say %d", len(s.Licenses), len(want))
+		return brokenInvariant("%d kinds of licences are held; the jobs that run say %d", len(s.Licenses), len(want))
 	}
 	return nil
 }
@@ -298,15 +298,15 @@ func CheckReservations(s *State) error {
 	for i := range s.Reservations {
 		r := &s.Reservations[i]
 		if i > 0 && s.Reservations[i-1].Name >= r.Name {
-			return broken("reservations %s and %s are out of order or alike", s.Reservations[i-1].Name, r.Name)
+			return brokenInvariant("reservations %s and %s are out of order or alike", s.Reservations[i-1].Name, r.Name)
 		}
 		if r.End <= r.Start {
-			return broken("reservation %s ends at %d and begins at %d", r.Name, r.End, r.Start)
+			return brokenInvariant("reservation %s ends at %d and begins at %d", r.Name, r.End, r.Start)
 		}
 		seen := make(map[string]bool, len(r.Nodes))
 		for _, name := range r.Nodes {
 			if _, ok := s.NodeIDs[name]; !ok || seen[name] {
-				return broken("reservation %s has node %s, which is unknown or there twice", r.Name, name)
+				return brokenInvariant("reservation %s has node %s, which is unknown or there twice", r.Name, name)
 			}
 			seen[name] = true
 		}
@@ -325,9 +325,9 @@ func CheckApart(s *State) error {
 				b := s.Job(other)
 				switch apart := a.Alloc.Apart | b.Alloc.Apart; {
 				case apart&spec.ApartUser != 0 && a.Spec.UID != b.Spec.UID:
-					err = broken("node %s has %s and %s of different users, one of which keeps it to its own", n.Spec.Name, s.label(a), s.label(b))
+					err = brokenInvariant("node %s has %s and %s of different users, one of which keeps it to its own", n.Spec.Name, s.labelJob(a), s.labelJob(b))
 				case apart&spec.ApartMCS != 0 && a.Spec.MCSLabel != b.Spec.MCSLabel:
-					err = broken("node %s has %s and %s with different MCS labels, one of which keeps it to its own", n.Spec.Name, s.label(a), s.label(b))
+					err = brokenInvariant("node %s has %s and %s with different MCS labels, one of which keeps it to its own", n.Spec.Name, s.labelJob(a), s.labelJob(b))
 				}
 			}
 		}
@@ -342,7 +342,7 @@ func CheckPower(s *State) error {
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
 		if n.Power >= event.PoweredDown {
 			if why := s.needsPower(n, n.Power); why != "" {
-				err = broken("node %s is powered to %d, but %s", n.Spec.Name, n.Power, why)
+				err = brokenInvariant("node %s is powered to %d, but %s", n.Spec.Name, n.Power, why)
 			}
 		}
 		return err == nil

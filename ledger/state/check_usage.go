@@ -65,8 +65,8 @@ func newRecounter(s *State) *recounter {
 	return r
 }
 
-// subjects lists whom a job is counted for.
-func (r *recounter) subjects(j *Job) []subject {
+// listSubjects lists whom a job is counted for.
+func (r *recounter) listSubjects(j *Job) []subject {
 	var out []subject
 	own, part := j.Spec.QOS, ""
 	if j.Alloc != nil {
@@ -97,11 +97,11 @@ func (r *recounter) subjects(j *Job) []subject {
 	return out
 }
 
-func (r *recounter) count(j *Job) {
+func (r *recounter) countJob(j *Job) {
 	if j.State >= spec.Completed {
 		return
 	}
-	for _, sub := range r.subjects(j) {
+	for _, sub := range r.listSubjects(j) {
 		c := r.sums[sub]
 		if c == nil {
 			c = &sum{tres: make(map[string]int64), due: make(map[string]int64), still: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
@@ -156,36 +156,36 @@ func (r *recounter) dueOf(j *Job) (due int64, still bool) {
 // CheckUsage is S6: the counters equal an independent recount.
 func CheckUsage(s *State) error {
 	r := newRecounter(s)
-	if err := s.eachJob(func(j *Job) error { r.count(j); return nil }); err != nil {
+	if err := s.eachJob(func(j *Job) error { r.countJob(j); return nil }); err != nil {
 		return err
 	}
 	for _, sub := range r.order {
 		c, u := r.sums[sub], s.UsageOf(sub.kind, sub.qos, sub.id)
 		if u.Submitted != c.submitted || u.Running != c.running {
-			return broken("usage of %s: %d submitted and %d running are counted, there are %d and %d", sub, u.Submitted, u.Running, c.submitted, c.running)
+			return brokenInvariant("usage of %s: %d submitted and %d running are counted, there are %d and %d", sub, u.Submitted, u.Running, c.submitted, c.running)
 		}
 		if u.Accruing != c.accruing {
-			return broken("usage of %s: %d jobs are counted as ageing, there are %d", sub, u.Accruing, c.accruing)
+			return brokenInvariant("usage of %s: %d jobs are counted as ageing, there are %d", sub, u.Accruing, c.accruing)
 		}
 		all := u.TRES.All()
 		for _, t := range all {
 			if c.tres[t.Name] != t.N {
-				return broken("usage of %s: %d of %s are counted, allocated are %d", sub, t.N, t.Name, c.tres[t.Name])
+				return brokenInvariant("usage of %s: %d of %s are counted, allocated are %d", sub, t.N, t.Name, c.tres[t.Name])
 			}
 			if due := u.Due.Get(t.Name); due != c.due[t.Name] {
-				return broken("usage of %s: %s is counted as due until %d, it is until %d", sub, t.Name, due, c.due[t.Name])
+				return brokenInvariant("usage of %s: %s is counted as due until %d, it is until %d", sub, t.Name, due, c.due[t.Name])
 			}
 			if still := u.Still.Get(t.Name); still != c.still[t.Name] {
-				return broken("usage of %s: time stands still for %d of %s, it does for %d", sub, still, t.Name, c.still[t.Name])
+				return brokenInvariant("usage of %s: time stands still for %d of %s, it does for %d", sub, still, t.Name, c.still[t.Name])
 			}
 		}
 		if len(all) != len(c.tres) || u.Nodes.Len() != len(c.nodes) {
-			return broken("usage of %s: %s on %d nodes is counted, allocated are %d kinds on %d nodes", sub, u.TRES, u.Nodes.Len(), len(c.tres), len(c.nodes))
+			return brokenInvariant("usage of %s: %s on %d nodes is counted, allocated are %d kinds on %d nodes", sub, u.TRES, u.Nodes.Len(), len(c.tres), len(c.nodes))
 		}
 		var err error
 		u.Nodes.Range(func(id uint64, n int32) bool {
 			if c.nodes[spec.NodeID(id)] != n {
-				err = broken("usage of %s: %d jobs are counted on node id %d, there are %d", sub, n, id, c.nodes[spec.NodeID(id)])
+				err = brokenInvariant("usage of %s: %d jobs are counted on node id %d, there are %d", sub, n, id, c.nodes[spec.NodeID(id)])
 			}
 			return err == nil
 		})
@@ -194,7 +194,7 @@ func CheckUsage(s *State) error {
 		}
 	}
 	if s.Usage.Len() != len(r.order) {
-		return broken("%d counters of usage exist, %d have anything to count", s.Usage.Len(), len(r.order))
+		return brokenInvariant("%d counters of usage exist, %d have anything to count", s.Usage.Len(), len(r.order))
 	}
 	return nil
 }
@@ -204,30 +204,30 @@ func CheckPolicy(s *State) error {
 	p := s.Policy
 	for i := range p.QOS {
 		if p.QOS[i].ID == 0 || p.QOS[i].ID > p.NextQOS || (i > 0 && p.QOS[i-1].Name >= p.QOS[i].Name) {
-			return broken("QOS %s (id %d) is out of order, or its id is above %d", p.QOS[i].Name, p.QOS[i].ID, p.NextQOS)
+			return brokenInvariant("QOS %s (id %d) is out of order, or its id is above %d", p.QOS[i].Name, p.QOS[i].ID, p.NextQOS)
 		}
 	}
 	for i := 1; i < len(p.Accounts); i++ {
 		if p.Accounts[i-1].Name >= p.Accounts[i].Name {
-			return broken("account %s is out of order", p.Accounts[i].Name)
+			return brokenInvariant("account %s is out of order", p.Accounts[i].Name)
 		}
 	}
 	for i := 1; i < len(p.Users); i++ {
 		if p.Users[i-1].Name >= p.Users[i].Name {
-			return broken("user %s is out of order", p.Users[i].Name)
+			return brokenInvariant("user %s is out of order", p.Users[i].Name)
 		}
 	}
 	for i := range p.Assocs {
 		a := &p.Assocs[i]
 		if a.ID == 0 || a.ID > p.NextAssoc || (i > 0 && p.Assocs[i-1].ID >= a.ID) {
-			return broken("association %d is out of order, or above %d", a.ID, p.NextAssoc)
+			return brokenInvariant("association %d is out of order, or above %d", a.ID, p.NextAssoc)
 		}
 		if f := p.FindAssoc(a.Account, a.User, a.Partition); f != a {
-			return broken("association %d (account %s, user %s, partition %s) is not found by its names", a.ID, a.Account, a.User, a.Partition)
+			return brokenInvariant("association %d (account %s, user %s, partition %s) is not found by its names", a.ID, a.Account, a.User, a.Partition)
 		}
 	}
 	if len(p.byPair) != len(p.Assocs) {
-		return broken("%d associations are indexed, there are %d", len(p.byPair), len(p.Assocs))
+		return brokenInvariant("%d associations are indexed, there are %d", len(p.byPair), len(p.Assocs))
 	}
 	return nil
 }

@@ -27,10 +27,10 @@ const maxEpochs = 4096
 
 func (s *State) applyEpochBegan(env *event.Envelope, e *event.EpochBegan) error {
 	if e.Value == 0 {
-		return contradiction("an epoch has no value")
+		return contradictionError("an epoch has no value")
 	}
-	if s.epoch(e.Value) >= 0 {
-		return contradiction("epoch %016x begins twice", e.Value)
+	if s.epochIndex(e.Value) >= 0 {
+		return contradictionError("epoch %016x begins twice", e.Value)
 	}
 	next := slices.Clone(s.Epochs)
 	if len(next) >= maxEpochs {
@@ -42,7 +42,7 @@ func (s *State) applyEpochBegan(env *event.Envelope, e *event.EpochBegan) error 
 
 func (s *State) applyHistoryLost(env *event.Envelope, e *event.HistoryLost) error {
 	if s.HasSeen(e.Seen.Epoch, e.Seen.Seq) {
-		return contradiction("event %d of epoch %016x is said to be lost, but is here", e.Seen.Seq, e.Seen.Epoch)
+		return contradictionError("event %d of epoch %016x is said to be lost, but is here", e.Seen.Seq, e.Seen.Epoch)
 	}
 	lost := LostHistory{At: env.At, Witness: e.Witness, Seen: e.Seen, Times: 1}
 	if s.Lost != nil {
@@ -72,21 +72,21 @@ func (s *State) LeadBegan() uint64 {
 	return s.Epochs[len(s.Epochs)-1].Seq
 }
 
-// epoch is the place of an epoch in Epochs, or -1.
-func (s *State) epoch(value uint64) int {
+// epochIndex is the place of an epoch in Epochs, or -1.
+func (s *State) epochIndex(value uint64) int {
 	return slices.IndexFunc(s.Epochs, func(e Epoch) bool { return e.Value == value })
 }
 
 // KnowsEpoch tells whether an epoch is part of this history; 0, which older
 // releases leave it at, always is.
-func (s *State) KnowsEpoch(value uint64) bool { return value == 0 || s.epoch(value) >= 0 }
+func (s *State) KnowsEpoch(value uint64) bool { return value == 0 || s.epochIndex(value) >= 0 }
 
 // HasSeen tells whether the event with a sequence number, written in an epoch,
 // is part of this history. Epoch 0 is the time before the first epoch.
 func (s *State) HasSeen(epoch, seq uint64) bool {
 	at := -1
 	if epoch != 0 {
-		at = s.epoch(epoch)
+		at = s.epochIndex(epoch)
 		if at < 0 || seq < s.Epochs[at].Seq {
 			return false
 		}

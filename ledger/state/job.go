@@ -129,8 +129,8 @@ func (j *Job) AgesSince() spec.Instant {
 	return j.Eligible
 }
 
-// aging tells whether a job counts for MaxJobsAccrue.
-func (j *Job) aging() bool {
+// isAging tells whether a job counts for MaxJobsAccrue.
+func (j *Job) isAging() bool {
 	return j.State == spec.Pending && j.Hold == spec.NotHeld && j.AgesSince() != 0
 }
 

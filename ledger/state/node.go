@@ -98,17 +98,19 @@ type Unfenced struct {
 	Lease     spec.Span    `cbor:"7,keyasint,omitempty"` // as in its allocation
 }
 
-// owes finds an unfenced attempt; -1 without.
-func (n *Node) owes(uid spec.JobUID, attempt uint32) int {
+// findOwed finds an unfenced attempt; -1 without.
+func (n *Node) findOwed(uid spec.JobUID, attempt uint32) int {
 	return slices.IndexFunc(n.Unfenced, func(u Unfenced) bool { return u.UID == uid && u.Attempt == attempt })
 }
 
 // HasUnfenced tells whether an attempt was given up here and is not fenced yet.
-func (n *Node) HasUnfenced(uid spec.JobUID, attempt uint32) bool { return n.owes(uid, attempt) >= 0 }
+func (n *Node) HasUnfenced(uid spec.JobUID, attempt uint32) bool {
+	return n.findOwed(uid, attempt) >= 0
+}
 
 // OwesRun is HasUnfenced for the key of a run, which names the epoch too.
 func (n *Node) OwesRun(uid spec.JobUID, attempt uint32, epoch uint64) bool {
-	i := n.owes(uid, attempt)
+	i := n.findOwed(uid, attempt)
 	return i >= 0 && n.Unfenced[i].Epoch == epoch
 }
 

@@ -24,8 +24,8 @@ type Policy struct {
 
 type assocPair struct{ account, user, partition string }
 
-// reindex rebuilds what is derived from the lists.
-func (p *Policy) reindex() {
+// rebuildIndex rebuilds what is derived from the lists.
+func (p *Policy) rebuildIndex() {
 	p.byPair = make(map[assocPair]uint32, len(p.Assocs))
 	for i := range p.Assocs {
 		p.byPair[pairOf(&p.Assocs[i])] = p.Assocs[i].ID
@@ -39,22 +39,22 @@ func (p *Policy) AccountAssoc(account string) uint32 { return p.byPair[assocPair
 
 // FindQOS returns a QOS by name, or nil.
 func (p *Policy) FindQOS(name string) *spec.QOS {
-	return find(p.QOS, name, func(q *spec.QOS) string { return q.Name })
+	return findNamed(p.QOS, name, func(q *spec.QOS) string { return q.Name })
 }
 
 // FindAccount returns an account by name, or nil.
 func (p *Policy) FindAccount(name string) *spec.Account {
-	return find(p.Accounts, name, func(a *spec.Account) string { return a.Name })
+	return findNamed(p.Accounts, name, func(a *spec.Account) string { return a.Name })
 }
 
 // FindUser returns a user by name, or nil.
 func (p *Policy) FindUser(name string) *spec.User {
-	return find(p.Users, name, func(u *spec.User) string { return u.Name })
+	return findNamed(p.Users, name, func(u *spec.User) string { return u.Name })
 }
 
 // FindResource returns a resource by name and server, or nil.
 func (p *Policy) FindResource(name, server string) *spec.Resource {
-	return find(p.Resources, name+"@"+server, resourceKey)
+	return findNamed(p.Resources, name+"@"+server, resourceKey)
 }
 
 // FindWCKey returns a user's key by name, or nil.
@@ -116,16 +116,16 @@ func (p *Policy) Chain(id uint32) []*spec.Association {
 	return out
 }
 
-func find[T any](list []T, name string, key func(*T) string) *T {
-	i, ok := search(list, name, key)
+func findNamed[T any](list []T, name string, key func(*T) string) *T {
+	i, ok := searchSorted(list, name, key)
 	if !ok {
 		return nil
 	}
 	return &list[i]
 }
 
-// search is a binary search that never copies an element: they are large.
-func search[T any](list []T, name string, key func(*T) string) (int, bool) {
+// searchSorted is a binary search that never copies an element: they are large.
+func searchSorted[T any](list []T, name string, key func(*T) string) (int, bool) {
 	lo, hi := 0, len(list)
 	for lo < hi {
 		if mid := (lo + hi) / 2; key(&list[mid]) < name {
@@ -137,9 +137,9 @@ func search[T any](list []T, name string, key func(*T) string) (int, bool) {
 	return lo, lo < len(list) && key(&list[lo]) == name
 }
 
-// put adds or replaces an element of a sorted list in place.
-func put[T any](list []T, v T, key func(*T) string) []T {
-	i, ok := search(list, key(&v), key)
+// putSorted adds or replaces an element of a sorted list in place.
+func putSorted[T any](list []T, v T, key func(*T) string) []T {
+	i, ok := searchSorted(list, key(&v), key)
 	if ok {
 		list[i] = v
 		return list
@@ -149,7 +149,7 @@ func put[T any](list []T, v T, key func(*T) string) []T {
 
 // Reservation returns a reservation by name, or nil.
 func (s *State) Reservation(name string) *spec.Reservation {
-	return find(s.Reservations, name, reservationKey)
+	return findNamed(s.Reservations, name, reservationKey)
 }
 
 func reservationKey(r *spec.Reservation) string { return r.Name }
@@ -204,7 +204,7 @@ type Access struct {
 }
 
 // Cert finds a certificate by its serial number; nil if the cluster never issued it.
-func (a *Access) Cert(serial string) *Cert { return find(a.Certs, serial, certKey) }
+func (a *Access) Cert(serial string) *Cert { return findNamed(a.Certs, serial, certKey) }
 
 // Token is an enrolment token. It stays, once used, so that a node which lost
 // the answer can ask again with the same key.

@@ -57,10 +57,10 @@ func RequestOf(j *Job) PastRun {
 	}
 }
 
-// remember adds a run that has just ended to the history of its user. A run
+// rememberRun adds a run that has just ended to the history of its user. A run
 // that a node or another job cut short says nothing about the user's work and
 // is left out.
-func (s *State) remember(j *Job, e *event.JobEnded, at spec.Instant) {
+func (s *State) rememberRun(j *Job, e *event.JobEnded, at spec.Instant) {
 	if e.State == spec.NodeFailed || e.State == spec.Preempted || e.State == spec.BootFailed {
 		return
 	}

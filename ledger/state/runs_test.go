@@ -18,7 +18,7 @@ func endOf(s *State, uid uint32, end spec.JobState, started, ready, ended spec.I
 		Paused:  paused,
 		Limit:   spec.Span(spec.Hour),
 	}
-	s.remember(job, &event.JobEnded{State: end}, ended)
+	s.rememberRun(job, &event.JobEnded{State: end}, ended)
 	return s.RunsOf(uid)
 }
 

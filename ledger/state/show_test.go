@@ -76,7 +76,7 @@ func keys(set *Set) []uint64 {
 }
 
 func showJob(s *State, j *Job, out *strings.Builder) {
-	fmt.Fprintf(out, "%s: %s", s.label(j), j.State)
+	fmt.Fprintf(out, "%s: %s", s.labelJob(j), j.State)
 	if j.IsArrayRecord() {
 		fmt.Fprintf(out, " tasks %s", j.Tasks)
 	}

@@ -112,7 +112,7 @@ func (s *State) Encode(w io.Writer) error {
 	if _, err := w.Write(head); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
-	return s.encode(func(block []byte) error {
+	return s.encodeSnapshot(func(block []byte) error {
 		var h [blockHeader]byte
 		binary.BigEndian.PutUint32(h[:], uint32(len(block)))
 		sum := crc32.Update(crc32.Checksum(h[:4], castagnoli()), castagnoli(), block)
@@ -133,7 +133,7 @@ func (s *State) Encode(w io.Writer) error {
 // SnapshotVersion only.
 func (s *State) Hash() [32]byte {
 	h := sha256.New()
-	err := s.encode(func(block []byte) error {
+	err := s.encodeSnapshot(func(block []byte) error {
 		_, err := h.Write(block)
 		return err
 	})
@@ -155,8 +155,8 @@ type encoder struct {
 	err  error
 }
 
-// put adds a record: its kind, numbers that precede its body, the body.
-func (e *encoder) put(kind uint64, body any, numbers ...uint64) {
+// putRecord adds a record: its kind, numbers that precede its body, the body.
+func (e *encoder) putRecord(kind uint64, body any, numbers ...uint64) {
 	if e.err != nil {
 		return
 	}
@@ -166,39 +166,39 @@ func (e *encoder) put(kind uint64, body any, numbers ...uint64) {
 	}
 	e.buf, e.err = e.set.Append(e.buf, body)
 	if len(e.buf) >= blockSize {
-		e.flush()
+		e.flushBlock()
 	}
 }
 
-func (e *encoder) flush() {
+func (e *encoder) flushBlock() {
 	if e.err == nil && len(e.buf) > 0 {
 		e.err = e.emit(e.buf)
 		e.buf = e.buf[:0]
 	}
 }
 
-func (s *State) encode(emit func(block []byte) error) error {
+func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 	set, err := snapshotTypes()
 	if err != nil {
 		return err
 	}
 	e := &encoder{set: set, buf: make([]byte, 0, blockSize+4096), emit: emit}
-	e.put(snapMeta, &metaRecord{UUID: s.UUID, ClusterName: s.ClusterName, Version: s.Version, Created: s.Created,
+	e.putRecord(snapMeta, &metaRecord{UUID: s.UUID, ClusterName: s.ClusterName, Version: s.Version, Created: s.Created,
 		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames(), Reservations: s.Reservations,
 		Epochs: s.Epochs, Lost: s.Lost})
-	e.put(snapConfig, s.Config)
-	e.put(snapPolicy, s.Policy)
-	e.put(snapAccess, s.Access)
-	e.put(snapTotals, &s.Totals)
+	e.putRecord(snapConfig, s.Config)
+	e.putRecord(snapPolicy, s.Policy)
+	e.putRecord(snapAccess, s.Access)
+	e.putRecord(snapTotals, &s.Totals)
 	if s.Aging != (Aging{}) || s.Spent.Len() > 0 {
-		e.put(snapSpent, &spentRecord{Aging: &s.Aging})
+		e.putRecord(snapSpent, &spentRecord{Aging: &s.Aging})
 	}
 	s.Spent.Range(func(key uint64, u *Spent) bool {
-		e.put(snapSpent, &spentRecord{Key: key, Spent: u})
+		e.putRecord(snapSpent, &spentRecord{Key: key, Spent: u})
 		return e.err == nil
 	})
 	s.Runs.Range(func(uid uint64, u *UserRuns) bool {
-		e.put(snapRuns, &runsRecord{UID: uid, Runs: u.Runs})
+		e.putRecord(snapRuns, &runsRecord{UID: uid, Runs: u.Runs})
 		return e.err == nil
 	})
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
@@ -206,15 +206,15 @@ func (s *State) encode(emit func(block []byte) error) error {
 		if !c.Removed {
 			c.Spec = nil // it is in the configuration
 		}
-		e.put(snapNode, &c)
+		e.putRecord(snapNode, &c)
 		return e.err == nil
 	})
 	s.Arrays.Range(func(_ uint64, a *Array) bool {
-		e.put(snapArray, &arrayRecord{UID: a.UID, ID: a.ID, Started: a.Started, Ended: a.Ended, OK: a.OK, Total: a.Total})
+		e.putRecord(snapArray, &arrayRecord{UID: a.UID, ID: a.ID, Started: a.Started, Ended: a.Ended, OK: a.OK, Total: a.Total})
 		return e.err == nil
 	})
 	s.encodeJobs(e)
-	e.flush()
+	e.flushBlock()
 	if e.err != nil {
 		return e.err
 	}
@@ -238,14 +238,14 @@ func (s *State) encodeJobs(e *encoder) {
 			if !ok {
 				at = uint64(len(byContent))
 				byContent[sum] = at
-				e.put(snapSpec, j.Spec)
+				e.putRecord(snapSpec, j.Spec)
 			}
 			byPointer[j.Spec] = at
 		}
-		e.put(snapJob, j, at)
+		e.putRecord(snapJob, j, at)
 		return e.err == nil
 	})
-	e.put(snapEnd, &endRecord{Jobs: uint64(s.Jobs.Len()), Specs: uint64(len(byContent))})
+	e.putRecord(snapEnd, &endRecord{Jobs: uint64(s.Jobs.Len()), Specs: uint64(len(byContent))})
 }
 
 // nodeNames lists every name that has a node id, by id.
@@ -284,9 +284,9 @@ func Decode(r io.Reader) (*State, error) {
 			return nil, err
 		}
 		if len(block) == 0 {
-			return d.finish()
+			return d.finishSnapshot()
 		}
-		if err := d.block(block); err != nil {
+		if err := d.decodeBlock(block); err != nil {
 			if errors.Is(err, record.ErrUnknownField) {
 				return nil, fmt.Errorf("snapshot: %w: %w", event.ErrNewer, err)
 			}

@@ -30,7 +30,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrSnapshot, fmt.Sprintf(format, args...))
 }
 
-func (d *decoder) block(data []byte) error {
+func (d *decoder) decodeBlock(data []byte) error {
 	for d.rec.Reset(data); d.rec.Len() > 0; {
 		kind, err := d.rec.Uint()
 		if err != nil {
@@ -39,10 +39,10 @@ func (d *decoder) block(data []byte) error {
 		if kind > snapRuns {
 			return fmt.Errorf("snapshot record of kind %d: %w", kind, event.ErrNewer)
 		}
-		if !d.follows(kind) {
+		if !d.mayFollow(kind) {
 			return damaged("a record of kind %d follows one of kind %d", kind, d.last)
 		}
-		if err := d.one(kind); err != nil {
+		if err := d.decodeRecord(kind); err != nil {
 			return err
 		}
 		if kind != snapSpent && kind != snapRuns { // which stand between two kinds without a place of their own
@@ -52,9 +52,9 @@ func (d *decoder) block(data []byte) error {
 	return nil
 }
 
-// follows tells whether a record of a kind may come next: the first five come
+// mayFollow tells whether a record of a kind may come next: the first five come
 // once each, then any number of nodes, then arrays, then specs and jobs.
-func (d *decoder) follows(kind uint64) bool {
+func (d *decoder) mayFollow(kind uint64) bool {
 	switch {
 	case kind == snapSpent, kind == snapRuns:
 		return d.last == snapTotals
@@ -69,10 +69,10 @@ func (d *decoder) follows(kind uint64) bool {
 	}
 }
 
-func (d *decoder) one(kind uint64) error {
+func (d *decoder) decodeRecord(kind uint64) error {
 	switch kind {
 	case snapMeta:
-		return d.meta()
+		return d.decodeMeta()
 	case snapConfig:
 		return d.rec.Value(d.s.Config)
 	case snapPolicy:
@@ -88,9 +88,9 @@ func (d *decoder) one(kind uint64) error {
 		}
 		d.s.putNode(n)
 	case snapSpent:
-		return d.spent()
+		return d.decodeSpent()
 	case snapRuns:
-		return d.runs()
+		return d.decodeRuns()
 	case snapArray:
 		var a arrayRecord
 		if err := d.rec.Value(&a); err != nil {
@@ -103,7 +103,7 @@ func (d *decoder) one(kind uint64) error {
 		d.specs = append(d.specs, sp)
 		return d.rec.Value(sp)
 	case snapJob:
-		return d.job()
+		return d.decodeJob()
 	default:
 		var e endRecord
 		if err := d.rec.Value(&e); err != nil {
@@ -116,7 +116,7 @@ func (d *decoder) one(kind uint64) error {
 	return nil
 }
 
-func (d *decoder) spent() error {
+func (d *decoder) decodeSpent() error {
 	var r spentRecord
 	if err := d.rec.Value(&r); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (d *decoder) spent() error {
 	return nil
 }
 
-func (d *decoder) runs() error {
+func (d *decoder) decodeRuns() error {
 	var r runsRecord
 	if err := d.rec.Value(&r); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (d *decoder) runs() error {
 	return nil
 }
 
-func (d *decoder) meta() error {
+func (d *decoder) decodeMeta() error {
 	var m metaRecord
 	if err := d.rec.Value(&m); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (d *decoder) meta() error {
 	return nil
 }
 
-func (d *decoder) job() error {
+func (d *decoder) decodeJob() error {
 	at, err := d.rec.Uint()
 	if err != nil {
 		return err
@@ -184,21 +184,21 @@ func (d *decoder) job() error {
 	return nil
 }
 
-// finish ends a snapshot whose last block was read.
-func (d *decoder) finish() (*State, error) {
+// finishSnapshot ends a snapshot whose last block was read.
+func (d *decoder) finishSnapshot() (*State, error) {
 	if d.last != snapEnd {
 		return nil, damaged("it has no end")
 	}
-	if err := d.s.rebuild(); err != nil {
+	if err := d.s.rebuildDerived(); err != nil {
 		return nil, err
 	}
 	return d.s, nil
 }
 
-// rebuild derives every index, counter and capacity from the content of a
+// rebuildDerived derives every index, counter and capacity from the content of a
 // state that was just read and that nobody else knows yet.
-func (s *State) rebuild() error {
-	s.Policy.reindex()
+func (s *State) rebuildDerived() error {
+	s.Policy.rebuildIndex()
 	s.policyOwn, s.partsOwn = s.own, s.own
 	s.Parts = derivePartitions(s.Config, s.NodeIDs)
 	if err := s.rebuildNodes(); err != nil {
@@ -210,14 +210,14 @@ func (s *State) rebuild() error {
 	})
 	var err error
 	s.Jobs.Range(func(_ uint64, j *Job) bool {
-		err = s.adopt(j)
+		err = s.adoptJob(j)
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
 	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		n.Shrunk = n.over(s.Config) != ""
+		n.Shrunk = n.describeOveruse(s.Config) != ""
 		return true
 	})
 	return nil
@@ -237,23 +237,23 @@ func (s *State) rebuildNodes() error {
 			err = damaged("node %d is not configured", n.ID)
 			return false
 		}
-		n.capacity()
+		n.deriveCapacity()
 		n.takeHolds()
 		return true
 	})
 	return err
 }
 
-// adopt enters a job into every index and counter.
-func (s *State) adopt(j *Job) error {
+// adoptJob enters a job into every index and counter.
+func (s *State) adoptJob(j *Job) error {
 	if j.UID >= s.NextUID || (j.State.Active() && j.Alloc == nil) {
 		return damaged("job uid %d (%s) does not fit", j.UID, j.State)
 	}
 	if j.Array == 0 || j.Array != j.UID {
 		s.ByID.Set(s.own, uint64(j.ID), j.UID)
 	}
-	s.reindex(nil, j)
-	s.recount(nil, j)
+	s.updateIndexes(nil, j)
+	s.moveCounters(nil, j)
 	if a := s.ArrayOf(j); a != nil {
 		a.Records++
 		if j.State.Active() {

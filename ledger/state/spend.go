@@ -30,7 +30,7 @@ func (u *Spent) Of(name string) fixed.U128 {
 	if u == nil {
 		return fixed.U128{}
 	}
-	if i, ok := search(u.TRES, name, spentKey); ok {
+	if i, ok := searchSorted(u.TRES, name, spentKey); ok {
 		return u.TRES[i].N
 	}
 	return fixed.U128{}
@@ -74,9 +74,9 @@ func (s *State) spentKeys(keys []uint64, j *Job) []uint64 {
 	return keys
 }
 
-// spend charges what an active job has used until an instant since it was
+// chargeUse charges what an active job has used until an instant since it was
 // last charged. What was used earlier in that time has faded by its end.
-func (s *State) spend(j *Job, until spec.Instant) {
+func (s *State) chargeUse(j *Job, until spec.Instant) {
 	from := max(j.Started, s.Aging.At, j.Charged)
 	if j.Alloc == nil || until <= from {
 		return
@@ -91,7 +91,7 @@ func (s *State) spend(j *Job, until spec.Instant) {
 	var buf [24]uint64
 	for _, key := range s.spentKeys(buf[:0], j) {
 		wall := faded
-		if s.lasts(key) {
+		if s.isLasting(key) {
 			wall = secs
 		}
 		u := s.ownSpent(key)
@@ -104,9 +104,9 @@ func (s *State) spend(j *Job, until spec.Instant) {
 	}
 }
 
-// lasts tells whether what is charged to a key does not fade: a QOS with
+// isLasting tells whether what is charged to a key does not fade: a QOS with
 // NoDecay.
-func (s *State) lasts(key uint64) bool {
+func (s *State) isLasting(key uint64) bool {
 	kind, id, _ := ParseUsageKey(key)
 	if kind != UsageQOS {
 		return false
@@ -119,7 +119,7 @@ func (u *Spent) add(name string, n fixed.U128) {
 	if n.IsZero() {
 		return
 	}
-	i, ok := search(u.TRES, name, spentKey)
+	i, ok := searchSorted(u.TRES, name, spentKey)
 	if !ok {
 		u.TRES = slices.Insert(u.TRES, i, SpentCount{Name: name})
 	}
@@ -142,8 +142,8 @@ func (s *State) ownSpent(key uint64) *Spent {
 	return u
 }
 
-// settle forgets a record of use in which nothing is left.
-func (s *State) settle(key uint64, u *Spent) {
+// settleUse forgets a record of use in which nothing is left.
+func (s *State) settleUse(key uint64, u *Spent) {
 	u.TRES = slices.DeleteFunc(u.TRES, func(c SpentCount) bool { return c.N.IsZero() })
 	if len(u.TRES) == 0 {
 		u.TRES = nil
@@ -165,10 +165,10 @@ func (s *State) spentSubjects() []uint64 {
 
 func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
 	if e.PerSecond == 0 || e.PerSecond > event.One || e.Keep > event.One || (e.Reset && e.Keep != 0) {
-		return contradiction("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
+		return contradictionError("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
 	}
 	for _, key := range s.spentSubjects() {
-		if e.Keep == event.One || (!e.Reset && s.lasts(key)) {
+		if e.Keep == event.One || (!e.Reset && s.isLasting(key)) {
 			continue
 		}
 		u := s.ownSpent(key)
@@ -176,12 +176,12 @@ func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
 		for i := range u.TRES {
 			u.TRES[i].N = u.TRES[i].N.Scale(e.Keep)
 		}
-		s.settle(key, u)
+		s.settleUse(key, u)
 	}
 	if !e.Reset {
 		s.Active.Range(func(uid uint64, _ struct{}) bool {
 			if j := s.Job(spec.JobUID(uid)); j.State.Active() {
-				s.spend(j, env.At)
+				s.chargeUse(j, env.At)
 			}
 			return true
 		})
@@ -232,7 +232,7 @@ func (s *State) shiftSpent(assoc uint32, by *Spent, add bool) {
 			u.TRES[i].N = u.TRES[i].N.Sub(by.Of(u.TRES[i].Name))
 		}
 	}
-	s.settle(key, u)
+	s.settleUse(key, u)
 }
 
 // CheckSpent checks what was used: nothing is charged to nobody, and records
@@ -243,16 +243,16 @@ func CheckSpent(s *State) error {
 		kind, _, _ := ParseUsageKey(key)
 		switch {
 		case kind != UsageQOS && kind != UsageAssoc:
-			err = broken("use is charged to %d, which is neither a QOS nor an association", key)
+			err = brokenInvariant("use is charged to %d, which is neither a QOS nor an association", key)
 		case u.Raw.IsZero() && u.Wall.IsZero() && len(u.TRES) == 0:
-			err = broken("a record of no use is kept for %d", key)
+			err = brokenInvariant("a record of no use is kept for %d", key)
 		case !slices.IsSortedFunc(u.TRES, func(a, b SpentCount) int { return compareNames(a.Name, b.Name) }):
-			err = broken("the use of %d is not sorted by name", key)
+			err = brokenInvariant("the use of %d is not sorted by name", key)
 		}
 		return err == nil
 	})
 	if err == nil && s.Aging.At > s.At {
-		err = broken("use faded last at %d, after the last event", s.Aging.At)
+		err = brokenInvariant("use faded last at %d, after the last event", s.Aging.At)
 	}
 	return err
 }

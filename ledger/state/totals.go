@@ -173,7 +173,7 @@ func HistogramBounds() [15]int64 {
 	return [15]int64{1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800}
 }
 
-func (h *Histogram) add(d spec.Span) {
+func (h *Histogram) addValue(d spec.Span) {
 	d = max(d, 0)
 	bounds := HistogramBounds()
 	i := 0
@@ -186,7 +186,7 @@ func (h *Histogram) add(d spec.Span) {
 }
 
 func (t *Times) add(d spec.Span) {
-	t.Histogram.add(d)
+	t.Histogram.addValue(d)
 	if i := fineBucket(max(d, 0)); i < 0 {
 		t.Tiny++
 	} else {
@@ -221,9 +221,9 @@ func fineBucket(d spec.Span) int {
 	return 4*octave + within
 }
 
-// size returns the totals of a size class for a change. They are large, and a
+// sizeTotals returns the totals of a size class for a change. They are large, and a
 // batch of events changes those of a class or two.
-func (p *PartTotals) size(own *pmap.Owner, class SizeClass) *SizeTotals {
+func (p *PartTotals) sizeTotals(own *pmap.Owner, class SizeClass) *SizeTotals {
 	if p.sizesOwn != own {
 		p.Sizes, p.sizesOwn = slices.Clone(p.Sizes), own
 	}
@@ -246,7 +246,7 @@ func (s *State) countSubmitted(j *Job) {
 	}
 	n := uint64(j.Count())
 	s.Totals.Submitted += n
-	s.part(j.Partition()).Submitted += n
+	s.partitionTotals(j.Partition()).Submitted += n
 }
 
 // countStart counts an attempt that starts in the totals.
@@ -259,10 +259,10 @@ func (s *State) countStart(j *Job, at spec.Instant) {
 		s.Totals.Backfilled++
 	}
 	wait := at.Sub(j.Submitted)
-	p := s.part(j.Partition())
+	p := s.partitionTotals(j.Partition())
 	p.Started++
-	p.Wait.add(wait)
-	p.size(s.own, SizeOf(&j.Req)).Wait.add(wait)
+	p.Wait.addValue(wait)
+	p.sizeTotals(s.own, SizeOf(&j.Req)).Wait.add(wait)
 	s.Totals.qos(s.own, j.QOS()).Wait.add(wait)
 }
 
@@ -272,12 +272,12 @@ func (s *State) countEnd(j *Job, count uint64, ran bool, at spec.Instant) {
 		return
 	}
 	s.Totals.Ended[j.State] += count
-	p := s.part(j.Partition())
+	p := s.partitionTotals(j.Partition())
 	p.Ended[j.State] += count
 	if ran {
 		run := at.Sub(j.Started)
-		p.Run.add(run)
-		p.size(s.own, SizeOf(&j.Req)).Run.add(run)
+		p.Run.addValue(run)
+		p.sizeTotals(s.own, SizeOf(&j.Req)).Run.add(run)
 	}
 }
 
@@ -287,20 +287,20 @@ func (s *State) countRequeue(partition string, as spec.JobState) {
 		return
 	}
 	s.Totals.Requeued++
-	p := s.part(partition)
+	p := s.partitionTotals(partition)
 	if int(as) < len(p.Requeued) {
 		p.Requeued[as]++
 	}
 }
 
-// part returns the totals of one partition for a change. The list is copied
+// partitionTotals returns the totals of one partition for a change. The list is copied
 // once after each Freeze or Fork.
-func (s *State) part(name string) *PartTotals {
+func (s *State) partitionTotals(name string) *PartTotals {
 	t := &s.Totals
 	if s.partsOwn != s.own {
 		t.Parts, s.partsOwn = slices.Clone(t.Parts), s.own
 	}
-	i, ok := search(t.Parts, name, func(p *PartTotals) string { return p.Name })
+	i, ok := searchSorted(t.Parts, name, func(p *PartTotals) string { return p.Name })
 	if !ok {
 		t.Parts = slices.Insert(t.Parts, i, PartTotals{Name: name})
 	}

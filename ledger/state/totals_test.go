@@ -51,10 +51,10 @@ func TestSizeClasses(t *testing.T) {
 // writer goes on.
 func TestPublishedTimesDoNotChange(t *testing.T) {
 	s := New()
-	s.part("p").size(s.own, SizeCPU1).Wait.add(spec.Second)
+	s.partitionTotals("p").sizeTotals(s.own, SizeCPU1).Wait.add(spec.Second)
 	frozen := s.Freeze()
-	s.part("p").size(s.own, SizeCPU1).Wait.add(spec.Second)
-	s.part("p").size(s.own, SizeGPU1).Wait.add(spec.Second)
+	s.partitionTotals("p").sizeTotals(s.own, SizeCPU1).Wait.add(spec.Second)
+	s.partitionTotals("p").sizeTotals(s.own, SizeGPU1).Wait.add(spec.Second)
 	if n := frozen.Totals.Parts[0].Sizes[0].Wait.Histogram.Count; n != 1 || len(frozen.Totals.Parts[0].Sizes) != 1 {
 		t.Errorf("a frozen state counts %d waits in %d classes", n, len(frozen.Totals.Parts[0].Sizes))
 	}

@@ -37,7 +37,7 @@ func (s *State) RunSeconds(key uint64, tres string, now spec.Instant) int64 {
 	if !ok {
 		return 0
 	}
-	at := s.second(now)
+	at := s.secondOf(now)
 	sum := u.Due.Get(tres) - (u.TRES.Get(tres)-u.Still.Get(tres))*at
 	s.Ends.Range(func(end uint64, jobs Set) bool { // which ended since the last event
 		if int64(end) >= at {
@@ -55,23 +55,23 @@ func (s *State) RunSeconds(key uint64, tres string, now spec.Instant) int64 {
 	return max(sum, 0)
 }
 
-// second is an instant in seconds since the cluster was made.
-func (s *State) second(at spec.Instant) int64 { return at.Sub(s.Created).Seconds() }
+// secondOf is an instant in seconds since the cluster was made.
+func (s *State) secondOf(at spec.Instant) int64 { return at.Sub(s.Created).Seconds() }
 
 // unlimited is how long a job without a time limit counts as.
 const unlimited = 365 * spec.Day
 
-// due is when a running job ends at its time limit, in seconds since the
+// limitSecond is when a running job ends at its time limit, in seconds since the
 // cluster was made; of a suspended one still is true, and it is the seconds
 // that are left.
-func (s *State) due(j *Job) (due int64, still bool) {
+func (s *State) limitSecond(j *Job) (due int64, still bool) {
 	limit := j.Limit
 	if limit <= 0 || limit == spec.Infinite {
 		limit = unlimited
 	}
-	end := s.second(j.Started) + limit.Seconds() + j.Paused.Seconds()
+	end := s.secondOf(j.Started) + limit.Seconds() + j.Paused.Seconds()
 	if j.SuspendedAt != 0 {
-		return max(end-s.second(j.SuspendedAt), 0), true
+		return max(end-s.secondOf(j.SuspendedAt), 0), true
 	}
 	return end, false
 }
@@ -82,23 +82,23 @@ func (s *State) endOf(j *Job, at spec.Instant) uint64 {
 	if j == nil || !j.State.Active() {
 		return 0
 	}
-	if end, still := s.due(j); !still && end > s.second(at) {
+	if end, still := s.limitSecond(j); !still && end > s.secondOf(at) {
 		return uint64(end)
 	}
 	return 0
 }
 
-// reend keeps Ends.
-func (s *State) reend(old, j *Job) {
+// updateEnds keeps Ends.
+func (s *State) updateEnds(old, j *Job) {
 	was, is := s.endOf(old, s.At), s.endOf(j, s.At)
 	if was == is {
 		return
 	}
 	if was != 0 {
-		s.group(&s.Ends, was, j.UID, false)
+		s.updateGroup(&s.Ends, was, j.UID, false)
 	}
 	if is != 0 {
-		s.group(&s.Ends, is, j.UID, true)
+		s.updateGroup(&s.Ends, is, j.UID, true)
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *State) reend(old, j *Job) {
 func (s *State) runOut(until spec.Instant) {
 	var over []uint64
 	s.Ends.Range(func(end uint64, _ Set) bool {
-		if int64(end) > s.second(until) {
+		if int64(end) > s.secondOf(until) {
 			return false
 		}
 		over = append(over, end)
@@ -119,7 +119,7 @@ func (s *State) runOut(until spec.Instant) {
 		jobs.Range(func(uid uint64, _ struct{}) bool {
 			j := s.Job(spec.JobUID(uid))
 			var buf [24]uint64
-			s.charge(s.usageKeys(buf[:0], j), s.loadOf(j, s.At), s.loadOf(j, until))
+			s.chargeCounters(s.usageKeys(buf[:0], j), s.loadOf(j, s.At), s.loadOf(j, until))
 			return true
 		})
 		s.Ends.Delete(s.own, end)
@@ -192,22 +192,22 @@ func (s *State) qosKeys(keys []uint64, name string, user, account uint32) []uint
 	return keys
 }
 
-// recount moves the counters from what a job was to what it is; nil stands
+// moveCounters moves the counters from what a job was to what it is; nil stands
 // for no job. Counted are: submitted until the verdict, running and TRES
 // while an attempt has no verdict.
-func (s *State) recount(old, now *Job) {
+func (s *State) moveCounters(old, now *Job) {
 	if old != nil && now != nil && old.Count() == now.Count() && old.State == now.State &&
-		old.Alloc == now.Alloc && old.Spec == now.Spec && old.Assoc == now.Assoc && old.Limit == now.Limit && old.aging() == now.aging() {
+		old.Alloc == now.Alloc && old.Spec == now.Spec && old.Assoc == now.Assoc && old.Limit == now.Limit && old.isAging() == now.isAging() {
 		return
 	}
 	var wasBuf, isBuf [24]uint64
 	was, is := s.usageKeys(wasBuf[:0], old), s.usageKeys(isBuf[:0], now)
 	if slices.Equal(was, is) {
-		s.charge(is, s.loadOf(old, s.At), s.loadOf(now, s.At))
+		s.chargeCounters(is, s.loadOf(old, s.At), s.loadOf(now, s.At))
 		return
 	}
-	s.charge(was, s.loadOf(old, s.At), load{})
-	s.charge(is, load{}, s.loadOf(now, s.At))
+	s.chargeCounters(was, s.loadOf(old, s.At), load{})
+	s.chargeCounters(is, load{}, s.loadOf(now, s.At))
 }
 
 // load is what a job counts as.
@@ -224,13 +224,13 @@ func (s *State) loadOf(j *Job, at spec.Instant) load {
 		return l
 	}
 	l.submitted = j.Count()
-	if j.aging() {
+	if j.isAging() {
 		l.accruing = l.submitted
 	}
 	if j.State.Active() {
 		l.running, l.alloc = 1, j.Alloc
-		l.due, l.still = s.due(j)
-		if !l.still && l.due <= s.second(at) {
+		l.due, l.still = s.limitSecond(j)
+		if !l.still && l.due <= s.secondOf(at) {
 			l.due, l.still = 0, true
 		}
 	}
@@ -256,12 +256,12 @@ func (s *State) Hold(j *Job, a *spec.Allocation, limit spec.Span, held bool) {
 		is, was, sign = was, is, -1
 	}
 	var keys [24]uint64
-	s.charge(s.usageKeys(keys[:0], &run), was, is)
+	s.chargeCounters(s.usageKeys(keys[:0], &run), was, is)
 	s.Licenses = addCounts(s.Licenses, a.Licenses, sign)
 }
 
-// charge adds to counters what a job is and takes away what it was.
-func (s *State) charge(keys []uint64, was, is load) {
+// chargeCounters adds to counters what a job is and takes away what it was.
+func (s *State) chargeCounters(keys []uint64, was, is load) {
 	if was.alloc == is.alloc && was.due == is.due && was.still == is.still {
 		was.alloc, is.alloc = nil, nil
 	}
@@ -348,7 +348,7 @@ func addTRES(to, t *spec.TRES, n int64) {
 func (s *State) recountAll() {
 	s.Usage = pmap.Map[*Usage]{}
 	s.Jobs.Range(func(_ uint64, j *Job) bool {
-		s.recount(nil, j)
+		s.moveCounters(nil, j)
 		return true
 	})
 }

@@ -448,7 +448,7 @@ func (w *world) node() {
 	case 4:
 		w.power(w.s.Node(name))
 	case 5:
-		if j := w.some(func(j *Job) bool { return j.Configuring() && !w.s.boots(j.Alloc) }); j != nil {
+		if j := w.some(func(j *Job) bool { return j.Configuring() && !w.s.awaitsBoot(j.Alloc) }); j != nil {
 			w.put(&event.JobReady{UID: j.UID, Attempt: j.Attempt})
 		}
 	case 1:
@@ -667,7 +667,7 @@ func (w *world) access() {
 	case !known:
 		w.put(&event.TokenIssued{Hash: h, Node: "n1", Expires: w.s.At + 10})
 	case w.coin():
-		if t := find(w.s.Access.Tokens, h.String(), tokenKey); t.Key.IsZero() {
+		if t := findNamed(w.s.Access.Tokens, h.String(), tokenKey); t.Key.IsZero() {
 			w.put(&event.TokenSpent{Hash: h, Node: "n1", Key: spec.Hash{1}})
 		}
 	case w.coin():

@@ -74,8 +74,8 @@ func NewPlan(at spec.Instant, seq uint64, jobs []Planned, truncated bool) *Plan 
 // short is a plan that is looked through faster than in an index.
 const short = 4
 
-// first is where the first prediction for a job stands; -1 = there is none.
-func (p *Plan) first(uid spec.JobUID) int {
+// firstPrediction is where the first prediction for a job stands; -1 = there is none.
+func (p *Plan) firstPrediction(uid spec.JobUID) int {
 	if p.byUID == nil {
 		return slices.IndexFunc(p.Jobs, func(j Planned) bool { return j.UID == uid })
 	}
@@ -90,7 +90,7 @@ func (p *Plan) Of(uid spec.JobUID) *Planned {
 	if p == nil {
 		return nil
 	}
-	if i := p.first(uid); i >= 0 {
+	if i := p.firstPrediction(uid); i >= 0 {
 		return &p.Jobs[i]
 	}
 	return nil
@@ -102,7 +102,7 @@ func (p *Plan) OfTask(uid spec.JobUID, task int64) *Planned {
 	if p == nil {
 		return nil
 	}
-	for i := p.first(uid); i >= 0 && i < len(p.Jobs) && p.Jobs[i].UID == uid; i++ {
+	for i := p.firstPrediction(uid); i >= 0 && i < len(p.Jobs) && p.Jobs[i].UID == uid; i++ {
 		if p.Jobs[i].Task == task && !p.Jobs[i].Estimate {
 			return &p.Jobs[i]
 		}

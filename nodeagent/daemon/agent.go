@@ -104,26 +104,26 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.boot = inv.BootID
 	a.checkAt = a.deps.Clock.Now().Add(a.cfg.CheckFirst)
-	a.restore()
-	if err := a.begin(ctx); err != nil {
+	a.restoreState()
+	if err := a.learnNode(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	a.wg.Go(func() { a.launcher(ctx) })
-	a.wg.Go(func() { a.forgetter(ctx) })
-	a.wg.Go(func() { a.tuner(ctx) })
-	a.wg.Go(func() { a.saver(ctx) })
-	a.wg.Go(func() { a.connector(ctx) })
-	a.wg.Go(func() { a.collector(ctx) })
+	a.wg.Go(func() { a.runLauncher(ctx) })
+	a.wg.Go(func() { a.runForgetter(ctx) })
+	a.wg.Go(func() { a.runTuner(ctx) })
+	a.wg.Go(func() { a.runSaver(ctx) })
+	a.wg.Go(func() { a.runConnector(ctx) })
+	a.wg.Go(func() { a.runCollector(ctx) })
 	if a.deps.GPUs != nil {
 		a.wg.Go(func() { a.gpuCollector(ctx) })
 		if a.deps.Samples != nil {
-			a.wg.Go(func() { a.shipper(ctx) })
+			a.wg.Go(func() { a.runShipper(ctx) })
 		}
 	}
-	a.own(ctx)
+	a.runOwner(ctx)
 	a.wg.Wait()
 	if data, err := a.core.Save(a.boot); err == nil {
 		err = a.deps.Spool.Save(data)
@@ -134,7 +134,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-func (a *Agent) restore() {
+func (a *Agent) restoreState() {
 	data, err := a.deps.Spool.Load()
 	if err == nil && len(data) > 0 {
 		err = a.core.Restore(data, a.boot)
@@ -144,9 +144,9 @@ func (a *Agent) restore() {
 	}
 }
 
-// begin learns what this node has and what the shepherd runs: before that no
+// learnNode learns what this node has and what the shepherd runs: before that no
 // order can be judged.
-func (a *Agent) begin(ctx context.Context) error {
+func (a *Agent) learnNode(ctx context.Context) error {
 	if a.deps.GPUs != nil {
 		devices, err := a.deps.GPUs.Inventory(ctx)
 		if err != nil {
@@ -177,15 +177,15 @@ func (a *Agent) begin(ctx context.Context) error {
 		if !errors.Is(err, ErrDown) {
 			return fmt.Errorf("the shepherd does not answer as it should: %w", err)
 		}
-		if !a.sleep(ctx, wait) {
+		if !a.sleepFor(ctx, wait) {
 			return ctx.Err()
 		}
 		wait = min(2*wait, 2*spec.Second)
 	}
 }
 
-// own is the owner's goroutine.
-func (a *Agent) own(ctx context.Context) {
+// runOwner is the owner's goroutine.
+func (a *Agent) runOwner(ctx context.Context) {
 	tick, stopTick := a.deps.Clock.After(tickEvery)
 	var publish <-chan struct{}
 	stopPublish := func() {}
@@ -205,36 +205,36 @@ func (a *Agent) own(ctx context.Context) {
 			}
 		case <-publish:
 			publish = nil
-			a.publish()
+			a.publishJobs()
 		case <-tick:
-			a.tick(ctx)
+			a.doDue(ctx)
 			tick, stopTick = a.deps.Clock.After(tickEvery)
 		}
 	}
 }
 
-// tick does what is due.
-func (a *Agent) tick(ctx context.Context) {
+// doDue does what is due.
+func (a *Agent) doDue(ctx context.Context) {
 	a.core.Tick()
 	now := a.deps.Clock.Now()
 	a.watchShepherd(ctx)
 	if a.session != nil && now >= a.beatAt {
-		a.heartbeat(now)
+		a.sendHeartbeats(now)
 	}
 	if a.relist || now >= a.listAt {
-		a.list(ctx)
+		a.listRuns(ctx)
 	}
 	if now >= a.saveAt {
-		a.save()
+		a.queueSave()
 	}
 	a.check(ctx, now)
 }
 
-// heartbeat says that this node is alive, and whether it can start jobs.
-func (a *Agent) heartbeat(now spec.Instant) {
+// sendHeartbeats says that this node is alive, and whether it can start jobs.
+func (a *Agent) sendHeartbeats(now spec.Instant) {
 	a.beatAt = now.Add(a.beat)
 	beat := &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free, Unready: a.unready(), Sent: a.bootClock()}
-	a.session.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
+	a.session.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
 }
 
 // unready is why no job can start on this node; empty where one can.
@@ -253,19 +253,19 @@ func (a *Agent) judge(h *plan.Hello) {
 func (a *Agent) carryOut(ctx context.Context) {
 	for {
 		fx := a.core.Effects()
-		a.scripts(ctx, &fx)
+		a.runScripts(ctx, &fx)
 		for _, t := range fx.Tune {
-			a.tune(t)
+			a.queueTune(t)
 		}
 		a.launch(ctx, fx.Launch)
 		for _, t := range fx.Terminate {
-			a.insist(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
+			a.askUntilAnswered(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
 		}
 		for _, l := range fx.Tell {
-			a.insist(ctx, l.Key, "tell", func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) })
+			a.askUntilAnswered(ctx, l.Key, "tell", func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) })
 		}
 		for _, s := range fx.Signal {
-			a.insist(ctx, s.Key, "signal", func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) })
+			a.askUntilAnswered(ctx, s.Key, "signal", func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) })
 		}
 		a.forget.put(fx.Forget...)
 		for range fx.Acked {
@@ -273,23 +273,23 @@ func (a *Agent) carryOut(ctx context.Context) {
 		}
 		a.dirty = a.dirty || fx.Jobs || fx.Acked > 0 || fx.Send
 		if fx.Jobs {
-			a.assign()
+			a.assignSimulated()
 			a.keepClocks()
 		}
 		if len(fx.Samples)+len(fx.Usage) > 0 && a.deps.Samples != nil {
-			if lost := a.samples.put(fx.Samples, fx.Usage); lost > 0 {
+			if lost := a.samples.putSamples(fx.Samples, fx.Usage); lost > 0 {
 				a.deps.Telemetry.SamplesLost(lost)
 			}
-			a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
+			a.deps.Telemetry.SetSamplesPending(a.samples.countWaiting())
 		}
 		if fx.Collect {
 			token(a.collect)
 		}
 		if fx.List {
-			a.list(ctx)
+			a.listRuns(ctx)
 		}
 		if fx.Save {
-			a.save()
+			a.queueSave()
 		}
 		if fx.Reboot && a.deps.Reboot != nil {
 			a.deps.Reboot()
@@ -299,11 +299,11 @@ func (a *Agent) carryOut(ctx context.Context) {
 			if a.session != nil {
 				a.session.cancel(fmt.Errorf("%w: %s", errRegister, fx.Register))
 				a.session = nil
-				a.connected(false)
+				a.noteConnected(false)
 			}
 		}
 		if fx.Leave != "" && a.session != nil {
-			a.session.leave(fx.Leave)
+			a.session.leaveController(fx.Leave)
 		} else if a.session != nil && fx.Send {
 			a.session.sendReports(a.core.Outgoing())
 		}
@@ -311,15 +311,15 @@ func (a *Agent) carryOut(ctx context.Context) {
 			return
 		}
 		for _, k := range fx.Withdraw {
-			if a.launches.withdraw(k) || a.abandon(k) {
+			if a.launches.withdrawRun(k) || a.abandon(k) {
 				a.core.Withdrawn(k)
 			}
 		}
 	}
 }
 
-// list asks the shepherd for its runs; answers come one at a time.
-func (a *Agent) list(ctx context.Context) {
+// listRuns asks the shepherd for its runs; answers come one at a time.
+func (a *Agent) listRuns(ctx context.Context) {
 	if a.listing {
 		a.relist = true
 		return
@@ -341,7 +341,7 @@ func (a *Agent) list(ctx context.Context) {
 			a.sweep(ctx, spaces)
 			a.keepClocks() // again, where it failed
 			if a.relist {
-				a.list(ctx)
+				a.listRuns(ctx)
 			}
 		})
 	})
@@ -357,8 +357,8 @@ func (a *Agent) spaces(ctx context.Context) []plan.RunKey {
 	return list
 }
 
-// insist asks the shepherd until it has answered.
-func (a *Agent) insist(ctx context.Context, k plan.RunKey, what string, ask func(context.Context) error) {
+// askUntilAnswered asks the shepherd until it has answered.
+func (a *Agent) askUntilAnswered(ctx context.Context, k plan.RunKey, what string, ask func(context.Context) error) {
 	a.wg.Go(func() {
 		wait := 50 * spec.Millisecond
 		for {
@@ -374,7 +374,7 @@ func (a *Agent) insist(ctx context.Context, k plan.RunKey, what string, ask func
 				a.log.Error("the shepherd refuses", "to", what, "run", k.String(), "error", err)
 				return
 			}
-			if !a.sleep(ctx, wait) {
+			if !a.sleepFor(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, 2*spec.Second)
@@ -382,8 +382,8 @@ func (a *Agent) insist(ctx context.Context, k plan.RunKey, what string, ask func
 	})
 }
 
-// launcher hands the shepherd what has gathered, one call at a time.
-func (a *Agent) launcher(ctx context.Context) {
+// runLauncher hands the shepherd what has gathered, one call at a time.
+func (a *Agent) runLauncher(ctx context.Context) {
 	wait := 50 * spec.Millisecond
 	for {
 		select {
@@ -391,7 +391,7 @@ func (a *Agent) launcher(ctx context.Context) {
 			return
 		case <-a.launches.wake:
 		}
-		batch := a.launches.next()
+		batch := a.launches.nextRuns()
 		if len(batch) == 0 {
 			continue
 		}
@@ -403,8 +403,8 @@ func (a *Agent) launcher(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrDown):
-			a.launches.again(batch)
-			if !a.sleep(ctx, wait) {
+			a.launches.putBack(batch)
+			if !a.sleepFor(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, 2*spec.Second)
@@ -421,7 +421,7 @@ func (a *Agent) launchEach(ctx context.Context, batch []plan.RunSpec, why error)
 		if len(batch) > 1 {
 			results, why = a.deps.Shepherd.Launch(ctx, batch[i:i+1])
 			if errors.Is(why, ErrDown) {
-				a.launches.again(batch[i:])
+				a.launches.putBack(batch[i:])
 				return
 			}
 		}
@@ -432,9 +432,9 @@ func (a *Agent) launchEach(ctx context.Context, batch []plan.RunSpec, why error)
 	}
 }
 
-// forgetter tells the shepherd which exits are recorded. One that it does not
+// runForgetter tells the shepherd which exits are recorded. One that it does not
 // hear comes again as news, and then is told again.
-func (a *Agent) forgetter(ctx context.Context) {
+func (a *Agent) runForgetter(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -448,7 +448,7 @@ func (a *Agent) forgetter(ctx context.Context) {
 	}
 }
 
-func (a *Agent) sleep(ctx context.Context, d spec.Span) bool {
+func (a *Agent) sleepFor(ctx context.Context, d spec.Span) bool {
 	fires, stop := a.deps.Clock.After(d)
 	defer stop()
 	select {
@@ -459,8 +459,8 @@ func (a *Agent) sleep(ctx context.Context, d spec.Span) bool {
 	}
 }
 
-// save puts the state where the saver finds the newest.
-func (a *Agent) save() {
+// queueSave puts the state where the saver finds the newest.
+func (a *Agent) queueSave() {
 	a.saveAt = a.deps.Clock.Now().Add(max(a.cfg.Interval, 2*spec.Second))
 	data, err := a.core.Save(a.boot)
 	if err != nil {
@@ -477,8 +477,8 @@ func (a *Agent) save() {
 	}
 }
 
-// saver writes the state; a slow disk delays nobody.
-func (a *Agent) saver(ctx context.Context) {
+// runSaver writes the state; a slow disk delays nobody.
+func (a *Agent) runSaver(ctx context.Context) {
 	failing := false
 	var last []byte
 	for {
@@ -501,16 +501,16 @@ func (a *Agent) saver(ctx context.Context) {
 	}
 }
 
-// connected notes whether there is a stream to the controller.
-func (a *Agent) connected(yes bool) {
+// noteConnected notes whether there is a stream to the controller.
+func (a *Agent) noteConnected(yes bool) {
 	a.deps.Telemetry.SetControllerConnected(yes)
 	h := a.Health()
 	h.Connected = yes
 	a.health.Store(&h)
 }
 
-// publish shows the jobs as they are now.
-func (a *Agent) publish() {
+// publishJobs shows the jobs as they are now.
+func (a *Agent) publishJobs() {
 	a.dirty = false
 	a.deps.Telemetry.SetJobs(a.core.Jobs())
 	a.deps.Telemetry.SetReportsPending(a.core.Pending())
@@ -519,8 +519,8 @@ func (a *Agent) publish() {
 	a.health.Store(&h)
 }
 
-// registration is what the agent says first.
-func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
+// makeRegistration is what the agent says first.
+func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, error) {
 	inv, err := a.deps.Host.Inventory(ctx)
 	if err != nil {
 		return nil, err
@@ -539,7 +539,7 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 			weak = append(weak, "this node's GPUs cannot be listed, the last list stands: "+err.Error())
 			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
 		}
-		devices = a.listed(ctx, devices, err == nil)
+		devices = a.noteGPUs(ctx, devices, err == nil)
 		inv.GPUs = gpuInventory(devices, a.cfg.Declared, a.deps.GPUs.Name())
 	}
 	weak = append(weak, checkDeclared(inv.GPUs, a.cfg.Declared))
@@ -549,15 +549,15 @@ func (a *Agent) registration(ctx context.Context) (*apiv1.Registration, error) {
 		}
 	}
 	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
-	running, seen := a.running(ctx)
-	reg := a.cfg.registration(&inv, running, seen)
+	running, seen := a.runningRuns(ctx)
+	reg := a.cfg.makeRegistration(&inv, running, seen)
 	reg.Sent, reg.Leases = a.bootClock(), a.deps.BootClock != nil
 	return reg, nil
 }
 
-// listed tells the owner which GPUs there are, or that it could not be found
+// noteGPUs tells the owner which GPUs there are, or that it could not be found
 // out, and gives those that the node registers.
-func (a *Agent) listed(ctx context.Context, devices []device.Device, known bool) []device.Device {
+func (a *Agent) noteGPUs(ctx context.Context, devices []device.Device, known bool) []device.Device {
 	got := make(chan []device.Device, 1)
 	a.inbox.put(func() {
 		a.core.unlisted = !known
@@ -576,8 +576,8 @@ func (a *Agent) listed(ctx context.Context, devices []device.Device, known bool)
 	}
 }
 
-// running asks the owner which runs hold the node.
-func (a *Agent) running(ctx context.Context) ([]*apiv1.HeldRun, *apiv1.LedgerPosition) {
+// runningRuns asks the owner which runs hold the node.
+func (a *Agent) runningRuns(ctx context.Context) ([]*apiv1.HeldRun, *apiv1.LedgerPosition) {
 	type answer struct {
 		runs []*apiv1.HeldRun
 		seen *apiv1.LedgerPosition

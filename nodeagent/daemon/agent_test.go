@@ -538,7 +538,7 @@ func TestHeartbeatsInTime(t *testing.T) {
 	a.listAt, a.saveAt = spec.FarFuture, spec.FarFuture
 	var at []int
 	for second := range 31 {
-		a.tick(t.Context())
+		a.doDue(t.Context())
 		if len(a.session.out.take()) > 0 {
 			at = append(at, second)
 		}

@@ -46,6 +46,6 @@ func (c *Core) Checked(why string) {
 		c.log.Info("the node is well again")
 	}
 	c.checked, c.unwell = true, why
-	c.outbox.add(&apiv1.Report{Kind: &apiv1.Report_NodeCheck{NodeCheck: &apiv1.NodeCheck{Failed: why}}}, plan.RunKey{}, false)
+	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_NodeCheck{NodeCheck: &apiv1.NodeCheck{Failed: why}}}, plan.RunKey{}, false)
 	c.fx.Send = true
 }

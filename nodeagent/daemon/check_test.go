@@ -39,7 +39,7 @@ func TestHealthIsLookedAt(t *testing.T) {
 	}
 	var at []int
 	for second := range 40 {
-		if a.tick(t.Context()); a.checks && !slices.Contains(at, second-1) {
+		if a.doDue(t.Context()); a.checks && !slices.Contains(at, second-1) {
 			at = append(at, second)
 			switch second {
 			case 5:
@@ -67,7 +67,7 @@ func TestHealthIsLookedAt(t *testing.T) {
 	}
 	a.core.runs[key(1)] = &run{key: key(1)} // a job: only idle nodes were to be looked at
 	for range 20 {
-		if a.tick(t.Context()); a.checks {
+		if a.doDue(t.Context()); a.checks {
 			t.Fatal("looked at while a job runs")
 		}
 		s.clock.Advance(spec.Second)

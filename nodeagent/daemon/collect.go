@@ -34,17 +34,17 @@ func (a *Agent) gpuCollector(ctx context.Context) {
 		}
 		began = a.deps.Clock.Now()
 		if changed := a.readGPUs(ctx); changed || began >= recheck {
-			a.recheck(ctx)
+			a.recheckGPUs(ctx)
 			recheck = began.Add(recheckEvery)
 		}
-		if !a.sleep(ctx, leastPause) {
+		if !a.sleepFor(ctx, leastPause) {
 			return
 		}
 	}
 }
 
-// recheck looks which GPUs there are.
-func (a *Agent) recheck(ctx context.Context) {
+// recheckGPUs looks which GPUs there are.
+func (a *Agent) recheckGPUs(ctx context.Context) {
 	devices, err := a.deps.GPUs.Inventory(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -91,13 +91,13 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 	return changed
 }
 
-// collector reads the jobs' use and the machine's at every interval.
-func (a *Agent) collector(ctx context.Context) {
+// runCollector reads the jobs' use and the machine's at every interval.
+func (a *Agent) runCollector(ctx context.Context) {
 	sums := jobSums{}
 	for {
 		a.readHost(ctx)
 		a.readUsage(ctx, &sums)
-		if !a.sleep(ctx, a.cfg.Interval) {
+		if !a.sleepFor(ctx, a.cfg.Interval) {
 			return
 		}
 	}
@@ -125,15 +125,15 @@ func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
 		a.inbox.put(func() { a.relist = true }) // the next list tells whether the shepherd is back
 		return
 	}
-	a.deps.Telemetry.SetUsage(sums.add(list))
+	a.deps.Telemetry.SetUsage(sums.addReading(list))
 	a.inbox.put(func() {
 		a.core.Usage(at, list)
 		a.core.sampledUsage(at, list)
 	})
 }
 
-// assign tells simulated GPUs who holds them.
-func (a *Agent) assign() {
+// assignSimulated tells simulated GPUs who holds them.
+func (a *Agent) assignSimulated() {
 	sim, ok := a.deps.GPUs.(Simulator)
 	if !ok {
 		return

@@ -89,9 +89,9 @@ type share struct {
 // whole is all of a device, in thousandths.
 const whole = 1000
 
-// thousandths is the part of the device: of what is shared so coarsely that it
+// inThousandths is the part of the device: of what is shared so coarsely that it
 // would round to nothing, one.
-func (s *share) thousandths() int64 {
+func (s *share) inThousandths() int64 {
 	if s.Of <= 0 || s.N >= s.Of {
 		return whole - 1 // all of what can be shared is a share still
 	}
@@ -106,12 +106,12 @@ func (s *share) thousandths() int64 {
 func partsOf(list []share) []GPUPart {
 	var out []GPUPart
 	for i := range list {
-		out = append(out, GPUPart{UUID: list[i].UUID, Share: int(list[i].thousandths())})
+		out = append(out, GPUPart{UUID: list[i].UUID, Share: int(list[i].inThousandths())})
 	}
 	return out
 }
 
-func (r *run) uid() spec.JobUID { return spec.JobUID(r.key.Job) }
+func (r *run) jobUID() spec.JobUID { return spec.JobUID(r.key.Job) }
 
 // Core is the agent's state. It belongs to one goroutine.
 type Core struct {
@@ -182,7 +182,7 @@ func (c *Core) SetDevices(list []device.Device) {
 			c.units[m.UUID] = unitFacts{uint32(list[i].Index), m.Profile}
 			parts[m.UUID] = attrib.Part{Device: list[i].UUID, Slices: m.Slices}
 		}
-		for _, d := range allocatable(&list[i]) {
+		for _, d := range allocatableDevices(&list[i]) {
 			c.devices[d.UUID] = d
 		}
 	}
@@ -235,7 +235,7 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 		}
 		c.cluster, c.fx.Save = cluster, true
 	}
-	if c.outdated(w) {
+	if c.isOutdated(w) {
 		return
 	}
 	if !c.UseKeys(w.GetCredentialKeys()) {
@@ -251,37 +251,37 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 		c.desired[runKey(k)] = true
 	}
 	c.setUnknown(w.GetUnknown())
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
-		r.wanted = c.wants(k)
+		r.wanted = c.wantsAttempt(k)
 		if r.wanted {
 			continue
 		}
 		switch r.phase {
 		case queued:
-			c.release(r)
+			c.releaseRun(r)
 		case held:
-			c.release(r) // given away long ago: nothing to tell
+			c.releaseRun(r) // given away long ago: nothing to tell
 		case asked:
-			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
+			c.endRun(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
 		case preparing, tuning:
-			c.end(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
+			c.endRun(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
 		case living, closing, measuring, cleaning, reported:
 		}
 	}
-	c.outbox.rewind()
+	c.outbox.rewindReports()
 	c.fx.Send = true
 	c.fx.List = true
 	c.fx.Jobs = true
 }
 
-// wants tells whether the controller names the attempt.
-func (c *Core) wants(k plan.RunKey) bool {
+// wantsAttempt tells whether the controller names the attempt.
+func (c *Core) wantsAttempt(k plan.RunKey) bool {
 	return c.desired[k] || c.desired[jobKey(k)]
 }
 
-// keys lists all runs in order, so that effects have an order too.
-func (c *Core) keys() []plan.RunKey {
+// sortedKeys lists all runs in order, so that effects have an order too.
+func (c *Core) sortedKeys() []plan.RunKey {
 	out := make([]plan.RunKey, 0, len(c.runs))
 	for k := range c.runs {
 		out = append(out, k)
@@ -293,7 +293,7 @@ func (c *Core) keys() []plan.RunKey {
 // Ack takes back the reports that are in the ledger. What was over with them
 // is forgotten, here and by the shepherd.
 func (c *Core) Ack(upTo uint64) {
-	for _, p := range c.outbox.ack(upTo) {
+	for _, p := range c.outbox.ackReports(upTo) {
 		c.fx.Acked++
 		if p.report.GetGpuFault() != nil {
 			c.faults.due--
@@ -306,7 +306,7 @@ func (c *Core) Ack(upTo uint64) {
 		if r != nil {
 			launch = r.launch
 		}
-		c.recent.add(p.run, p.report, launch)
+		c.recent.addEnded(p.run, p.report, launch)
 		c.memory.Confirmed(p.run)
 		delete(c.desired, p.run)
 		if r == nil || r.phase != reported {
@@ -322,12 +322,12 @@ func (c *Core) Ack(upTo uint64) {
 // Tick lets time pass.
 func (c *Core) Tick() {
 	now := c.clock()
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		switch {
 		case r.phase == measuring && now.Sub(r.since) > measureWait:
 			c.log.Warn("a run is reported without a last reading of its GPUs", "run", k.String())
-			c.finish(r)
+			c.finishRun(r)
 		case r.phase == asked && r.retry:
 			r.retry = false
 			c.fx.Launch = append(c.fx.Launch, *r.spec)
@@ -355,10 +355,10 @@ func (c *Core) Resync(seen []plan.Observed) {
 	observed := make(map[plan.RunKey]bool, len(seen))
 	for i := range seen {
 		observed[seen[i].Key] = true
-		c.adopt(&seen[i])
-		c.unkillable(&seen[i])
+		c.adoptRun(&seen[i])
+		c.reportUnkillable(&seen[i])
 	}
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		switch {
 		case !c.complete:
@@ -366,7 +366,7 @@ func (c *Core) Resync(seen []plan.Observed) {
 		case !observed[k] && (!c.snapshot[k] || r.phase != living):
 			continue
 		case !r.wanted && !observed[k]:
-			c.release(r) // known from the spool, and over long ago
+			c.releaseRun(r) // known from the spool, and over long ago
 			continue
 		case !r.wanted:
 			continue
@@ -378,12 +378,12 @@ func (c *Core) Resync(seen []plan.Observed) {
 		in.Wishes = append(in.Wishes, w)
 	}
 	for _, a := range c.memory.Step(in, c.cfg.Orphans) {
-		c.carry(a)
+		c.carryAction(a)
 	}
 }
 
-// unkillable says once that processes outlive SIGKILL: their node needs help.
-func (c *Core) unkillable(o *plan.Observed) {
+// reportUnkillable says once that processes outlive SIGKILL: their node needs help.
+func (c *Core) reportUnkillable(o *plan.Observed) {
 	r := c.runs[o.Key]
 	if r == nil || r.stuck || o.KillSent == 0 || o.State == plan.Exited || c.cfg.UnkillableAfter <= 0 || c.clock().Sub(o.KillSent) < c.cfg.UnkillableAfter {
 		return
@@ -393,25 +393,25 @@ func (c *Core) unkillable(o *plan.Observed) {
 		"seconds", c.clock().Sub(o.KillSent).Seconds())
 }
 
-// carry takes one action of the plan. Launches and starts need none: orders
+// carryAction takes one action of the plan. Launches and starts need none: orders
 // and the shepherd's news bring them.
-func (c *Core) carry(a plan.Action) {
+func (c *Core) carryAction(a plan.Action) {
 	switch a.Kind {
 	case plan.DoAck:
 		c.fx.Forget = append(c.fx.Forget, a.Key)
 	case plan.ReportExit:
-		c.exited(a.Exit)
+		c.noteExited(a.Exit)
 	case plan.ReportMissing:
 		if r := c.runs[a.Key]; r != nil && r.phase == living {
 			c.log.Error("a run is lost: the shepherd does not know it", "run", a.Key.String())
-			c.exited(&plan.Exit{Key: a.Key, Failure: plan.Lost, Start: r.from, End: c.clock(), Message: "the node's shepherd does not know the run any more"})
+			c.noteExited(&plan.Exit{Key: a.Key, Failure: plan.Lost, Start: r.from, End: c.clock(), Message: "the node's shepherd does not know the run any more"})
 		}
 	case plan.ReportOrphan:
 		c.log.Warn("a run is here that the controller does not know", "run", a.Key.String(), "job", a.Observed.JobID, "pid", a.Observed.PID)
 	case plan.DoTerminate:
 		t := plan.Terminate{Key: a.Key, Scope: scopeOfRun(a.Key), Grace: a.Grace}
 		if r := c.runs[a.Key]; r != nil && r.term == nil {
-			t.Notice = c.notice(r, "")
+			t.Notice = c.noticeLine(r, "")
 			r.term = &t
 		}
 		c.fx.Terminate = append(c.fx.Terminate, t)
@@ -419,24 +419,24 @@ func (c *Core) carry(a plan.Action) {
 	}
 }
 
-// adopt learns of a living run that this life of the agent did not start.
-func (c *Core) adopt(o *plan.Observed) {
+// adoptRun learns of a living run that this life of the agent did not start.
+func (c *Core) adoptRun(o *plan.Observed) {
 	if o.State == plan.Exited || c.recent.of[o.Key] != nil {
 		return
 	}
 	r := c.runs[o.Key]
 	if r == nil {
-		r = &run{key: o.Key, wanted: c.wants(o.Key), facts: facts{Batch: o.Key.Step == plan.StepBatch, ID: o.JobID}}
+		r = &run{key: o.Key, wanted: c.wantsAttempt(o.Key), facts: facts{Batch: o.Key.Step == plan.StepBatch, ID: o.JobID}}
 		c.runs[o.Key] = r
 	}
 	if r.phase == 0 || r.phase == asked {
-		c.live(r)
+		c.noteLive(r)
 	}
 	r.socket = o.Socket
 	r.launch = o.Launch
 	r.seq = o.Seq
 	r.user = o.UID
 	if o.Start != 0 {
-		c.began(r, o.Start)
+		c.noteBegan(r, o.Start)
 	}
 }

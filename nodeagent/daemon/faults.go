@@ -53,8 +53,8 @@ type faults struct {
 	due   int // reports in the outbox
 }
 
-// fault tells the controller, at once or, if it was told a moment ago, later.
-func (c *Core) fault(f spec.GPUFault) {
+// reportFault tells the controller, at once or, if it was told a moment ago, later.
+func (c *Core) reportFault(f spec.GPUFault) {
 	k := gateKey{uuid: f.UUID, kind: f.Kind, xid: f.XID, job: f.Job, attempt: f.Attempt}
 	g := c.faults.gates[k]
 	if g == nil {
@@ -83,13 +83,13 @@ func (c *Core) letOut(g *gate) {
 	g.held.Count = g.count
 	g.count, g.said = 0, now
 	c.faults.due++
-	c.outbox.add(&apiv1.Report{Kind: &apiv1.Report_GpuFault{GpuFault: wire.GPUFault(&g.held)}}, plan.RunKey{}, false)
+	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_GpuFault{GpuFault: wire.GPUFault(&g.held)}}, plan.RunKey{}, false)
 	c.fx.Send = true
 }
 
-// watch turns a collection into news: the provider's events, and GPUs that are
+// watchDevices turns a collection into news: the provider's events, and GPUs that are
 // held without a process.
-func (c *Core) watch(rd *Reading) {
+func (c *Core) watchDevices(rd *Reading) {
 	for i := range rd.Events {
 		e := &rd.Events[i]
 		f := spec.GPUFault{UUID: e.UUID, Kind: faultKind(e.Kind), Text: e.Text, At: e.At}
@@ -99,8 +99,8 @@ func (c *Core) watch(rd *Reading) {
 		if f.Kind == 0 {
 			continue
 		}
-		f.Job, f.Attempt = c.holder(e.UUID, e.At)
-		c.fault(f)
+		f.Job, f.Attempt = c.holderOf(e.UUID, e.At)
+		c.reportFault(f)
 	}
 	if rd.Err == nil {
 		c.watchIdle()
@@ -128,12 +128,12 @@ func faultKind(k device.EventKind) spec.GPUFaultKind {
 	return 0
 }
 
-// holder is the one run that held a GPU at an instant (0 = now); none if several
+// holderOf is the one run that held a GPU at an instant (0 = now); none if several
 // share it. An error often kills its job, so a run whose last reading is awaited
 // still counts, and one that began after the error does not.
-func (c *Core) holder(uuid string, at spec.Instant) (spec.JobUID, uint32) {
+func (c *Core) holderOf(uuid string, at spec.Instant) (spec.JobUID, uint32) {
 	var found *run
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		holds := r.phase == living || r.phase == held || r.phase == closing || r.phase == measuring
 		if r.from == 0 || !holds || !slices.Contains(r.facts.GPUs, uuid) {
@@ -150,7 +150,7 @@ func (c *Core) holder(uuid string, at spec.Instant) (spec.JobUID, uint32) {
 	if found == nil {
 		return 0, 0
 	}
-	return found.uid(), found.key.Attempt
+	return found.jobUID(), found.key.Attempt
 }
 
 // watchIdle says which GPUs have had no process for IdleAfter, then after the
@@ -184,7 +184,7 @@ func (c *Core) watchIdle() {
 		idle := a.To.Sub(m.since)
 		if next := c.nextIdle(m.told); idle >= next {
 			m.told = next
-			c.fault(spec.GPUFault{UUID: a.GPU, Kind: spec.GPUIdle, At: a.To, Job: a.Job, Attempt: a.Attempt, Idle: idle, Text: "allocated, and no process on it"})
+			c.reportFault(spec.GPUFault{UUID: a.GPU, Kind: spec.GPUIdle, At: a.To, Job: a.Job, Attempt: a.Attempt, Idle: idle, Text: "allocated, and no process on it"})
 		}
 	}
 	for k := range c.faults.idle {

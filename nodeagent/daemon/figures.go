@@ -36,17 +36,17 @@ func (c *Core) Collected(rd *Reading) {
 			}
 		}
 	}
-	c.watch(rd)
-	c.sampled(rd)
-	for _, k := range c.keys() {
-		if r := c.runs[k]; r.phase == measuring && r.seen(rd) {
-			c.finish(r)
+	c.watchDevices(rd)
+	c.makeSamples(rd)
+	for _, k := range c.sortedKeys() {
+		if r := c.runs[k]; r.phase == measuring && r.seenAfterEnd(rd) {
+			c.finishRun(r)
 		}
 	}
 }
 
-// seen tells that a collection was made after the run's end.
-func (r *run) seen(rd *Reading) bool {
+// seenAfterEnd tells that a collection was made after the run's end.
+func (r *run) seenAfterEnd(rd *Reading) bool {
 	return rd.Sample.At >= r.since || rd.Err != nil
 }
 
@@ -54,7 +54,7 @@ func (r *run) seen(rd *Reading) bool {
 func (c *Core) Accounts() []attrib.Account { return c.book.Accounts() }
 
 func (c *Core) accountKey(r *run, gpu string) attrib.Key {
-	return attrib.Key{Job: r.uid(), Attempt: r.key.Attempt, GPU: gpu}
+	return attrib.Key{Job: r.jobUID(), Attempt: r.key.Attempt, GPU: gpu}
 }
 
 // openAccounts begins to count what a run does with its GPUs.
@@ -71,7 +71,7 @@ func (c *Core) openAccounts(r *run) {
 		start(gpu, 0)
 	}
 	for i := range r.facts.Shares {
-		start(r.facts.Shares[i].UUID, r.facts.Shares[i].thousandths())
+		start(r.facts.Shares[i].UUID, r.facts.Shares[i].inThousandths())
 	}
 	c.fx.Collect = true
 }
@@ -116,8 +116,8 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 
 // gpuUsage writes an account as a fact. Unobserved time is no process; see
 // the package's comment. Time in which the device was lost is left out: the
-// three states then add up to less than the time held. Of a device that the run had a part of, it has that
-// part: the energy is divided in the book.
+// three states then add up to less than the time held. Of a device that the run had a part of,
+// it has that part: the energy is divided in the book.
 func (c *Core) gpuUsage(a *attrib.Account) spec.GPUUsage {
 	u := spec.GPUUsage{
 		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved - a.Lost), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
@@ -147,13 +147,13 @@ func partOf(n, share int64) int64 { return n/whole*share + n%whole*share/whole }
 // Jobs lists what holds the node, for metrics.
 func (c *Core) Jobs() []JobOnNode {
 	var out []JobOnNode
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		if r.phase != living && r.phase != held && r.phase != closing || r.from == 0 || r.isStep() {
 			continue
 		}
 		f := &r.facts
-		out = append(out, JobOnNode{UID: r.uid(), Attempt: k.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
+		out = append(out, JobOnNode{UID: r.jobUID(), Attempt: k.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
 			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs), Shares: partsOf(f.Shares)})
 	}
 	return out
@@ -163,16 +163,16 @@ func (c *Core) Jobs() []JobOnNode {
 // still does, so that its last reading is its own.
 func (c *Core) Assignments() []Assignment {
 	var out []Assignment
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living || r.phase > measuring {
 			continue
 		}
 		if len(r.facts.GPUs) > 0 {
-			out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+			out = append(out, Assignment{Job: r.jobUID(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
 		}
 		for _, p := range partsOf(r.facts.Shares) {
-			out = append(out, Assignment{Job: r.uid(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
+			out = append(out, Assignment{Job: r.jobUID(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
 		}
 	}
 	return out
@@ -222,7 +222,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 	if c.cluster != ([16]byte{}) {
 		s.Cluster = hex.EncodeToString(c.cluster[:])
 	}
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
 		// A held part whose epilog runs is held again after a restart: nothing
 		// else would remember that it is not clean.

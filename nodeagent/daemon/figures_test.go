@@ -216,9 +216,9 @@ func TestMemoryInParts(t *testing.T) {
 		at := spec.Instant(1)
 		for _, p := range parts {
 			at = at.Add(spec.Span(p))
-			split.until(at, bytes)
+			split.countUntil(at, bytes)
 		}
-		whole.until(at, bytes)
+		whole.countUntil(at, bytes)
 		if whole.whole != split.whole {
 			t.Fatalf("%d in one, %d in parts", whole.whole, split.whole)
 		}
@@ -294,7 +294,8 @@ func TestGPUInventory(t *testing.T) {
 	if got[2].Index == got[3].Index {
 		t.Error("two instances with one index")
 	}
-	// A whole device beside a partitioned one: no two have one number, and the type is the site's name of the profile.
+	// A whole device beside a partitioned one: no two have one number, and the type is the
+	// site's name of the profile.
 	mixed := []device.Device{{Index: 0, UUID: "GPU-0", Model: "A100", Links: []device.Link{{Kind: device.LinkSelf}, {Kind: device.LinkNVLink, NVLinks: 4}},
 		MIG: []device.MIG{{UUID: "MIG-0", Profile: "3g.20gb"}, {UUID: "MIG-1", Profile: "3g.20gb"}}},
 		{Index: 1, UUID: "GPU-1", Model: "A100", Links: []device.Link{{Kind: device.LinkNVLink, NVLinks: 4}, {Kind: device.LinkSelf}}}}

@@ -35,16 +35,16 @@ func identityOf(l *apiv1.Launch) identity {
 	return out
 }
 
-// conflicts tells that a run which is here, or was, and an order have the same
+// hasConflict tells that a run which is here, or was, and an order have the same
 // key and are not the same launch. The order is refused: neither what the run
 // does nor how it ended may be told of another job.
-func (c *Core) conflicts(k plan.RunKey, here spec.Hash, order identity) bool {
+func (c *Core) hasConflict(k plan.RunKey, here spec.Hash, order identity) bool {
 	if here.IsZero() || order.Launch.IsZero() || here == order.Launch {
 		return false
 	}
 	err := &plan.ConflictError{Key: k, Here: here, Ordered: order.Launch}
 	c.log.Error("an order is refused", "error", err)
-	c.outbox.add(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, k, false)
+	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, k, false)
 	c.fx.Send = true
 	return true
 }
@@ -71,10 +71,10 @@ func (c *Core) Head(p *apiv1.LedgerPosition) {
 	c.seen = position{Epoch: p.GetEpoch(), Seq: p.GetSeq(), NextUID: p.GetNextJobUid(), NextID: p.GetNextJobId(), Lead: c.seen.Lead}
 }
 
-// outdated tells that the controller's lead began before one that this node has
+// isOutdated tells that the controller's lead began before one that this node has
 // followed: it only believes that it still leads. One that has recorded a loss of
 // history may begin earlier.
-func (c *Core) outdated(w *apiv1.Welcome) bool {
+func (c *Core) isOutdated(w *apiv1.Welcome) bool {
 	if w.GetLead() < c.seen.Lead && !w.GetLost() {
 		c.fx.Leave = fmt.Sprintf("the controller's lead began with event %d, and another's with event %d: its orders are refused", w.GetLead(), c.seen.Lead)
 		return true
@@ -86,8 +86,8 @@ func (c *Core) outdated(w *apiv1.Welcome) bool {
 	return false
 }
 
-// leaving tells that the connection which was admitted last is given up.
-func (c *Core) leaving() bool { return c.fx.Leave != "" }
+// isLeaving tells that the connection which was admitted last is given up.
+func (c *Core) isLeaving() bool { return c.fx.Leave != "" }
 
 // Seen is the last position that a controller told; nil before any.
 func (c *Core) Seen() *apiv1.LedgerPosition {

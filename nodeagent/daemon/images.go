@@ -21,7 +21,7 @@ func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
 			a.fetch(ctx, &runs[i])
 		}
 	}
-	a.launches.put(now)
+	a.launches.putRuns(now)
 }
 
 // errNoImages: this agent has no place for images.
@@ -65,7 +65,7 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	}
 	a.log.Info("image", "run", run.Key.String(), "image", run.Container.Image, "digest", image.Digest)
 	run.Contain(image)
-	a.launches.put([]plan.RunSpec{run})
+	a.launches.putRuns([]plan.RunSpec{run})
 }
 
 // abandon gives up the image of a run that is not to begin. It tells whether there

@@ -11,9 +11,9 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// allocatable lists what of a device can be given to a job: the device, or
+// allocatableDevices lists what of a device can be given to a job: the device, or
 // its instances where it is partitioned. Instances open the device's files.
-func allocatable(d *device.Device) []device.Device {
+func allocatableDevices(d *device.Device) []device.Device {
 	if len(d.MIG) == 0 {
 		return []device.Device{*d}
 	}
@@ -39,7 +39,7 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 		if d.Lost {
 			continue
 		}
-		for _, a := range allocatable(d) {
+		for _, a := range allocatableDevices(d) {
 			g := spec.GPU{Index: uint32(len(out)), UUID: a.UUID, Type: gpuType(&a, declared), Minor: int32(a.Minor), PCI: a.PCIBusID,
 				Model: a.Model, Mem: a.MemoryMiB, NUMA: int32(a.NUMA), Provider: provider}
 			if len(d.MIG) > 0 {
@@ -52,7 +52,7 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 				}
 				for k, l := range d.Links {
 					if k < len(devices) && !devices[k].Lost { // one for each of those that are registered
-						g.Links = append(g.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatable(&devices[k])))...)
+						g.Links = append(g.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatableDevices(&devices[k])))...)
 					}
 				}
 			}
@@ -83,7 +83,7 @@ func (c *Core) Changed(list []device.Device) bool {
 			continue
 		}
 		old := &c.known[at]
-		switch was, is := partition(old), partition(d); {
+		switch was, is := partitionKey(old), partitionKey(d); {
 		case d.Lost && !old.Lost:
 			what = append(what, "GPU "+d.UUID+" is lost")
 		case d.Lost:
@@ -91,7 +91,7 @@ func (c *Core) Changed(list []device.Device) bool {
 			what = append(what, "GPU "+d.UUID+" answers again")
 		case was != is:
 			what = append(what, "GPU "+d.UUID+" is partitioned anew")
-			c.fault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + profiles(d) + ", was " + profiles(old)})
+			c.reportFault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + describeProfiles(d) + ", was " + describeProfiles(old)})
 		}
 	}
 	if c.unlisted {
@@ -120,8 +120,8 @@ func (c *Core) Missed(list []device.Device) []device.Device {
 	return out
 }
 
-// partition tells the instances of a device apart from others.
-func partition(d *device.Device) string {
+// partitionKey tells the instances of a device apart from others.
+func partitionKey(d *device.Device) string {
 	var b strings.Builder
 	for _, m := range d.MIG {
 		fmt.Fprintf(&b, "%s %s\n", m.UUID, m.Profile)
@@ -129,8 +129,8 @@ func partition(d *device.Device) string {
 	return b.String()
 }
 
-// profiles says how a device is partitioned.
-func profiles(d *device.Device) string {
+// describeProfiles says how a device is partitioned.
+func describeProfiles(d *device.Device) string {
 	if len(d.MIG) == 0 {
 		return "whole"
 	}

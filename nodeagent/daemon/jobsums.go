@@ -13,9 +13,9 @@ type jobSums struct {
 	gone map[attempt]plan.Usage
 }
 
-// add takes a reading of all runs and gives the jobs', in the order in which
+// addReading takes a reading of all runs and gives the jobs', in the order in which
 // they are first named.
-func (s *jobSums) add(list []plan.Usage) []JobUsage {
+func (s *jobSums) addReading(list []plan.Usage) []JobUsage {
 	now := make(map[plan.RunKey]plan.Usage, len(list))
 	var order []attempt
 	sums := map[attempt]*plan.Usage{}

@@ -25,9 +25,9 @@ func (a *Agent) bootClock() uint64 {
 	return uint64(a.deps.BootClock())
 }
 
-// granted tells the shepherd that the controller has answered. An answer that is
+// passGrant tells the shepherd that the controller has answered. An answer that is
 // lost is made up for by the next.
-func (a *Agent) granted(ctx context.Context, g *apiv1.Grant) {
+func (a *Agent) passGrant(ctx context.Context, g *apiv1.Grant) {
 	grant := plan.Grant{Sent: int64(g.GetSent()), After: g.GetAfter()}
 	a.wg.Go(func() {
 		if err := a.deps.Shepherd.Grant(ctx, grant); err != nil && ctx.Err() == nil {

@@ -25,9 +25,9 @@ func (a *Agent) measureFor(ctx context.Context, s *session, m *apiv1.Measure) {
 		want[attempt{spec.JobUID(k.GetJobUid()), k.GetAttempt()}] = true
 	}
 	a.inbox.put(func() {
-		keys := a.core.living(want)
+		keys := a.core.livingRuns(want)
 		answer := func(runs []*apiv1.Measurement) {
-			s.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: m.GetAsk(), Runs: runs}}})
+			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: m.GetAsk(), Runs: runs}}})
 		}
 		if len(keys) == 0 {
 			answer(nil)
@@ -45,11 +45,11 @@ func (a *Agent) measureFor(ctx context.Context, s *session, m *apiv1.Measure) {
 	})
 }
 
-// living lists the runs of some attempts that have begun and not ended.
-func (c *Core) living(want map[attempt]bool) []plan.RunKey {
+// livingRuns lists the runs of some attempts that have begun and not ended.
+func (c *Core) livingRuns(want map[attempt]bool) []plan.RunKey {
 	var out []plan.RunKey
-	for _, k := range c.keys() {
-		if r := c.runs[k]; r.phase == living && r.from != 0 && want[attempt{r.uid(), k.Attempt}] {
+	for _, k := range c.sortedKeys() {
+		if r := c.runs[k]; r.phase == living && r.from != 0 && want[attempt{r.jobUID(), k.Attempt}] {
 			out = append(out, k)
 		}
 	}
@@ -70,7 +70,7 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 		now := spec.Usage{UserCPU: u.UserCPU, SystemCPU: u.SystemCPU, PeakRSS: max(u.PeakRSS, r.memory.peak), HasRSS: true, ReadB: u.ReadB, WriteB: u.WriteB,
 			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0, PeakVM: max(u.PeakVM, r.memory.vm), CPUKHz: cmp.Or(u.KHz, r.memory.khz)}
 		for _, a := range c.book.Accounts() {
-			if a.Key.Job == r.uid() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
+			if a.Key.Job == r.jobUID() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
 				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
 			}
 		}

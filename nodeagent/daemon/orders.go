@@ -30,12 +30,12 @@ func (c *Core) Orders(list []*apiv1.Order) {
 			if kind.Launch.GetStep() != nil {
 				c.launchStep(k, kind.Launch)
 			} else {
-				c.launch(k, kind.Launch)
+				c.takeLaunch(k, kind.Launch)
 			}
 		case *apiv1.Order_Terminate:
-			c.terminate(k, kind.Terminate)
+			c.terminateRun(k, kind.Terminate)
 		case *apiv1.Order_Signal:
-			c.signal(k, kind.Signal)
+			c.passSignal(k, kind.Signal)
 		case *apiv1.Order_Limit:
 			// The controller watches time limits; nothing here depends on them.
 		case *apiv1.Order_Reboot:
@@ -55,26 +55,26 @@ func (c *Core) orderReboot(r *apiv1.Reboot) {
 	c.log.Warn("the node is to be rebooted", "reason", r.GetReason())
 }
 
-// launch takes a run on, once. A run that is here already only learns whose it
+// takeLaunch takes a run on, once. A run that is here already only learns whose it
 // is; one that is over is answered with what was said before.
-func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
+func (c *Core) takeLaunch(k plan.RunKey, l *apiv1.Launch) {
 	identity := identityOf(l)
 	if last := c.recent.of[k]; last != nil {
-		if !c.conflicts(k, c.recent.launch[k], identity) {
+		if !c.hasConflict(k, c.recent.launch[k], identity) {
 			c.desired[k] = true
-			c.repeat(k, last)
+			c.repeatEnd(k, last)
 		}
 		return
 	}
 	r := c.runs[k]
 	if r != nil {
-		if c.conflicts(k, r.launch, identity) {
+		if c.hasConflict(k, r.launch, identity) {
 			return
 		}
 		c.desired[k] = true
 		r.wanted = true
 		if r.phase == living && len(r.facts.GPUs) == 0 {
-			if job, err := c.read(k, l); err == nil {
+			if job, err := c.readLaunch(k, l); err == nil {
 				r.facts = c.factsOf(job, l)
 				if r.env == nil && c.cfg.Epilog {
 					r.env = plan.ScriptEnv(job, &c.cfg.Node)
@@ -89,19 +89,19 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 	c.endEarlier(k)
 	r = &run{key: k, wanted: true, since: c.clock(), launch: identity.Launch, seq: identity.Seq, user: l.GetJob().GetUserId()}
 	c.runs[k] = r
-	job, err := c.read(k, l)
+	job, err := c.readLaunch(k, l)
 	if err != nil {
 		r.facts.Batch = l.GetBatch()
-		c.refuse(r, refusal{text: err.Error()})
+		c.refuseRun(r, refusal{text: err.Error()})
 		return
 	}
 	r.facts = c.factsOf(job, l)
 	if why := c.check(job, l); why.text != "" {
-		c.refuse(r, why)
+		c.refuseRun(r, why)
 		return
 	}
 	if l.GetBatch() {
-		c.specify(r, job)
+		c.specifyBatch(r, job)
 		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
 		r.spec.Lease = leaseOf(l)
 	}
@@ -113,22 +113,22 @@ func (c *Core) launch(k plan.RunKey, l *apiv1.Launch) {
 		c.fx.Prepare = append(c.fx.Prepare, Script{k, plan.PrologEnv(r.env)})
 		return
 	}
-	c.begin(r)
+	c.beginRun(r)
 }
 
 // endEarlier kills what lives of earlier attempts of a job that are over for the
 // controller: two attempts are never to work side by side.
 func (c *Core) endEarlier(k plan.RunKey) {
-	for _, o := range c.keys() {
-		if o.Job == k.Job && o.Attempt < k.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wants(o) && c.cfg.Orphans.KillOrphans {
+	for _, o := range c.sortedKeys() {
+		if o.Job == k.Job && o.Attempt < k.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wantsAttempt(o) && c.cfg.Orphans.KillOrphans {
 			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", k.String())
-			c.carry(plan.Action{Kind: plan.DoTerminate, Key: o})
+			c.carryAction(plan.Action{Kind: plan.DoTerminate, Key: o})
 		}
 	}
 }
 
-// specify prepares the batch script.
-func (c *Core) specify(r *run, job *plan.Job) {
+// specifyBatch prepares the batch script.
+func (c *Core) specifyBatch(r *run, job *plan.Job) {
 	if c.cfg.Account != nil && !bytes.Contains(job.Env, []byte("HOME=")) {
 		job.Home, job.Shell = c.cfg.Account(job.UID)
 	}
@@ -139,9 +139,9 @@ func (c *Core) specify(r *run, job *plan.Job) {
 	r.spec = &rs
 }
 
-// begin hands a run to the launcher, or holds the part without a script. Where
+// beginRun hands a run to the launcher, or holds the part without a script. Where
 // it asks for clocks of its GPUs, these are set first.
-func (c *Core) begin(r *run) {
+func (c *Core) beginRun(r *run) {
 	if r.facts.Freq != "" && r.phase != tuning {
 		r.phase = tuning
 		c.fx.Tune = append(c.fx.Tune, Tune{Key: r.key, GPUs: r.facts.GPUs, Freq: r.facts.Freq})
@@ -164,27 +164,27 @@ func (c *Core) Prepared(k plan.RunKey, why string) {
 	switch {
 	case r == nil || r.phase != preparing:
 	case r.term != nil: // cancelled meanwhile; whether it then failed says nothing
-		c.over(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
 	case why != "":
 		c.log.Error("a job is not started: the prolog failed", "run", k.String(), "job", r.facts.ID, "why", why)
 		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
-		c.over(r, &plan.Exit{Key: k, Code: 1, Start: r.since, End: c.clock(), Message: why})
+		c.endUnbegun(r, &plan.Exit{Key: k, Code: 1, Start: r.since, End: c.clock(), Message: why})
 	default:
-		c.begin(r)
+		c.beginRun(r)
 	}
 }
 
-// over ends a run whose prolog ran and that did not begin: its epilog runs.
-func (c *Core) over(r *run, e *plan.Exit) {
+// endUnbegun ends a run whose prolog ran and that did not begin: its epilog runs.
+func (c *Core) endUnbegun(r *run, e *plan.Exit) {
 	if r.facts.Batch {
 		r.exit, r.unborn = e, true
 	}
 	r.spec = nil
-	c.finish(r)
+	c.finishRun(r)
 }
 
-// read makes a job of an order; the error says what is wrong with the order.
-func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
+// readLaunch makes a job of an order; the error says what is wrong with the order.
+func (c *Core) readLaunch(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	j := l.GetJob()
 	js, err := wire.ToJobSpec(j.GetSpec())
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *Core) read(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
 	if out.ArrayID != 0 {
 		out.Task = j.GetArrayTask()
 	}
-	out.Here = allocation(l.GetHere())
+	out.Here = readAllocation(l.GetHere())
 	out.CPUsPerNode, err = perNode(l.GetCpusPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's CPUs: %w", err)
@@ -362,9 +362,9 @@ func (c *Core) Launched(results []plan.LaunchResult) {
 		}
 		switch res.Status {
 		case plan.Accepted, plan.Known:
-			c.live(r)
+			c.noteLive(r)
 		case plan.Ended:
-			c.exited(&plan.Exit{Key: res.Key, Failure: plan.Lost, End: c.clock(),
+			c.noteExited(&plan.Exit{Key: res.Key, Failure: plan.Lost, End: c.clock(),
 				Message: "the run was over and its end confirmed before; how it ended is not known here any more"})
 		case plan.Refused:
 			c.refusedBy(r, res)
@@ -379,16 +379,16 @@ func (c *Core) refusedBy(r *run, res plan.LaunchResult) {
 	passing := res.Code == plan.RefusedDisk || res.Code == plan.RefusedDraining
 	switch {
 	case r.term != nil:
-		c.cancelled(r)
+		c.reportCancelled(r)
 	case passing && c.clock().Sub(r.since) < patience:
 		r.retry = true
 	default:
-		c.refuse(r, refusal{text: res.Reason, drain: passing}) // what did not pass is the node's trouble
+		c.refuseRun(r, refusal{text: res.Reason, drain: passing}) // what did not pass is the node's trouble
 	}
 }
 
-// live notes that the shepherd has a run, and sends on what waited for that.
-func (c *Core) live(r *run) {
+// noteLive notes that the shepherd has a run, and sends on what waited for that.
+func (c *Core) noteLive(r *run) {
 	r.phase, r.spec = living, nil
 	if r.term != nil {
 		c.fx.Terminate = append(c.fx.Terminate, *r.term)
@@ -398,8 +398,8 @@ func (c *Core) live(r *run) {
 	c.beginSteps(r.key)
 }
 
-// began notes the start of a run's process.
-func (c *Core) began(r *run, at spec.Instant) {
+// noteBegan notes the start of a run's process.
+func (c *Core) noteBegan(r *run, at spec.Instant) {
 	if r.from != 0 {
 		return
 	}
@@ -412,16 +412,16 @@ func (c *Core) began(r *run, at spec.Instant) {
 // Withdrawn tells that the shepherd was never asked for a run that is to end.
 func (c *Core) Withdrawn(k plan.RunKey) {
 	if r := c.runs[k]; r != nil && r.phase == asked {
-		c.cancelled(r)
+		c.reportCancelled(r)
 	}
 }
 
-// terminate ends a run. One that is not here is answered at once: nothing of
+// terminateRun ends a run. One that is not here is answered at once: nothing of
 // it is left.
-func (c *Core) terminate(k plan.RunKey, t *apiv1.Terminate) {
+func (c *Core) terminateRun(k plan.RunKey, t *apiv1.Terminate) {
 	c.desired[k] = true
 	if last := c.recent.of[k]; last != nil {
-		c.repeat(k, last)
+		c.repeatEnd(k, last)
 		return
 	}
 	r := c.runs[k]
@@ -432,16 +432,16 @@ func (c *Core) terminate(k plan.RunKey, t *apiv1.Terminate) {
 			c.stepLost(r)
 			return
 		}
-		c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}}, true)
+		c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}}, true)
 		return
 	}
 	r.wanted = true
-	c.end(r, &plan.Terminate{Key: k, Scope: scopeOfRun(k), Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.notice(r, t.GetNote())})
+	c.endRun(r, &plan.Terminate{Key: k, Scope: scopeOfRun(k), Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.noticeLine(r, t.GetNote())})
 }
 
-// end carries a termination out, as far as the run has come. The first line
+// endRun carries a termination out, as far as the run has come. The first line
 // that explains it stands; a shorter grace is passed on.
-func (c *Core) end(r *run, t *plan.Terminate) {
+func (c *Core) endRun(r *run, t *plan.Terminate) {
 	again := r.term != nil
 	if again {
 		t.Notice = ""
@@ -454,12 +454,12 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 		c.fx.Abort = append(c.fx.Abort, r.key)
 	case tuning: // that takes no time; Tuned sees it
 	case queued:
-		c.cancelled(r)
+		c.reportCancelled(r)
 	case held:
-		c.measure(r)
+		c.measureEnd(r)
 	case asked:
 		if r.retry {
-			c.cancelled(r)
+			c.reportCancelled(r)
 			return
 		}
 		c.fx.Withdraw = append(c.fx.Withdraw, r.key)
@@ -467,14 +467,14 @@ func (c *Core) end(r *run, t *plan.Terminate) {
 		c.fx.Terminate = append(c.fx.Terminate, *t)
 	case closing:
 		for _, s := range c.stepsOf(r.key) {
-			c.end(s, &plan.Terminate{Key: s.key, Scope: plan.ScopeRun, Grace: t.Grace})
+			c.endRun(s, &plan.Terminate{Key: s.key, Scope: plan.ScopeRun, Grace: t.Grace})
 		}
 	case measuring, cleaning, reported:
 	}
 }
 
-// notice is the line that a job finds in its error output.
-func (c *Core) notice(r *run, why string) string {
+// noticeLine is the line that a job finds in its error output.
+func (c *Core) noticeLine(r *run, why string) string {
 	if !r.facts.Batch && !r.isStep() {
 		return ""
 	}
@@ -496,8 +496,8 @@ func (c *Core) location() *time.Location {
 	return time.UTC
 }
 
-// signal passes a signal on, each once.
-func (c *Core) signal(k plan.RunKey, s *apiv1.SignalRun) {
+// passSignal passes a signal on, each once.
+func (c *Core) passSignal(k plan.RunKey, s *apiv1.SignalRun) {
 	r := c.runs[k]
 	if r == nil || s.GetSeq() != 0 && s.GetSeq() <= r.signal {
 		return

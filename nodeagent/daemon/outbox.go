@@ -21,7 +21,7 @@ type outbox struct {
 	sent  int
 }
 
-func (o *outbox) add(r *apiv1.Report, k plan.RunKey, last bool) {
+func (o *outbox) addReport(r *apiv1.Report, k plan.RunKey, last bool) {
 	if o.next == 0 {
 		o.next = 1
 	}
@@ -40,12 +40,12 @@ func (o *outbox) take() []*apiv1.Report {
 	return out
 }
 
-// rewind lets everything be sent again: there is a new connection.
-func (o *outbox) rewind() { o.sent = 0 }
+// rewindReports lets everything be sent again: there is a new connection.
+func (o *outbox) rewindReports() { o.sent = 0 }
 
-// ack removes what the controller has. A number that was not sent on this
+// ackReports removes what the controller has. A number that was not sent on this
 // connection acknowledges nothing that it may.
-func (o *outbox) ack(upTo uint64) []posted {
+func (o *outbox) ackReports(upTo uint64) []posted {
 	n := 0
 	for n < o.sent && o.queue[n].report.Number <= upTo {
 		n++
@@ -74,7 +74,7 @@ type recent struct {
 
 const recentLimit = 4096
 
-func (r *recent) add(k plan.RunKey, last *apiv1.Report, launch spec.Hash) {
+func (r *recent) addEnded(k plan.RunKey, last *apiv1.Report, launch spec.Hash) {
 	if r.of == nil {
 		r.of, r.launch = map[plan.RunKey]*apiv1.Report{}, map[plan.RunKey]spec.Hash{}
 	}

@@ -319,8 +319,8 @@ func TestOutbox(t *testing.T) {
 		var added, acked uint64
 		onWire := map[uint64]bool{}
 		t.Repeat(map[string]func(*rapid.T){
-			"add":    func(*rapid.T) { o.add(&apiv1.Report{}, key(1), true); added++ },
-			"rewind": func(*rapid.T) { o.rewind(); clear(onWire) },
+			"add":    func(*rapid.T) { o.addReport(&apiv1.Report{}, key(1), true); added++ },
+			"rewind": func(*rapid.T) { o.rewindReports(); clear(onWire) },
 			"take": func(t *rapid.T) {
 				for _, r := range o.take() {
 					if onWire[r.GetNumber()] {
@@ -331,7 +331,7 @@ func TestOutbox(t *testing.T) {
 			},
 			"ack": func(t *rapid.T) {
 				upTo := rapid.Uint64Range(0, added+2).Draw(t, "up to")
-				for _, p := range o.ack(upTo) {
+				for _, p := range o.ackReports(upTo) {
 					if n := p.report.GetNumber(); n != acked+1 || n > upTo || !onWire[n] {
 						t.Fatalf("report %d is taken as acknowledged by %d", n, upTo)
 					}

@@ -59,7 +59,7 @@ const (
 	launchBytes = 8 << 20
 )
 
-func (l *launches) put(specs []plan.RunSpec) {
+func (l *launches) putRuns(specs []plan.RunSpec) {
 	if len(specs) == 0 {
 		return
 	}
@@ -71,8 +71,8 @@ func (l *launches) put(specs []plan.RunSpec) {
 	token(l.wake)
 }
 
-// withdraw takes a run back that the shepherd was never asked for.
-func (l *launches) withdraw(k plan.RunKey) bool {
+// withdrawRun takes a run back that the shepherd was never asked for.
+func (l *launches) withdrawRun(k plan.RunKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.items {
@@ -84,8 +84,8 @@ func (l *launches) withdraw(k plan.RunKey) bool {
 	return false
 }
 
-// next gives the runs of the next call.
-func (l *launches) next() []plan.RunSpec {
+// nextRuns gives the runs of the next call.
+func (l *launches) nextRuns() []plan.RunSpec {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []plan.RunSpec
@@ -108,8 +108,8 @@ func (l *launches) next() []plan.RunSpec {
 	return out
 }
 
-// again puts runs back in front: nobody knows whether the shepherd has them.
-func (l *launches) again(specs []plan.RunSpec) {
+// putBack puts runs back in front: nobody knows whether the shepherd has them.
+func (l *launches) putBack(specs []plan.RunSpec) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	items := make([]launchItem, 0, len(specs)+len(l.items))

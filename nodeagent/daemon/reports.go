@@ -16,39 +16,39 @@ func (c *Core) Heard(batch []plan.Event) {
 	for i := range batch {
 		switch e := &batch[i]; {
 		case e.Exited != nil:
-			c.exited(e.Exited)
+			c.noteExited(e.Exited)
 		case e.Started != nil:
-			c.adopt(e.Started)
+			c.adoptRun(e.Started)
 		}
 	}
 }
 
-// exited takes the end of a run.
-func (c *Core) exited(e *plan.Exit) {
+// noteExited takes the end of a run.
+func (c *Core) noteExited(e *plan.Exit) {
 	if c.recent.of[e.Key] != nil {
 		c.fx.Forget = append(c.fx.Forget, e.Key) // the acknowledgement did not reach the shepherd
 		return
 	}
 	r := c.runs[e.Key]
 	if r == nil {
-		r = &run{key: e.Key, wanted: c.wants(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
+		r = &run{key: e.Key, wanted: c.wantsAttempt(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
 		c.runs[e.Key] = r
 	}
 	if r.phase > held {
 		return
 	}
 	if r.from == 0 && e.Start != 0 {
-		c.began(r, e.Start)
+		c.noteBegan(r, e.Start)
 	}
 	r.exit = e
 	r.spec = nil
 	r.early = nil
-	c.measure(r)
+	c.measureEnd(r)
 }
 
-// measure ends a run's time on the node: at once, or after one more reading of
+// measureEnd ends a run's time on the node: at once, or after one more reading of
 // its GPUs.
-func (c *Core) measure(r *run) {
+func (c *Core) measureEnd(r *run) {
 	if !r.isStep() && c.closeSteps(r) {
 		r.phase, c.fx.Jobs = closing, true
 		return
@@ -59,12 +59,12 @@ func (c *Core) measure(r *run) {
 		c.fx.Collect = true
 		return
 	}
-	c.finish(r)
+	c.finishRun(r)
 }
 
-// finish reports the end of a run, has its epilog run, and its private folders
+// finishRun reports the end of a run, has its epilog run, and its private folders
 // removed: the node is given back when they are gone.
-func (c *Core) finish(r *run) {
+func (c *Core) finishRun(r *run) {
 	r.usage = c.usageOf(r)
 	e := r.exit
 	if r.isStep() {
@@ -78,14 +78,14 @@ func (c *Core) finish(r *run) {
 	}
 	epilog := c.cfg.Epilog && r.env != nil
 	if !epilog && c.cfg.Node.Space == nil {
-		c.done(r, "")
+		c.giveNodeBack(r, "")
 		return
 	}
 	r.phase = cleaning
 	c.closeAccounts(r)
 	c.fx.Jobs = true
 	if e != nil && !r.unborn && !e.Failure.NodeFault() {
-		c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, false)
+		c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, false)
 	}
 	clean := Script{Key: r.key}
 	if epilog {
@@ -107,7 +107,7 @@ func (c *Core) Abandoned(spaces []plan.RunKey) []plan.RunKey {
 	}
 	var out []plan.RunKey
 	for _, k := range spaces {
-		if !known[k] && !c.wants(k) && !c.unknown[k] {
+		if !known[k] && !c.wantsAttempt(k) && !c.unknown[k] {
 			out = append(out, k)
 		}
 	}
@@ -123,11 +123,11 @@ func (c *Core) Cleaned(k plan.RunKey, why string) {
 	if why != "" {
 		c.log.Error("the epilog failed", "run", k.String(), "job", r.facts.ID, "why", why)
 	}
-	c.done(r, why)
+	c.giveNodeBack(r, why)
 }
 
-// done gives the node back.
-func (c *Core) done(r *run, drain string) {
+// giveNodeBack gives the node back.
+func (c *Core) giveNodeBack(r *run, drain string) {
 	e := r.exit
 	done := &apiv1.NodeDone{Usage: wire.Usage(r.usage), Drain: drain}
 	if e != nil {
@@ -139,11 +139,11 @@ func (c *Core) done(r *run, drain string) {
 			c.reportFailed(r, refusal{text: text, drain: e.Failure != plan.NotBegun}, int32(e.Failure))
 		}
 	}
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
-// refuse reports a run that was not begun.
-func (c *Core) refuse(r *run, why refusal) {
+// refuseRun reports a run that was not begun.
+func (c *Core) refuseRun(r *run, why refusal) {
 	if r.isStep() {
 		c.stepFailed(r, why.text)
 		return
@@ -151,41 +151,41 @@ func (c *Core) refuse(r *run, why refusal) {
 	c.log.Error("a job is not started", "run", r.key.String(), "job", r.facts.ID, "why", why.text, "drain", why.drain)
 	c.reportFailed(r, why, 0)
 	if r.env != nil { // its prolog ran
-		c.over(r, &plan.Exit{Key: r.key, Code: 1, Start: c.clock(), End: c.clock(), Message: why.text})
+		c.endUnbegun(r, &plan.Exit{Key: r.key, Code: 1, Start: c.clock(), End: c.clock(), Message: why.text})
 		return
 	}
 	done := &apiv1.NodeDone{}
 	if r.facts.Batch {
 		now := int64(c.clock())
-		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: text(why.text)}
+		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(why.text)}
 	}
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
 const sigTerm = 15
 
-// cancelled reports a run that was ended before it began.
-func (c *Core) cancelled(r *run) {
+// reportCancelled reports a run that was ended before it began.
+func (c *Core) reportCancelled(r *run) {
 	if r.isStep() {
 		now := int64(c.clock())
 		c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"})
 		return
 	}
 	if r.env != nil { // its prolog ran
-		c.over(r, &plan.Exit{Key: r.key, Signal: sigTerm, Start: c.clock(), End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(r, &plan.Exit{Key: r.key, Signal: sigTerm, Start: c.clock(), End: c.clock(), Message: "ended before it began"})
 		return
 	}
 	now := int64(c.clock())
 	done := &apiv1.NodeDone{Batch: &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"}}
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
 func (c *Core) reportFailed(r *run, why refusal, code int32) {
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain, Hold: why.hold}}}, false)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain, Hold: why.hold}}}, false)
 }
 
-// report queues a report; the last one of a run ends its part here.
-func (c *Core) report(r *run, m *apiv1.Report, last bool) {
+// queueReport queues a report; the last one of a run ends its part here.
+func (c *Core) queueReport(r *run, m *apiv1.Report, last bool) {
 	if last {
 		c.closeAccounts(r)
 		r.phase = reported
@@ -193,13 +193,13 @@ func (c *Core) report(r *run, m *apiv1.Report, last bool) {
 		r.retry = false
 		c.fx.Jobs = true
 	}
-	c.outbox.add(m, r.key, last)
+	c.outbox.addReport(m, r.key, last)
 	c.fx.Send = true
 }
 
-// repeat answers a controller that asks for a run whose end it has
+// repeatEnd answers a controller that asks for a run whose end it has
 // acknowledged: its ledger may have lost the fact.
-func (c *Core) repeat(k plan.RunKey, last *apiv1.Report) {
+func (c *Core) repeatEnd(k plan.RunKey, last *apiv1.Report) {
 	for _, p := range c.outbox.queue {
 		if p.run == k && p.last {
 			return // on its way
@@ -209,24 +209,24 @@ func (c *Core) repeat(k plan.RunKey, last *apiv1.Report) {
 	if !ok {
 		return
 	}
-	c.outbox.add(m, k, true)
+	c.outbox.addReport(m, k, true)
 	c.fx.Send = true
 }
 
-// release drops a run without a word.
-func (c *Core) release(r *run) {
+// releaseRun drops a run without a word.
+func (c *Core) releaseRun(r *run) {
 	c.closeAccounts(r)
 	delete(c.runs, r.key)
 	c.fx.Jobs = true
 }
 
-// text is what may stand in a report: the words of a user's script need not be
+// validText is what may stand in a report: the words of a user's script need not be
 // UTF-8, and a message that is not cannot be sent.
-func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // runEnded writes an exit as the controller learns it.
 func runEnded(e *plan.Exit) *apiv1.RunEnded {
-	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: text(e.Message)}
+	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: validText(e.Message)}
 	if out.Started == 0 {
 		out.Started = out.Ended
 	}
@@ -250,8 +250,8 @@ type memoryUse struct {
 
 const kibMsPerMiBs = 1024 * 1000
 
-// until counts the time up to an instant with so many bytes.
-func (m *memoryUse) until(at spec.Instant, bytes int64) {
+// countUntil counts the time up to an instant with so many bytes.
+func (m *memoryUse) countUntil(at spec.Instant, bytes int64) {
 	if at > m.at && m.at != 0 {
 		ms := int64(at.Sub(m.at) / spec.Millisecond)
 		sum := m.rest + (bytes>>10)*ms
@@ -295,7 +295,7 @@ func (c *Core) ownUsage(r *run) *spec.Usage {
 	if !r.memory.seen {
 		level = out.PeakRSS
 	}
-	r.memory.until(e.End, level)
+	r.memory.countUntil(e.End, level)
 	out.MemMiBS = r.memory.whole
 	return out
 }
@@ -314,7 +314,7 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 			together[job] += u.RSS
 			job.summed = max(job.summed, together[job])
 		}
-		r.memory.until(at, u.RSS)
+		r.memory.countUntil(at, u.RSS)
 		r.memory.rss, r.memory.peak, r.memory.seen = u.RSS, max(r.memory.peak, u.RSS, u.PeakRSS), true
 		r.memory.vm, r.memory.khz = max(r.memory.vm, u.PeakVM), cmp.Or(u.KHz, r.memory.khz)
 		limit := r.facts.MemoryMiB << 20

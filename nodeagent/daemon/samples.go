@@ -69,10 +69,10 @@ type unitFacts struct {
 	profile string
 }
 
-// sampled turns a collection into samples, if one is due: the first collection
+// makeSamples turns a collection into samples, if one is due: the first collection
 // in each interval of the clock. A device is in the hands of the one run that
 // lives on it and began before the reading; where several share it, of nobody.
-func (c *Core) sampled(rd *Reading) {
+func (c *Core) makeSamples(rd *Reading) {
 	every := int64(c.cfg.SampleEvery)
 	if every <= 0 || c.cfg.SampleEvery == spec.Infinite || rd.Err != nil {
 		return
@@ -109,9 +109,9 @@ func (c *Core) sampled(rd *Reading) {
 // holderAt is the one run that holds a GPU and held it at an instant.
 func (c *Core) holderAt(uuid string, at spec.Instant) *run {
 	var found *run
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		r := c.runs[k]
-		if r.from == 0 || r.phase != living && r.phase != held || !r.holds(uuid) {
+		if r.from == 0 || r.phase != living && r.phase != held || !r.holdsGPU(uuid) {
 			continue
 		}
 		if found != nil {
@@ -147,16 +147,16 @@ type sampleBatchOf struct {
 	sending bool
 }
 
-// put adds samples of one reading each and gives how many were lost for them.
-func (q *sampleQueue) put(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSeries) (lost int) {
+// putSamples adds samples of one reading each and gives how many were lost for them.
+func (q *sampleQueue) putSamples(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSeries) (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, g := range gpus {
-		q.open().add(g)
+		q.openBatch().addReading(g)
 		q.rows++
 	}
 	for _, u := range usage {
-		q.open().addUsage(u)
+		q.openBatch().addUsage(u)
 		q.rows++
 	}
 	for i := 0; q.rows > samplesMost && i < len(q.batches); {
@@ -172,8 +172,8 @@ func (q *sampleQueue) put(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSeries) (
 	return lost
 }
 
-// open is the batch that the next sample goes into.
-func (q *sampleQueue) open() *sampleBatchOf {
+// openBatch is the batch that the next sample goes into.
+func (q *sampleQueue) openBatch() *sampleBatchOf {
 	if n := len(q.batches); n > 0 && !q.batches[n-1].sending && q.batches[n-1].rows < sampleBatch {
 		return q.batches[n-1]
 	}
@@ -182,8 +182,8 @@ func (q *sampleQueue) open() *sampleBatchOf {
 	return b
 }
 
-// add puts one reading behind those of the same device and holder.
-func (b *sampleBatchOf) add(g *apiv1.GpuSeries) {
+// addReading puts one reading behind those of the same device and holder.
+func (b *sampleBatchOf) addReading(g *apiv1.GpuSeries) {
 	b.rows++
 	for _, s := range b.series {
 		if s.Uuid != g.Uuid || s.Uid != g.Uid || s.Attempt != g.Attempt || s.Index != g.Index || s.Profile != g.Profile {
@@ -210,8 +210,8 @@ func (q *sampleQueue) take() *sampleBatchOf {
 	return q.batches[0]
 }
 
-// settle forgets a batch that was stored, or keeps it to be sent again.
-func (q *sampleQueue) settle(b *sampleBatchOf, stored bool) {
+// settleBatch forgets a batch that was stored, or keeps it to be sent again.
+func (q *sampleQueue) settleBatch(b *sampleBatchOf, stored bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b.sending = false
@@ -221,7 +221,7 @@ func (q *sampleQueue) settle(b *sampleBatchOf, stored bool) {
 	}
 }
 
-func (q *sampleQueue) waiting() int {
+func (q *sampleQueue) countWaiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.rows
@@ -234,9 +234,9 @@ const (
 	samplePauseMax = 30 * spec.Second
 )
 
-// shipper hands samples to the store, one batch at a time. A store that is
+// runShipper hands samples to the store, one batch at a time. A store that is
 // slow or away holds it up, and nothing else.
-func (a *Agent) shipper(ctx context.Context) {
+func (a *Agent) runShipper(ctx context.Context) {
 	pause, failing := samplePause, false
 	for {
 		b := a.samples.take()
@@ -248,12 +248,12 @@ func (a *Agent) shipper(ctx context.Context) {
 			}
 			continue
 		}
-		err := a.ship(ctx, b)
+		err := a.shipBatch(ctx, b)
 		if ctx.Err() != nil {
 			return
 		}
-		a.samples.settle(b, err == nil)
-		a.deps.Telemetry.SetSamplesPending(a.samples.waiting())
+		a.samples.settleBatch(b, err == nil)
+		a.deps.Telemetry.SetSamplesPending(a.samples.countWaiting())
 		if failed := err != nil; failed != failing {
 			failing = failed
 			if failed {
@@ -267,14 +267,14 @@ func (a *Agent) shipper(ctx context.Context) {
 			pause = samplePause
 			continue
 		}
-		if !a.sleep(ctx, pause+spec.Span(a.deps.Jitter(int64(pause)))) {
+		if !a.sleepFor(ctx, pause+spec.Span(a.deps.Jitter(int64(pause)))) {
 			return
 		}
 		pause = min(2*pause, samplePauseMax)
 	}
 }
 
-func (a *Agent) ship(ctx context.Context, b *sampleBatchOf) error {
+func (a *Agent) shipBatch(ctx context.Context, b *sampleBatchOf) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late, stop := a.deps.Clock.After(samplePatience)
@@ -300,8 +300,8 @@ type Samples interface {
 	Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error
 }
 
-// holds tells whether a run was given a GPU.
-func (r *run) holds(uuid string) bool {
+// holdsGPU tells whether a run was given a GPU.
+func (r *run) holdsGPU(uuid string) bool {
 	for _, g := range r.facts.GPUs {
 		if g == uuid {
 			return true

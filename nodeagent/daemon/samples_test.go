@@ -91,7 +91,7 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 	fill := func(n int) {
 		for range n {
 			at++
-			lost += q.put([]*apiv1.GpuSeries{oneSample("GPU-0", at)}, []*apiv1.UsageSeries{{Uid: 7, At: []int64{at}, Cpu: []int64{at}, Rss: []int64{at}}})
+			lost += q.putSamples([]*apiv1.GpuSeries{oneSample("GPU-0", at)}, []*apiv1.UsageSeries{{Uid: 7, At: []int64{at}, Cpu: []int64{at}, Rss: []int64{at}}})
 		}
 	}
 	fill(100)
@@ -100,11 +100,11 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 	if flying.rows != 200 || len(flying.series) != 1 || len(flying.series[0].GetAt()) != 100 || len(flying.usage) != 1 || len(flying.usage[0].GetAt()) != 100 {
 		t.Errorf("the batch on its way has changed: %d rows, %d series of GPUs, %d of jobs", flying.rows, len(flying.series), len(flying.usage))
 	}
-	if q.waiting() > samplesMost || q.waiting() < samplesMost-2*sampleBatch || lost+q.waiting() != 2*int(at) {
-		t.Errorf("%d wait, %d are lost of %d", q.waiting(), lost, 2*at)
+	if q.countWaiting() > samplesMost || q.countWaiting() < samplesMost-2*sampleBatch || lost+q.countWaiting() != 2*int(at) {
+		t.Errorf("%d wait, %d are lost of %d", q.countWaiting(), lost, 2*at)
 	}
-	q.settle(flying, true)
-	seen := q.waiting()
+	q.settleBatch(flying, true)
+	seen := q.countWaiting()
 	for b := q.take(); b != nil; b = q.take() {
 		for _, s := range b.series {
 			if len(s.GetUtil()) != len(s.GetAt()) || len(s.GetProcesses()) != len(s.GetAt()) {
@@ -118,10 +118,10 @@ func TestSamplesWaitWithinBounds(t *testing.T) {
 			}
 			seen -= len(s.GetAt())
 		}
-		q.settle(b, true)
+		q.settleBatch(b, true)
 	}
-	if seen != 0 || q.waiting() != 0 {
-		t.Errorf("%d are missing, %d wait", seen, q.waiting())
+	if seen != 0 || q.countWaiting() != 0 {
+		t.Errorf("%d are missing, %d wait", seen, q.countWaiting())
 	}
 }
 
@@ -222,7 +222,8 @@ func TestSamplesNameTheHolder(t *testing.T) {
 				labelled++
 				var had []uint64
 				for _, h := range truth[g.GetUuid()] {
-					// The node has a device until its end is told, which is after the process ended.
+					// The node has a device until its end is told, which is after the process
+					// ended.
 					if h.from <= rd.Sample.At && (h.to == 0 || rd.Sample.At <= h.to) {
 						had = append(had, h.key.Job)
 					}

@@ -8,13 +8,13 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// scripts runs prologs and epilogs, each in a goroutine of its own. What an
+// runScripts runs prologs and epilogs, each in a goroutine of its own. What an
 // agent that ends has begun is ended, and run again by the next.
-func (a *Agent) scripts(ctx context.Context, fx *Effects) {
+func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 	for _, s := range fx.Prepare {
 		run, abort := context.WithCancel(ctx)
 		a.aborts[s.Key] = abort
-		a.script(ctx, s, func() error { return a.deps.Scripts.Prolog(run, s.Env) }, func(why string) {
+		a.runScript(ctx, s, func() error { return a.deps.Scripts.Prolog(run, s.Env) }, func(why string) {
 			abort()
 			delete(a.aborts, s.Key)
 			a.core.Prepared(s.Key, why)
@@ -26,7 +26,7 @@ func (a *Agent) scripts(ctx context.Context, fx *Effects) {
 		}
 	}
 	for _, s := range fx.Clean {
-		a.script(ctx, s, func() error { return a.clean(ctx, s) }, func(why string) { a.core.Cleaned(s.Key, why) })
+		a.runScript(ctx, s, func() error { return a.clean(ctx, s) }, func(why string) { a.core.Cleaned(s.Key, why) })
 	}
 }
 
@@ -54,7 +54,7 @@ func (a *Agent) vacate(ctx context.Context, k plan.RunKey) {
 			a.log.Error("the private folders of a job cannot be removed; it is tried again", "run", k.String(), "error", err)
 			return
 		}
-		if !a.sleep(ctx, wait) {
+		if !a.sleepFor(ctx, wait) {
 			return
 		}
 	}
@@ -76,8 +76,8 @@ func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
 	})
 }
 
-// script runs one and tells the owner how it went.
-func (a *Agent) script(ctx context.Context, s Script, do func() error, tell func(why string)) {
+// runScript runs one and tells the owner how it went.
+func (a *Agent) runScript(ctx context.Context, s Script, do func() error, tell func(why string)) {
 	a.wg.Go(func() {
 		began := a.deps.Clock.Now()
 		err := do()

@@ -22,12 +22,12 @@ type session struct {
 // are made.
 const reportsPerMessage = 256
 
-func (s *session) send(m *apiv1.AgentMessage) { s.out.put(m) }
+func (s *session) sendMessage(m *apiv1.AgentMessage) { s.out.put(m) }
 
 func (s *session) sendReports(list []*apiv1.Report) {
 	for len(list) > 0 {
 		n := min(len(list), reportsPerMessage)
-		s.send(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Reports{Reports: &apiv1.Reports{Reports: list[:n]}}})
+		s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Reports{Reports: &apiv1.Reports{Reports: list[:n]}}})
 		list = list[n:]
 	}
 }
@@ -40,7 +40,7 @@ func (e *errLeave) Error() string { return e.why }
 // errRegister ends a connection so that the next one registers what changed.
 var errRegister = errors.New("this node registers anew")
 
-func (s *session) leave(why string) { s.cancel(&errLeave{why}) }
+func (s *session) leaveController(why string) { s.cancel(&errLeave{why}) }
 
 // The waits between connections: doubled from the first to the longest, each
 // with up to a quarter taken off by chance, so that the nodes of a cluster do
@@ -53,13 +53,13 @@ const (
 	welcomeWait = 30 * spec.Second
 )
 
-// connector keeps a connection for as long as the agent lives.
-func (a *Agent) connector(ctx context.Context) {
+// runConnector keeps a connection for as long as the agent lives.
+func (a *Agent) runConnector(ctx context.Context) {
 	wait := firstWait
 	said, saidAt := "", spec.Instant(0)
 	for ctx.Err() == nil {
 		began := a.deps.Clock.Now()
-		welcomed, err := a.connect(ctx)
+		welcomed, err := a.runConnection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -81,18 +81,18 @@ func (a *Agent) connector(ctx context.Context) {
 			a.log.Warn("no connection to the controller; jobs go on, and the agent keeps trying", "error", err)
 			said, saidAt = err.Error(), now
 		}
-		if !a.sleep(ctx, wait-spec.Span(a.deps.Jitter(int64(wait/4)+1))) {
+		if !a.sleepFor(ctx, wait-spec.Span(a.deps.Jitter(int64(wait/4)+1))) {
 			return
 		}
 		wait = min(2*wait, longestWait)
 	}
 }
 
-// connect is one connection, from the registration to its end.
-func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
+// runConnection is one connection, from the registration to its end.
+func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	reg, err := a.registration(ctx)
+	reg, err := a.makeRegistration(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -107,27 +107,27 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 		}
 		return false, err
 	}
-	first, err := a.welcome(ctx, stream, cancel)
+	first, err := a.awaitWelcome(ctx, stream, cancel)
 	if err != nil {
 		return false, err
 	}
 	welcome := first.GetWelcome()
-	a.barred(welcome.GetRevoked())
+	a.noteRevoked(welcome.GetRevoked())
 	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
 	a.inbox.put(func() {
-		a.admit(s, welcome)
-		if !a.core.leaving() {
+		a.admitConn(s, welcome)
+		if !a.core.isLeaving() {
 			a.core.Head(first.GetHead())
 		}
 	})
 	a.log.Info("connected to the controller", "cluster", welcome.GetCluster(), "runs_wanted", len(welcome.GetDesired()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := writer(ctx, stream, s.out); err != nil {
+		if err := runWriter(ctx, stream, s.out); err != nil {
 			cancel(err)
 		}
 	})
-	err = a.reader(ctx, stream, s)
+	err = a.runReader(ctx, stream, s)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -136,14 +136,14 @@ func (a *Agent) connect(parent context.Context) (welcomed bool, err error) {
 	a.inbox.put(func() {
 		if a.session == s {
 			a.session = nil
-			a.connected(false)
+			a.noteConnected(false)
 		}
 	})
 	return true, err
 }
 
-// welcome waits for the controller's first message.
-func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.ControllerMessage, error) {
+// awaitWelcome waits for the controller's first message.
+func (a *Agent) awaitWelcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.ControllerMessage, error) {
 	late, stop := a.deps.Clock.After(welcomeWait)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -174,27 +174,27 @@ func (a *Agent) welcome(ctx context.Context, stream Stream, cancel context.Cance
 	return m, nil
 }
 
-// barred takes what the controller says of certificates that hold no more.
-func (a *Agent) barred(r *apiv1.Revoked) {
+// noteRevoked takes what the controller says of certificates that hold no more.
+func (a *Agent) noteRevoked(r *apiv1.Revoked) {
 	if r != nil && a.deps.Revoked != nil {
 		a.deps.Revoked(r.GetSerials())
 	}
 }
 
-// admit makes a connection the one that is used.
-func (a *Agent) admit(s *session, w *apiv1.Welcome) {
+// admitConn makes a connection the one that is used.
+func (a *Agent) admitConn(s *session, w *apiv1.Welcome) {
 	if a.session != nil {
 		a.session.cancel(errors.New("replaced by a newer connection"))
 	}
 	a.session = s
 	a.beat = max(spec.Span(w.GetHeartbeat()), spec.Second)
 	a.beatAt = 0 // the first one at the next tick
-	a.connected(true)
+	a.noteConnected(true)
 	a.core.Welcome(w)
 }
 
-// writer sends what the owner queues until the connection ends.
-func writer(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessage]) error {
+// runWriter sends what the owner queues until the connection ends.
+func runWriter(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessage]) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -209,8 +209,8 @@ func writer(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessage])
 	}
 }
 
-// reader hands the owner what the controller says until the connection ends.
-func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
+// runReader hands the owner what the controller says until the connection ends.
+func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error {
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -227,9 +227,9 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 		case *apiv1.ControllerMessage_Measure:
 			a.measureFor(ctx, s, k.Measure)
 		case *apiv1.ControllerMessage_Revoked:
-			a.barred(k.Revoked)
+			a.noteRevoked(k.Revoked)
 		case *apiv1.ControllerMessage_Grant:
-			a.granted(ctx, k.Grant)
+			a.passGrant(ctx, k.Grant)
 		case *apiv1.ControllerMessage_Keys:
 			a.inbox.put(func() { a.core.UseKeys(k.Keys.GetKeys()) })
 		case *apiv1.ControllerMessage_Goodbye:
@@ -240,7 +240,7 @@ func (a *Agent) reader(ctx context.Context, stream Stream, s *session) error {
 	}
 }
 
-func (c *Config) registration(inv *spec.Inventory, running []*apiv1.HeldRun, seen *apiv1.LedgerPosition) *apiv1.Registration {
+func (c *Config) makeRegistration(inv *spec.Inventory, running []*apiv1.HeldRun, seen *apiv1.LedgerPosition) *apiv1.Registration {
 	reg := &apiv1.Registration{Seen: seen, Held: running, Epochs: true, Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic, Place: c.Place}
 	for _, r := range running {
 		reg.Running = append(reg.Running, r.GetRun())

@@ -38,13 +38,13 @@ func scopeOfRun(k plan.RunKey) plan.Scope {
 func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
 	identity := identityOf(l)
 	if last := c.recent.of[k]; last != nil {
-		if !c.conflicts(k, c.recent.launch[k], identity) {
-			c.repeat(k, last)
+		if !c.hasConflict(k, c.recent.launch[k], identity) {
+			c.repeatEnd(k, last)
 		}
 		return
 	}
 	if r := c.runs[k]; r != nil {
-		r.wanted = r.wanted || !c.conflicts(k, r.launch, identity)
+		r.wanted = r.wanted || !c.hasConflict(k, r.launch, identity)
 		return
 	}
 	r := &run{key: k, wanted: true, phase: queued, since: c.clock(), launch: identity.Launch, seq: identity.Seq}
@@ -94,7 +94,7 @@ func (c *Core) beginSteps(job plan.RunKey) {
 // stepsOf lists the steps of a job that are not over here.
 func (c *Core) stepsOf(job plan.RunKey) []*run {
 	var out []*run
-	for _, k := range c.keys() {
+	for _, k := range c.sortedKeys() {
 		if r := c.runs[k]; r.isStep() && k.SameAttempt(job) && r.phase != reported {
 			out = append(out, r)
 		}
@@ -114,7 +114,7 @@ func (c *Core) closeSteps(job *run) bool {
 		if job.term != nil {
 			grace = job.term.Grace
 		}
-		c.end(r, &plan.Terminate{Key: r.key, Scope: plan.ScopeRun, Grace: grace})
+		c.endRun(r, &plan.Terminate{Key: r.key, Scope: plan.ScopeRun, Grace: grace})
 	}
 	return len(c.stepsOf(job.key)) > 0
 }
@@ -123,13 +123,13 @@ func (c *Core) closeSteps(job *run) bool {
 func (c *Core) stepOver(k plan.RunKey) {
 	job := c.runs[jobKey(k)]
 	if job != nil && job.phase == closing && len(c.stepsOf(job.key)) == 0 {
-		c.measure(job)
+		c.measureEnd(job)
 	}
 }
 
 // readStep makes a part of an order; the error says what is wrong with it.
 func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) {
-	job, err := c.read(k, l)
+	job, err := c.readLaunch(k, l)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the order's step cannot be read: %w", err)
 	}
-	s := &plan.StepPart{Job: job, Key: k, Spec: ss, Here: allocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
+	s := &plan.StepPart{Job: job, Key: k, Spec: ss, Here: readAllocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
 		Ranks: m.GetRanks(), LaunchHost: m.GetLaunchHost()}
 	s.TasksOnNode, err = perNode(m.GetTasksPerNode())
 	if err != nil {
@@ -182,8 +182,8 @@ func ofWorld(s *plan.StepPart, w *spec.StepWorld) error {
 	return nil
 }
 
-// allocation reads a node's part of an allocation.
-func allocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
+// readAllocation reads a node's part of an allocation.
+func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
 	out := spec.NodeAlloc{Name: here.GetName(), CPUs: here.GetCpus(), Mem: here.GetMem(), Tasks: here.GetTasks(), GRES: wire.ToCounts(here.GetGres())}
 	for _, g := range here.GetGpus() {
 		out.GPUs = append(out.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
@@ -220,7 +220,7 @@ func (c *Core) checkStep(s *plan.StepPart, l *apiv1.Launch) error {
 
 // specifyStep prepares the tasks.
 func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
-	rs, warnings, err := plan.StepRun(s, &c.cfg.Node, func(places []int) []string { return c.visible(s, places) })
+	rs, warnings, err := plan.StepRun(s, &c.cfg.Node, func(places []int) []string { return c.visibleDevices(s, places) })
 	for _, w := range warnings {
 		c.log.Warn("a step cannot have all it asks for", "run", r.key.String(), "problem", w)
 	}
@@ -232,9 +232,9 @@ func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
 	return nil
 }
 
-// visible are the variables by which a task finds its devices, which stand at
+// visibleDevices are the variables by which a task finds its devices, which stand at
 // places among the step's. Inside a fence a program counts those of the step.
-func (c *Core) visible(s *plan.StepPart, places []int) []string {
+func (c *Core) visibleDevices(s *plan.StepPart, places []int) []string {
 	env := plan.ShareEnv(s.Here.Shares, c.cfg.Node.MPSEach)
 	if !c.cfg.Node.HasGPUs {
 		return env
@@ -266,12 +266,12 @@ func (c *Core) visible(s *plan.StepPart, places []int) []string {
 func (c *Core) stepFailed(r *run, why string) {
 	c.log.Error("a step is not started", "run", r.key.String(), "job", r.facts.ID, "why", why)
 	now := int64(c.clock())
-	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: text(why)})
+	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(why)})
 }
 
 // reportStep tells the end of a step's part.
 func (c *Core) reportStep(r *run, e *apiv1.RunEnded) {
-	c.report(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: e}}, true)
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: e}}, true)
 	c.stepOver(r.key)
 }
 
@@ -376,7 +376,7 @@ func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
 				return "", ErrStepOver
 			}
 		}
-		if !a.sleep(ctx, look) {
+		if !a.sleepFor(ctx, look) {
 			return "", ctx.Err()
 		}
 	}

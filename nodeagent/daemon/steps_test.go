@@ -287,12 +287,12 @@ func TestSumsOfJobs(t *testing.T) {
 		{[]plan.Usage{of(plan.StepBatch, 3, 10), of(1, 1, 5)}, 9, 15},
 		{[]plan.Usage{of(plan.StepBatch, 3, 10)}, 9, 10},
 	} {
-		got := s.add(x.runs)
+		got := s.addReading(x.runs)
 		if len(got) != 1 || got[0].UserCPU != x.cpu || got[0].RSS != x.rss {
 			t.Errorf("reading %d: %+v", i, got)
 		}
 	}
-	if got := s.add(nil); len(got) != 0 || len(s.gone) != 0 {
+	if got := s.addReading(nil); len(got) != 0 || len(s.gone) != 0 {
 		t.Errorf("%+v, %+v", got, s.gone)
 	}
 }

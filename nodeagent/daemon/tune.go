@@ -16,12 +16,12 @@ func (c *Core) Tuned(k plan.RunKey, notices []string) {
 	switch {
 	case r == nil || r.phase != tuning:
 	case r.term != nil:
-		c.over(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
 	default:
 		if r.spec != nil {
 			r.spec.Notices = append(r.spec.Notices, notices...)
 		}
-		c.begin(r)
+		c.beginRun(r)
 	}
 }
 
@@ -37,9 +37,9 @@ func (c *Core) Tuning() []string {
 	return out
 }
 
-// tuner sets clocks, one wish after the other in the order in which they were
+// runTuner sets clocks, one wish after the other in the order in which they were
 // made, so that a device is not set back after its next job has set it.
-func (a *Agent) tuner(ctx context.Context) {
+func (a *Agent) runTuner(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,8 +52,8 @@ func (a *Agent) tuner(ctx context.Context) {
 	}
 }
 
-// tune sets the clocks of a run's GPUs.
-func (a *Agent) tune(t Tune) {
+// queueTune sets the clocks of a run's GPUs.
+func (a *Agent) queueTune(t Tune) {
 	a.tunes.put(func(ctx context.Context) {
 		notices := a.tuneNow(ctx, t)
 		a.inbox.put(func() { a.core.Tuned(t.Key, notices) })

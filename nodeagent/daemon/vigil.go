@@ -28,8 +28,8 @@ func newVigil(timeout spec.Span) vigil {
 	return vigil{limit: max(1, int(timeout/tickEvery))}
 }
 
-// tick counts one tick of silence. It tells whether this is the one that is too many.
-func (v *vigil) tick() bool {
+// countTick counts one tick of silence. It tells whether this is the one that is too many.
+func (v *vigil) countTick() bool {
 	v.silent++
 	if v.silent <= v.limit || v.trouble != "" {
 		return false
@@ -38,8 +38,8 @@ func (v *vigil) tick() bool {
 	return true
 }
 
-// answered ends the silence. It tells whether there was trouble until now.
-func (v *vigil) answered() bool {
+// endSilence ends the silence. It tells whether there was trouble until now.
+func (v *vigil) endSilence() bool {
 	had := v.trouble != ""
 	v.silent, v.trouble = 0, ""
 	return had
@@ -49,7 +49,7 @@ func (v *vigil) answered() bool {
 // a time. While it gives none the node must get no jobs, which the controller
 // learns at once.
 func (a *Agent) watchShepherd(ctx context.Context) {
-	if a.vigil.tick() {
+	if a.vigil.countTick() {
 		a.log.Error("the shepherd does not answer: no job can start or end here until it does", "seconds", a.vigil.silent)
 		a.showShepherd(false)
 		a.beatAt = 0
@@ -73,7 +73,7 @@ func (a *Agent) shepherdAnswered(err error) {
 		a.showShepherd(false)
 		return
 	}
-	if a.vigil.answered() {
+	if a.vigil.endSilence() {
 		a.log.Info("the shepherd answers again")
 		a.beatAt = 0
 	}

@@ -89,7 +89,7 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 		if err := ctx.Err(); err != nil {
 			return Choice{}, err
 		}
-		p, count, err := open(ctx, c)
+		p, count, err := openCandidate(ctx, c)
 		switch {
 		case err == nil && count > 0:
 			choice.Provider = p
@@ -117,9 +117,9 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 	return choice, nil
 }
 
-// open opens a candidate and counts its devices; a provider that opens but
+// openCandidate opens a candidate and counts its devices; a provider that opens but
 // cannot list its devices is closed again.
-func open(ctx context.Context, c Candidate) (Provider, int, error) {
+func openCandidate(ctx context.Context, c Candidate) (Provider, int, error) {
 	p, err := c.Open(ctx)
 	if err != nil {
 		return nil, 0, err

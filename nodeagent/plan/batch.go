@@ -107,10 +107,10 @@ func hetVariables(list []Component) []string {
 	for i := range list {
 		c := &list[i]
 		for _, v := range [...]struct{ name, value string }{
-			{"JOB_ID", number(c.ID)}, {"JOBID", number(c.ID)}, {"JOB_NODELIST", c.Nodes}, {"NODELIST", c.Nodes},
-			{"JOB_NUM_NODES", number(uint64(c.NumNodes))}, {"NNODES", number(uint64(c.NumNodes))}, {"JOB_PARTITION", c.Partition},
-			{"JOB_CPUS_PER_NODE", c.CPUsPerNode}, {"TASKS_PER_NODE", c.TasksPerNode}, {"NTASKS", positive(c.Tasks)}, {"NPROCS", positive(c.Tasks)},
-			{"MEM_PER_NODE", positive(c.Mem)},
+			{"JOB_ID", formatNumber(c.ID)}, {"JOBID", formatNumber(c.ID)}, {"JOB_NODELIST", c.Nodes}, {"NODELIST", c.Nodes},
+			{"JOB_NUM_NODES", formatNumber(uint64(c.NumNodes))}, {"NNODES", formatNumber(uint64(c.NumNodes))}, {"JOB_PARTITION", c.Partition},
+			{"JOB_CPUS_PER_NODE", c.CPUsPerNode}, {"TASKS_PER_NODE", c.TasksPerNode}, {"NTASKS", formatPositive(c.Tasks)}, {"NPROCS", formatPositive(c.Tasks)},
+			{"MEM_PER_NODE", formatPositive(c.Mem)},
 		} {
 			if v.value != "" {
 				out = append(out, fmt.Sprintf("SLURM_%s_HET_GROUP_%d=%s", v.name, i, v.value))
@@ -127,16 +127,16 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 	user := splitEnv(j.Env)
 	r := RunSpec{
 		Key: j.Key, JobID: j.ID, UID: j.UID, GID: j.GID, Groups: j.Groups,
-		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: j.Script, Argv: j.Spec.Args, Env: environment(user, j, n),
-		Append: io.Append.Or(n.Append), Umask: umask(io.Umask, user), Rlimits: limits,
+		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: j.Script, Argv: j.Spec.Args, Env: jobEnvironment(user, j, n),
+		Append: io.Append.Or(n.Append), Umask: submitterUmask(io.Umask, user), Rlimits: limits,
 		TaskProlog: n.TaskProlog, TaskEpilog: n.TaskEpilog,
 	}
 	r.Stdin, r.Stdout, r.Stderr = Files(j, n)
-	r.CPUs = bind(j, n)
-	r.Limits = confine(j, n)
+	r.CPUs = bindCPUs(j, n)
+	r.Limits = memoryLimits(j, n)
 	r.JobLimits = r.Limits
 	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(r.CPUs) > 0
-	if n.fences() {
+	if n.fencesDevices() {
 		r.FenceDevices, r.Devices = true, j.Devices
 	}
 	r.Space = spaceOf(j, n)
@@ -147,7 +147,7 @@ func Batch(j *Job, n *Node) (RunSpec, []string) {
 	return r, warnings
 }
 
-func (n *Node) fences() bool { return n.Confine.Devices && n.Enforces.Devices && n.HasGPUs }
+func (n *Node) fencesDevices() bool { return n.Confine.Devices && n.Enforces.Devices && n.HasGPUs }
 
 // Files gives a batch script's standard files with their patterns expanded;
 // they may be relative to the work directory. An empty stderr is the stdout.
@@ -167,8 +167,8 @@ func splitEnv(env []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00")
 }
 
-// lookup finds a variable; of several with one name the last one counts.
-func lookup(env []string, name string) string {
+// lookUpVariable finds a variable; of several with one name the last one counts.
+func lookUpVariable(env []string, name string) string {
 	for _, e := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(e, name); ok && strings.HasPrefix(v, "=") {
 			return v[1:]
@@ -177,10 +177,10 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// environment is the job's own, the variables of Slurm, the devices, and what
+// jobEnvironment is the job's own, the variables of Slurm, the devices, and what
 // a submission that did not come from a shell lacks.
-func environment(user []string, j *Job, n *Node) []string {
-	env := BatchEnv(user, facts(user, j, n))
+func jobEnvironment(user []string, j *Job, n *Node) []string {
+	env := BatchEnv(user, batchFacts(user, j, n))
 	named := func(list []string) func(string) bool {
 		return func(e string) bool {
 			name, _, _ := strings.Cut(e, "=")
@@ -194,7 +194,7 @@ func environment(user []string, j *Job, n *Node) []string {
 	env = append(env, hetVariables(j.Components)...)
 	for _, e := range [...]string{"USER=" + j.User, "LOGNAME=" + j.User, "HOME=" + j.Home, "SHELL=" + j.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
-		if v != "" && lookup(env, name) == "" {
+		if v != "" && lookUpVariable(env, name) == "" {
 			env = append(env, e)
 		}
 	}
@@ -203,17 +203,17 @@ func environment(user []string, j *Job, n *Node) []string {
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// facts are what the environment tells of a job.
-func facts(user []string, j *Job, n *Node) *BatchFacts {
+// batchFacts are what the environment tells of a job.
+func batchFacts(user []string, j *Job, n *Node) *BatchFacts {
 	js, size := j.Spec, &j.Spec.Size
 	f := &BatchFacts{
 		Cluster: n.Cluster, ConfigFile: n.SlurmConf, JobID: j.ID, ArrayJob: j.ArrayID, ArrayTask: j.Task, Restarts: j.Restarts,
 		JobName: js.Name, Partition: j.Partition, Account: js.Account, QOS: js.QOS, Reservation: js.Place.Reservation,
-		Dependency: js.Queue.Dependency.String(), Licenses: amounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
-		SubmitDir: cmp.Or(lookup(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
+		Dependency: js.Queue.Dependency.String(), Licenses: formatAmounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
+		SubmitDir: cmp.Or(lookUpVariable(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
 		NodeName: n.Name, NodeIndex: uint32(j.Index), Nodelist: j.Nodes, Topology: n.Name, TopologyBy: "node",
-		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: Devices(&j.Here), Whole: len(j.Here.GPUs), ShardsHere: shards(&j.Here),
-		GPUsFenced: n.fences(), CPUsPerTask: size.CPUsPerTask,
+		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: Devices(&j.Here), Whole: len(j.Here.GPUs), ShardsHere: countShards(&j.Here),
+		GPUsFenced: n.fencesDevices(), CPUsPerTask: size.CPUsPerTask,
 	}
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
 		f.Tasks = j.Tasks
@@ -224,19 +224,19 @@ func facts(user []string, j *Job, n *Node) *BatchFacts {
 		f.ArrayMax = uint64(a.Max)
 		f.ArrayStep = uint64(a.Step)
 	}
-	m := memory(j, n)
+	m := memoryOf(j, n)
 	f.MemPerCPU = m.PerCPU
 	f.MemPerNode = m.PerNode
 	f.MemPerGPU = m.PerGPU
 	distribution, plane, _ := strings.Cut(js.Place.Distribution, "=")
 	f.Asked = AskedText{
-		NTasksPerNode: positive(size.TasksPerNode), NTasksPerCore: positive(size.TasksPerCore), NTasksPerSocket: positive(size.TasksPerSocket),
-		NTasksPerGPU: positive(size.TasksPerGPU), CPUsPerGPU: positive(size.CPUsPerGPU), ThreadsPerCore: positive(size.ThreadsPerCore),
+		NTasksPerNode: formatPositive(size.TasksPerNode), NTasksPerCore: formatPositive(size.TasksPerCore), NTasksPerSocket: formatPositive(size.TasksPerSocket),
+		NTasksPerGPU: formatPositive(size.TasksPerGPU), CPUsPerGPU: formatPositive(size.CPUsPerGPU), ThreadsPerCore: formatPositive(size.ThreadsPerCore),
 		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
 		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
-		ExportEnv: lookup(user, "SLURM_EXPORT_ENV"),
+		ExportEnv: lookUpVariable(user, "SLURM_EXPORT_ENV"),
 	}
-	f.Asked.SegmentSize = positive(js.Place.Segment)
+	f.Asked.SegmentSize = formatPositive(js.Place.Segment)
 	if size.Overcommit {
 		f.Asked.Overcommit = "1"
 	}
@@ -263,7 +263,7 @@ func gpuCount(list []spec.Count) string {
 func perTask(s *spec.Size) string {
 	var parts []string
 	if s.CPUsPerTask > 0 {
-		parts = append(parts, "cpu="+number(uint64(s.CPUsPerTask)))
+		parts = append(parts, "cpu="+formatNumber(uint64(s.CPUsPerTask)))
 	}
 	for _, c := range s.PerTask {
 		name := c.TRES()
@@ -275,8 +275,8 @@ func perTask(s *spec.Size) string {
 	return strings.Join(parts, ",")
 }
 
-// amounts writes licences: matlab:2,ansys:1.
-func amounts(list []spec.Count) string {
+// formatAmounts writes licences: matlab:2,ansys:1.
+func formatAmounts(list []spec.Count) string {
 	parts := make([]string, len(list))
 	for i, c := range list {
 		parts[i] = c.Name + ":" + strconv.FormatInt(c.N, 10)
@@ -284,9 +284,9 @@ func amounts(list []spec.Count) string {
 	return strings.Join(parts, ",")
 }
 
-// memory is the memory of the job by what it was asked for; where nothing
+// memoryOf is the memory of the job by what it was asked for; where nothing
 // was, by the default that gave it some; else what this node gave.
-func memory(j *Job, n *Node) MemoryDefault {
+func memoryOf(j *Job, n *Node) MemoryDefault {
 	s := &j.Spec.Size
 	if !s.AllMem {
 		anyGPU := slices.ContainsFunc(slices.Concat(s.PerJob, s.PerNode, s.PerTask, s.PerSocket), func(c spec.Count) bool { return c.Name == "gpu" })
@@ -304,21 +304,21 @@ func memory(j *Job, n *Node) MemoryDefault {
 	return MemoryDefault{PerNode: j.Here.Mem}
 }
 
-// umask is the submitter's; one that was not sent is looked for where Slurm's
+// submitterUmask is the submitter's; one that was not sent is looked for where Slurm's
 // tools leave it.
-func umask(given uint32, user []string) uint32 {
+func submitterUmask(given uint32, user []string) uint32 {
 	if given != 0 {
 		return given & 0o777
 	}
-	if n, err := strconv.ParseUint(lookup(user, "SLURM_UMASK"), 8, 32); err == nil {
+	if n, err := strconv.ParseUint(lookUpVariable(user, "SLURM_UMASK"), 8, 32); err == nil {
 		return uint32(n) & 0o777
 	}
 	return 0o022
 }
 
-// bind gives the CPUs to run on. A node that is declared larger than it is (a
+// bindCPUs gives the CPUs to run on. A node that is declared larger than it is (a
 // lab) has no such CPUs: its jobs are left where the kernel puts them.
-func bind(j *Job, n *Node) []int32 {
+func bindCPUs(j *Job, n *Node) []int32 {
 	mine := j.Here.CPUs
 	if !n.Affinity && !n.Confine.Cores || mine.Empty() || !mine.AndNot(n.CPUs).Empty() {
 		return nil
@@ -331,8 +331,8 @@ func bind(j *Job, n *Node) []int32 {
 	return out
 }
 
-// confine gives the memory limits of cgroup.conf for what the job was given.
-func confine(j *Job, n *Node) Limits {
+// memoryLimits gives the memory limits of cgroup.conf for what the job was given.
+func memoryLimits(j *Job, n *Node) Limits {
 	c := &n.Confine
 	var l Limits
 	if n.Enforces.Pids {
@@ -342,17 +342,17 @@ func confine(j *Job, n *Node) Limits {
 		return l
 	}
 	const mib = 1 << 20
-	most := percent(n.MemoryMiB*mib, c.MaxRAM)
+	most := percentOf(n.MemoryMiB*mib, c.MaxRAM)
 	given := j.Here.Mem * mib
 	if given == 0 {
 		given = most
 	}
-	l.MemoryBytes = max(percent(given, c.AllowedRAM), c.MinRAM*mib)
+	l.MemoryBytes = max(percentOf(given, c.AllowedRAM), c.MinRAM*mib)
 	if most > 0 {
 		l.MemoryBytes = min(l.MemoryBytes, most)
 	}
 	if c.Swap {
-		l.SwapBytes = percent(given, c.AllowedSwap)
+		l.SwapBytes = percentOf(given, c.AllowedSwap)
 		if l.SwapBytes == 0 {
 			l.SwapBytes = NoSwap
 		}
@@ -360,8 +360,8 @@ func confine(j *Job, n *Node) Limits {
 	return l
 }
 
-// percent gives a share in hundredths of a percent, without overflow.
-func percent(n, share int64) int64 {
+// percentOf gives a share in hundredths of a percent, without overflow.
+func percentOf(n, share int64) int64 {
 	return n/10_000*share + n%10_000*share/10_000
 }
 

@@ -38,7 +38,7 @@ func containerOf(c *spec.Container, j *Job) *Container {
 	if c.Home && strings.HasPrefix(home, "/") && home != "/" {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})
 	}
-	uid, gid := number(uint64(j.UID)), number(uint64(j.GID))
+	uid, gid := formatNumber(uint64(j.UID)), formatNumber(uint64(j.GID))
 	out.Passwd = cmp.Or(j.User, "user"+uid) + ":x:" + uid + ":" + gid + "::" + cmp.Or(home, "/") + ":/bin/sh"
 	out.Group = cmp.Or(j.Group, "group"+gid) + ":x:" + gid + ":"
 	return out

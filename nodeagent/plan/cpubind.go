@@ -15,7 +15,7 @@ type binding struct {
 	text, kind, list, verbose string
 }
 
-func (b *binding) of(local int) []int32 {
+func (b *binding) taskCPUs(local int) []int32 {
 	if b.tasks == nil {
 		return nil
 	}
@@ -51,11 +51,11 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 		// As Slurm does by itself: bind where the tasks fill what the step has.
 		kind = "none"
 		if tasks*each == len(cpus) {
-			kind, b.tasks = "cores", blocks(cpus, tasks, each)
+			kind, b.tasks = "cores", dealBlocks(cpus, tasks, each)
 		}
 	case kind == "none":
 	case kind == "cores" || kind == "threads" || kind == "rank":
-		b.tasks = blocks(cpus, tasks, each)
+		b.tasks = dealBlocks(cpus, tasks, each)
 	case kind == "map_cpu":
 		b.list = list
 		b.tasks, err = mapped(list, cpus, tasks)
@@ -77,7 +77,7 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 		b.kind = "mask_cpu:"
 		masks := make([]string, tasks)
 		for i := range masks {
-			masks[i] = mask(b.tasks[i])
+			masks[i] = formatMask(b.tasks[i])
 		}
 		b.list = strings.Join(masks, ",")
 		b.text = b.verbose + ",mask_cpu:" + b.list
@@ -85,19 +85,19 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 	var told []string
 	if b.verbose == "verbose" {
 		for i, r := range s.Ranks {
-			of := b.of(i)
+			of := b.taskCPUs(i)
 			if of == nil {
 				of = cpus
 			}
-			told = append(told, fmt.Sprintf("cpu-bind=%s - %s, task %2d %2d: mask %s set", strings.ToUpper(strings.TrimSuffix(b.kind, ":")), n.Host, r, i, mask(of)))
+			told = append(told, fmt.Sprintf("cpu-bind=%s - %s, task %2d %2d: mask %s set", strings.ToUpper(strings.TrimSuffix(b.kind, ":")), n.Host, r, i, formatMask(of)))
 		}
 	}
 	return b, told, nil
 }
 
-// blocks deals out CPUs in their order, so many to each task; where there are
+// dealBlocks deals out CPUs in their order, so many to each task; where there are
 // too few it begins anew.
-func blocks(cpus []int32, tasks, each int) [][]int32 {
+func dealBlocks(cpus []int32, tasks, each int) [][]int32 {
 	out := make([][]int32, tasks)
 	for i := range out {
 		for k := range min(each, len(cpus)) {
@@ -108,8 +108,8 @@ func blocks(cpus []int32, tasks, each int) [][]int32 {
 	return out
 }
 
-// repeated reads a list of entries with repetitions: 0,2*3.
-func repeated(text string, tasks int, entry func(string) ([]int32, error)) ([][]int32, error) {
+// parseRepeated reads a list of entries with repetitions: 0,2*3.
+func parseRepeated(text string, tasks int, entry func(string) ([]int32, error)) ([][]int32, error) {
 	var all [][]int32
 	for word := range strings.SplitSeq(text, ",") {
 		one, times, found := strings.Cut(word, "*")
@@ -137,7 +137,7 @@ func repeated(text string, tasks int, entry func(string) ([]int32, error)) ([][]
 }
 
 func mapped(text string, cpus []int32, tasks int) ([][]int32, error) {
-	return repeated(text, tasks, func(word string) ([]int32, error) {
+	return parseRepeated(text, tasks, func(word string) ([]int32, error) {
 		n, err := strconv.ParseInt(word, 0, 32)
 		if err != nil {
 			return nil, fmt.Errorf("--cpu-bind=map_cpu: %q is no CPU", word)
@@ -150,7 +150,7 @@ func mapped(text string, cpus []int32, tasks int) ([][]int32, error) {
 }
 
 func masked(text string, cpus []int32, tasks int) ([][]int32, error) {
-	return repeated(text, tasks, func(word string) ([]int32, error) {
+	return parseRepeated(text, tasks, func(word string) ([]int32, error) {
 		bits, ok := new(big.Int).SetString(strings.TrimPrefix(strings.ToLower(word), "0x"), 16)
 		if !ok || bits.Sign() <= 0 || bits.BitLen() > 1<<12 {
 			return nil, fmt.Errorf("--cpu-bind=mask_cpu: %q is no mask of CPUs", word)
@@ -168,8 +168,8 @@ func masked(text string, cpus []int32, tasks int) ([][]int32, error) {
 	})
 }
 
-// mask writes a set of CPUs: 0x5.
-func mask(cpus []int32) string {
+// formatMask writes a set of CPUs: 0x5.
+func formatMask(cpus []int32) string {
 	bits := new(big.Int)
 	for _, c := range cpus {
 		bits.SetBit(bits, int(c), 1)

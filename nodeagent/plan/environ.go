@@ -75,13 +75,13 @@ type variable struct {
 	value func(*BatchFacts) string
 }
 
-func number(n uint64) string { return strconv.FormatUint(n, 10) }
+func formatNumber(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func positive[T uint32 | int64 | uint64](n T) string {
+func formatPositive[T uint32 | int64 | uint64](n T) string {
 	if n <= 0 {
 		return ""
 	}
-	return number(uint64(n))
+	return formatNumber(uint64(n))
 }
 
 func unixTime(t spec.Instant) string {
@@ -95,12 +95,12 @@ func inArray(f *BatchFacts, n uint64) string {
 	if f.ArrayTask == spec.NoTask {
 		return ""
 	}
-	return number(n)
+	return formatNumber(n)
 }
 
 func cpusHere(f *BatchFacts) string {
 	if int(f.NodeIndex) < len(f.CPUsPerNode) {
-		return positive(f.CPUsPerNode[f.NodeIndex])
+		return formatPositive(f.CPUsPerNode[f.NodeIndex])
 	}
 	return ""
 }
@@ -116,7 +116,7 @@ func Runs(counts []uint32) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(number(uint64(counts[i])))
+		b.WriteString(formatNumber(uint64(counts[i])))
 		if n := j - i; n > 1 {
 			b.WriteString("(x" + strconv.Itoa(n) + ")")
 		}
@@ -134,7 +134,7 @@ func gpuIndexes(f *BatchFacts, relative bool) string {
 		if relative {
 			n = uint64(i)
 		}
-		out = append(out, number(n))
+		out = append(out, formatNumber(n))
 	}
 	return strings.Join(out, ",")
 }
@@ -148,13 +148,13 @@ func visible(vendors ...GPUVendor) func(*BatchFacts) string {
 	}
 }
 
-// identity are the variables that say which job this is.
-func identity() []variable {
+// identityVariables are the variables that say which job this is.
+func identityVariables() []variable {
 	return []variable{
 		{"SLURM_CLUSTER_NAME", func(f *BatchFacts) string { return f.Cluster }},
 		{"SLURM_CONF", func(f *BatchFacts) string { return f.ConfigFile }},
-		{"SLURM_JOB_ID", func(f *BatchFacts) string { return number(f.JobID) }},
-		{"SLURM_JOBID", func(f *BatchFacts) string { return number(f.JobID) }},
+		{"SLURM_JOB_ID", func(f *BatchFacts) string { return formatNumber(f.JobID) }},
+		{"SLURM_JOBID", func(f *BatchFacts) string { return formatNumber(f.JobID) }},
 		{"SLURM_JOB_NAME", func(f *BatchFacts) string { return f.JobName }},
 		{"SLURM_JOB_PARTITION", func(f *BatchFacts) string { return f.Partition }},
 		{"SLURM_JOB_ACCOUNT", func(f *BatchFacts) string { return f.Account }},
@@ -163,15 +163,15 @@ func identity() []variable {
 		{"SLURM_JOB_DEPENDENCY", func(f *BatchFacts) string { return f.Dependency }},
 		{"SLURM_JOB_LICENSES", func(f *BatchFacts) string { return f.Licenses }},
 		{"SLURM_JOB_USER", func(f *BatchFacts) string { return f.User }},
-		{"SLURM_JOB_UID", func(f *BatchFacts) string { return number(uint64(f.UID)) }},
+		{"SLURM_JOB_UID", func(f *BatchFacts) string { return formatNumber(uint64(f.UID)) }},
 		{"SLURM_JOB_GROUP", func(f *BatchFacts) string { return f.Group }},
-		{"SLURM_JOB_GID", func(f *BatchFacts) string { return number(uint64(f.GID)) }},
+		{"SLURM_JOB_GID", func(f *BatchFacts) string { return formatNumber(uint64(f.GID)) }},
 		{"SLURM_JOB_START_TIME", func(f *BatchFacts) string { return unixTime(f.Start) }},
 		{"SLURM_JOB_END_TIME", func(f *BatchFacts) string { return unixTime(f.End) }},
 		{"SLURM_SUBMIT_DIR", func(f *BatchFacts) string { return f.SubmitDir }},
 		{"SLURM_SUBMIT_HOST", func(f *BatchFacts) string { return f.SubmitHost }},
-		{"SLURM_RESTART_COUNT", func(f *BatchFacts) string { return positive(f.Restarts) }},
-		{"SLURM_HET_SIZE", func(f *BatchFacts) string { return positive(f.HetSize) }},
+		{"SLURM_RESTART_COUNT", func(f *BatchFacts) string { return formatPositive(f.Restarts) }},
+		{"SLURM_HET_SIZE", func(f *BatchFacts) string { return formatPositive(f.HetSize) }},
 		{"SLURM_ARRAY_JOB_ID", func(f *BatchFacts) string { return inArray(f, f.ArrayJob) }},
 		{"SLURM_ARRAY_TASK_ID", func(f *BatchFacts) string { return inArray(f, uint64(f.ArrayTask)) }},
 		{"SLURM_ARRAY_TASK_COUNT", func(f *BatchFacts) string { return inArray(f, f.ArrayCount) }},
@@ -181,31 +181,31 @@ func identity() []variable {
 	}
 }
 
-// place are the variables that say where it runs and on what.
-func place() []variable {
+// placeVariables are the variables that say where it runs and on what.
+func placeVariables() []variable {
 	zero := func(*BatchFacts) string { return "0" }
 	return []variable{
 		{"SLURMD_NODENAME", func(f *BatchFacts) string { return f.NodeName }},
 		{"SLURM_JOB_NODELIST", func(f *BatchFacts) string { return f.Nodelist }},
 		{"SLURM_NODELIST", func(f *BatchFacts) string { return f.Nodelist }},
-		{"SLURM_JOB_NUM_NODES", func(f *BatchFacts) string { return number(uint64(len(f.CPUsPerNode))) }},
-		{"SLURM_NNODES", func(f *BatchFacts) string { return number(uint64(len(f.CPUsPerNode))) }},
-		{"SLURM_NODEID", func(f *BatchFacts) string { return number(uint64(f.NodeIndex)) }},
+		{"SLURM_JOB_NUM_NODES", func(f *BatchFacts) string { return formatNumber(uint64(len(f.CPUsPerNode))) }},
+		{"SLURM_NNODES", func(f *BatchFacts) string { return formatNumber(uint64(len(f.CPUsPerNode))) }},
+		{"SLURM_NODEID", func(f *BatchFacts) string { return formatNumber(uint64(f.NodeIndex)) }},
 		{"SLURM_PROCID", zero}, {"SLURM_LOCALID", zero}, {"SLURM_GTIDS", zero}, {"SLURM_PRIO_PROCESS", zero},
 		{"SLURM_CPUS_ON_NODE", cpusHere},
 		{"SLURM_JOB_CPUS_PER_NODE", func(f *BatchFacts) string { return Runs(f.CPUsPerNode) }},
 		{"SLURM_TASKS_PER_NODE", func(f *BatchFacts) string { return Runs(f.TasksOnNode) }},
 		{"SLURM_TOPOLOGY_ADDR", func(f *BatchFacts) string { return f.Topology }},
 		{"SLURM_TOPOLOGY_ADDR_PATTERN", func(f *BatchFacts) string { return f.TopologyBy }},
-		{"SLURM_MEM_PER_NODE", func(f *BatchFacts) string { return positive(f.MemPerNode) }},
-		{"SLURM_MEM_PER_CPU", func(f *BatchFacts) string { return positive(f.MemPerCPU) }},
-		{"SLURM_MEM_PER_GPU", func(f *BatchFacts) string { return positive(f.MemPerGPU) }},
-		{"SLURM_NTASKS", func(f *BatchFacts) string { return positive(f.Tasks) }},
-		{"SLURM_NPROCS", func(f *BatchFacts) string { return positive(f.Tasks) }},
-		{"SLURM_CPUS_PER_TASK", func(f *BatchFacts) string { return positive(f.CPUsPerTask) }},
+		{"SLURM_MEM_PER_NODE", func(f *BatchFacts) string { return formatPositive(f.MemPerNode) }},
+		{"SLURM_MEM_PER_CPU", func(f *BatchFacts) string { return formatPositive(f.MemPerCPU) }},
+		{"SLURM_MEM_PER_GPU", func(f *BatchFacts) string { return formatPositive(f.MemPerGPU) }},
+		{"SLURM_NTASKS", func(f *BatchFacts) string { return formatPositive(f.Tasks) }},
+		{"SLURM_NPROCS", func(f *BatchFacts) string { return formatPositive(f.Tasks) }},
+		{"SLURM_CPUS_PER_TASK", func(f *BatchFacts) string { return formatPositive(f.CPUsPerTask) }},
 		{"SLURM_JOB_GPUS", func(f *BatchFacts) string { return gpuIndexes(f, false) }},
-		{"SLURM_GPUS_ON_NODE", func(f *BatchFacts) string { return positive(uint64(f.Whole)) }},
-		{"SLURM_SHARDS_ON_NODE", func(f *BatchFacts) string { return positive(f.ShardsHere) }},
+		{"SLURM_GPUS_ON_NODE", func(f *BatchFacts) string { return formatPositive(uint64(f.Whole)) }},
+		{"SLURM_SHARDS_ON_NODE", func(f *BatchFacts) string { return formatPositive(f.ShardsHere) }},
 		{"CUDA_VISIBLE_DEVICES", visible(NVIDIA)},
 		{"GPU_DEVICE_ORDINAL", visible(NVIDIA, AMD)},
 		{"ROCR_VISIBLE_DEVICES", visible(AMD)},
@@ -213,8 +213,8 @@ func place() []variable {
 	}
 }
 
-// asked are the variables that repeat an option's text.
-func asked() []variable {
+// askedVariables are the variables that repeat an option's text.
+func askedVariables() []variable {
 	return []variable{
 		{"SLURM_NTASKS_PER_NODE", func(f *BatchFacts) string { return f.Asked.NTasksPerNode }},
 		{"SLURM_NTASKS_PER_CORE", func(f *BatchFacts) string { return f.Asked.NTasksPerCore }},
@@ -256,7 +256,7 @@ const taskPID = "SLURM_TASK_PID"
 // inside another job that had it. Ours come last, in the order of the table;
 // the user's keep their order, and of a repeated name the last one counts.
 func BatchEnv(user []string, f *BatchFacts) []string {
-	table := slices.Concat(identity(), place(), asked())
+	table := slices.Concat(identityVariables(), placeVariables(), askedVariables())
 	table = append(table, variable{"ENVIRONMENT", func(*BatchFacts) string { return "BATCH" }},
 		variable{"HOSTNAME", func(f *BatchFacts) string { return f.NodeName }})
 	ours := make(map[string]bool, len(table)+2)

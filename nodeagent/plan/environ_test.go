@@ -193,7 +193,7 @@ func TestTableHoldsSlurmsOutputVariables(t *testing.T) {
 		SLURM_PROFILE SLURM_RESTART_COUNT SLURM_SHARDS_ON_NODE SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST SLURM_TASK_PID SLURM_TASKS_PER_NODE
 		SLURM_THREADS_PER_CORE SLURM_TOPOLOGY_ADDR SLURM_TOPOLOGY_ADDR_PATTERN SLURM_TRES_PER_TASK SLURMD_NODENAME`)
 	have := map[string]bool{taskPID: true}
-	for _, v := range slices.Concat(identity(), place(), asked()) {
+	for _, v := range slices.Concat(identityVariables(), placeVariables(), askedVariables()) {
 		if have[v.name] {
 			t.Errorf("%s is in the table twice", v.name)
 		}

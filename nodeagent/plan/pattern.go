@@ -74,7 +74,7 @@ func expand(pattern string, value func(letter byte, pad int) (string, bool)) str
 			b.WriteString(pattern[i:])
 			break
 		}
-		if v, ok := value(pattern[j], padding(pattern[i+1:j])); ok {
+		if v, ok := value(pattern[j], parsePadding(pattern[i+1:j])); ok {
 			b.WriteString(v)
 		} else {
 			b.WriteString(pattern[i : j+1])
@@ -98,8 +98,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// padding reads a width; a longer one than allowed is cut, not refused.
-func padding(digits string) int {
+// parsePadding reads a width; a longer one than allowed is cut, not refused.
+func parsePadding(digits string) int {
 	if digits == "" {
 		return 0
 	}

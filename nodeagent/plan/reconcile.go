@@ -39,10 +39,10 @@ type Policy struct {
 	OrphanGrace spec.Span // between SIGTERM and SIGKILL then
 }
 
-// against is the policy towards a run of an attempt that is over for certain where
+// policyAgainst is the policy towards a run of an attempt that is over for certain where
 // a later one of the same job is desired: it is killed at once, before that
 // begins.
-func (p Policy) against(outlived bool) Policy {
+func (p Policy) policyAgainst(outlived bool) Policy {
 	if outlived {
 		p.OrphanAfter, p.OrphanGrace = 0, 0
 	}
@@ -139,14 +139,14 @@ func (m *Memory) Step(in Input, p Policy) []Action {
 	var out []Action
 	for i := range in.Observed {
 		o := &in.Observed[i]
-		out = append(out, m.present(o, wishes[o.Key], in, p.against(o.Key.Attempt < attempts[o.Key.Job]))...)
+		out = append(out, m.decidePresent(o, wishes[o.Key], in, p.policyAgainst(o.Key.Attempt < attempts[o.Key.Job]))...)
 	}
 	for i := range in.Wishes {
 		if w := &in.Wishes[i]; observed[w.Key] == nil {
-			out = append(out, m.absent(w)...)
+			out = append(out, m.decideAbsent(w)...)
 		}
 	}
-	m.forget(in, wishes, observed)
+	m.forgetKeys(in, wishes, observed)
 	slices.SortStableFunc(out, func(a, b Action) int {
 		if a.Kind != b.Kind {
 			return int(a.Kind) - int(b.Kind)
@@ -156,21 +156,21 @@ func (m *Memory) Step(in Input, p Policy) []Action {
 	return out
 }
 
-// present decides about a run that the shepherd has.
-func (m *Memory) present(o *Observed, w *Wish, in Input, p Policy) []Action {
+// decidePresent decides about a run that the shepherd has.
+func (m *Memory) decidePresent(o *Observed, w *Wish, in Input, p Policy) []Action {
 	if o.State == Exited {
 		if m.confirmed[o.Key] {
 			return []Action{{Kind: DoAck, Key: o.Key}}
 		}
-		return m.report(Action{Kind: ReportExit, Key: o.Key, Exit: o.Exit})
+		return m.reportOnce(Action{Kind: ReportExit, Key: o.Key, Exit: o.Exit})
 	}
 	if w == nil {
-		return m.orphan(o, in, p)
+		return m.decideOrphan(o, in, p)
 	}
 	delete(m.orphans, o.Key)
 	var out []Action
 	if o.State != Starting {
-		out = m.report(Action{Kind: ReportStarted, Key: o.Key, Observed: *o})
+		out = m.reportOnce(Action{Kind: ReportStarted, Key: o.Key, Observed: *o})
 	}
 	if w.Stop && needsTerm(o, in.Now.Add(w.Grace)) {
 		out = append(out, Action{Kind: DoTerminate, Key: o.Key, Grace: w.Grace, Note: w.Note})
@@ -184,9 +184,9 @@ func needsTerm(o *Observed, deadline spec.Instant) bool {
 	return o.KillSent == 0 && (o.TermUntil == 0 || o.TermUntil > deadline)
 }
 
-// orphan decides about a living run that is not desired. An incomplete list
+// decideOrphan decides about a living run that is not desired. An incomplete list
 // of wishes proves nothing.
-func (m *Memory) orphan(o *Observed, in Input, p Policy) []Action {
+func (m *Memory) decideOrphan(o *Observed, in Input, p Policy) []Action {
 	if !in.Complete {
 		return nil
 	}
@@ -195,28 +195,28 @@ func (m *Memory) orphan(o *Observed, in Input, p Policy) []Action {
 		since = in.Now
 		m.orphans[o.Key] = since
 	}
-	out := m.report(Action{Kind: ReportOrphan, Key: o.Key, Observed: *o})
+	out := m.reportOnce(Action{Kind: ReportOrphan, Key: o.Key, Observed: *o})
 	if p.KillOrphans && !in.Unknown[o.Key.StepOf(StepBatch)] && in.Now.Sub(since) >= p.OrphanAfter && needsTerm(o, in.Now.Add(p.OrphanGrace)) {
 		out = append(out, Action{Kind: DoTerminate, Key: o.Key, Grace: p.OrphanGrace})
 	}
 	return out
 }
 
-// absent decides about a wish for a run that the shepherd does not have. It is
+// decideAbsent decides about a wish for a run that the shepherd does not have. It is
 // launched only if it can never have begun.
-func (m *Memory) absent(w *Wish) []Action {
+func (m *Memory) decideAbsent(w *Wish) []Action {
 	switch {
 	case m.confirmed[w.Key]:
 		return nil // ended, and the wish is older than that
 	case w.Stop || w.Begun || m.missing[w.Key] || m.accepted[w.Key]:
 		m.missing[w.Key] = true
-		return m.report(Action{Kind: ReportMissing, Key: w.Key})
+		return m.reportOnce(Action{Kind: ReportMissing, Key: w.Key})
 	}
 	return []Action{{Kind: DoLaunch, Key: w.Key}}
 }
 
-// report gives a report once for each connection to the controller.
-func (m *Memory) report(a Action) []Action {
+// reportOnce gives a report once for each connection to the controller.
+func (m *Memory) reportOnce(a Action) []Action {
 	if m.sent[a.Key] == a.Kind {
 		return nil
 	}
@@ -224,8 +224,8 @@ func (m *Memory) report(a Action) []Action {
 	return []Action{a}
 }
 
-// forget drops what no longer matters: keys that neither side names.
-func (m *Memory) forget(in Input, wishes map[RunKey]*Wish, observed map[RunKey]*Observed) {
+// forgetKeys drops what no longer matters: keys that neither side names.
+func (m *Memory) forgetKeys(in Input, wishes map[RunKey]*Wish, observed map[RunKey]*Observed) {
 	if !in.Complete {
 		return
 	}

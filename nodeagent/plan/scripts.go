@@ -19,11 +19,11 @@ func scriptShared() []string {
 // ScriptEnv is the environment of the node's prolog and epilog for a job. There
 // is no PATH in it, as there is none in Slurm's.
 func ScriptEnv(j *Job, n *Node) []string {
-	f := facts(nil, j, n)
+	f := batchFacts(nil, j, n)
 	f.GPUsFenced = false // they run outside of the job's fence
 	var out []string
 	shared := scriptShared()
-	for _, v := range slices.Concat(identity(), place()) {
+	for _, v := range slices.Concat(identityVariables(), placeVariables()) {
 		if text := v.value(f); text != "" && slices.Contains(shared, v.name) {
 			out = append(out, v.name+"="+text)
 		}

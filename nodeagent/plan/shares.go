@@ -55,8 +55,8 @@ func Devices(a *spec.NodeAlloc) []spec.GPURef {
 	return out
 }
 
-// shards is how many shards a part of an allocation has.
-func shards(a *spec.NodeAlloc) uint32 {
+// countShards is how many shards a part of an allocation has.
+func countShards(a *spec.NodeAlloc) uint32 {
 	var n int64
 	for _, s := range a.Shares {
 		if s.Name == "shard" {

@@ -68,38 +68,38 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 			t.Epilogs = append(t.Epilogs, p)
 		}
 	}
-	cpus := bind(&part, n)
+	cpus := bindCPUs(&part, n)
 	bound, told, err := bindTasks(s, n, cpus)
 	if err != nil {
 		return RunSpec{}, warnings, err
 	}
-	pmi := s.pmi()
+	pmi := s.pmiConfig()
 	t.PMI = pmi
 	t.Env = s.commonEnv(user, n, bound, pmi != nil)
 	for i, rank := range s.Ranks {
-		task := Task{Rank: rank, CPUs: bound.of(i)}
+		task := Task{Rank: rank, CPUs: bound.taskCPUs(i)}
 		if len(ss.Programs) > 0 {
 			task.Argv, err = programOf(ss.Programs, rank)
 			if err != nil {
 				return RunSpec{}, warnings, err
 			}
 		}
-		s.files(&task, n)
+		s.expandFiles(&task, n)
 		task.Env, err = s.taskEnv(i, n, &task, visible)
 		if err != nil {
 			return RunSpec{}, warnings, err
 		}
 		if pmi != nil {
-			task.Env = append(task.Env, "PMI_RANK="+number(uint64(rank)), "PMI_SIZE="+number(uint64(s.Tasks)), "PMI_JOBID="+pmi.Job)
+			task.Env = append(task.Env, "PMI_RANK="+formatNumber(uint64(rank)), "PMI_SIZE="+formatNumber(uint64(s.Tasks)), "PMI_JOBID="+pmi.Job)
 		}
 		t.List = append(t.List, task)
 	}
-	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: confine(&part, n),
-		JobLimits: confine(s.Job, n), Notices: told, Tasks: t}
+	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: memoryLimits(&part, n),
+		JobLimits: memoryLimits(s.Job, n), Notices: told, Tasks: t}
 	t.Notices = told
 	r.Space, r.Container = spaceOf(s.Job, n), containerOf(ss.Container, s.Job)
 	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(cpus) > 0
-	if n.fences() {
+	if n.fencesDevices() {
 		r.FenceDevices = true
 		for i := range s.GPUs {
 			r.Devices = append(r.Devices, s.GPUs[i].Files...)
@@ -108,8 +108,8 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 	return r, warnings, nil
 }
 
-// pmi is what the tasks' server is told; nil where there is none to be.
-func (s *StepPart) pmi() *PMI {
+// pmiConfig is what the tasks' server is told; nil where there is none to be.
+func (s *StepPart) pmiConfig() *PMI {
 	// Who types into a terminal starts programs that would all take the same
 	// connection for theirs.
 	if s.Spec.MPI == "none" || s.Spec.MPI == "" && s.Spec.Pty {
@@ -123,8 +123,8 @@ func (s *StepPart) pmi() *PMI {
 		Mapping: s.Mapping, Ranks: s.Ranks}
 }
 
-// files gives a task's files with their patterns expanded.
-func (s *StepPart) files(t *Task, n *Node) {
+// expandFiles gives a task's files with their patterns expanded.
+func (s *StepPart) expandFiles(t *Task, n *Node) {
 	facts := FileFacts{JobID: s.Job.ID, ArrayJob: s.Job.ArrayID, ArrayTask: s.Job.Task, Step: s.Key.Step, Node: n.Host, NodeIndex: uint32(s.Index),
 		Task: t.Rank, User: s.Job.User, JobName: s.Job.Spec.Name, Restarts: s.Job.Restarts}
 	expand := func(pattern string) string {
@@ -164,7 +164,7 @@ func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
 }
 
 func programFor(p *spec.TaskProgram, rank uint32, place int) []string {
-	swap := strings.NewReplacer("%t", number(uint64(rank)), "%o", strconv.Itoa(place))
+	swap := strings.NewReplacer("%t", formatNumber(uint64(rank)), "%o", strconv.Itoa(place))
 	out := make([]string, len(p.Argv))
 	for i, a := range p.Argv {
 		out[i] = swap.Replace(a)
@@ -180,17 +180,17 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		mpi = "pmi2"
 	}
 	own := []string{
-		"SLURM_JOB_ID=" + number(s.Job.ID), "SLURM_JOBID=" + number(s.Job.ID),
+		"SLURM_JOB_ID=" + formatNumber(s.Job.ID), "SLURM_JOBID=" + formatNumber(s.Job.ID),
 		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
 		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
-		"SLURM_STEP_NUM_TASKS=" + number(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NTASKS=" + number(uint64(s.Tasks)), "SLURM_NPROCS=" + number(uint64(s.Tasks)),
+		"SLURM_STEP_NUM_TASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
+		"SLURM_NTASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_NPROCS=" + formatNumber(uint64(s.Tasks)),
 		"SLURM_NNODES=" + strconv.Itoa(len(s.TasksOnNode)), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
 		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + n.Name, "SLURM_TOPOLOGY_ADDR=" + n.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
 		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
 		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
-		"SLURM_GPUS_ON_NODE=" + positive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + positive(shards(&s.Here)),
+		"SLURM_GPUS_ON_NODE=" + formatPositive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + formatPositive(countShards(&s.Here)),
 		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
 	}
 	if s.Spec.KeepSizes {
@@ -252,7 +252,7 @@ func (s *StepPart) cpusHere() int {
 func (s *StepPart) gpuNumbers() string {
 	var out []string
 	for i := range s.GPUs {
-		out = append(out, number(uint64(s.GPUs[i].Index)))
+		out = append(out, formatNumber(uint64(s.GPUs[i].Index)))
 	}
 	return strings.Join(out, ",")
 }
@@ -261,9 +261,9 @@ func (s *StepPart) gpuNumbers() string {
 func (s *StepPart) taskEnv(local int, n *Node, t *Task, visible func([]int) []string) ([]string, error) {
 	ids := make([]string, len(s.Ranks))
 	for i, r := range s.Ranks {
-		ids[i] = number(uint64(r))
+		ids[i] = formatNumber(uint64(r))
 	}
-	env := []string{"SLURM_PROCID=" + number(uint64(t.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
+	env := []string{"SLURM_PROCID=" + formatNumber(uint64(t.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
 	places, err := s.gpusOf(local, t, n)
 	if err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (s *StepPart) gpusOf(local int, t *Task, n *Node) ([]int, error) {
 	list := make([]spec.BindableGPU, len(s.GPUs))
 	for i := range s.GPUs {
 		list[i] = spec.BindableGPU{Number: uint32(i), CPUs: s.GPUs[i].CPUs}
-		if !n.fences() {
+		if !n.fencesDevices() {
 			list[i].Number = s.GPUs[i].Index
 		}
 	}

@@ -70,7 +70,7 @@ func TestStepRun(t *testing.T) {
 		"SLURM_LAUNCH_NODE_IPADDR": "login", "SLURM_MPI_TYPE": "pmi2", "PMI_RANK": "3", "PMI_SIZE": "5", "PMI_JOBID": "42.3", "TMPDIR": "/tmp",
 		"USER": "alice", "HOME": "/home/alice", "SLURM_GPUS_ON_NODE": "", "SLURM_STEP_GPUS": "",
 	} {
-		if got := lookup(env, name); got != want {
+		if got := lookUpVariable(env, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 		if n := len(slices.DeleteFunc(slices.Clone(env), func(e string) bool { return !strings.HasPrefix(e, name+"=") })); n > 1 {
@@ -93,7 +93,7 @@ func TestKeptSizes(t *testing.T) {
 			want["SLURM_NNODES"], want["SLURM_NTASKS"] = "8", "16"
 		}
 		for name, value := range want {
-			if got := lookup(env, name); got != value {
+			if got := lookUpVariable(env, name); got != value {
 				t.Errorf("kept %v: %s is %q, want %q", keep, name, got, value)
 			}
 		}
@@ -181,7 +181,7 @@ func TestCPUBind(t *testing.T) {
 				s.Ranks = append(s.Ranks, uint32(i))
 			}
 		})
-		b, told, err := bindTasks(s, stepNode(), bind(&Job{Here: s.Here}, stepNode()))
+		b, told, err := bindTasks(s, stepNode(), bindCPUs(&Job{Here: s.Here}, stepNode()))
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v", c.text, err)
@@ -223,7 +223,7 @@ func TestBoundTasksStayInTheStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range tasks {
-			of := b.of(i)
+			of := b.taskCPUs(i)
 			if b.tasks != nil && len(of) == 0 {
 				t.Fatalf("task %d has no CPU", i)
 			}

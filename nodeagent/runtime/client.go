@@ -40,19 +40,19 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 func dialWithin(ctx context.Context, socket string, limit time.Duration) (*Client, error) {
 	c := &Client{news: make(chan struct{}, 1), limit: limit}
 	var err error
-	c.link, err = connect(ctx, socket, c.take)
+	c.link, err = connectShepherd(ctx, socket, c.take)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the shepherd: %w", err)
 	}
-	if err := c.ask(ctx, protocol.OpHello, nil, &c.hello); err != nil {
+	if err := c.askOnce(ctx, protocol.OpHello, nil, &c.hello); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// ask makes one call within the limit of this connection.
-func (c *Client) ask(ctx context.Context, op protocol.Op, body, into any) error {
+// askOnce makes one call within the limit of this connection.
+func (c *Client) askOnce(ctx context.Context, op protocol.Op, body, into any) error {
 	return c.callWithin(ctx, c.limit, op, body, into)
 }
 
@@ -62,7 +62,7 @@ func (c *Client) Hello() plan.Hello { return c.hello }
 // Greet asks the shepherd for its present Hello.
 func (c *Client) Greet(ctx context.Context) (plan.Hello, error) {
 	var h plan.Hello
-	err := c.ask(ctx, protocol.OpHello, nil, &h)
+	err := c.askOnce(ctx, protocol.OpHello, nil, &h)
 	return h, err
 }
 
@@ -71,7 +71,7 @@ func (c *Client) Greet(ctx context.Context) (plan.Hello, error) {
 // gives exactly one exit, also if it cannot be started.
 func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
 	var a protocol.LaunchReply
-	if err := c.ask(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &a); err != nil {
+	if err := c.askOnce(ctx, protocol.OpLaunch, protocol.Launch{Runs: runs}, &a); err != nil {
 		return nil, err
 	}
 	if len(a.Results) != len(runs) {
@@ -82,17 +82,17 @@ func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.Launch
 
 // Tell writes a line into the error output of a run, as its user.
 func (c *Client) Tell(ctx context.Context, k plan.RunKey, line string) error {
-	return c.ask(ctx, protocol.OpSignal, protocol.Signal{Key: k, Notice: line}, nil)
+	return c.askOnce(ctx, protocol.OpSignal, protocol.Signal{Key: k, Notice: line}, nil)
 }
 
 // Signal sends one signal to the processes that the scope names.
 func (c *Client) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
-	return c.ask(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)
+	return c.askOnce(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
 func (c *Client) Terminate(ctx context.Context, t plan.Terminate) error {
-	return c.ask(ctx, protocol.OpTerminate, t, nil)
+	return c.askOnce(ctx, protocol.OpTerminate, t, nil)
 }
 
 // Kill kills every process of the scope at once.
@@ -103,7 +103,7 @@ func (c *Client) Kill(ctx context.Context, k plan.RunKey, scope plan.Scope) erro
 // List gives every run that the shepherd has, in the order of keys.
 func (c *Client) List(ctx context.Context) ([]plan.Observed, error) {
 	var a protocol.ListReply
-	err := c.ask(ctx, protocol.OpList, nil, &a)
+	err := c.askOnce(ctx, protocol.OpList, nil, &a)
 	return a.Runs, err
 }
 
@@ -111,46 +111,46 @@ func (c *Client) List(ctx context.Context) ([]plan.Observed, error) {
 // keys, of all.
 func (c *Client) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
 	var a protocol.UsageReply
-	err := c.ask(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &a)
+	err := c.askOnce(ctx, protocol.OpUsage, protocol.Keys{Keys: keys}, &a)
 	return a.Usage, err
 }
 
 // Ack tells the shepherd to forget runs whose exits are recorded elsewhere.
 func (c *Client) Ack(ctx context.Context, keys []plan.RunKey) error {
-	return c.ask(ctx, protocol.OpAck, protocol.Keys{Keys: keys}, nil)
+	return c.askOnce(ctx, protocol.OpAck, protocol.Keys{Keys: keys}, nil)
 }
 
 // Grant tells the shepherd that the controller has answered a heartbeat: leases go
 // on from when it was sent.
 func (c *Client) Grant(ctx context.Context, g plan.Grant) error {
-	return c.ask(ctx, protocol.OpGrant, g, nil)
+	return c.askOnce(ctx, protocol.OpGrant, g, nil)
 }
 
 // Spaces gives the attempts that have private folders, or something left of
 // them. base is the folder in which they are made now, empty for none.
 func (c *Client) Spaces(ctx context.Context, base string) ([]plan.RunKey, error) {
 	var a protocol.Keys
-	err := c.ask(ctx, protocol.OpSpaces, protocol.Spaces{Base: base}, &a)
+	err := c.askOnce(ctx, protocol.OpSpaces, protocol.Spaces{Base: base}, &a)
 	return a.Keys, err
 }
 
 // Vacate removes the private folders of an attempt that is over, and returns when
 // they are gone: there is no other limit, because they can hold very many files.
 func (c *Client) Vacate(ctx context.Context, k plan.RunKey) error {
-	return c.call(ctx, protocol.OpVacate, protocol.Vacate{Key: k}, nil)
+	return c.callShepherd(ctx, protocol.OpVacate, protocol.Vacate{Key: k}, nil)
 }
 
 // Drain tells the shepherd to start nothing more and to end when its last run
 // is acknowledged. It gives the keys of all runs it knows.
 func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {
 	var a protocol.DrainReply
-	err := c.ask(ctx, protocol.OpDrain, nil, &a)
+	err := c.askOnce(ctx, protocol.OpDrain, nil, &a)
 	return a.Known, err
 }
 
 // Resume takes a drain back.
 func (c *Client) Resume(ctx context.Context) error {
-	return c.ask(ctx, protocol.OpResume, nil, nil)
+	return c.askOnce(ctx, protocol.OpResume, nil, nil)
 }
 
 // Subscribe begins the news: first every exit that is not acknowledged yet,
@@ -178,7 +178,7 @@ func (c *Client) Subscribe(ctx context.Context, fn func([]plan.Event)) error {
 			}
 		}
 	}()
-	return c.ask(ctx, protocol.OpSubscribe, nil, nil)
+	return c.askOnce(ctx, protocol.OpSubscribe, nil, nil)
 }
 
 // take notes what the shepherd says unasked.

@@ -51,18 +51,18 @@ func Keep(ctx context.Context, cfg Config, log *slog.Logger, events func([]plan.
 	if err != nil {
 		return nil, err
 	}
-	if err := k.attach(ctx, cfg.Release, c); err != nil {
+	if err := k.attachConn(ctx, cfg.Release, c); err != nil {
 		return nil, err
 	}
-	k.wg.Go(func() { k.keep(ctx, c) })
+	k.wg.Go(func() { k.keepConnected(ctx, c) })
 	return k, nil
 }
 
 // Wait returns when the context has ended and all connections are closed.
 func (k *Keeper) Wait() { k.wg.Wait() }
 
-// keep replaces the connection whenever it ends.
-func (k *Keeper) keep(ctx context.Context, c *Client) {
+// keepConnected replaces the connection whenever it ends.
+func (k *Keeper) keepConnected(ctx context.Context, c *Client) {
 	const first, longest = 50 * time.Millisecond, 5 * time.Second
 	wait := first
 	for {
@@ -72,12 +72,12 @@ func (k *Keeper) keep(ctx context.Context, c *Client) {
 			return
 		case <-c.Done():
 		}
-		k.detach(k.cfg.Release, c)
+		k.detachConn(k.cfg.Release, c)
 		k.log.Warn("the shepherd is gone; starting it again")
 		for {
 			next, err := Start(ctx, k.cfg)
 			if err == nil {
-				err = k.attach(ctx, k.cfg.Release, next)
+				err = k.attachConn(ctx, k.cfg.Release, next)
 				if err == nil {
 					c, wait = next, first
 					break
@@ -100,25 +100,25 @@ func (k *Keeper) keep(ctx context.Context, c *Client) {
 	}
 }
 
-// attach makes a connection known and begins its news.
-func (k *Keeper) attach(ctx context.Context, release string, c *Client) error {
+// attachConn makes a connection known and begins its news.
+func (k *Keeper) attachConn(ctx context.Context, release string, c *Client) error {
 	k.mu.Lock()
 	k.clients[release] = c
 	k.mu.Unlock()
 	err := c.Subscribe(ctx, func(batch []plan.Event) {
 		k.deliver.Lock()
 		defer k.deliver.Unlock()
-		k.own(release, batch)
+		k.rememberOwner(release, batch)
 		k.events(batch)
 	})
 	if err != nil {
-		k.detach(release, c)
+		k.detachConn(release, c)
 		c.Close()
 	}
 	return err
 }
 
-func (k *Keeper) detach(release string, c *Client) {
+func (k *Keeper) detachConn(release string, c *Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.clients[release] == c {
@@ -131,8 +131,8 @@ func (k *Keeper) detach(release string, c *Client) {
 	}
 }
 
-// own remembers which older shepherd a run belongs to.
-func (k *Keeper) own(release string, batch []plan.Event) {
+// rememberOwner remembers which older shepherd a run belongs to.
+func (k *Keeper) rememberOwner(release string, batch []plan.Event) {
 	if release == k.cfg.Release {
 		return
 	}
@@ -166,7 +166,7 @@ func (k *Keeper) findOthers(ctx context.Context) {
 		if err != nil {
 			continue // dead: our shepherd takes its runs over
 		}
-		if err := k.attach(ctx, release, c); err != nil {
+		if err := k.attachConn(ctx, release, c); err != nil {
 			k.log.Warn("older shepherd", "release", release, "err", err)
 			continue
 		}
@@ -176,7 +176,7 @@ func (k *Keeper) findOthers(ctx context.Context) {
 			case <-ctx.Done():
 			case <-c.Done():
 			}
-			k.detach(release, c)
+			k.detachConn(release, c)
 			c.Close()
 		})
 	}
@@ -192,8 +192,8 @@ func (k *Keeper) Client() (*Client, error) {
 	return nil, ErrDown
 }
 
-// all gives every connection, ours first, then by release.
-func (k *Keeper) all() ([]*Client, error) {
+// allConns gives every connection, ours first, then by release.
+func (k *Keeper) allConns() ([]*Client, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	own := k.clients[k.cfg.Release]
@@ -234,7 +234,7 @@ func (k *Keeper) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.Launch
 
 // List gives the runs of all shepherds, in the order of keys.
 func (k *Keeper) List(ctx context.Context) ([]plan.Observed, error) {
-	clients, err := k.all()
+	clients, err := k.allConns()
 	if err != nil {
 		return nil, err
 	}
@@ -257,9 +257,9 @@ func (k *Keeper) List(ctx context.Context) ([]plan.Observed, error) {
 	return out, nil
 }
 
-// each asks the shepherds in turn until one knows the run.
-func (k *Keeper) each(fn func(*Client) error) error {
-	clients, err := k.all()
+// askEach asks the shepherds in turn until one knows the run.
+func (k *Keeper) askEach(fn func(*Client) error) error {
+	clients, err := k.allConns()
 	if err != nil {
 		return err
 	}
@@ -274,22 +274,22 @@ func (k *Keeper) each(fn func(*Client) error) error {
 
 // Tell writes a line into the error output of a run, as its user.
 func (k *Keeper) Tell(ctx context.Context, key plan.RunKey, line string) error {
-	return k.each(func(c *Client) error { return c.Tell(ctx, key, line) })
+	return k.askEach(func(c *Client) error { return c.Tell(ctx, key, line) })
 }
 
 // Signal sends one signal to the processes that the scope names.
 func (k *Keeper) Signal(ctx context.Context, key plan.RunKey, sig int32, scope plan.Scope) error {
-	return k.each(func(c *Client) error { return c.Signal(ctx, key, sig, scope) })
+	return k.askEach(func(c *Client) error { return c.Signal(ctx, key, sig, scope) })
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
 func (k *Keeper) Terminate(ctx context.Context, t plan.Terminate) error {
-	return k.each(func(c *Client) error { return c.Terminate(ctx, t) })
+	return k.askEach(func(c *Client) error { return c.Terminate(ctx, t) })
 }
 
 // Usage gives the use so far of the named runs; without keys, of all.
 func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error) {
-	clients, err := k.all()
+	clients, err := k.allConns()
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, 
 
 // Grant tells all shepherds that the controller has answered a heartbeat.
 func (k *Keeper) Grant(ctx context.Context, g plan.Grant) error {
-	clients, err := k.all()
+	clients, err := k.allConns()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type link struct {
 	waiting map[uint64]chan protocol.Message
 }
 
-func connect(ctx context.Context, socket string, news func(*protocol.Reader, protocol.Message) error) (*link, error) {
+func connectShepherd(ctx context.Context, socket string, news func(*protocol.Reader, protocol.Message) error) (*link, error) {
 	var d net.Dialer
 	sock, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -38,7 +38,7 @@ func connect(ctx context.Context, socket string, news func(*protocol.Reader, pro
 		return nil, err
 	}
 	c := &link{sock: sock, r: r, w: protocol.NewWriter(sock), done: make(chan struct{}), news: news, waiting: map[uint64]chan protocol.Message{}}
-	go c.read()
+	go c.readAnswers()
 	return c, nil
 }
 
@@ -68,15 +68,15 @@ func (c *link) callWithin(ctx context.Context, limit time.Duration, op protocol.
 	noAnswer := fmt.Errorf("%w of %s", ErrNoAnswer, limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, noAnswer)
 	defer cancel()
-	err := c.call(ctx, op, body, into)
+	err := c.callShepherd(ctx, op, body, into)
 	if err != nil && errors.Is(context.Cause(ctx), ErrNoAnswer) && errors.Is(err, context.DeadlineExceeded) {
 		return noAnswer
 	}
 	return err
 }
 
-// call sends one request and waits for its answer.
-func (c *link) call(ctx context.Context, op protocol.Op, body, into any) error {
+// callShepherd sends one request and waits for its answer.
+func (c *link) callShepherd(ctx context.Context, op protocol.Op, body, into any) error {
 	ch := make(chan protocol.Message, 1)
 	c.mu.Lock()
 	if c.err != nil {
@@ -125,8 +125,8 @@ func (c *link) answer(m protocol.Message, into any) error {
 	return c.r.Decode(m, into)
 }
 
-// read hands out answers and news until the connection ends.
-func (c *link) read() {
+// readAnswers hands out answers and news until the connection ends.
+func (c *link) readAnswers() {
 	defer close(c.done)
 	for {
 		m, err := c.r.Next()

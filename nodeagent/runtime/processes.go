@@ -41,7 +41,7 @@ func Shepherds(dir string) []Process {
 		if err != nil {
 			continue
 		}
-		its, release := arguments(line)
+		its, release := parseArguments(line)
 		if its == "" {
 			continue
 		}
@@ -58,9 +58,9 @@ func Shepherds(dir string) []Process {
 	})
 }
 
-// arguments reads folder and release out of the command line of a shepherd as
+// parseArguments reads folder and release out of the command line of a shepherd as
 // launchShepherd writes it; of any other process they are empty.
-func arguments(line []byte) (dir, release string) {
+func parseArguments(line []byte) (dir, release string) {
 	var args []string
 	for _, a := range bytes.Split(line, []byte{0}) {
 		args = append(args, string(a))

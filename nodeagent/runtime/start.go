@@ -125,11 +125,11 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 	if errors.As(err, &exit) && exit.ExitCode() == exitRunning {
 		return nil // another was quicker
 	}
-	return fmt.Errorf("the shepherd did not start (%w); it said: %s", err, said(logPath, began))
+	return fmt.Errorf("the shepherd did not start (%w); it said: %s", err, readLogSince(logPath, began))
 }
 
-// said reads what the shepherd has logged since the offset.
-func said(path string, from int64) string {
+// readLogSince reads what the shepherd has logged since the offset.
+func readLogSince(path string, from int64) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return err.Error()

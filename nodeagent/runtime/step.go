@@ -24,7 +24,7 @@ type Step struct {
 func DialStep(ctx context.Context, socket string, plain func([]byte)) (*Step, error) {
 	s := &Step{plain: plain}
 	var err error
-	s.link, err = connect(ctx, socket, s.take)
+	s.link, err = connectShepherd(ctx, socket, s.take)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the step: %w", err)
 	}
@@ -64,7 +64,7 @@ func (s *Step) Ack(ctx context.Context, upTo uint64) error {
 // returns when it is taken. No data is the end of the input. It has no time
 // limit of its own: tasks take their input when they are ready for it.
 func (s *Step) Input(ctx context.Context, rank int32, offset uint64, data []byte) error {
-	return s.call(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)
+	return s.callShepherd(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)
 }
 
 // Signal sends a signal to all tasks here.
@@ -80,5 +80,5 @@ func (s *Step) Resize(ctx context.Context, w plan.Window) error {
 // Merged tells this node's tasks what those of all nodes have put. Like Input
 // it waits for tasks, and therefore has no time limit of its own.
 func (s *Step) Merged(ctx context.Context, f plan.Fence) error {
-	return s.call(ctx, protocol.OpStepMerged, f, nil)
+	return s.callShepherd(ctx, protocol.OpStepMerged, f, nil)
 }

@@ -42,7 +42,7 @@ func ParseCounters(file, text string) (*Counters, error) {
 		if err != nil {
 			return nil, errors.Join(problems, fmt.Errorf("%w: %s: %w", ErrCounters, file, err))
 		}
-		column, text := c.add(record)
+		column, text := c.addLine(record)
 		if text != "" {
 			line, col := r.FieldPos(column)
 			problems = errors.Join(problems, fmt.Errorf("%w: %s:%d:%d: %s", ErrCounters, file, line, col, text))
@@ -55,8 +55,8 @@ func ParseCounters(file, text string) (*Counters, error) {
 	return &c, nil
 }
 
-// add takes one line, or says what is wrong in which column.
-func (c *Counters) add(record []string) (column int, problem string) {
+// addLine takes one line, or says what is wrong in which column.
+func (c *Counters) addLine(record []string) (column int, problem string) {
 	for i := range record {
 		record[i] = strings.TrimSpace(record[i])
 	}

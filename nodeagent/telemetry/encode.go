@@ -20,27 +20,27 @@ type scratch struct {
 	cursor []int
 }
 
-// encode prints a state into w.out.
-func (t *Telemetry) encode(w *scratch, s *state) {
+// encodeState prints a state into w.out.
+func (t *Telemetry) encodeState(w *scratch, s *state) {
 	w.out = w.out[:0]
 	t.fieldSeries(w, s)
 	t.gpuSeries(w, s)
 	t.jobSeries(w, s)
 	t.accountSeries(w, s)
 	t.nodeSeries(w, s)
-	t.gauges(w, s)
+	t.printGauges(w, s)
 	w.raw.Reset()
 	t.self.set.WritePrometheus(&w.raw)
-	t.annotate(w)
+	t.annotateSeries(w)
 	w.raw.Reset()
 	metrics.WriteGoMetrics(&w.raw)
 	metrics.WriteProcMetrics(&w.raw)
 	metrics.WriteFDMetrics(&w.raw)
-	t.annotate(w)
+	t.annotateSeries(w)
 }
 
-// head prints the HELP and TYPE lines of a family.
-func (w *scratch) head(name, help, kind string) {
+// printHead prints the HELP and TYPE lines of a family.
+func (w *scratch) printHead(name, help, kind string) {
 	w.out = append(w.out, "# HELP "...)
 	w.out = append(w.out, name...)
 	w.out = append(w.out, ' ')
@@ -52,8 +52,8 @@ func (w *scratch) head(name, help, kind string) {
 	w.out = append(w.out, '\n')
 }
 
-// series prints one sample whose value is n / 10^decimals.
-func (w *scratch) series(name, labels, more string, n int64, decimals int) {
+// printSample prints one sample whose value is n / 10^decimals.
+func (w *scratch) printSample(name, labels, more string, n int64, decimals int) {
 	w.out = append(w.out, name...)
 	w.out = append(w.out, '{')
 	w.out = append(w.out, labels...)
@@ -95,7 +95,7 @@ func (t *Telemetry) fieldSeries(w *scratch, s *state) {
 	w.cursor = append(w.cursor[:0], make([]int, len(s.entities))...)
 	for i := range t.fields {
 		f := &t.fields[i]
-		labelled := t.labelled(*f)
+		labelled := t.isLabelled(*f)
 		began := false
 		for j := range s.entities {
 			e := &s.entities[j]
@@ -112,28 +112,28 @@ func (t *Telemetry) fieldSeries(w *scratch, s *state) {
 				continue
 			}
 			if !began {
-				w.head(f.Name, f.Help, f.Kind.String())
+				w.printHead(f.Name, f.Help, f.Kind.String())
 				began = true
 			}
 			owner := ""
 			if labelled {
 				owner = e.owner
 			}
-			w.series(f.Name, e.labels, owner, values[c].N, f.Decimals)
+			w.printSample(f.Name, e.labels, owner, values[c].N, f.Decimals)
 		}
 	}
 }
 
-// family prints a family of Muster's own: each calls emit for its series.
-func (t *Telemetry) family(w *scratch, name string, each func(emit func(labels, more string, n int64, decimals int))) {
+// printFamily prints a family of Muster's own: each calls emit for its series.
+func (t *Telemetry) printFamily(w *scratch, name string, each func(emit func(labels, more string, n int64, decimals int))) {
 	began := false
 	each(func(labels, more string, n int64, decimals int) {
 		if !began {
 			m := t.listed[name]
-			w.head(name, m.Help, m.Type.String())
+			w.printHead(name, m.Help, m.Type.String())
 			began = true
 		}
-		w.series(name, labels, more, n, decimals)
+		w.printSample(name, labels, more, n, decimals)
 	})
 }
 
@@ -141,28 +141,28 @@ type emit = func(labels, more string, n int64, decimals int)
 
 // gpuSeries prints what joins devices and jobs.
 func (t *Telemetry) gpuSeries(w *scratch, s *state) {
-	t.family(w, "muster_gpu_up", func(put emit) {
+	t.printFamily(w, "muster_gpu_up", func(put emit) {
 		for i := range s.entities {
 			if e := &s.entities[i]; e.reading != nil || e.lost {
 				put(e.labels, "", int64(truth(e.reading != nil && !e.reading.Lost)), 0)
 			}
 		}
 	})
-	t.family(w, "muster_gpu_link_info", func(put emit) {
+	t.printFamily(w, "muster_gpu_link_info", func(put emit) {
 		for i := range s.entities {
 			if e := &s.entities[i]; e.link != "" {
 				put(e.labels, e.link, 1, 0)
 			}
 		}
 	})
-	t.family(w, "muster_gpu_job_info", func(put emit) {
+	t.printFamily(w, "muster_gpu_job_info", func(put emit) {
 		for i := range s.entities {
 			if e := &s.entities[i]; e.info != "" {
 				put(e.labels, e.info, 1, 0)
 			}
 		}
 	})
-	t.family(w, "muster_gpu_job_share_ratio", func(put emit) {
+	t.printFamily(w, "muster_gpu_job_share_ratio", func(put emit) {
 		for i := range s.entities {
 			for _, sh := range s.entities[i].shares {
 				put(s.entities[i].labels, sh.labels, int64(sh.part), 3)
@@ -173,9 +173,9 @@ func (t *Telemetry) gpuSeries(w *scratch, s *state) {
 
 // jobSeries prints what the running jobs have used.
 func (t *Telemetry) jobSeries(w *scratch, s *state) {
-	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
 	each := func(name string, one func(j *JobOnNode, u *JobUsage, put emit)) {
-		t.family(w, name, func(put emit) {
+		t.printFamily(w, name, func(put emit) {
 			for i := range s.jobs {
 				j := &s.jobs[i]
 				var u *JobUsage
@@ -221,7 +221,7 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 
 // accountSeries prints what the jobs have done with their GPUs.
 func (t *Telemetry) accountSeries(w *scratch, s *state) {
-	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
 	type line struct {
 		labels string
 		a      *attrib.Account
@@ -229,8 +229,8 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 	var lines, shared []line
 	for i := range s.accounts {
 		a := &s.accounts[i]
-		if j := s.find(jobKey{a.Job, a.Attempt}); j >= 0 {
-			gpu := pairs([]string{"gpu", "gpu_uuid"}, s.index(a.GPU), a.GPU)
+		if j := s.findJob(jobKey{a.Job, a.Attempt}); j >= 0 {
+			gpu := labelPairs([]string{"gpu", "gpu_uuid"}, s.deviceIndex(a.GPU), a.GPU)
 			if l := (line{s.jobText[j] + "," + gpu, a}); a.Share < 1000 {
 				shared = append(shared, l)
 			} else {
@@ -238,7 +238,7 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 			}
 		}
 	}
-	t.family(w, "muster_job_gpu_seconds_total", func(put emit) {
+	t.printFamily(w, "muster_job_gpu_seconds_total", func(put emit) {
 		for _, l := range lines {
 			put(node, l.labels+`,state="no_process"`, l.a.NoProcess, 9)
 			put(node, l.labels+`,state="idle"`, l.a.Idle, 9)
@@ -246,14 +246,14 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 			put(node, l.labels+`,state="unobserved"`, l.a.Unobserved, 9)
 		}
 	})
-	t.family(w, "muster_job_gpu_energy_joules_total", func(put emit) {
+	t.printFamily(w, "muster_job_gpu_energy_joules_total", func(put emit) {
 		for _, l := range lines {
 			if l.a.EnergySeen > 0 {
 				put(node, l.labels, l.a.EnergyMJ, 3)
 			}
 		}
 	})
-	t.family(w, "muster_job_gpu_attributed_seconds_total", func(put emit) {
+	t.printFamily(w, "muster_job_gpu_attributed_seconds_total", func(put emit) {
 		for _, l := range shared {
 			for _, part := range []struct {
 				state string
@@ -263,14 +263,14 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 			}
 		}
 	})
-	t.family(w, "muster_job_gpu_attributed_energy_joules_total", func(put emit) {
+	t.printFamily(w, "muster_job_gpu_attributed_energy_joules_total", func(put emit) {
 		for _, l := range shared {
 			if l.a.EnergySeen > 0 {
 				put(node, l.labels, l.a.EnergyMJ, 3)
 			}
 		}
 	})
-	t.family(w, "muster_job_gpu_memory_peak_bytes", func(put emit) {
+	t.printFamily(w, "muster_job_gpu_memory_peak_bytes", func(put emit) {
 		for _, l := range lines {
 			put(node, l.labels, l.a.MemoryPeakMiB<<20, 0)
 		}
@@ -283,12 +283,12 @@ func (t *Telemetry) nodeSeries(w *scratch, s *state) {
 	if n == nil {
 		return
 	}
-	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
 	one := func(name string, v int64, decimals int) {
-		t.family(w, name, func(put emit) { put(node, "", v, decimals) })
+		t.printFamily(w, name, func(put emit) { put(node, "", v, decimals) })
 	}
 	one("muster_node_cpus", int64(n.CPUs), 0)
-	t.family(w, "muster_node_cpu_seconds_total", func(put emit) {
+	t.printFamily(w, "muster_node_cpu_seconds_total", func(put emit) {
 		for _, m := range []struct {
 			mode string
 			ns   int64
@@ -299,7 +299,7 @@ func (t *Telemetry) nodeSeries(w *scratch, s *state) {
 	})
 	one("muster_node_memory_bytes", n.MemoryBytes, 0)
 	one("muster_node_memory_available_bytes", n.MemoryAvailable, 0)
-	t.family(w, "muster_node_load", func(put emit) {
+	t.printFamily(w, "muster_node_load", func(put emit) {
 		for i, window := range []string{"1m", "5m", "15m"} {
 			put(node, `window="`+window+`"`, n.LoadCenti[i], 2)
 		}
@@ -311,11 +311,11 @@ func (t *Telemetry) nodeSeries(w *scratch, s *state) {
 	}
 }
 
-// gauges prints what follows from the state about the agent.
-func (t *Telemetry) gauges(w *scratch, s *state) {
-	node := pairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+// printGauges prints what follows from the state about the agent.
+func (t *Telemetry) printGauges(w *scratch, s *state) {
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
 	one := func(name string, v int64, decimals int) {
-		t.family(w, name, func(put emit) { put(node, "", v, decimals) })
+		t.printFamily(w, name, func(put emit) { put(node, "", v, decimals) })
 	}
 	one("muster_agent_jobs", int64(len(s.jobs)+s.omitted), 0)
 	one("muster_agent_jobs_without_series", int64(s.omitted), 0)
@@ -326,10 +326,10 @@ func (t *Telemetry) gauges(w *scratch, s *state) {
 	one("muster_agent_last_collection_time_seconds", int64(at), 9)
 }
 
-// annotate copies the series in w.raw to w.out with HELP and TYPE lines, and
+// annotateSeries copies the series in w.raw to w.out with HELP and TYPE lines, and
 // leaves out the families that are not listed. The library groups series by
 // family but has no help texts.
-func (t *Telemetry) annotate(w *scratch) {
+func (t *Telemetry) annotateSeries(w *scratch) {
 	last := ""
 	for rest := w.raw.String(); rest != ""; {
 		var line string
@@ -338,12 +338,12 @@ func (t *Telemetry) annotate(w *scratch) {
 		if end <= 0 || line[0] == '#' {
 			continue
 		}
-		m, ok := t.lookup(line[:end])
+		m, ok := t.lookUpFamily(line[:end])
 		if !ok {
 			continue
 		}
 		if m.Name != last {
-			w.head(m.Name, m.Help, m.Type.String())
+			w.printHead(m.Name, m.Help, m.Type.String())
 			last = m.Name
 		}
 		w.out = append(w.out, line...)
@@ -351,8 +351,8 @@ func (t *Telemetry) annotate(w *scratch) {
 	}
 }
 
-// lookup finds the family of a series name.
-func (t *Telemetry) lookup(series string) (catalogue.Metric, bool) {
+// lookUpFamily finds the family of a series name.
+func (t *Telemetry) lookUpFamily(series string) (catalogue.Metric, bool) {
 	if m, ok := t.listed[series]; ok {
 		return m, true
 	}

@@ -25,7 +25,7 @@ func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
 	begin := time.Now()
 	w := t.pool.Get().(*scratch) //nolint:errcheck // the pool holds nothing else
 	defer t.pool.Put(w)
-	t.encode(w, t.served())
+	t.encodeState(w, t.servedState())
 	t.self.scrapes.Inc()
 	t.self.scraped.UpdateDuration(begin)
 
@@ -47,8 +47,8 @@ func (t *Telemetry) serve(rw http.ResponseWriter, req *http.Request) {
 	t.zips.Put(z)
 }
 
-// served is the state as the pages show it.
-func (t *Telemetry) served() *state {
+// servedState is the state as the pages show it.
+func (t *Telemetry) servedState() *state {
 	s := t.state.Load()
 	if !t.options.Private {
 		return s
@@ -56,7 +56,7 @@ func (t *Telemetry) served() *state {
 	public := *s
 	public.omitted += len(s.jobs)
 	public.jobs = nil
-	public.derive(t.describe, t.owner)
+	public.deriveOwners(t.describeDevice, t.owner)
 	return &public
 }
 
@@ -80,7 +80,7 @@ func wantsGzip(accept string) bool {
 func (t *Telemetry) WriteTo(out io.Writer) (int64, error) {
 	w := t.pool.Get().(*scratch) //nolint:errcheck // the pool holds nothing else
 	defer t.pool.Put(w)
-	t.encode(w, t.state.Load())
+	t.encodeState(w, t.state.Load())
 	n, err := out.Write(w.out)
 	return int64(n), err
 }

@@ -19,7 +19,7 @@ var (
 	nodeLabels   = [...]string{"cluster", "node"}
 )
 
-func with(base []string, more ...string) []string {
+func withLabels(base []string, more ...string) []string {
 	return append(append([]string(nil), base...), more...)
 }
 
@@ -30,11 +30,11 @@ func Metrics() []catalogue.Metric {
 	for _, f := range device.Fields() {
 		m := catalogue.Metric{
 			Name: f.Name, Type: catalogue.Gauge, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: f.Help,
-			Labels: with(deviceLabels[:], jobLabels[:]...), Source: fieldSource,
+			Labels: withLabels(deviceLabels[:], jobLabels[:]...), Source: fieldSource,
 			Cardinality: "GPUs and MIG instances of the node",
 		}
 		if f.Kind == device.Counter {
-			m.Type, m.Labels = catalogue.Counter, with(deviceLabels[:])
+			m.Type, m.Labels = catalogue.Counter, withLabels(deviceLabels[:])
 		}
 		out = append(out, m)
 	}
@@ -53,18 +53,18 @@ func gpuMetrics() []catalogue.Metric {
 			Source: source, Cardinality: "GPUs and MIG instances of the node"}
 	}
 	return []catalogue.Metric{
-		gpu("muster_gpu_up", "1 while the device answers, 0 when it is lost.", "GPU provider", with(deviceLabels[:]), catalogue.Gauge),
+		gpu("muster_gpu_up", "1 while the device answers, 0 when it is lost.", "GPU provider", withLabels(deviceLabels[:]), catalogue.Gauge),
 		gpu("muster_gpu_link_info", "1 for each device, with the NVLink domain it is in (the lowest index of the devices that NVLink joins) and its best link to a peer.",
-			"link matrix of the GPU provider", with(deviceLabels[:], linkLabels[:]...), catalogue.Info),
+			"link matrix of the GPU provider", withLabels(deviceLabels[:], linkLabels[:]...), catalogue.Info),
 		gpu("muster_gpu_job_info", "1 for each GPU that one job holds alone; joins counters to their job.", "allocation of the job",
-			with(deviceLabels[:], jobLabels[:]...), catalogue.Info),
+			withLabels(deviceLabels[:], jobLabels[:]...), catalogue.Info),
 		gpu("muster_gpu_job_share_ratio", "Part of a shared GPU that the job was given.", "allocation of the job",
-			with(deviceLabels[:], jobLabels[:]...), catalogue.Gauge),
+			withLabels(deviceLabels[:], jobLabels[:]...), catalogue.Gauge),
 	}
 }
 
 func jobMetrics() []catalogue.Metric {
-	labels := with(nodeLabels[:], jobLabels[:]...)
+	labels := withLabels(nodeLabels[:], jobLabels[:]...)
 	job := func(name string, typ catalogue.Type, unit catalogue.Unit, help, source string, more ...string) catalogue.Metric {
 		card := "jobs running on the node"
 		if len(more) > 0 {
@@ -74,7 +74,7 @@ func jobMetrics() []catalogue.Metric {
 			}
 		}
 		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
-			Labels: with(labels, more...), Source: source, Cardinality: card}
+			Labels: withLabels(labels, more...), Source: source, Cardinality: card}
 	}
 	kernel, account := "the job's cgroup", "GPU accounts of the agent"
 	return []catalogue.Metric{
@@ -106,7 +106,7 @@ func nodeMetrics() []catalogue.Metric {
 			card = "8 modes or 3 windows"
 		}
 		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
-			Labels: with(nodeLabels[:], more...), Source: source, Cardinality: card}
+			Labels: withLabels(nodeLabels[:], more...), Source: source, Cardinality: card}
 	}
 	return []catalogue.Metric{
 		node("muster_node_cpus", catalogue.Gauge, catalogue.None, "CPUs online.", "/sys/devices/system/cpu"),
@@ -123,7 +123,7 @@ func nodeMetrics() []catalogue.Metric {
 func agentMetrics() []catalogue.Metric {
 	agent := func(name string, typ catalogue.Type, unit catalogue.Unit, help, card string, more ...string) catalogue.Metric {
 		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
-			Labels: with(nodeLabels[:], more...), Source: "the agent itself", Cardinality: card}
+			Labels: withLabels(nodeLabels[:], more...), Source: "the agent itself", Cardinality: card}
 	}
 	return []catalogue.Metric{
 		agent("muster_agent_up", catalogue.Gauge, catalogue.None, "1 while the agent serves metrics.", "1"),

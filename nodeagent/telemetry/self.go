@@ -53,7 +53,7 @@ type self struct {
 }
 
 func newSelf(o *Options) *self {
-	node := pairs(nodeLabels[:], o.Cluster, o.Node)
+	node := labelPairs(nodeLabels[:], o.Cluster, o.Node)
 	set := metrics.NewSet()
 	name := func(metric string, extra ...string) string {
 		labels := node
@@ -85,19 +85,19 @@ func newSelf(o *Options) *self {
 		events: map[device.EventKind]*metrics.Counter{},
 	}
 	gauge("muster_agent_up", 1)
-	gauge("muster_agent_build_info", 1, pairs([]string{"version", "commit", "goversion"}, o.Version, o.Commit, goVersion()))
+	gauge("muster_agent_build_info", 1, labelPairs([]string{"version", "commit", "goversion"}, o.Version, o.Commit, goVersion()))
 	if o.Provider != "" {
-		gauge("muster_agent_gpu_provider_info", 1, pairs([]string{"provider"}, o.Provider))
+		gauge("muster_agent_gpu_provider_info", 1, labelPairs([]string{"provider"}, o.Provider))
 	}
 	for src := SourceGPU; src < sources; src++ {
-		l := pairs([]string{"source"}, src.String())
+		l := labelPairs([]string{"source"}, src.String())
 		s.collected[src] = set.NewCounter(name("muster_agent_collections_total", l))
 		s.errors[src] = set.NewCounter(name("muster_agent_collection_errors_total", l))
 		s.took[src] = set.NewPrometheusHistogramExt(name("muster_agent_collection_duration_seconds", l),
 			[]float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10})
 	}
 	for k := device.EventXID; k <= device.EventMIGChanged; k++ {
-		s.events[k] = set.NewCounter(name("muster_agent_gpu_events_total", pairs([]string{"kind"}, k.String())))
+		s.events[k] = set.NewCounter(name("muster_agent_gpu_events_total", labelPairs([]string{"kind"}, k.String())))
 	}
 	return s
 }

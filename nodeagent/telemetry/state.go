@@ -56,14 +56,14 @@ type claim struct {
 	share int
 }
 
-// derive fills what follows from the facts: who is printed on which entity.
-func (s *state) derive(describe describer, owner []string) {
+// deriveOwners fills what follows from the facts: who is printed on which entity.
+func (s *state) deriveOwners(describe describer, owner []string) {
 	s.jobText = make([]string, len(s.jobs))
 	claims := map[string][]claim{}
 	for i := range s.jobs {
 		j := &s.jobs[i]
 		id := strconv.FormatUint(uint64(j.ID), 10)
-		s.jobText[i] = pairs(owner, id, j.User, j.Account, j.Partition, id)
+		s.jobText[i] = labelPairs(owner, id, j.User, j.Account, j.Partition, id)
 		for _, g := range j.GPUs {
 			part := g.Share
 			if part <= 0 || part > 1000 {
@@ -73,19 +73,19 @@ func (s *state) derive(describe describer, owner []string) {
 		}
 	}
 	s.entities = s.entities[:0:0]
-	nobody := pairs(owner, "", "", "", "", "")
+	nobody := labelPairs(owner, "", "", "", "", "")
 	domains := domainsOf(s.devices)
 	for i := range s.devices {
 		d := &s.devices[i]
-		e := s.entity(d, nil, claims[d.UUID], describe, nobody)
-		e.link = pairs(linkLabels[:], strconv.Itoa(domains[i]), bestLink(d))
+		e := s.makeEntity(d, nil, claims[d.UUID], describe, nobody)
+		e.link = labelPairs(linkLabels[:], strconv.Itoa(domains[i]), bestLink(d))
 		s.entities = append(s.entities, e)
 		for m := range d.MIG {
 			held := claims[d.MIG[m].UUID]
 			if len(held) == 0 {
 				held = claims[d.UUID] // the job holds the whole device
 			}
-			s.entities = append(s.entities, s.entity(d, &d.MIG[m], held, describe, nobody))
+			s.entities = append(s.entities, s.makeEntity(d, &d.MIG[m], held, describe, nobody))
 		}
 	}
 }
@@ -93,10 +93,10 @@ func (s *state) derive(describe describer, owner []string) {
 // describer gives the device labels of a device, or of one of its instances.
 type describer func(*device.Device, *device.MIG) string
 
-// describe is the describer of a telemetry. An instance keeps its device's
+// describeDevice is the describer of a telemetry. An instance keeps its device's
 // UUID, as dcgm-exporter has it; GPU_I_ID tells instances apart, and compute
 // instances that share a GPU instance by "GPU instance.compute instance".
-func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
+func (t *Telemetry) describeDevice(d *device.Device, m *device.MIG) string {
 	profile, instance := "", ""
 	if m != nil {
 		profile, instance = m.Profile, strconv.Itoa(m.GPUInstance)
@@ -114,11 +114,11 @@ func (t *Telemetry) describe(d *device.Device, m *device.MIG) string {
 	if t.options.ClusterLabel != "" {
 		values = append(values, t.options.Cluster)
 	}
-	return pairs(t.labels, append(values, d.Driver)...)
+	return labelPairs(t.labels, append(values, d.Driver)...)
 }
 
-// entity makes the printed form of a device or of one of its instances.
-func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe describer, nobody string) entity {
+// makeEntity makes the printed form of a device or of one of its instances.
+func (s *state) makeEntity(d *device.Device, m *device.MIG, claims []claim, describe describer, nobody string) entity {
 	e := entity{lost: d.Lost, uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
 	if m != nil {
 		e.uuid, e.instance = m.UUID, m.GPUInstance
@@ -142,9 +142,9 @@ func (s *state) entity(d *device.Device, m *device.MIG, claims []claim, describe
 	return e
 }
 
-// admit orders the jobs, keeps the newest attempt of each and cuts the list at
+// admitJobs orders the jobs, keeps the newest attempt of each and cuts the list at
 // most; the rest is counted.
-func admit(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
+func admitJobs(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
 	kept = slices.Clone(jobs)
 	slices.SortStableFunc(kept, func(a, b JobOnNode) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.From, a.From), cmp.Compare(b.Attempt, a.Attempt))
@@ -160,13 +160,13 @@ func admit(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
 	return kept, omitted
 }
 
-// find gives the index of a running job, or -1.
-func (s *state) find(k jobKey) int {
+// findJob gives the index of a running job, or -1.
+func (s *state) findJob(k jobKey) int {
 	return slices.IndexFunc(s.jobs, func(j JobOnNode) bool { return j.UID == k.uid && j.Attempt == k.attempt })
 }
 
-// index gives the device index of a device or instance, as text.
-func (s *state) index(uuid string) string {
+// deviceIndex gives the device index of a device or instance, as text.
+func (s *state) deviceIndex(uuid string) string {
 	i := slices.IndexFunc(s.entities, func(e entity) bool { return e.uuid == uuid })
 	if i < 0 {
 		return ""

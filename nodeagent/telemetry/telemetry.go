@@ -44,15 +44,15 @@ func New(o Options) (*Telemetry, error) {
 	}
 	t.labels, t.owner = deviceLabels[:], jobLabels[:]
 	if o.JobAlias != "" && o.JobAlias != jobLabels[0] {
-		t.owner = with(jobLabels[:], o.JobAlias)
+		t.owner = withLabels(jobLabels[:], o.JobAlias)
 	}
 	if o.ClusterLabel != "" {
-		t.labels = with(t.labels, o.ClusterLabel)
+		t.labels = withLabels(t.labels, o.ClusterLabel)
 	}
 	if o.Counters != nil {
 		t.fields = slices.Clone(o.Counters.Fields)
 		if o.Counters.DriverVersion {
-			t.labels = with(t.labels, driverLabel)
+			t.labels = withLabels(t.labels, driverLabel)
 		}
 	} else {
 		t.fields = slices.DeleteFunc(device.Fields(), func(f device.Info) bool { return !f.Default })
@@ -63,13 +63,13 @@ func New(o Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// publish replaces the state by a changed copy.
-func (t *Telemetry) publish(change func(*state)) {
+// publishState replaces the state by a changed copy.
+func (t *Telemetry) publishState(change func(*state)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := *t.state.Load()
 	change(&next)
-	next.derive(t.describe, t.owner)
+	next.deriveOwners(t.describeDevice, t.owner)
 	t.state.Store(&next)
 }
 
@@ -77,20 +77,20 @@ func (t *Telemetry) publish(change func(*state)) {
 // are not shown.
 func (t *Telemetry) SetDevices(devices []device.Device) {
 	devices = slices.Clone(devices)
-	t.publish(func(s *state) { s.devices = devices })
+	t.publishState(func(s *state) { s.devices = devices })
 }
 
 // SetSample shows a collection. The sample is copied.
 func (t *Telemetry) SetSample(sample *device.Sample) {
 	copied := sample.Clone()
-	t.publish(func(s *state) { s.sample = copied })
+	t.publishState(func(s *state) { s.sample = copied })
 }
 
 // SetJobs replaces the jobs that run on the node, all of them. Series of jobs
 // that are not in the list end with the next scrape.
 func (t *Telemetry) SetJobs(jobs []JobOnNode) {
-	kept, omitted := admit(jobs, t.options.MaxJobs)
-	t.publish(func(s *state) { s.jobs, s.omitted = kept, omitted })
+	kept, omitted := admitJobs(jobs, t.options.MaxJobs)
+	t.publishState(func(s *state) { s.jobs, s.omitted = kept, omitted })
 }
 
 // SetUsage replaces what the jobs have used; jobs that do not run are ignored.
@@ -99,19 +99,19 @@ func (t *Telemetry) SetUsage(usage []JobUsage) {
 	for _, u := range usage {
 		byJob[jobKey{u.UID, u.Attempt}] = u
 	}
-	t.publish(func(s *state) { s.usage = byJob })
+	t.publishState(func(s *state) { s.usage = byJob })
 }
 
 // SetGPUAccounts replaces the GPU accounts; those of jobs that do not run are
 // ignored.
 func (t *Telemetry) SetGPUAccounts(accounts []attrib.Account) {
 	accounts = slices.Clone(accounts)
-	t.publish(func(s *state) { s.accounts = accounts })
+	t.publishState(func(s *state) { s.accounts = accounts })
 }
 
 // SetNode replaces the figures of the node.
 func (t *Telemetry) SetNode(n NodeStats) {
-	t.publish(func(s *state) { s.node = &n })
+	t.publishState(func(s *state) { s.node = &n })
 }
 
 // Served lists what this telemetry can serve: Metrics, with the field set, the
@@ -128,15 +128,15 @@ func (t *Telemetry) Served() []catalogue.Metric {
 			if !ok {
 				continue
 			}
-			m.Help, m.Type, m.Labels = f.Help, catalogue.Gauge, with(t.labels)
+			m.Help, m.Type, m.Labels = f.Help, catalogue.Gauge, withLabels(t.labels)
 			if f.Kind == device.Counter {
 				m.Type = catalogue.Counter
 			}
-			if t.labelled(f) {
-				m.Labels = with(t.labels, jobLabels[:]...)
+			if t.isLabelled(f) {
+				m.Labels = withLabels(t.labels, jobLabels[:]...)
 			}
 		} else if m.Dialect == catalogue.DCGM {
-			m.Labels = with(t.labels, m.Labels[len(deviceLabels):]...)
+			m.Labels = withLabels(t.labels, m.Labels[len(deviceLabels):]...)
 		}
 		if at := slices.Index(m.Labels, jobLabels[0]); at >= 0 {
 			m.Labels = slices.Replace(slices.Clone(m.Labels), at, at+len(jobLabels), t.owner...)
@@ -146,8 +146,8 @@ func (t *Telemetry) Served() []catalogue.Metric {
 	return out
 }
 
-// labelled tells whether a field's series carry job labels.
-func (t *Telemetry) labelled(f device.Info) bool {
+// isLabelled tells whether a field's series carry job labels.
+func (t *Telemetry) isLabelled(f device.Info) bool {
 	switch {
 	case f.Kind == device.Counter, t.options.JobLabels == JobLabelsNone:
 		return false

@@ -97,9 +97,9 @@ type JobUsage struct {
 // NodeStats is what the node says about itself; package host reads it.
 type NodeStats = host.Stats
 
-// escape writes a label's value as the exposition format wants it: one value
+// escapeLabel writes a label's value as the exposition format wants it: one value
 // that is not UTF-8 would cost the whole scrape.
-func escape(s string) string {
+func escapeLabel(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if !strings.ContainsAny(s, "\\\"\n") {
 		return s
@@ -107,8 +107,8 @@ func escape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }
 
-// pairs gives name="value" for each name, joined by commas.
-func pairs(names []string, values ...string) string {
+// labelPairs gives name="value" for each name, joined by commas.
+func labelPairs(names []string, values ...string) string {
 	var b strings.Builder
 	for i, n := range names {
 		if i > 0 {
@@ -116,7 +116,7 @@ func pairs(names []string, values ...string) string {
 		}
 		b.WriteString(n)
 		b.WriteString(`="`)
-		b.WriteString(escape(values[i]))
+		b.WriteString(escapeLabel(values[i]))
 		b.WriteByte('"')
 	}
 	return b.String()

@@ -33,18 +33,18 @@ func (d Changes) StartJob(s *Start) (spec.JobUID, error) {
 			return 0, err
 		}
 	}
-	if err := d.wake(s.Alloc); err != nil {
+	if err := d.wakeNodes(s.Alloc); err != nil {
 		return 0, err
 	}
 	if err := d.rebootFor(j, s.Alloc); err != nil {
 		return 0, err
 	}
-	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.leased(j, s.Alloc), Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
+	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.setLease(j, s.Alloc), Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
 }
 
-// leased gives an allocation the lease of its partition's jobs. A job that may not
+// setLease gives an allocation the lease of its partition's jobs. A job that may not
 // run again has none: nobody would gain by its end.
-func (d Changes) leased(j *state.Job, alloc *spec.Allocation) *spec.Allocation {
+func (d Changes) setLease(j *state.Job, alloc *spec.Allocation) *spec.Allocation {
 	policy := d.t.FencingOf(alloc.Partition)
 	if policy.Kind != spec.FenceLease || !d.MayRequeue(j) {
 		return alloc
@@ -88,8 +88,8 @@ func (d Changes) NextJobID() spec.JobID {
 	return id
 }
 
-// wake asks for the nodes of an allocation that are powered down.
-func (d Changes) wake(a *spec.Allocation) error {
+// wakeNodes asks for the nodes of an allocation that are powered down.
+func (d Changes) wakeNodes(a *spec.Allocation) error {
 	var names []string
 	for i := range a.Nodes {
 		if n := d.t.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {

@@ -45,7 +45,7 @@ func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*api
 // that of an enrolment.
 func (c *Controller) recordCertificate(ctx context.Context, cert Certificate, token spec.Hash) error {
 	ev := event.CertificateIssued{Serial: cert.Serial, Role: cert.Role, Name: cert.Name, Expires: cert.Expires}
-	return c.writer.do(ctx, &request{cmd: scheduler.IssueCertificate{Issued: ev, By: cert.By, Token: token}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
+	return c.writer.commitCommand(ctx, &request{cmd: scheduler.IssueCertificate{Issued: ev, By: cert.By, Token: token}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
 }
 
 // tokens are the ledger's enrolment tokens, for one enrolment.
@@ -67,7 +67,7 @@ func (t *tokens) Find(hash spec.Hash) (state.Token, bool) {
 // Spend implements Tokens.
 func (t *tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error {
 	t.spent = hash
-	return t.c.writer.do(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
+	return t.c.writer.commitCommand(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
 		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
 }
 
@@ -120,16 +120,16 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		return err
 	}
 	actor := event.Actor{Kind: event.ActorNode, Name: reg.GetNode()}
-	dynamic, err := c.described(reg)
+	dynamic, err := c.describedNode(reg)
 	if err != nil {
 		return err
 	}
-	unknown, lost, err := c.witness(ctx, reg, actor)
+	unknown, lost, err := c.compareRuns(ctx, reg, actor)
 	if err != nil {
 		return err
 	}
 	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory()), Dynamic: dynamic}
-	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}
 	if len(unknown) > 0 {
@@ -137,16 +137,16 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		if err := c.holdOrphans(ctx, reg.GetNode(), len(unknown)); err != nil {
 			return err
 		}
-		if !c.hub.met(reg.GetNode()) {
-			c.recall(ctx, reg.GetNode())
+		if !c.hub.wasConnected(reg.GetNode()) {
+			c.recallJobs(ctx, reg.GetNode())
 		}
 	}
 	conn := newAgentConn(reg)
-	v, desired := c.hub.attach(conn, reg)
-	defer c.hub.detach(conn)
+	v, desired := c.hub.attachConn(conn, reg)
+	defer c.hub.detachConn(conn)
 	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
-	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeat()),
-		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revoked(),
+	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeatInterval()),
+		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revokedCertificates(),
 		Lead: v.State.LeadBegan(), Lost: lost}
 	for _, r := range unknown {
 		welcome.Unknown = append(welcome.Unknown, r.GetRun())
@@ -158,11 +158,11 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		tell := headed{stream, c}
 		err := tell.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
 		if err == nil {
-			err = conn.sender(ctx, tell, c)
+			err = conn.runSender(ctx, tell, c)
 		}
 		ended <- err
 	}()
-	go func() { ended <- c.receive(ctx, stream, conn, actor) }()
+	go func() { ended <- c.receiveMessage(ctx, stream, conn, actor) }()
 	select {
 	case err := <-ended:
 		return err
@@ -206,13 +206,13 @@ func firstMessage(orders []*apiv1.Order) int {
 	return n
 }
 
-// sender writes the queue until the stream or the connection ends. c tells which
+// runSender writes the queue until the stream or the connection ends. c tells which
 // certificates hold no more, and which keys sign credentials.
-func (a *agentConn) sender(ctx context.Context, stream headed, c *Controller) error {
+func (a *agentConn) runSender(ctx context.Context, stream headed, c *Controller) error {
 	for {
 		q := a.take()
 		if q.barred {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: c.revoked()}}); err != nil {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: c.revokedCertificates()}}); err != nil {
 				return err
 			}
 		}
@@ -256,14 +256,14 @@ func (a *agentConn) sender(ctx context.Context, stream headed, c *Controller) er
 	}
 }
 
-// receive turns what the agent says into commands. Reports are acknowledged
+// receiveMessage turns what the agent says into commands. Reports are acknowledged
 // once they are durable, in order.
-func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectServer, conn *agentConn, actor event.Actor) error {
+func (c *Controller) receiveMessage(ctx context.Context, stream service.Agents_ConnectServer, conn *agentConn, actor event.Actor) error {
 	acks := make(chan pendingAck, 256)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.acknowledge(ctx, conn, acks)
+		c.acknowledgeReports(ctx, conn, acks)
 	}()
 	defer func() { close(acks); <-done }()
 	for {
@@ -277,7 +277,7 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 		if k := m.GetMeasured(); k != nil {
 			c.hub.asks.take(conn.node, k)
 		}
-		c.pulse(ctx, conn, m.GetHeartbeat(), actor)
+		c.takePulse(ctx, conn, m.GetHeartbeat(), actor)
 		for _, r := range m.GetReports().GetReports() {
 			a := pendingAck{number: r.GetNumber()}
 			if r.GetNodeDone() != nil {
@@ -285,12 +285,12 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 			}
 			if f := r.GetGpuFault(); f != nil {
 				a.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(f), Policy: c.deps.Settings.GPU}, actor: actor}
-				if err := c.writer.send(ctx, a.req); err != nil {
+				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
 					return nil
 				}
 			} else if k := r.GetNodeCheck(); k != nil {
 				a.req = &request{cmd: scheduler.CheckReport{Node: conn.node, Failed: k.GetFailed()}, actor: actor}
-				if err := c.writer.send(ctx, a.req); err != nil {
+				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
 					return nil
 				}
 			} else if cmd, ok := reportCommand(conn.node, r); ok {
@@ -298,7 +298,7 @@ func (c *Controller) receive(ctx context.Context, stream service.Agents_ConnectS
 					cmd.Epoch = c.epochOf(cmd.Run.UID)
 				}
 				a.req = &request{cmd: cmd, actor: actor}
-				if err := c.writer.send(ctx, a.req); err != nil {
+				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
 					return nil
 				}
 			}
@@ -316,26 +316,26 @@ type pendingAck struct {
 	req    *request // nil: nothing to wait for
 }
 
-// acknowledge waits for each report's command in order. A report that could
+// acknowledgeReports waits for each report's command in order. A report that could
 // not be made durable is not acknowledged, nor is any after it: the agent
 // sends them again when it reconnects.
-func (c *Controller) acknowledge(ctx context.Context, conn *agentConn, acks <-chan pendingAck) {
+func (c *Controller) acknowledgeReports(ctx context.Context, conn *agentConn, acks <-chan pendingAck) {
 	failed := false
 	for a := range acks {
 		if failed {
 			continue
 		}
 		if a.req != nil {
-			if rep := c.writer.await(ctx, a.req); rep.err != nil {
+			if rep := c.writer.awaitReply(ctx, a.req); rep.err != nil {
 				failed = true
 				if ctx.Err() == nil {
 					c.deps.Logger.Warn("a report could not be recorded", "node", conn.node, "error", rep.err)
-					conn.goodbye("reports cannot be recorded now: connect again")
+					conn.sayGoodbye("reports cannot be recorded now: connect again")
 				}
 				continue
 			}
 		}
-		conn.ack(a.number)
+		conn.ackReports(a.number)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestAnAgentAddsItsNode(t *testing.T) {
 	w := start(t)
 	cfg := *w.c.View().State.Config
 	cfg.MaxNodes = 100
-	if rep := w.c.writer.do(t.Context(), &request{cmd: scheduler.Configure{Config: &cfg}}); rep.err != nil {
+	if rep := w.c.writer.commitCommand(t.Context(), &request{cmd: scheduler.Configure{Config: &cfg}}); rep.err != nil {
 		t.Fatal(rep.err)
 	}
 	w.c.deps.Identify = func(context.Context) Caller { return Caller{Node: "d1"} }
@@ -311,9 +311,9 @@ func TestAgentThatDoesNotReadIsCutOff(t *testing.T) {
 	w := start(t)
 	s, ended := w.connect("n1")
 	<-s.out
-	conn := w.c.hub.conn("n1")
+	conn := w.c.hub.connOf("n1")
 	for range 2*maxOrders + 2 {
-		conn.order(&apiv1.Order{Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Signal: 10}}})
+		conn.queueOrder(&apiv1.Order{Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Signal: 10}}})
 	}
 	if err := <-ended; err == nil {
 		t.Error("the connection ended without a reason")
@@ -349,20 +349,20 @@ func TestSteppedClockGivesUpNoNode(t *testing.T) {
 	w.register("n1")
 	h := w.c.hub
 	now := w.c.deps.Clock.Now()
-	h.heard("n1", 0, 0)
+	h.noteHeard("n1", 0, 0)
 	hour := now.Add(spec.Hour)
-	if len(h.silent(hour)) != 1 {
+	if len(h.silentNodes(hour)) != 1 {
 		t.Fatal("an hour of silence is not noticed")
 	}
-	h.stepped(now, hour, spec.Second)
-	if s := h.silent(hour); len(s) != 0 {
+	h.clockStepped(now, hour, spec.Second)
+	if s := h.silentNodes(hour); len(s) != 0 {
 		t.Errorf("given up after a step of the clock: %v", s)
 	}
-	if s := h.silent(hour.Add(h.timeout() + spec.Second)); len(s) != 1 {
+	if s := h.silentNodes(hour.Add(h.silenceTimeout() + spec.Second)); len(s) != 1 {
 		t.Error("silence after the step is not noticed")
 	}
-	h.stepped(hour, now, spec.Second) // and back
-	if s := h.silent(now.Add(h.timeout() + spec.Second)); len(s) != 1 {
+	h.clockStepped(hour, now, spec.Second) // and back
+	if s := h.silentNodes(now.Add(h.silenceTimeout() + spec.Second)); len(s) != 1 {
 		t.Error("silence after a step back is not noticed")
 	}
 }

@@ -14,19 +14,19 @@ const (
 	levelAdministrator = "Administrator"
 )
 
-// operator tells whether a caller may do what Slurm's operators may: manage
+// isOperator tells whether a caller may do what Slurm's operators may: manage
 // accounts, limits and reservations, act on the jobs of others, and see what
 // PrivateData hides. It says nothing about the cluster itself; see
 // administrator.
-func (s *ClusterService) operator(who Caller) bool {
-	return s.administrator(who) || s.hasLevel(who, levelOperator)
+func (s *ClusterService) isOperator(who Caller) bool {
+	return s.isAdministrator(who) || s.hasLevel(who, levelOperator)
 }
 
-// administrator tells whether a caller may change the cluster itself: its
+// isAdministrator tells whether a caller may change the cluster itself: its
 // nodes, partitions, configuration, machines, the tokens and the levels of
 // other users. These are root, the cluster's own user, holders of an
 // administrator's certificate, and users whom accounting calls Administrator.
-func (s *ClusterService) administrator(who Caller) bool {
+func (s *ClusterService) isAdministrator(who Caller) bool {
 	if who.Limited {
 		return false
 	}
@@ -38,11 +38,11 @@ func (s *ClusterService) administrator(who Caller) bool {
 
 // operatorCaller is caller for what operators may do; others are refused.
 func (s *ClusterService) operatorCaller(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
 	}
-	if !s.operator(who) {
+	if !s.isOperator(who) {
 		return actor, spec.Refuse(spec.CodeAccessDenied, "only operators may do this")
 	}
 	return actor, nil
@@ -61,11 +61,11 @@ func (s *ClusterService) hasLevel(who Caller, level string) bool {
 // administratorCaller is caller for what changes the cluster itself; others are
 // refused.
 func (s *ClusterService) administratorCaller(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
 	}
-	if !s.administrator(who) {
+	if !s.isAdministrator(who) {
 		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators may do this")
 	}
 	return actor, nil
@@ -76,7 +76,7 @@ func (s *ClusterService) administratorCaller(ctx context.Context) (event.Actor, 
 // is judged by the events, which are the same whichever command made them:
 // modify, delete, load from a file, or the removal of a last account.
 func (s *ClusterService) refuseLevels(who Caller, st *state.State, events []event.Event) error {
-	if s.administrator(who) {
+	if s.isAdministrator(who) {
 		return nil
 	}
 	for _, e := range events {

@@ -63,7 +63,7 @@ func BenchmarkWholeLife(b *testing.B) {
 	for range b.N {
 		submitted++
 		r := &request{cmd: scheduler.Submit{Spec: &spec.JobSpec{User: "u", UID: 1, Name: "n"}}, actor: event.Actor{Kind: event.ActorUser, UID: 1}}
-		if err := w.c.writer.send(b.Context(), r); err != nil {
+		if err := w.c.writer.enqueueCommand(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}
 		if submitted-done > 200 {
@@ -93,7 +93,7 @@ func (w *world) finish(reported map[scheduler.Run]bool) int {
 		reported[run] = true
 		n++
 		r := &request{cmd: scheduler.Report{Node: j.Alloc.Nodes[0].Name, Run: run, Epoch: j.Epoch, Done: &scheduler.NodeDone{Batch: &event.StepResult{}}}}
-		_ = w.c.writer.send(w.t.Context(), r)
+		_ = w.c.writer.enqueueCommand(w.t.Context(), r)
 		return true
 	})
 	return n

@@ -26,16 +26,16 @@ type recent struct {
 
 func newRecent() *recent { return &recent{seed: maphash.MakeSeed()} }
 
-// sum is the hash under which content is kept. data must not change any more.
-func (r *recent) sum(data []byte) spec.Hash {
+// hashOf is the hash under which content is kept. data must not change any more.
+func (r *recent) hashOf(data []byte) spec.Hash {
 	if len(data) > recentMost {
-		return sum(data)
+		return contentHash(data)
 	}
 	slot := &r.slot[maphash.Bytes(r.seed, data)%recentContents]
 	if c := slot.Load(); c != nil && bytes.Equal(c.data, data) {
 		return c.hash
 	}
-	c := &content{hash: sum(data), data: data}
+	c := &content{hash: contentHash(data), data: data}
 	slot.Store(c)
 	return c.hash
 }
@@ -54,20 +54,20 @@ type sent struct {
 	hash spec.Hash
 }
 
-// slot is where a content of a user is remembered. The hash is uniformly
+// slotOf is where a content of a user is remembered. The hash is uniformly
 // distributed, so that a few bytes of it are enough.
-func (s *senders) slot(uid uint32, h spec.Hash) *atomic.Pointer[sent] {
+func (s *senders) slotOf(uid uint32, h spec.Hash) *atomic.Pointer[sent] {
 	return &s[(binary.LittleEndian.Uint32(h[:])^uid)%maxSenders]
 }
 
-func (s *senders) note(uid uint32, h spec.Hash) {
-	slot := s.slot(uid, h)
-	if !s.know(uid, h) {
+func (s *senders) noteSender(uid uint32, h spec.Hash) {
+	slot := s.slotOf(uid, h)
+	if !s.knowsSender(uid, h) {
 		slot.Store(&sent{uid, h})
 	}
 }
 
-func (s *senders) know(uid uint32, h spec.Hash) bool {
-	known := s.slot(uid, h).Load()
+func (s *senders) knowsSender(uid uint32, h spec.Hash) bool {
+	known := s.slotOf(uid, h).Load()
 	return known != nil && *known == sent{uid, h}
 }

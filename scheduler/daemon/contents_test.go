@@ -12,14 +12,14 @@ func TestRecentContents(t *testing.T) {
 	for round := range 3 {
 		for i := range 2000 {
 			data := []byte(fmt.Sprint("script ", i))
-			if got := r.sum(data); got != sum(data) {
+			if got := r.hashOf(data); got != contentHash(data) {
 				t.Fatalf("round %d, content %d: %v", round, i, got)
 			}
 		}
 	}
 	for _, size := range []int{0, recentMost, recentMost + 1} {
 		data := bytes.Repeat([]byte{7}, size)
-		if r.sum(data) != sum(data) || r.sum(data) != sum(data) {
+		if r.hashOf(data) != contentHash(data) || r.hashOf(data) != contentHash(data) {
 			t.Errorf("%d bytes", size)
 		}
 	}
@@ -30,12 +30,12 @@ func BenchmarkContents(b *testing.B) {
 	b.Run("again", func(b *testing.B) {
 		r := newRecent()
 		for b.Loop() {
-			r.sum(data)
+			r.hashOf(data)
 		}
 	})
 	b.Run("hashed", func(b *testing.B) {
 		for b.Loop() {
-			sum(data)
+			contentHash(data)
 		}
 	})
 }

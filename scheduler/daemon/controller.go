@@ -68,7 +68,7 @@ func New(deps Deps, machine *Machine) *Controller {
 	c.orphans, c.readers, c.moments = newOrphans(), newEventReaders(), newMoments(c)
 	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
 	c.writer = newWriter(c)
-	c.publish(func(v *view.View) { v.State = machine.Applied() })
+	c.publishView(func(v *view.View) { v.State = machine.Applied() })
 	return c
 }
 
@@ -90,13 +90,13 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 		}()
 	}
 	start("writer", c.writer.run)
-	start("settle", c.writer.settle)
-	err := c.found(ctx, create)
+	start("settle", c.writer.settleBatches)
+	err := c.foundCluster(ctx, create)
 	if err == nil {
-		start("passes", c.passes)
-		start("ticks", c.ticks)
+		start("passes", c.runPasses)
+		start("ticks", c.runTicks)
 		start("programs of jobs", c.ctl.run)
-		start("watch nodes", c.hub.watch)
+		start("watch nodes", c.hub.watchSilence)
 		start("watch clients", c.present.run)
 		close(ready)
 		<-ctx.Done()
@@ -125,14 +125,14 @@ type Create struct {
 	Admin  string   // user name of the administrator
 }
 
-// found creates a new cluster or adopts a changed configuration.
-func (c *Controller) found(ctx context.Context, create Create) error {
+// foundCluster creates a new cluster or adopts a changed configuration.
+func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 	st := c.View().State
 	system := event.Actor{Kind: event.ActorSystem}
 	if st.Seq == 0 {
 		evs := append([]event.Event{&event.ClusterCreated{UUID: create.UUID, Name: create.Config.ClusterName, Version: event.Version}},
 			policy.Founding(create.Config.Enforce.Associations)...)
-		if rep := c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
+		if rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
 			return fmt.Errorf("create the cluster: %w", rep.err)
 		}
 		st = c.View().State
@@ -140,7 +140,7 @@ func (c *Controller) found(ctx context.Context, create Create) error {
 	if st.ClusterName != create.Config.ClusterName {
 		return fmt.Errorf("the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name", st.ClusterName, create.Config.ClusterName)
 	}
-	rep := c.writer.do(ctx, &request{cmd: scheduler.BeginEpoch{Value: newEpoch(), Host: c.deps.Settings.Host, Version: c.deps.Settings.Version}, actor: system})
+	rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.BeginEpoch{Value: newEpoch(), Host: c.deps.Settings.Host, Version: c.deps.Settings.Version}, actor: system})
 	if rep.err != nil {
 		return fmt.Errorf("begin to lead: %w", rep.err)
 	}
@@ -149,7 +149,7 @@ func (c *Controller) found(ctx context.Context, create Create) error {
 	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
 		return nil
 	}
-	rep = c.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
+	rep = c.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
 	return rep.err
 }
 
@@ -167,8 +167,8 @@ func (c *Controller) Changed() (*view.View, <-chan struct{}) {
 	return c.view.Load(), c.changed
 }
 
-// publish makes a new view out of the last one.
-func (c *Controller) publish(f func(v *view.View)) {
+// publishView makes a new view out of the last one.
+func (c *Controller) publishView(f func(v *view.View)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := view.View{}
@@ -182,8 +182,8 @@ func (c *Controller) publish(f func(v *view.View)) {
 	c.changed = make(chan struct{})
 }
 
-// committed publishes a durable batch and carries its effects out.
-func (c *Controller) committed(f *flight) {
+// publishCommitted publishes a durable batch and carries its effects out.
+func (c *Controller) publishCommitted(f *flight) {
 	took := max(c.deps.Clock.Now().Sub(f.appended), 0) // the clock may have been set back
 	c.figures.batches.Add(1)
 	c.figures.events.Add(uint64(len(f.events)))
@@ -191,14 +191,14 @@ func (c *Controller) committed(f *flight) {
 	if int64(took) > c.figures.appendMax.Load() {
 		c.figures.appendMax.Store(int64(took))
 	}
-	c.publish(func(v *view.View) {
+	c.publishView(func(v *view.View) {
 		v.State, v.Durable = f.state, f.state.Seq
 		v.Writer = view.WriterStats{Commands: c.figures.commands.Load(), Batches: c.figures.batches.Load(), Events: c.figures.events.Load(),
 			Refused: c.figures.refused.Load(), StaleReports: c.figures.stale.Load(), QueueLen: int64(len(c.writer.cmds)),
 			LogPosition: c.deps.Log.LastPosition(), AppendLast: took, AppendMax: spec.Span(c.figures.appendMax.Load()),
 			InvariantFailures: c.figures.invariantFailures.Load()}
 	})
-	c.hub.effects(f)
+	c.hub.sendEffects(f)
 	if c.deps.Committed != nil {
 		c.deps.Committed(f.state, f.events)
 	}
@@ -207,11 +207,11 @@ func (c *Controller) committed(f *flight) {
 
 // SetAccounted notes how far accounting has confirmed the ledger.
 func (c *Controller) SetAccounted(seq uint64) {
-	c.publish(func(v *view.View) { v.AccountedSeq, v.AccountedAt = seq, c.deps.Clock.Now() })
+	c.publishView(func(v *view.View) { v.AccountedSeq, v.AccountedAt = seq, c.deps.Clock.Now() })
 }
 
-// sleep waits, or tells that the context ended first.
-func (c *Controller) sleep(ctx context.Context, d spec.Span) bool {
+// sleepFor waits, or tells that the context ended first.
+func (c *Controller) sleepFor(ctx context.Context, d spec.Span) bool {
 	fires, stop := c.deps.Clock.After(d)
 	defer stop()
 	select {
@@ -244,10 +244,10 @@ func (c *Controller) isStopping() bool {
 }
 
 // Agents is the number of nodes with a stream to this controller.
-func (c *Controller) Agents() int { return c.hub.connected() }
+func (c *Controller) Agents() int { return c.hub.countConnected() }
 
 // ConnectedNodes are the nodes whose agents have a stream to this controller.
 func (c *Controller) ConnectedNodes() map[string]bool { return c.hub.connectedNodes() }
 
 // Live is what the agents' heartbeats said last, by node.
-func (c *Controller) Live() map[string]wire.NodeLive { return c.hub.said() }
+func (c *Controller) Live() map[string]wire.NodeLive { return c.hub.copySaid() }

@@ -76,7 +76,7 @@ func (b *memBlobs) Get(h spec.Hash) ([]byte, error) {
 func (b *memBlobs) Put(d []byte) (spec.Hash, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := spec.Hash(sum(d))
+	h := spec.Hash(contentHash(d))
 	b.m[h] = append([]byte(nil), d...)
 	return h, nil
 }
@@ -210,7 +210,7 @@ func (w *world) must(cmd scheduler.Command) scheduler.Result {
 		r.Epoch = w.c.epochOf(r.Run.UID)
 		cmd = r
 	}
-	rep := w.c.writer.do(w.t.Context(), &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
+	rep := w.c.writer.commitCommand(w.t.Context(), &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
 	if rep.err != nil {
 		w.t.Fatalf("%T: %v", cmd, rep.err)
 	}

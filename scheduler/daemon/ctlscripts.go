@@ -40,8 +40,8 @@ func newCtlScripts(c *Controller) *ctlScripts {
 	return &ctlScripts{c: c, slots: make(chan struct{}, mostScripts), prologs: map[scheduler.Run]context.CancelFunc{}, epilogs: map[scheduler.Run]bool{}}
 }
 
-// wanted gives the site's programs, nil if there are none.
-func (p *ctlScripts) wanted(st *state.State) *spec.CtlScripts {
+// wantedPrograms gives the site's programs, nil if there are none.
+func (p *ctlScripts) wantedPrograms(st *state.State) *spec.CtlScripts {
 	if p.c.deps.Scripts == nil {
 		return nil
 	}
@@ -55,9 +55,9 @@ func (p *ctlScripts) run(ctx context.Context) error {
 	p.mu.Unlock()
 	p.c.hub.turn.Lock() // no effect comes between the view and its jobs
 	st := p.c.View().State
-	if p.wanted(st) != nil {
+	if p.wantedPrograms(st) != nil {
 		st.Active.Range(func(uid uint64, _ struct{}) bool {
-			p.started(st, spec.JobUID(uid))
+			p.noteStarted(st, spec.JobUID(uid))
 			return true
 		})
 		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
@@ -73,9 +73,9 @@ func (p *ctlScripts) run(ctx context.Context) error {
 	return nil
 }
 
-// started begins the prolog of a job that has got its nodes.
-func (p *ctlScripts) started(st *state.State, uid spec.JobUID) {
-	ctl, j := p.wanted(st), st.Job(uid)
+// noteStarted begins the prolog of a job that has got its nodes.
+func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
+	ctl, j := p.wantedPrograms(st), st.Job(uid)
 	if ctl == nil || j == nil || j.Alloc == nil || j.Ending != nil || !j.State.Active() {
 		return
 	}
@@ -88,11 +88,11 @@ func (p *ctlScripts) started(st *state.State, uid spec.JobUID) {
 	env := jobEnv(st, j)
 	ctx, stop := context.WithCancel(p.ctx)
 	p.prologs[run] = stop
-	p.wg.Go(func() { p.prolog(ctx, ctl, run, env) })
+	p.wg.Go(func() { p.runProlog(ctx, ctl, run, env) })
 }
 
-func (p *ctlScripts) prolog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
-	defer p.stop(run)
+func (p *ctlScripts) runProlog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
+	defer p.stopProlog(run)
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
@@ -109,14 +109,14 @@ func (p *ctlScripts) prolog(ctx context.Context, ctl *spec.CtlScripts, run sched
 	if over.Failed != "" {
 		p.c.deps.Logger.Error("a job is not started", "job_uid", uint64(run.UID), "why", over.Failed)
 	}
-	rep := p.c.writer.do(ctx, &request{cmd: over, actor: event.Actor{Kind: event.ActorSystem}})
+	rep := p.c.writer.commitCommand(ctx, &request{cmd: over, actor: event.Actor{Kind: event.ActorSystem}})
 	if rep.err != nil && ctx.Err() == nil {
 		p.c.deps.Logger.Warn("the end of a PrologSlurmctld could not be recorded; the next start of the controller runs it again", "error", rep.err)
 	}
 }
 
-// stop ends the prolog of an attempt.
-func (p *ctlScripts) stop(run scheduler.Run) {
+// stopProlog ends the prolog of an attempt.
+func (p *ctlScripts) stopProlog(run scheduler.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if stop := p.prologs[run]; stop != nil {
@@ -125,9 +125,9 @@ func (p *ctlScripts) stop(run scheduler.Run) {
 	}
 }
 
-// ended runs the epilog of a job whose attempt is over, if one is due.
-func (p *ctlScripts) ended(st *state.State, run scheduler.Run) {
-	p.stop(run)
+// noteEnded runs the epilog of a job whose attempt is over, if one is due.
+func (p *ctlScripts) noteEnded(st *state.State, run scheduler.Run) {
+	p.stopProlog(run)
 	j := st.Job(run.UID)
 	if j == nil {
 		return
@@ -141,7 +141,7 @@ func (p *ctlScripts) ended(st *state.State, run scheduler.Run) {
 
 // epilog runs an epilog that is due, unless it is under way.
 func (p *ctlScripts) epilog(st *state.State, j *state.Job, due *state.Epilog) {
-	ctl, run := p.wanted(st), scheduler.Run{UID: j.UID, Attempt: due.Attempt}
+	ctl, run := p.wantedPrograms(st), scheduler.Run{UID: j.UID, Attempt: due.Attempt}
 	if ctl == nil || ctl.Epilog == "" {
 		return
 	}
@@ -174,12 +174,12 @@ func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run sc
 		p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
 	}
 	for ctx.Err() == nil {
-		rep := p.c.writer.do(ctx, &request{cmd: scheduler.EpilogOver{Run: run}, actor: event.Actor{Kind: event.ActorSystem}})
+		rep := p.c.writer.commitCommand(ctx, &request{cmd: scheduler.EpilogOver{Run: run}, actor: event.Actor{Kind: event.ActorSystem}})
 		if rep.err == nil {
 			return
 		}
 		p.c.deps.Logger.Warn("that an EpilogSlurmctld has run could not be recorded yet", "job_uid", uint64(run.UID), "error", rep.err)
-		p.c.sleep(ctx, 10*spec.Second)
+		p.c.sleepFor(ctx, 10*spec.Second)
 	}
 }
 

@@ -22,33 +22,33 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// effects sends the agents what a durable batch asks of them. Every order is
+// sendEffects sends the agents what a durable batch asks of them. Every order is
 // idempotent, and all can be derived again from the state when an agent
 // connects (reconcile): an order that is lost is only late.
-func (h *hub) effects(f *flight) {
+func (h *hub) sendEffects(f *flight) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
 	for i := range f.events {
 		switch e := f.events[i].Event.(type) {
 		case *event.JobStarted:
-			h.launch(f.state, e.UID, "")
-			h.c.ctl.started(f.state, e.UID)
+			h.orderLaunch(f.state, e.UID, "")
+			h.c.ctl.noteStarted(f.state, e.UID)
 		case *event.JobPrepared:
-			h.launch(f.state, e.UID, "")
+			h.orderLaunch(f.state, e.UID, "")
 			if f.state.Job(e.UID).State == spec.Suspended {
-				h.signal(f.state.Job(e.UID), "")
+				h.orderSignal(f.state.Job(e.UID), "")
 			}
 		case *event.JobReady:
-			h.ready(f.state, f.state.Job(e.UID))
+			h.startReady(f.state, f.state.Job(e.UID))
 		case *event.NodePowered:
-			h.power(f.state, e)
+			h.runPowerStep(f.state, e)
 		case *event.NodeReboot:
 			if e.Phase == event.RebootIssued {
-				h.reboot(f.state.Node(e.Node))
+				h.orderReboot(f.state.Node(e.Node))
 			}
 		case *event.NodeAdded:
-			if conn := h.conn(e.Node.Name); conn != nil { // of a node that was deleted
-				conn.goodbye("the node was added: register again")
+			if conn := h.connOf(e.Node.Name); conn != nil { // of a node that was deleted
+				conn.sayGoodbye("the node was added: register again")
 			}
 		case *event.JobNodeDone:
 			if e.Unfenced {
@@ -57,36 +57,36 @@ func (h *hub) effects(f *flight) {
 		case *event.NodeReturned:
 			// Only a registration says which runs live there, also those that an
 			// operator wrongly took for fenced.
-			if conn := h.conn(e.Node); conn != nil {
-				conn.goodbye("the node was given up: register again")
+			if conn := h.connOf(e.Node); conn != nil {
+				conn.sayGoodbye("the node was given up: register again")
 			}
 		case *event.JobEndRequested:
-			h.c.ctl.stop(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
-			h.terminate(f.state, f.state.Job(e.UID), "")
+			h.c.ctl.stopProlog(scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.orderTermination(f.state, f.state.Job(e.UID), "")
 		case *event.JobShrunk:
 			for _, name := range e.Nodes {
-				h.terminate(f.state, f.state.Job(e.UID), name)
+				h.orderTermination(f.state, f.state.Job(e.UID), name)
 			}
 		case *event.JobRequeued:
-			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 		case *event.JobEnded:
-			h.c.ctl.ended(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
 			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
-				h.terminate(f.state, j, "")
+				h.orderTermination(f.state, j, "")
 			}
 		case *event.JobSignalled:
-			h.signal(f.state.Job(e.UID), "")
+			h.orderSignal(f.state.Job(e.UID), "")
 		case *event.JobSuspended:
-			h.signal(f.state.Job(e.UID), "")
+			h.orderSignal(f.state.Job(e.UID), "")
 		case *event.JobResumed:
-			h.signal(f.state.Job(e.UID), "")
+			h.orderSignal(f.state.Job(e.UID), "")
 		case *event.JobSubmitted:
 			if e.Spec.Attended {
-				h.c.present.expect(jobKey(e.UID))
+				h.c.present.expectClient(jobKey(e.UID))
 			}
 		case *event.StepStarted:
 			if e.Ticket != "" {
-				h.c.present.expect(attended{e.UID, e.Attempt, e.Step})
+				h.c.present.expectClient(attended{e.UID, e.Attempt, e.Step})
 			}
 			j, step := stepOf(f.state, e.UID, e.Step)
 			h.launchStep(f.state, j, step, "")
@@ -100,15 +100,15 @@ func (h *hub) effects(f *flight) {
 	}
 }
 
-// reconcile sends an agent everything its node should be running, and the end
+// reconcileNode sends an agent everything its node should be running, and the end
 // of what should be ending. The agent's shepherd starts nothing twice.
-func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
+func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 	n := v.State.Node(node)
 	if n == nil {
 		return nil
 	}
 	if n.Reboot != nil && n.Reboot.Issued {
-		h.reboot(n)
+		h.orderReboot(n)
 	}
 	var desired []*apiv1.RunKey
 	for _, uid := range n.Jobs {
@@ -118,12 +118,12 @@ func (h *hub) reconcile(v *view.View, node string) []*apiv1.RunKey {
 		}
 		desired = append(desired, runKey(j))
 		if j.State.Active() && j.Ending == nil && !slices.Contains(j.Leaving, node) {
-			h.launch(v.State, uid, node)
+			h.orderLaunch(v.State, uid, node)
 			if j.Paused > 0 || j.State == spec.Suspended { // it stands still there, or goes on
-				h.signal(j, node)
+				h.orderSignal(j, node)
 			}
 		} else {
-			h.terminate(v.State, j, node)
+			h.orderTermination(v.State, j, node)
 		}
 		desired = append(desired, h.reconcileSteps(v.State, j, node)...)
 	}
@@ -134,8 +134,8 @@ func runKey(j *state.Job) *apiv1.RunKey {
 	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(spec.StepBatch), Epoch: j.Epoch}
 }
 
-// launch orders a job's start on its nodes, or on one of them.
-func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
+// orderLaunch orders a job's start on its nodes, or on one of them.
+func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 	j := st.Job(uid)
 	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares || waitsForBoot(st, j) {
 		return
@@ -147,7 +147,7 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 		if (only != "" && a.Name != only) || j.Done.Has(i) || slices.Contains(j.Leaving, a.Name) {
 			continue
 		}
-		conn := h.conn(a.Name)
+		conn := h.connOf(a.Name)
 		if conn == nil {
 			continue // it will be reconciled when it connects
 		}
@@ -176,7 +176,7 @@ func (h *hub) launch(st *state.State, uid spec.JobUID, only string) {
 			h.launchImpossible(j, a.Name, err)
 			return
 		}
-		conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
+		conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
 	}
 }
 
@@ -299,8 +299,8 @@ func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
 	}
 }
 
-// terminate orders an attempt's end on the nodes it still holds.
-func (h *hub) terminate(st *state.State, j *state.Job, only string) {
+// orderTermination orders an attempt's end on the nodes it still holds.
+func (h *hub) orderTermination(st *state.State, j *state.Job, only string) {
 	if j == nil || j.Alloc == nil {
 		return
 	}
@@ -316,8 +316,8 @@ func (h *hub) terminate(st *state.State, j *state.Job, only string) {
 		if j.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
-		if conn := h.conn(name); conn != nil {
-			conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Terminate{Terminate: t}})
+		if conn := h.connOf(name); conn != nil {
+			conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Terminate{Terminate: t}})
 		}
 	}
 }
@@ -346,7 +346,7 @@ func causeNote(cause event.EndCause) string {
 	return ""
 }
 
-func (h *hub) signal(j *state.Job, only string) {
+func (h *hub) orderSignal(j *state.Job, only string) {
 	if j == nil || j.Alloc == nil || j.LastSignal == nil {
 		return
 	}
@@ -356,8 +356,8 @@ func (h *hub) signal(j *state.Job, only string) {
 		if only != "" && name != only {
 			continue
 		}
-		if conn := h.conn(name); conn != nil && !j.Done.Has(i) {
-			conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: s}})
+		if conn := h.connOf(name); conn != nil && !j.Done.Has(i) {
+			conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: s}})
 		}
 	}
 }

@@ -35,8 +35,8 @@ func newEventJobs(base *state.State) *eventJobs {
 	return &eventJobs{base: base, jobs: map[spec.JobUID]eventJob{}, reservations: map[string][]string{}}
 }
 
-// name is the job as people name it.
-func (j eventJob) name() string {
+// displayName is the job as people name it.
+func (j eventJob) displayName() string {
 	if j.array != 0 && j.task != spec.NoTask {
 		return fmt.Sprintf("%d_%d", j.array, j.task)
 	}
@@ -51,8 +51,8 @@ func eventJobOf(st *state.State, j *state.Job) eventJob {
 	return out
 }
 
-// find looks a job up.
-func (d *eventJobs) find(uid spec.JobUID) (eventJob, bool) {
+// findJob looks a job up.
+func (d *eventJobs) findJob(uid spec.JobUID) (eventJob, bool) {
 	if j, ok := d.jobs[uid]; ok {
 		return j, true
 	}
@@ -79,8 +79,8 @@ func (d *eventJobs) usersOf(reservation string) []string {
 	return nil
 }
 
-// note takes in what an event says of jobs, before the event is shown.
-func (d *eventJobs) note(e event.Event) {
+// noteEvent takes in what an event says of jobs, before the event is shown.
+func (d *eventJobs) noteEvent(e event.Event) {
 	switch e := e.(type) {
 	case *event.JobSubmitted:
 		j := eventJob{id: e.ID, task: spec.NoTask, owner: e.Spec.UID, user: e.Spec.User, account: e.Spec.Account}
@@ -89,12 +89,12 @@ func (d *eventJobs) note(e event.Event) {
 		}
 		d.jobs[e.UID] = j
 	case *event.JobUpdated:
-		if j, ok := d.find(e.UID); ok && e.Spec != nil {
+		if j, ok := d.findJob(e.UID); ok && e.Spec != nil {
 			j.account = e.Spec.Account
 			d.jobs[e.UID] = j
 		}
 	case *event.ArrayTaskSplit:
-		if j, ok := d.find(e.Array); ok {
+		if j, ok := d.findJob(e.Array); ok {
 			j.id, j.task = e.ID, e.Task
 			d.jobs[e.UID] = j
 		}
@@ -103,9 +103,9 @@ func (d *eventJobs) note(e event.Event) {
 	}
 }
 
-// forget drops what an event ends, after the event has been shown. A job that base
+// forgetEnded drops what an event ends, after the event has been shown. A job that base
 // still holds stays known: no later event names it.
-func (d *eventJobs) forget(e event.Event) {
+func (d *eventJobs) forgetEnded(e event.Event) {
 	switch e := e.(type) {
 	case *event.JobPurged:
 		for _, uid := range e.UIDs {
@@ -116,16 +116,16 @@ func (d *eventJobs) forget(e event.Event) {
 	}
 }
 
-// rebase drops what has been read, because a published state now holds it all.
-func (d *eventJobs) rebase(st *state.State) {
+// rebaseOn drops what has been read, because a published state now holds it all.
+func (d *eventJobs) rebaseOn(st *state.State) {
 	d.base = st
 	clear(d.jobs)
 	clear(d.reservations)
 }
 
-// release lets go of the state, which would otherwise stay in memory as long as the
+// releaseState lets go of the state, which would otherwise stay in memory as long as the
 // reader does not come on, and keeps the little that is needed of it.
-func (d *eventJobs) release() {
+func (d *eventJobs) releaseState() {
 	st := d.base
 	if st == nil {
 		return

@@ -17,30 +17,30 @@ func TestEventJobsWithoutAState(t *testing.T) {
 	st := w.c.View().State
 	with, without := newEventJobs(st), newEventJobs(st)
 	for _, d := range []*eventJobs{with, without} {
-		d.note(&event.ArrayTaskSplit{Array: 2, Task: 2, UID: 3, ID: 3})
-		d.note(&event.JobUpdated{UID: 1, Spec: &spec.JobSpec{Account: "moved"}})
+		d.noteEvent(&event.ArrayTaskSplit{Array: 2, Task: 2, UID: 3, ID: 3})
+		d.noteEvent(&event.JobUpdated{UID: 1, Spec: &spec.JobSpec{Account: "moved"}})
 	}
-	without.release()
+	without.releaseState()
 	if without.base != nil {
 		t.Error("the state is still held")
 	}
 	names := map[spec.JobUID]string{1: "1", 2: "2", 3: "2_2"}
 	for uid := spec.JobUID(1); uid <= 4; uid++ {
-		a, known := with.find(uid)
-		b, still := without.find(uid)
-		if a != b || known != still || known != (names[uid] != "") || known && a.name() != names[uid] {
+		a, known := with.findJob(uid)
+		b, still := without.findJob(uid)
+		if a != b || known != still || known != (names[uid] != "") || known && a.displayName() != names[uid] {
 			t.Errorf("job %d: %+v %v with the state, %+v %v without, want %q", uid, a, known, b, still, names[uid])
 		}
 	}
-	if j, _ := without.find(1); j.account != "moved" || j.user != "alice" {
+	if j, _ := without.findJob(1); j.account != "moved" || j.user != "alice" {
 		t.Errorf("job 1 is %+v", j)
 	}
-	without.forget(&event.JobPurged{UIDs: []spec.JobUID{1}})
-	if _, known := without.find(1); known {
+	without.forgetEnded(&event.JobPurged{UIDs: []spec.JobUID{1}})
+	if _, known := without.findJob(1); known {
 		t.Error("a job that was purged is known")
 	}
-	without.rebase(st)
-	if j, _ := without.find(1); j.account == "moved" {
+	without.rebaseOn(st)
+	if j, _ := without.findJob(1); j.account == "moved" {
 		t.Error("what was read counts more than the state that holds it all")
 	}
 }

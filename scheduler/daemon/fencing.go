@@ -14,7 +14,7 @@ import (
 // ends are what the next attempts of their jobs wait for. It gives the keys, which
 // the agent must not take for runs that nobody knows.
 func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
-	conn, n := h.conn(node), st.Node(node)
+	conn, n := h.connOf(node), st.Node(node)
 	if conn == nil || n == nil {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
 	for _, debt := range n.Unfenced {
 		key := givenUpKey(&debt)
 		keys = append(keys, key)
-		conn.order(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
+		conn.queueOrder(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
 			Grace: int64(killWait(st.Config)), Cause: uint32(event.EndNodeLost), Note: causeNote(event.EndNodeLost)}}})
 	}
 	return keys
@@ -50,23 +50,23 @@ func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.Ru
 			continue
 		}
 		h.c.deps.Logger.Error("an attempt lives that was taken for fenced: it is killed", "job", j.ID, "attempt", key.GetAttempt(), "node", conn.node)
-		conn.order(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)}}})
+		conn.queueOrder(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)}}})
 	}
 }
 
-// pulse takes what a message from an agent says about its node: that it is alive,
+// takePulse takes what a message from an agent says about its node: that it is alive,
 // and whether it can start jobs. Only a heartbeat says the latter; other messages
 // leave it as it was.
-func (c *Controller) pulse(ctx context.Context, conn *agentConn, beat *apiv1.Heartbeat, actor event.Actor) {
+func (c *Controller) takePulse(ctx context.Context, conn *agentConn, beat *apiv1.Heartbeat, actor event.Actor) {
 	load, free := int64(-1), int64(-1)
 	if beat != nil {
 		load, free = beat.GetLoadMilli(), beat.GetMemFree()
 		conn.unready = beat.GetUnready()
 	}
-	c.hub.heard(conn.node, load, free)
+	c.hub.noteHeard(conn.node, load, free)
 	if conn.unready == "" {
-		c.hub.able(conn.node)
-		c.hub.answer(conn, beat.GetSent())
+		c.hub.noteAble(conn.node)
+		c.hub.answerHeartbeat(conn, beat.GetSent())
 	}
 	n := c.View().State.Node(conn.node)
 	if n == nil {
@@ -82,13 +82,13 @@ func (c *Controller) pulse(ctx context.Context, conn *agentConn, beat *apiv1.Hea
 	default:
 		return
 	}
-	if rep := c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil {
+	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil {
 		c.deps.Logger.Warn("what a node says of itself could not be recorded", "node", conn.node, "error", rep.err)
 	}
 }
 
-// able notes that a node is alive and can start jobs.
-func (h *hub) able(node string) {
+// noteAble notes that a node is alive and can start jobs.
+func (h *hub) noteAble(node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ableAt[node] = h.c.deps.Clock.Now()

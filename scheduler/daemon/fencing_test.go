@@ -56,7 +56,7 @@ func TestOutlivedRunIsKilled(t *testing.T) {
 	w.until("it runs elsewhere", func() bool { return w.c.View().State.JobByID(id).State == spec.Running })
 	reg := &apiv1.Registration{Node: "n1", Epochs: true, Running: []*apiv1.RunKey{old}}
 	conn := newAgentConn(reg)
-	w.c.hub.attach(conn, reg)
+	w.c.hub.attachConn(conn, reg)
 	orders := conn.take().orders
 	if len(orders) != 1 || orders[0].GetTerminate() == nil || orders[0].GetTerminate().GetGrace() != 0 || orders[0].GetRun().GetAttempt() != old.GetAttempt() {
 		t.Errorf("orders %v", orders)

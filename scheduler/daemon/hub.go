@@ -76,16 +76,16 @@ func newAgentConn(reg *apiv1.Registration) *agentConn {
 	return &agentConn{node: reg.GetNode(), place: reg.GetPlace(), epochs: reg.GetEpochs(), leases: reg.GetLeases(), wake: make(chan struct{}, 1), full: make(chan struct{})}
 }
 
-func (a *agentConn) poke() {
+func (a *agentConn) wakeSender() {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// order queues an order for the agent; it leaves in one message with whatever
+// queueOrder queues an order for the agent; it leaves in one message with whatever
 // else is waiting.
-func (a *agentConn) order(o *apiv1.Order) {
+func (a *agentConn) queueOrder(o *apiv1.Order) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -99,23 +99,23 @@ func (a *agentConn) order(o *apiv1.Order) {
 		return
 	}
 	a.orders = append(a.orders, o)
-	a.poke()
+	a.wakeSender()
 }
 
-func (a *agentConn) ack(upTo uint64) {
+func (a *agentConn) ackReports(upTo uint64) {
 	a.mu.Lock()
 	a.acked, a.ackDue = max(a.acked, upTo), true
 	a.mu.Unlock()
-	a.poke()
+	a.wakeSender()
 }
 
-func (a *agentConn) goodbye(why string) {
+func (a *agentConn) sayGoodbye(why string) {
 	a.mu.Lock()
 	if a.bye == "" {
 		a.bye = why
 	}
 	a.mu.Unlock()
-	a.poke()
+	a.wakeSender()
 }
 
 // take empties the queue.
@@ -144,10 +144,10 @@ type outgoing struct {
 	grant  *apiv1.Grant
 }
 
-// attach makes a connection the one of its node and queues what the node
+// attachConn makes a connection the one of its node and queues what the node
 // should be doing by the newest view. What is decided after that view follows.
 // reg is what the agent says of itself.
-func (h *hub) attach(a *agentConn, reg *apiv1.Registration) (*view.View, []*apiv1.RunKey) {
+func (h *hub) attachConn(a *agentConn, reg *apiv1.Registration) (*view.View, []*apiv1.RunKey) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
 	h.mu.Lock()
@@ -156,22 +156,22 @@ func (h *hub) attach(a *agentConn, reg *apiv1.Registration) (*view.View, []*apiv
 	h.known[a.node] = true
 	h.mu.Unlock()
 	if old != nil {
-		old.goodbye("the node connected again")
+		old.sayGoodbye("the node connected again")
 	}
 	if closed != "" {
-		a.goodbye(closed)
+		a.sayGoodbye(closed)
 	}
-	h.heard(a.node, -1, -1)
-	h.able(a.node)
-	h.answer(a, reg.GetSent())
+	h.noteHeard(a.node, -1, -1)
+	h.noteAble(a.node)
+	h.answerHeartbeat(a, reg.GetSent())
 	v := h.c.View()
-	desired := h.reconcile(v, a.node)
+	desired := h.reconcileNode(v, a.node)
 	desired = append(desired, h.stopGivenUp(v.State, a.node)...)
 	h.stopOutlived(v.State, a, reg.GetRunning())
 	return v, desired
 }
 
-func (h *hub) detach(a *agentConn) {
+func (h *hub) detachConn(a *agentConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.conns[a.node] != a {
@@ -192,7 +192,7 @@ func (h *hub) tellRevoked() {
 		a.mu.Lock()
 		a.barred = true
 		a.mu.Unlock()
-		a.poke()
+		a.wakeSender()
 	}
 }
 
@@ -204,25 +204,25 @@ func (c *Controller) KeysChanged() {
 		a.mu.Lock()
 		a.keyed = true
 		a.mu.Unlock()
-		a.poke()
+		a.wakeSender()
 	}
 }
 
-func (h *hub) conn(node string) *agentConn {
+func (h *hub) connOf(node string) *agentConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.conns[node]
 }
 
-// met tells whether a node was connected since this controller began.
-func (h *hub) met(node string) bool {
+// wasConnected tells whether a node was connected since this controller began.
+func (h *hub) wasConnected(node string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.known[node]
 }
 
-// keyed tells whether the agents of all these nodes know run keys with epochs.
-func (h *hub) keyed(nodes []string) bool {
+// knowsRunKeys tells whether the agents of all these nodes know run keys with epochs.
+func (h *hub) knowsRunKeys(nodes []string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, name := range nodes {
@@ -233,8 +233,8 @@ func (h *hub) keyed(nodes []string) bool {
 	return true
 }
 
-// connected is the number of agents with a stream.
-func (h *hub) connected() int {
+// countConnected is the number of agents with a stream.
+func (h *hub) countConnected() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.conns)
@@ -251,14 +251,14 @@ func (h *hub) connectedNodes() map[string]bool {
 	return out
 }
 
-// said copies what the heartbeats said.
-func (h *hub) said() map[string]wire.NodeLive {
+// copySaid copies what the heartbeats said.
+func (h *hub) copySaid() map[string]wire.NodeLive {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.live)
 }
 
-func (h *hub) heard(node string, load, free int64) {
+func (h *hub) noteHeard(node string, load, free int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.live[node]
@@ -297,55 +297,55 @@ func (h *hub) closeAll(why string) {
 	defer h.mu.Unlock()
 	h.closed = why
 	for _, a := range h.conns {
-		a.goodbye(why)
+		a.sayGoodbye(why)
 	}
 }
 
-// timeout is SlurmdTimeout; 0 would never call a node silent.
-func (h *hub) timeout() spec.Span {
+// silenceTimeout is SlurmdTimeout; 0 would never call a node silent.
+func (h *hub) silenceTimeout() spec.Span {
 	if t := h.c.View().State.Config.Timing.NodeTimeout; t > 0 {
 		return t
 	}
 	return 300 * spec.Second
 }
 
-// heartbeat is how often agents report that they are alive.
-func (h *hub) heartbeat() spec.Span {
+// heartbeatInterval is how often agents report that they are alive.
+func (h *hub) heartbeatInterval() spec.Span {
 	if b := h.c.deps.Settings.Heartbeat; b > 0 {
 		return b
 	}
-	return max(h.timeout()/3, spec.Second)
+	return max(h.silenceTimeout()/3, spec.Second)
 }
 
-// watch tells the ledger of nodes that have been silent for SlurmdTimeout. A
+// watchSilence tells the ledger of nodes that have been silent for SlurmdTimeout. A
 // controller that has just started, or has slept, gives every node that long
 // to be heard.
-func (h *hub) watch(ctx context.Context) error {
+func (h *hub) watchSilence(ctx context.Context) error {
 	h.countLeases()
 	last := h.c.deps.Clock.Now()
 	for {
-		pause := min(h.timeout()/10, spec.Second)
-		if !h.c.sleep(ctx, pause) {
+		pause := min(h.silenceTimeout()/10, spec.Second)
+		if !h.c.sleepFor(ctx, pause) {
 			return nil
 		}
 		now := h.c.deps.Clock.Now()
-		h.stepped(last, now, pause)
+		h.clockStepped(last, now, pause)
 		last = now
-		for _, s := range h.silent(now) {
+		for _, s := range h.silentNodes(now) {
 			h.c.deps.Logger.Warn("a node does not respond", "node", s.Node, "last_seen", s.LastSeen.Unix())
-			if rep := h.c.writer.do(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
+			if rep := h.c.writer.commitCommand(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
 				h.c.deps.Logger.Warn("a node's silence could not be recorded", "node", s.Node, "error", rep.err)
 			}
 		}
-		h.fence(ctx)
+		h.fenceOwed(ctx)
 	}
 }
 
-// stepped notices that the clock was set, or that this machine slept: the
+// clockStepped notices that the clock was set, or that this machine slept: the
 // nodes were not silent then, nobody listened.
-func (h *hub) stepped(last, now spec.Instant, pause spec.Span) {
+func (h *hub) clockStepped(last, now spec.Instant, pause spec.Span) {
 	step := now.Sub(last) - pause
-	if step >= 0 && step < max(h.timeout()/3, spec.Second) {
+	if step >= 0 && step < max(h.silenceTimeout()/3, spec.Second) {
 		return
 	}
 	h.c.deps.Logger.Warn("the clock stepped or the controller was stopped: every node gets SlurmdTimeout anew", "nanoseconds", int64(step))
@@ -361,10 +361,10 @@ func (h *hub) stepped(last, now spec.Instant, pause spec.Span) {
 	}
 }
 
-// silent lists the nodes that have not been heard of, or have been able to start
+// silentNodes lists the nodes that have not been heard of, or have been able to start
 // nothing, for too long. One that is known to be lost is listed as long as it has
 // jobs, which an older release left there.
-func (h *hub) silent(now spec.Instant) []scheduler.NodeSilent {
+func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Lock()
 	grace := max(h.grace, min(h.c.started, now))
 	h.mu.Unlock()
@@ -373,7 +373,7 @@ func (h *hub) silent(now spec.Instant) []scheduler.NodeSilent {
 		if n.Inv == nil || (n.Lost && len(n.Jobs) == 0) || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
 			return true
 		}
-		if seen := max(h.ableBefore(n.Spec.Name), grace); now.Sub(seen) > h.timeout() {
+		if seen := max(h.ableBefore(n.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {
 			out = append(out, scheduler.NodeSilent{Node: n.Spec.Name, LastSeen: seen})
 		}
 		return true

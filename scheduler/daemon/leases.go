@@ -12,13 +12,13 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// answer answers a heartbeat, or a registration, that a node sent at an instant of
+// answerHeartbeat answers a heartbeat, or a registration, that a node sent at an instant of
 // its boot clock: the leases of its runs go on from then.
 //
 // The instant of the answer is noted before it is decided which runs it is for, and
 // fence looks at these two in the other order. So either the answer is for none of
 // the runs that are given up, or their leases are counted from it.
-func (h *hub) answer(conn *agentConn, sent uint64) {
+func (h *hub) answerHeartbeat(conn *agentConn, sent uint64) {
 	if sent == 0 || !conn.leases {
 		return
 	}
@@ -32,7 +32,7 @@ func (h *hub) answer(conn *agentConn, sent uint64) {
 	conn.mu.Lock()
 	conn.sent, conn.grant = sent, grant
 	conn.mu.Unlock()
-	conn.poke()
+	conn.wakeSender()
 }
 
 // leadOverlap is how long a controller that has lost the lead may go on answering
@@ -47,9 +47,9 @@ func (h *hub) countLeases() {
 	h.began = h.c.deps.Clock.Monotonic() + leadOverlap
 }
 
-// unanswered is for how long no heartbeat of a node has been answered, by this
+// unansweredFor is for how long no heartbeat of a node has been answered, by this
 // controller and those before it.
-func (h *hub) unanswered(node string) spec.Span {
+func (h *hub) unansweredFor(node string) spec.Span {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := h.began
@@ -96,8 +96,8 @@ type fencers struct {
 	next map[string]spec.Span // when a node may be tried again, on the monotonic clock
 }
 
-// fence does what can be done about the runs that nodes owe.
-func (h *hub) fence(ctx context.Context) {
+// fenceOwed does what can be done about the runs that nodes owe.
+func (h *hub) fenceOwed(ctx context.Context) {
 	st := h.c.View().State
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
 		name := n.Spec.Name
@@ -105,9 +105,9 @@ func (h *hub) fence(ctx context.Context) {
 			h.forgetFencer(name)
 			return true
 		}
-		if over := scheduler.LeasesOver(n, h.unanswered(name)); len(over) > 0 {
+		if over := scheduler.LeasesOver(n, h.unansweredFor(name)); len(over) > 0 {
 			h.c.deps.Logger.Info("the leases of runs are over", "node", name, "runs", len(over))
-			h.record(ctx, scheduler.FenceNode{Node: name, By: event.FenceLease, Of: over})
+			h.recordFencing(ctx, scheduler.FenceNode{Node: name, By: event.FenceLease, Of: over})
 		}
 		if program, owed := scheduler.FenceProgramOf(st, n); program != "" {
 			h.callFencer(ctx, n, program, owed)
@@ -157,7 +157,7 @@ func (h *hub) callFencer(ctx context.Context, n *state.Node, program string, owe
 		h.fencers.next[node] = h.c.deps.Clock.Monotonic() + fenceWait(tries)
 		h.mu.Unlock()
 		if ctx.Err() == nil { // a controller that ends has killed the program itself
-			h.record(ctx, answer)
+			h.recordFencing(ctx, answer)
 		}
 	}()
 }
@@ -171,9 +171,9 @@ func fenceWait(failures uint32) spec.Span {
 	return wait
 }
 
-// record has a command about fencing done; what fails is tried at the next look.
-func (h *hub) record(ctx context.Context, cmd scheduler.Command) {
-	rep := h.c.writer.do(ctx, &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
+// recordFencing has a command about fencing done; what fails is tried at the next look.
+func (h *hub) recordFencing(ctx context.Context, cmd scheduler.Command) {
+	rep := h.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
 	if rep.err != nil && ctx.Err() == nil {
 		h.c.deps.Logger.Warn("what fences a node could not be recorded", "error", rep.err)
 	}

@@ -81,7 +81,7 @@ func TestLeaseIsCountedFromTheLastAnswer(t *testing.T) {
 		t.Errorf("the reason does not say until when: %+v", j.Reason)
 	}
 	ahead.Add(int64(spec.LeaseBound(length) - 60*spec.Second)) // 60 s: this test may be slow
-	w.c.hub.fence(t.Context())
+	w.c.hub.fenceOwed(t.Context())
 	if !waits() {
 		t.Error("it is taken for fenced before its lease is over")
 	}

@@ -42,7 +42,7 @@ func NewMachine(codec *event.Codec, archive Archive, blobs Blobs) *Machine {
 
 // A batch is: nonce (8 bytes), number of blobs, each with its length, and the
 // events in the codec's own form.
-func frame(nonce uint64, blobs [][]byte, events []byte) []byte {
+func frameBatch(nonce uint64, blobs [][]byte, events []byte) []byte {
 	n := 8 + binary.MaxVarintLen64*(1+len(blobs)) + len(events)
 	for _, b := range blobs {
 		n += len(b)
@@ -58,11 +58,11 @@ func frame(nonce uint64, blobs [][]byte, events []byte) []byte {
 }
 
 // Batch is what a ledger holds for some events that are encoded, without contents.
-func Batch(events []byte) []byte { return frame(0, nil, events) }
+func Batch(events []byte) []byte { return frameBatch(0, nil, events) }
 
 // BatchEvents tells which events a batch of the ledger holds.
 func BatchEvents(codec *event.Codec, batch []byte) (first, last uint64, err error) {
-	_, _, events, err := unframe(batch)
+	_, _, events, err := unframeBatch(batch)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -78,11 +78,11 @@ func BatchEvents(codec *event.Codec, batch []byte) (first, last uint64, err erro
 
 // EventsOf gives the encoded events of a batch of the ledger, as the archive has them.
 func EventsOf(batch []byte) ([]byte, error) {
-	_, _, events, err := unframe(batch)
+	_, _, events, err := unframeBatch(batch)
 	return events, err
 }
 
-func unframe(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err error) {
+func unframeBatch(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err error) {
 	if len(batch) < 9 {
 		return 0, nil, nil, fmt.Errorf("batch of %d bytes: %w", len(batch), event.ErrMalformed)
 	}
@@ -104,17 +104,17 @@ func unframe(batch []byte) (nonce uint64, blobs [][]byte, events []byte, err err
 	return nonce, blobs, rest, nil
 }
 
-// expect tells the machine of a batch that the writer has folded and is about
+// expectBatch tells the machine of a batch that the writer has folded and is about
 // to append.
-func (m *Machine) expect(f folded) {
+func (m *Machine) expectBatch(f folded) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ahead = append(m.ahead, f)
 }
 
-// reset forgets what was expected and returns the applied state, writable.
+// resetExpected forgets what was expected and returns the applied state, writable.
 // The writer calls it after a failed append.
-func (m *Machine) reset() *state.State {
+func (m *Machine) resetExpected() *state.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ahead = nil
@@ -126,7 +126,7 @@ func (m *Machine) reset() *state.State {
 
 // Apply folds one durable batch and hands it to the archive.
 func (m *Machine) Apply(position uint64, batch []byte) error {
-	nonce, blobs, events, err := unframe(batch)
+	nonce, blobs, events, err := unframeBatch(batch)
 	if err != nil {
 		return err
 	}
@@ -135,14 +135,14 @@ func (m *Machine) Apply(position uint64, batch []byte) error {
 			return fmt.Errorf("store blob: %w", err)
 		}
 	}
-	first, last, err := m.fold(position, nonce, events)
+	first, last, err := m.foldBatch(position, nonce, events)
 	if err != nil {
 		return err
 	}
 	return m.archive.Append(position, first, last, events)
 }
 
-func (m *Machine) fold(position, nonce uint64, events []byte) (first, last uint64, err error) {
+func (m *Machine) foldBatch(position, nonce uint64, events []byte) (first, last uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.ahead) > 0 && m.ahead[0].nonce == nonce {
@@ -225,5 +225,5 @@ func (m *Machine) AppliedAt() (position uint64, s *state.State) {
 	return m.pos, m.state
 }
 
-// sum is the hash under which content is kept.
-func sum(data []byte) [32]byte { return sha256.Sum256(data) }
+// contentHash is the hash under which content is kept.
+func contentHash(data []byte) [32]byte { return sha256.Sum256(data) }

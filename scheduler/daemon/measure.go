@@ -69,26 +69,26 @@ func (a *asks) take(node string, m *apiv1.Measured) {
 	}
 }
 
-// measure queues a question; false when the agent has too many unread.
-func (a *agentConn) measure(m *apiv1.Measure) bool {
+// queueMeasure queues a question; false when the agent has too many unread.
+func (a *agentConn) queueMeasure(m *apiv1.Measure) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.asks) >= maxMeasureAsks {
 		return false
 	}
 	a.asks = append(a.asks, m)
-	a.poke()
+	a.wakeSender()
 	return true
 }
 
-// measure asks nodes about attempts and waits for their answers. A node that
+// measureAttempts asks nodes about attempts and waits for their answers. A node that
 // is not in the result did not answer.
-func (h *hub) measure(ctx context.Context, of map[string][]*apiv1.RunKey) map[string][]*apiv1.Measurement {
+func (h *hub) measureAttempts(ctx context.Context, of map[string][]*apiv1.RunKey) map[string][]*apiv1.Measurement {
 	out := map[string][]*apiv1.Measurement{}
 	conns := map[string]*agentConn{}
 	q := &question{waiting: map[string]bool{}}
 	for node := range of {
-		if conn := h.conn(node); conn != nil {
+		if conn := h.connOf(node); conn != nil {
 			conns[node], q.waiting[node] = conn, true
 		}
 	}
@@ -98,7 +98,7 @@ func (h *hub) measure(ctx context.Context, of map[string][]*apiv1.RunKey) map[st
 	defer h.asks.end(ask)
 	left := 0
 	for node, conn := range conns {
-		if conn.measure(&apiv1.Measure{Ask: ask, Attempts: of[node]}) {
+		if conn.queueMeasure(&apiv1.Measure{Ask: ask, Attempts: of[node]}) {
 			left++
 		}
 	}
@@ -122,7 +122,7 @@ func (h *hub) measure(ctx context.Context, of map[string][]*apiv1.RunKey) map[st
 // StepUsage tells what running jobs have used so far. As in Slurm a job shows
 // this only to those who may change it.
 func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequest) (*apiv1.StepUsageReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 	of := map[string][]*apiv1.RunKey{}
 	var asked []*state.Job // beside out.Jobs; nil = refused
 	for _, expr := range req.GetJobs() {
-		list, err := s.measurable(v, who, expr)
+		list, err := s.measurableJobs(v, who, expr)
 		if err != nil {
 			out.Jobs = append(out.Jobs, &apiv1.JobSteps{Job: expr, Error: wire.Error(err)})
 			asked = append(asked, nil)
@@ -150,7 +150,7 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 			}
 		}
 	}
-	answers := s.C.hub.measure(ctx, of)
+	answers := s.C.hub.measureAttempts(ctx, of)
 	for i, j := range asked {
 		if j != nil {
 			fillSteps(out.Jobs[i], j, answers)
@@ -160,10 +160,10 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 	return out, nil
 }
 
-// measurable lists the jobs of an expression: those that run, or one that is
+// measurableJobs lists the jobs of an expression: those that run, or one that is
 // known and does not.
-func (s *ClusterService) measurable(v *view.View, who Caller, expr string) ([]*state.Job, *spec.Error) {
-	list, err := visibleTargets(v.State, expr, s.sees(who))
+func (s *ClusterService) measurableJobs(v *view.View, who Caller, expr string) ([]*state.Job, *spec.Error) {
+	list, err := visibleTargets(v.State, expr, s.visibleTo(who))
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
@@ -172,7 +172,7 @@ func (s *ClusterService) measurable(v *view.View, who Caller, expr string) ([]*s
 		j := v.State.Job(t.UID)
 		switch {
 		case j == nil:
-		case !s.may(who, j):
+		case !s.mayChange(who, j):
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
 		case j.State.Active():
 			out = append(out, j)

@@ -46,9 +46,9 @@ func newMoments(c *Controller) *moments {
 	return &moments{c: c, turn: make(chan struct{}, 1)}
 }
 
-// moment is the view that a request asks for, with the instant for which it is
+// viewAt is the view that a request asks for, with the instant for which it is
 // shown: the present, unless the request names another.
-func (s *ClusterService) moment(ctx context.Context, m *apiv1.Moment) (*view.View, spec.Instant, error) {
+func (s *ClusterService) viewAt(ctx context.Context, m *apiv1.Moment) (*view.View, spec.Instant, error) {
 	if m == nil {
 		return s.C.View(), s.C.deps.Clock.Now(), nil
 	}
@@ -56,7 +56,7 @@ func (s *ClusterService) moment(ctx context.Context, m *apiv1.Moment) (*view.Vie
 	if err != nil {
 		return nil, 0, err
 	}
-	v, err := s.C.moments.show(ctx, seq, at)
+	v, err := s.C.moments.viewAfter(ctx, seq, at)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -75,7 +75,7 @@ func planAt(st *state.State, at spec.Instant) (*view.Plan, error) {
 
 // findMoment finds the last event of a moment, and refuses one that is not known.
 func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, err error) {
-	known, err := c.known()
+	known, err := c.knownRange()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -105,7 +105,7 @@ func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, e
 
 // from is the first moment that can be shown; 0 = the past is not known.
 func (m *moments) from() spec.Instant {
-	known, err := m.c.known()
+	known, err := m.c.knownRange()
 	if err != nil || known.last < known.first {
 		return 0
 	}
@@ -132,9 +132,9 @@ func (c *Controller) unknownMoment(known pastRange) error {
 		time.Unix(0, int64(first.At)).UTC().Format("2006-01-02T15:04:05.000Z"), known.first, known.last))
 }
 
-// show is the state after an event, as a view without anything that only the
+// viewAfter is the state after an event, as a view without anything that only the
 // present knows. at is the instant for which it is shown; 0 = that of the event.
-func (m *moments) show(ctx context.Context, seq uint64, at spec.Instant) (*pastView, error) {
+func (m *moments) viewAfter(ctx context.Context, seq uint64, at spec.Instant) (*pastView, error) {
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -148,7 +148,7 @@ func (m *moments) show(ctx context.Context, seq uint64, at spec.Instant) (*pastV
 	var err error
 	if kept != nil && kept.view.State.Seq == seq {
 		st = kept.view.State
-	} else if st, err = m.fold(ctx, kept, seq); err != nil {
+	} else if st, err = m.foldMoment(ctx, kept, seq); err != nil {
 		return nil, err
 	}
 	if at == 0 {
@@ -165,12 +165,12 @@ func (m *moments) show(ctx context.Context, seq uint64, at spec.Instant) (*pastV
 			}
 		}
 	}
-	m.keep(kept)
+	m.keepState(kept)
 	return kept, nil
 }
 
-// keep holds a state until it has not been used for a while.
-func (m *moments) keep(v *pastView) {
+// keepState holds a state until it has not been used for a while.
+func (m *moments) keepState(v *pastView) {
 	m.mu.Lock()
 	m.kept = v
 	m.uses++
@@ -191,9 +191,9 @@ func (m *moments) keep(v *pastView) {
 	}()
 }
 
-// fold makes the state after an event: from the snapshot before it, or from the one
+// foldMoment makes the state after an event: from the snapshot before it, or from the one
 // that is kept if that is nearer.
-func (m *moments) fold(ctx context.Context, kept *pastView, seq uint64) (*state.State, error) {
+func (m *moments) foldMoment(ctx context.Context, kept *pastView, seq uint64) (*state.State, error) {
 	st, err := m.c.deps.Past.Snapshot(seq)
 	if err != nil {
 		return nil, err

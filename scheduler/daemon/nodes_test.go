@@ -51,10 +51,10 @@ func TestArrayIsFoundWithoutItsOwnRecord(t *testing.T) {
 	if st.JobByID(spec.JobID(id)) != nil {
 		t.Fatal("the record is still there: the test shows nothing")
 	}
-	if all, err := targets(st, "1"); err != nil || len(all) != 2 {
+	if all, err := findTargets(st, "1"); err != nil || len(all) != 2 {
 		t.Errorf("the array: %v %v", all, err)
 	}
-	if one, err := targets(st, "1_1"); err != nil || len(one) != 1 {
+	if one, err := findTargets(st, "1_1"); err != nil || len(one) != 1 {
 		t.Errorf("a task: %v %v", one, err)
 	}
 	res, err := w.svc.Cancel(t.Context(), &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{"1"}}})

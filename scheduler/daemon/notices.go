@@ -22,8 +22,8 @@ type listeners struct {
 	of map[spec.JobUID][]chan string
 }
 
-// listen adds a stream; leave takes it away.
-func (l *listeners) listen(uid spec.JobUID) (lines <-chan string, leave func()) {
+// addStream adds a stream; leave takes it away.
+func (l *listeners) addStream(uid spec.JobUID) (lines <-chan string, leave func()) {
 	ch := make(chan string, 4)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,9 +41,9 @@ func (l *listeners) listen(uid spec.JobUID) (lines <-chan string, leave func()) 
 	}
 }
 
-// tell passes a line to the streams of a job and counts those that took it. One
+// tellStreams passes a line to the streams of a job and counts those that took it. One
 // whose client does not read misses it.
-func (l *listeners) tell(uid spec.JobUID, line string) int {
+func (l *listeners) tellStreams(uid spec.JobUID, line string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	told := 0
@@ -57,16 +57,16 @@ func (l *listeners) tell(uid spec.JobUID, line string) int {
 	return told
 }
 
-// notify gives a line to who follows a job: to the error output of its script, or to
+// notifyFollowers gives a line to who follows a job: to the error output of its script, or to
 // the srun or salloc that made it.
-func (c *Controller) notify(j *state.Job, line string) *spec.Error {
+func (c *Controller) notifyFollowers(j *state.Job, line string) *spec.Error {
 	line = strings.TrimRightFunc(line, unicode.IsSpace)
 	switch {
 	case line == "" || len(line) > maxNotice || strings.ContainsFunc(line, unicode.IsControl):
 		return spec.Refuse(spec.CodeBadRequest, "a message is one line of at most 1024 bytes without control characters")
 	case j.State.Terminal():
 		return spec.Refuse(spec.CodeAlreadyDone, "")
-	case j.Spec.Shell && c.listeners.tell(j.UID, line) == 0:
+	case j.Spec.Shell && c.listeners.tellStreams(j.UID, line) == 0:
 		return spec.Refuse(spec.CodeDisabled, "no srun or salloc attends the job")
 	case j.Spec.Shell:
 		return nil
@@ -74,10 +74,10 @@ func (c *Controller) notify(j *state.Job, line string) *spec.Error {
 		return spec.Refuse(spec.CodeJobNotRunning, "")
 	}
 	host := j.Alloc.Nodes[0].Name
-	conn := c.hub.conn(host)
+	conn := c.hub.connOf(host)
 	if conn == nil {
 		return spec.Refuse(spec.CodeNodesBusy, "the agent of "+host+", where the script runs, is not connected: try again")
 	}
-	conn.order(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
+	conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
 	return nil
 }

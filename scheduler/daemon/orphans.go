@@ -35,8 +35,8 @@ func attemptOf(k *apiv1.RunKey) attemptKey {
 
 func newOrphans() *orphans { return &orphans{byNode: map[string]map[attemptKey]*apiv1.HeldRun{}} }
 
-// replace notes all orphans of a node.
-func (o *orphans) replace(node string, list []*apiv1.HeldRun) {
+// replaceOrphans notes all orphans of a node.
+func (o *orphans) replaceOrphans(node string, list []*apiv1.HeldRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.byNode, node)
@@ -48,9 +48,9 @@ func (o *orphans) replace(node string, list []*apiv1.HeldRun) {
 	}
 }
 
-// remove forgets an orphan that has ended. It tells how many the node still has,
+// removeOrphan forgets an orphan that has ended. It tells how many the node still has,
 // and whether this was one.
-func (o *orphans) remove(node string, k attemptKey) (left int, was bool) {
+func (o *orphans) removeOrphan(node string, k attemptKey) (left int, was bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, was = o.byNode[node][k]
@@ -64,8 +64,8 @@ type orphan struct {
 	run  *apiv1.HeldRun
 }
 
-// count is how many orphans there are.
-func (o *orphans) count() int {
+// countOrphans is how many orphans there are.
+func (o *orphans) countOrphans() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
@@ -75,8 +75,8 @@ func (o *orphans) count() int {
 	return n
 }
 
-// list gives all orphans by node and job.
-func (o *orphans) list() []orphan {
+// listOrphans gives all orphans by node and job.
+func (o *orphans) listOrphans() []orphan {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var out []orphan
@@ -95,7 +95,7 @@ func (o *orphans) list() []orphan {
 // publishOrphans shows in the view how many there are.
 func (c *Controller) publishOrphans() {
 	// Counted where views have an order: of two counts the later one stays.
-	c.publish(func(v *view.View) { v.Orphans = c.orphans.count() })
+	c.publishView(func(v *view.View) { v.Orphans = c.orphans.countOrphans() })
 }
 
 // unknownRuns picks the attempts of a registration that belong to no history of
@@ -121,16 +121,16 @@ func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
 	return out
 }
 
-// witness compares what an agent has seen with this ledger before its node is
+// compareRuns compares what an agent has seen with this ledger before its node is
 // taken into service. Where history was lost it says so, raises the job numbers
 // above all that the agent has seen, and drains a node that has runs of the lost
 // history. It tells whether history was lost. A controller that only believes to
 // lead comes no further: what it would record needs a majority.
-func (c *Controller) witness(ctx context.Context, reg *apiv1.Registration, actor event.Actor) (unknown []*apiv1.HeldRun, lost bool, err error) {
+func (c *Controller) compareRuns(ctx context.Context, reg *apiv1.Registration, actor event.Actor) (unknown []*apiv1.HeldRun, lost bool, err error) {
 	st := c.View().State
 	node := reg.GetNode()
 	unknown = unknownRuns(st, reg.GetHeld())
-	c.orphans.replace(node, unknown)
+	c.orphans.replaceOrphans(node, unknown)
 	c.publishOrphans()
 	seen := event.Position{Epoch: reg.GetSeen().GetEpoch(), Seq: reg.GetSeen().GetSeq(),
 		NextUID: spec.JobUID(reg.GetSeen().GetNextJobUid()), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
@@ -161,20 +161,20 @@ func (c *Controller) NoteLost(ctx context.Context, witness string, seen event.Po
 func (c *Controller) noteLost(ctx context.Context, witness string, seen event.Position, actor event.Actor) error {
 	c.deps.Logger.Error("this ledger has lost history: a witness has seen more of it than is here; job numbers go on above what it saw",
 		"witness", witness, "epoch", fmt.Sprintf("%016x", seen.Epoch), "seq", seen.Seq, "head", c.View().State.Seq)
-	return c.writer.do(ctx, &request{cmd: scheduler.NoteLostHistory{Witness: witness, Seen: seen}, actor: actor}).err
+	return c.writer.commitCommand(ctx, &request{cmd: scheduler.NoteLostHistory{Witness: witness, Seen: seen}, actor: actor}).err
 }
 
 // holdOrphans keeps a node out of service while it has orphans.
 func (c *Controller) holdOrphans(ctx context.Context, node string, runs int) error {
 	r := &request{cmd: scheduler.HoldOrphans{Node: node, Runs: runs}, actor: event.Actor{Kind: event.ActorSystem}}
-	return c.writer.do(ctx, r).err
+	return c.writer.commitCommand(ctx, r).err
 }
 
-// recall gives jobs back to the queue that were started on a node while nobody
+// recallJobs gives jobs back to the queue that were started on a node while nobody
 // knew that it has runs of a lost history, which hold a part of it. Only those are
 // recalled that the node can never have been told of: they were started in this
 // epoch, and the node was not connected in it.
-func (c *Controller) recall(ctx context.Context, node string) {
+func (c *Controller) recallJobs(ctx context.Context, node string) {
 	st := c.View().State
 	n := st.Node(node)
 	if n == nil {
@@ -187,7 +187,7 @@ func (c *Controller) recall(ctx context.Context, node string) {
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node + " has runs of a lost history (muster runs)", Again: true}
 		report := scheduler.Report{Node: node, Run: scheduler.Run{UID: uid, Attempt: j.Attempt}, Epoch: j.Epoch, LaunchFailed: failed}
-		if rep := c.writer.do(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
+		if rep := c.writer.commitCommand(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
 			c.deps.Logger.Warn("a job could not be given back to the queue", "job", j.ID, "node", node, "error", rep.err)
 		}
 	}
@@ -196,7 +196,7 @@ func (c *Controller) recall(ctx context.Context, node string) {
 // orphanEnded notes that a node has nothing more of an orphan; without any it is
 // back in service.
 func (c *Controller) orphanEnded(ctx context.Context, node string, k *apiv1.RunKey) {
-	left, was := c.orphans.remove(node, attemptOf(k))
+	left, was := c.orphans.removeOrphan(node, attemptOf(k))
 	if !was {
 		return
 	}

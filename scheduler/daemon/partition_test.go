@@ -30,7 +30,7 @@ func TestChangePartition(t *testing.T) {
 	state := func() spec.PartitionState { return w.c.View().State.Parts.Find(name).Spec.State }
 	restart := func(cfg *spec.Config) {
 		t.Helper()
-		if err := w.c.found(t.Context(), Create{Config: cfg}); err != nil {
+		if err := w.c.foundCluster(t.Context(), Create{Config: cfg}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestChangeNodes(t *testing.T) {
 	if _, err := w.svc.ChangePartition(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.c.found(t.Context(), Create{Config: testConfig()}); err != nil {
+	if err := w.c.foundCluster(t.Context(), Create{Config: testConfig()}); err != nil {
 		t.Fatal(err)
 	}
 	shows("restarted", 9, "b")

@@ -45,12 +45,12 @@ func token(ch chan struct{}) {
 	}
 }
 
-// passes runs the scheduler whenever it is wanted, and at least each
+// runPasses runs the scheduler whenever it is wanted, and at least each
 // sched_interval. A pass that took long is followed by a pause of the same
 // length, so that a deep queue never takes more than half of a core; where
 // only new jobs ask for the next one, of nine times the length. What becomes
 // free during a pause is given out at once by incremental passes.
-func (c *Controller) passes(ctx context.Context) error {
+func (c *Controller) runPasses(ctx context.Context) error {
 	wake := spec.FarFuture // when time alone changes something for a waiting job
 	var run planner
 	var took spec.Span
@@ -60,7 +60,7 @@ func (c *Controller) passes(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-c.kick:
 		case <-c.arrived:
-			c.gather(ctx, min(9*took, spec.Second))
+			c.gatherJobs(ctx, min(9*took, spec.Second))
 		case <-fires:
 		}
 		stop()
@@ -68,12 +68,12 @@ func (c *Controller) passes(ctx context.Context) error {
 			return nil
 		}
 		var err error
-		took, wake, err = c.pass(ctx, &run, false)
+		took, wake, err = c.runPass(ctx, &run, false)
 		if err != nil {
 			return err
 		}
 		if took > 5*spec.Millisecond {
-			if err := c.rest(ctx, min(took, 2*spec.Second), &run); err != nil {
+			if err := c.restAfter(ctx, min(took, 2*spec.Second), &run); err != nil {
 				return err
 			}
 		}
@@ -91,12 +91,12 @@ type planner struct {
 // are worth their while.
 const quickFrom = 20 * spec.Millisecond
 
-// rest pauses after a pass that took long. If something becomes free
+// restAfter pauses after a pass that took long. If something becomes free
 // meanwhile, an incremental pass gives it out, and a full one is due at the
 // end.
-func (c *Controller) rest(ctx context.Context, pause spec.Span, run *planner) error {
+func (c *Controller) restAfter(ctx context.Context, pause spec.Span, run *planner) error {
 	if pause < quickFrom || run.kept == nil {
-		c.sleep(ctx, pause)
+		c.sleepFor(ctx, pause)
 		return nil
 	}
 	fires, stop := c.deps.Clock.After(pause)
@@ -113,10 +113,10 @@ func (c *Controller) rest(ctx context.Context, pause spec.Span, run *planner) er
 			return nil
 		case <-c.kick:
 			freed = true
-			if _, _, err := c.pass(ctx, run, true); err != nil {
+			if _, _, err := c.runPass(ctx, run, true); err != nil {
 				return err
 			}
-			if !c.sleep(ctx, 5*spec.Millisecond) {
+			if !c.sleepFor(ctx, 5*spec.Millisecond) {
 				return nil
 			}
 		}
@@ -142,9 +142,9 @@ func (c *Controller) passInterval(wake spec.Instant) spec.Span {
 // deepQueue is from how many waiting records on new jobs are looked at together.
 const deepQueue = 500
 
-// gather lets new jobs come together after a pass that took long, until
+// gatherJobs lets new jobs come together after a pass that took long, until
 // something asks for a pass at once.
-func (c *Controller) gather(ctx context.Context, pause spec.Span) {
+func (c *Controller) gatherJobs(ctx context.Context, pause spec.Span) {
 	if pause < 4*spec.Millisecond || c.View().State.Waiting.Len() < deepQueue {
 		return
 	}
@@ -157,14 +157,14 @@ func (c *Controller) gather(ctx context.Context, pause spec.Span) {
 	}
 }
 
-// pass runs once over the newest view and sends what it proposes through the
+// runPass runs once over the newest view and sends what it proposes through the
 // writer. It returns how long that took and when to look again at the latest.
-func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.Span, spec.Instant, error) {
+func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spec.Span, spec.Instant, error) {
 	v := c.View()
 	if v.State.Waiting.Len()+v.State.Sleeping.Len() == 0 {
 		run.kept = nil
 		if v.Plan != nil && len(v.Plan.Jobs) > 0 {
-			c.publish(func(v *view.View) { v.Plan = nil })
+			c.publishView(func(v *view.View) { v.Plan = nil })
 		}
 		return 0, spec.FarFuture, nil
 	}
@@ -182,9 +182,9 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 	}
 	dropped := 0
 	// Who sees the reasons of this pass must find its plan.
-	c.publish(func(v *view.View) { v.Plan = out.Plan })
+	c.publishView(func(v *view.View) { v.Plan = out.Plan })
 	if !out.Empty() {
-		rep := c.writer.do(ctx, &request{cmd: scheduler.Starts{Proposal: &out.Proposal}, actor: event.Actor{Kind: event.ActorSystem}})
+		rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.Starts{Proposal: &out.Proposal}, actor: event.Actor{Kind: event.ActorSystem}})
 		if rep.err != nil {
 			if ctx.Err() == nil {
 				c.deps.Logger.Warn("a scheduling pass could not be committed", "error", rep.err)
@@ -193,7 +193,7 @@ func (c *Controller) pass(ctx context.Context, run *planner, quick bool) (spec.S
 		}
 		dropped = rep.res.Stale
 	}
-	c.publish(func(v *view.View) {
+	c.publishView(func(v *view.View) {
 		p := &v.Pass
 		p.Dropped += uint64(dropped)
 		if quick {
@@ -237,9 +237,9 @@ func onePass(v *view.View, now spec.Instant, run *planner, quick bool) (out *sch
 	return scheduler.Pass(v.State, now, opt)
 }
 
-// ticks lets time pass in the ledger once a second, and watches the disk.
-func (c *Controller) ticks(ctx context.Context) error {
-	for c.sleep(ctx, spec.Second) {
+// runTicks lets time pass in the ledger once a second, and watches the disk.
+func (c *Controller) runTicks(ctx context.Context) error {
+	for c.sleepFor(ctx, spec.Second) {
 		low, err := c.deps.Log.Low()
 		if err != nil {
 			c.deps.Logger.Warn("free space of the ledger's disk is not known", "error", err)
@@ -247,7 +247,7 @@ func (c *Controller) ticks(ctx context.Context) error {
 			c.deps.Logger.Warn("the reserve of the ledger's disk changed", "reached", low)
 		}
 		r := &request{cmd: scheduler.Tick{East: c.deps.East}, actor: event.Actor{Kind: event.ActorSystem}}
-		if rep := c.writer.do(ctx, r); rep.err != nil && ctx.Err() == nil {
+		if rep := c.writer.commitCommand(ctx, r); rep.err != nil && ctx.Err() == nil {
 			c.deps.Logger.Warn("time could not pass in the ledger", "error", rep.err)
 		}
 	}

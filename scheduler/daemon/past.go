@@ -37,9 +37,9 @@ type pastRange struct {
 	first, last uint64
 }
 
-// known tells what the history holds. There is always an event: the controller
+// knownRange tells what the history holds. There is always an event: the controller
 // writes one before it takes calls.
-func (c *Controller) known() (pastRange, error) {
+func (c *Controller) knownRange() (pastRange, error) {
 	if c.deps.Past == nil {
 		return pastRange{}, spec.Refuse(spec.CodeDisabled, "this controller keeps no history that can be read")
 	}

@@ -38,8 +38,8 @@ func waitsForBoot(st *state.State, j *state.Job) bool {
 	return false
 }
 
-// ready starts a job whose nodes are all up, with its other components.
-func (h *hub) ready(st *state.State, j *state.Job) {
+// startReady starts a job whose nodes are all up, with its other components.
+func (h *hub) startReady(st *state.State, j *state.Job) {
 	if j == nil || waitsForBoot(st, j) {
 		return
 	}
@@ -48,15 +48,15 @@ func (h *hub) ready(st *state.State, j *state.Job) {
 		all = []*state.Job{j}
 	}
 	for _, c := range all {
-		h.launch(st, c.UID, "")
+		h.orderLaunch(st, c.UID, "")
 		if c.State == spec.Suspended {
-			h.signal(c, "")
+			h.orderSignal(c, "")
 		}
 	}
 }
 
-// power runs what is to be run for a step in the power of nodes.
-func (h *hub) power(st *state.State, e *event.NodePowered) {
+// runPowerStep runs what is to be run for a step in the power of nodes.
+func (h *hub) runPowerStep(st *state.State, e *event.NodePowered) {
 	p := st.Config.Power
 	run := h.c.deps.Programs
 	nodes := hostlist.Fold(e.Nodes)
@@ -74,8 +74,8 @@ func (h *hub) power(st *state.State, e *event.NodePowered) {
 	case e.To == event.PoweringUp && p.Resume != "":
 		// An agent that is there in spite of all shows that by connecting again.
 		for _, name := range e.Nodes {
-			if conn := h.conn(name); conn != nil {
-				conn.goodbye("the node is being powered up: register again")
+			if conn := h.connOf(name); conn != nil {
+				conn.sayGoodbye("the node is being powered up: register again")
 			}
 		}
 		run.Start(p.Resume, nodes, resumeFile(st, e.Nodes))
@@ -142,12 +142,12 @@ func resumeFile(st *state.State, nodes []string) []byte {
 	return b
 }
 
-// reboot tells a node's agent to reboot it.
-func (h *hub) reboot(n *state.Node) {
+// orderReboot tells a node's agent to reboot it.
+func (h *hub) orderReboot(n *state.Node) {
 	if n == nil || n.Reboot == nil {
 		return
 	}
-	if conn := h.conn(n.Spec.Name); conn != nil {
-		conn.order(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(n.Reboot.At), Reason: n.Reboot.Reason}}})
+	if conn := h.connOf(n.Spec.Name); conn != nil {
+		conn.queueOrder(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(n.Reboot.At), Reason: n.Reboot.Reason}}})
 	}
 }

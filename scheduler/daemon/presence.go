@@ -42,9 +42,9 @@ func newPresence(c *Controller) *presence {
 	return &presence{c: c, here: map[attended]int{}, left: map[attended]spec.Instant{}}
 }
 
-// expect notes that a client should come: it may have gone while its request
+// expectClient notes that a client should come: it may have gone while its request
 // was carried out.
-func (p *presence) expect(k attended) {
+func (p *presence) expectClient(k attended) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.here[k] == 0 {
@@ -52,8 +52,8 @@ func (p *presence) expect(k attended) {
 	}
 }
 
-// enter notes that a client is there, until it leaves.
-func (p *presence) enter(k attended) (leave func()) {
+// enterClient notes that a client is there, until it leaves.
+func (p *presence) enterClient(k attended) (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.here[k]++
@@ -69,8 +69,8 @@ func (p *presence) enter(k attended) (leave func()) {
 	}
 }
 
-// overdue takes those who have been away for too long.
-func (p *presence) overdue(now spec.Instant) []attended {
+// takeOverdue takes those who have been away for too long.
+func (p *presence) takeOverdue(now spec.Instant) []attended {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []attended
@@ -86,22 +86,22 @@ func (p *presence) overdue(now spec.Instant) []attended {
 // run ends what nobody attends, until the context ends.
 func (p *presence) run(ctx context.Context) error {
 	swept := false
-	for p.c.sleep(ctx, spec.Second) {
+	for p.c.sleepFor(ctx, spec.Second) {
 		now := p.c.deps.Clock.Now()
 		if !swept && now.Sub(p.c.started) >= startAbsence-absence {
 			swept = true
-			p.missing(now)
+			p.markMissing(now)
 		}
-		for _, k := range p.overdue(now) {
-			p.end(ctx, k)
+		for _, k := range p.takeOverdue(now) {
+			p.endJob(ctx, k)
 		}
 	}
 	return nil
 }
 
-// missing counts everybody as gone from now on who should be there and has not
+// markMissing counts everybody as gone from now on who should be there and has not
 // come since the controller started, or is only about to.
-func (p *presence) missing(now spec.Instant) {
+func (p *presence) markMissing(now spec.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	note := func(k attended) {
@@ -126,8 +126,8 @@ func (p *presence) missing(now spec.Instant) {
 	}
 }
 
-// end acts as the client would have: it is the user's own.
-func (p *presence) end(ctx context.Context, k attended) {
+// endJob acts as the client would have: it is the user's own.
+func (p *presence) endJob(ctx context.Context, k attended) {
 	j := p.c.View().State.Job(k.job)
 	if j == nil || j.State.Terminal() {
 		return
@@ -142,8 +142,8 @@ func (p *presence) end(ctx context.Context, k attended) {
 		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
 	}
 	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", j.ID, "step", k.step.String())
-	if rep := p.c.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
+	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
 		p.c.deps.Logger.Warn("what nobody attends could not be ended: it is tried again", "job", j.ID, "error", rep.err)
-		p.expect(k)
+		p.expectClient(k)
 	}
 }

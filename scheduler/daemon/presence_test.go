@@ -27,26 +27,26 @@ func TestClientsMayBeAwayForAWhile(t *testing.T) {
 	p := newPresence(&Controller{deps: Deps{Clock: clock}})
 	later := func(d spec.Span) { clock.now = clock.now.Add(d) }
 	k := attended{job: 1, attempt: 1, step: 0}
-	first, second := p.enter(k), p.enter(k)
+	first, second := p.enterClient(k), p.enterClient(k)
 	later(spec.Hour)
 	first()
 	later(spec.Hour)
-	if gone := p.overdue(clock.now); gone != nil {
+	if gone := p.takeOverdue(clock.now); gone != nil {
 		t.Errorf("one of two clients is gone: %v is overdue", gone)
 	}
 	second()
 	later(absence - 1)
-	if gone := p.overdue(clock.now); gone != nil {
+	if gone := p.takeOverdue(clock.now); gone != nil {
 		t.Errorf("%v is overdue too soon", gone)
 	}
-	back := p.enter(k)
+	back := p.enterClient(k)
 	later(spec.Hour)
-	if gone := p.overdue(clock.now); gone != nil {
+	if gone := p.takeOverdue(clock.now); gone != nil {
 		t.Errorf("%v is overdue though its client is back", gone)
 	}
 	back()
 	later(absence)
-	if gone := p.overdue(clock.now); len(gone) != 1 || gone[0] != k {
+	if gone := p.takeOverdue(clock.now); len(gone) != 1 || gone[0] != k {
 		t.Errorf("overdue are %v", gone)
 	}
 }
@@ -62,12 +62,12 @@ func TestClientsMayComeWhileTheyAreMissed(t *testing.T) {
 	}
 	c.view.Store(&view.View{State: st})
 	p := newPresence(c)
-	p.missing(clock.now)
-	if gone := p.overdue(clock.now); gone != nil {
+	p.markMissing(clock.now)
+	if gone := p.takeOverdue(clock.now); gone != nil {
 		t.Errorf("%v is overdue at once", gone)
 	}
-	p.enter(jobKey(1))
-	if gone := p.overdue(clock.now.Add(absence)); len(gone) != 1 || gone[0] != jobKey(2) {
+	p.enterClient(jobKey(1))
+	if gone := p.takeOverdue(clock.now.Add(absence)); len(gone) != 1 || gone[0] != jobKey(2) {
 		t.Errorf("overdue are %v", gone)
 	}
 }
@@ -112,7 +112,7 @@ func TestClientsThatNeverCame(t *testing.T) {
 	w.until("the job's client is missed", left(jobKey(j.UID)))
 	w.until("the step's client is missed", left(attended{j.UID, j.Attempt, step}))
 	ask.Attempt, ask.Ticket = 2, "y"
-	if rep := w.c.writer.do(t.Context(), &request{cmd: ask}); spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
+	if rep := w.c.writer.commitCommand(t.Context(), &request{cmd: ask}); spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
 		t.Errorf("a step of another attempt: %v", rep.err)
 	}
 }
@@ -127,13 +127,13 @@ func TestWhatNobodyAttendsIsEndedInTheEnd(t *testing.T) {
 	p := &presence{c: w.c, here: map[attended]int{}, left: map[attended]spec.Instant{}} // that nobody runs
 	ending := func() bool { return w.c.View().State.Job(job.UID).StepByID(step).Ending != nil }
 	w.log.fail(ErrDiskFull)
-	p.end(t.Context(), k)
+	p.endJob(t.Context(), k)
 	if _, again := p.left[k]; ending() || !again {
 		t.Errorf("with a full disk the step is ended (%v), or not expected to be (%v)", ending(), !again)
 	}
 	w.until("it is ended", func() bool {
-		for _, k := range p.overdue(w.deps.Clock.Now().Add(absence)) {
-			p.end(t.Context(), k)
+		for _, k := range p.takeOverdue(w.deps.Clock.Now().Add(absence)) {
+			p.endJob(t.Context(), k)
 		}
 		return ending()
 	})

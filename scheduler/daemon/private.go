@@ -21,11 +21,11 @@ const (
 // private tells whether something is hidden from a caller.
 func (s *ClusterService) private(what string, who Caller) bool {
 	conf := s.C.View().State.Config
-	return conf != nil && slices.Contains(conf.Private, what) && !s.operator(who)
+	return conf != nil && slices.Contains(conf.Private, what) && !s.isOperator(who)
 }
 
-// sees tells which jobs a caller may see at all.
-func (s *ClusterService) sees(who Caller) func(j *state.Job) bool {
+// visibleTo tells which jobs a caller may see at all.
+func (s *ClusterService) visibleTo(who Caller) func(j *state.Job) bool {
 	see := s.seesOwned(who)
 	return func(j *state.Job) bool { return see(j.Spec.UID, j.Spec.Account) }
 }
@@ -46,7 +46,7 @@ func (s *ClusterService) seesUse(st *state.State, who Caller) func(a *spec.Assoc
 	}
 	own := st.Policy.FindUser(who.User)
 	return func(a *spec.Association) bool {
-		return a.User == "" || (own != nil && a.User == own.Name) || s.coordinates(who, a.Account)
+		return a.User == "" || (own != nil && a.User == own.Name) || s.isCoordinator(who, a.Account)
 	}
 }
 
@@ -56,12 +56,12 @@ func (c *Controller) Private(ctx context.Context) []string {
 	s := &ClusterService{C: c}
 	who := c.deps.Identify(ctx)
 	conf := c.View().State.Config
-	if conf == nil || len(conf.Private) == 0 || s.operator(who) {
+	if conf == nil || len(conf.Private) == 0 || s.isOperator(who) {
 		return nil
 	}
 	return conf.Private
 }
 
-// hidden is the answer about a job that a caller may not see: as if it were
+// hiddenJob is the answer about a job that a caller may not see: as if it were
 // not there.
-func hidden() error { return spec.Refuse(spec.CodeInvalidJobID, "") }
+func hiddenJob() error { return spec.Refuse(spec.CodeInvalidJobID, "") }

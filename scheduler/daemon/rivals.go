@@ -32,7 +32,7 @@ const (
 // refuseRival returns an error when an agent of another place than this one
 // has the node. Agents of releases that tell no place are not known apart.
 func (h *hub) refuseRival(node, place string) error {
-	now, silent := h.c.deps.Clock.Now(), 2*h.heartbeat()
+	now, silent := h.c.deps.Clock.Now(), 2*h.heartbeatInterval()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, of := h.rivals[node], ""

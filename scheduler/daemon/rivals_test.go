@@ -81,7 +81,7 @@ func TestSecondAgentOfANode(t *testing.T) {
 	clock.ahead.Add(int64(seatKept + spec.Second))
 	silent, _ := welcome("host:/b") // it stays away
 	refused("host:/a", "host:/b")
-	clock.ahead.Add(int64(2*w.c.hub.heartbeat() + spec.Second))
+	clock.ahead.Add(int64(2*w.c.hub.heartbeatInterval() + spec.Second))
 	welcome("host:/a")
 	if m := <-silent.out; m.GetGoodbye() == nil {
 		t.Errorf("the silent agent got %v", m)

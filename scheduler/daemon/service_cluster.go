@@ -17,11 +17,11 @@ import (
 
 // ListNodes shows nodes.
 func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -158,16 +158,16 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 	if req.GetReason() != "" {
 		cmd.Reason = &req.Reason
 	}
-	return &apiv1.UpdateNodeReply{}, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	return &apiv1.UpdateNodeReply{}, s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
 }
 
 // ListPartitions shows partitions.
 func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPart
 
 // GetConfig shows every key of the configuration in force.
 func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigRequest) (*apiv1.GetConfigReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
 	st := s.C.View().State
@@ -240,7 +240,7 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 		return nil, spec.Refuse(spec.CodeBadRequest, "ClusterName cannot change while the ledger lives")
 	}
 	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
-		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
+		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
 		for i := range old.FileNodes {
@@ -255,7 +255,7 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 
 // Diag shows the controller's figures.
 func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1.DiagReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
 	v := s.C.View()
@@ -273,7 +273,7 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 		Pending: int64(v.State.Waiting.Len()), Running: running,
 		Passes: v.Pass.Passes, PassLast: int64(v.Pass.Last), PassMax: int64(v.Pass.Max), PassTotal: int64(v.Pass.Total), PassDepth: v.Pass.Depth,
 		PassExit: v.Pass.Exit, DroppedProposals: v.Pass.Dropped, LogPosition: v.Writer.LogPosition, AppendLast: int64(v.Writer.AppendLast),
-		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.connected()), StaleReports: v.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
+		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.countConnected()), StaleReports: v.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
 }
 
 // Ping tells that the controller is there.
@@ -299,22 +299,22 @@ func (s *ClusterService) Shutdown(ctx context.Context, _ *apiv1.ShutdownRequest)
 
 // Why explains a job.
 func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	sees := s.sees(who)
+	sees := s.visibleTo(who)
 	list, err := visibleTargets(v.State, req.GetJob(), sees)
 	if err != nil {
 		return nil, err
 	}
 	j := v.State.Job(list[0].UID)
 	show := wire.NewShower(v, now, true)
-	out := &apiv1.WhyReply{Job: s.show(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq,
+	out := &apiv1.WhyReply{Job: s.showJob(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq,
 		GpuFaults: wire.FaultsOf(v.State, j)}
 	if j.State != spec.Pending {
 		return out, nil

@@ -50,9 +50,9 @@ func newEventReaders() *eventReaders {
 	return &eventReaders{byUser: map[string]int{}, turn: make(chan struct{}, 1)}
 }
 
-// work does a piece of a reader's work when it is his turn. He must not wait for
+// workInTurn does a piece of a reader's work when it is his turn. He must not wait for
 // his caller in it.
-func (r *eventReaders) work(ctx context.Context, do func() error) error {
+func (r *eventReaders) workInTurn(ctx context.Context, do func() error) error {
 	select {
 	case r.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -63,8 +63,8 @@ func (r *eventReaders) work(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// enter counts a reader in, or refuses.
-func (r *eventReaders) enter(user string) (leave func(), err error) {
+// enterReader counts a reader in, or refuses.
+func (r *eventReaders) enterReader(user string) (leave func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -89,7 +89,7 @@ func (r *eventReaders) enter(user string) (leave func(), err error) {
 // Events tells what has happened, from the archive and never faster than the
 // caller takes it, so that nobody else waits for a slow one.
 func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster_EventsServer) error {
-	who, _, err := s.caller(stream.Context())
+	who, _, err := s.knownCaller(stream.Context())
 	if err != nil {
 		return err
 	}
@@ -97,19 +97,19 @@ func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster
 	if err != nil {
 		return err
 	}
-	if req.GetAudit() && !s.operator(who) {
+	if req.GetAudit() && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "the audit trail is for operators; muster events shows what you may see")
 	}
-	leave, err := s.C.readers.enter(who.User)
+	leave, err := s.C.readers.enterReader(who.User)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	t := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil()), audit: req.GetAudit()}
-	if err := t.begin(req); err != nil {
+	if err := t.findBeginning(req); err != nil {
 		return err
 	}
-	return t.tell(stream.Context(), req.GetFollow())
+	return t.tellEvents(stream.Context(), req.GetFollow())
 }
 
 // eventTeller tells one caller the events from a place in the ledger on.
@@ -132,11 +132,11 @@ type eventTeller struct {
 	over   bool                 // an event behind the end was read
 }
 
-// begin finds the place from which on events are told, and whose the jobs are
+// findBeginning finds the place from which on events are told, and whose the jobs are
 // there.
-func (t *eventTeller) begin(req *apiv1.EventsRequest) error {
+func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
 	c := t.s.C
-	known, err := c.known()
+	known, err := c.knownRange()
 	if err != nil {
 		return err
 	}
@@ -177,19 +177,19 @@ func (t *eventTeller) checkEpoch(epoch, seq uint64) error {
 // beginPast starts from the snapshot before the place. The events between are
 // read for the jobs in them, and not told.
 func (t *eventTeller) beginPast() error {
-	return t.s.C.readers.work(t.stream.Context(), func() error {
+	return t.s.C.readers.workInTurn(t.stream.Context(), func() error {
 		st, err := t.s.C.deps.Past.Snapshot(t.from - 1)
 		if err != nil {
 			return err
 		}
 		t.jobs, t.seq = newEventJobs(st), st.Seq
-		t.jobs.release()
+		t.jobs.releaseState()
 		return nil
 	})
 }
 
-// tell reads on to the last published event, and with follow from there.
-func (t *eventTeller) tell(ctx context.Context, follow bool) error {
+// tellEvents reads on to the last published event, and with follow from there.
+func (t *eventTeller) tellEvents(ctx context.Context, follow bool) error {
 	t.out = &apiv1.EventsReply{}
 	placed := false // the caller knows from where on he is told
 	for {
@@ -197,7 +197,7 @@ func (t *eventTeller) tell(ctx context.Context, follow bool) error {
 		// More is not read than is published: then the state of the view is the one
 		// at the place to which this has come.
 		for t.seq < v.State.Seq && !t.over {
-			if err := t.s.C.readers.work(ctx, t.readBatch); err != nil {
+			if err := t.s.C.readers.workInTurn(ctx, t.readBatch); err != nil {
 				return err
 			}
 			if err := t.sendReady(ctx); err != nil {
@@ -208,10 +208,10 @@ func (t *eventTeller) tell(ctx context.Context, follow bool) error {
 			}
 		}
 		if !t.over {
-			t.jobs.rebase(v.State)
+			t.jobs.rebaseOn(v.State)
 		}
 		if len(t.out.Events) > 0 || !follow || !placed || t.seq >= t.told+tellProgressAfter {
-			t.full(t.seq)
+			t.endMessage(t.seq)
 			t.ready[len(t.ready)-1].CaughtUp = !t.over
 			if err := t.sendReady(ctx); err != nil {
 				return err
@@ -258,14 +258,14 @@ func (t *eventTeller) readBatch() error {
 			return nil
 		}
 		t.seq = env.Seq
-		t.jobs.note(env.Event)
+		t.jobs.noteEvent(env.Event)
 		if env.Seq >= t.from {
 			t.take(env, &see)
 		}
-		t.jobs.forget(env.Event)
+		t.jobs.forgetEnded(env.Event)
 	}
 	if t.seq >= max(t.told, t.from)+tellProgressAfter {
-		t.full(t.seq)
+		t.endMessage(t.seq)
 	}
 	return nil
 }
@@ -277,16 +277,16 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 		return
 	}
 	name := func(uid spec.JobUID) string {
-		j, ok := t.jobs.find(uid)
+		j, ok := t.jobs.findJob(uid)
 		if !ok || !see.job(j.owner, j.account) {
 			return ""
 		}
-		return j.name()
+		return j.displayName()
 	}
 	for _, part := range wire.EventParts(env.Event, name) {
 		var job *eventJob
 		if topic == wire.TopicJob {
-			j, ok := t.jobs.find(part.Job)
+			j, ok := t.jobs.findJob(part.Job)
 			if !ok || !see.job(j.owner, j.account) {
 				continue
 			}
@@ -295,7 +295,7 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 		if part.Reservation != "" && see.ownReservations && !slices.Contains(t.jobs.usersOf(part.Reservation), t.who.User) {
 			continue
 		}
-		if !t.filter.passes(env, &part, job) {
+		if !t.filter.passesEvent(env, &part, job) {
 			continue
 		}
 		info := eventInfo(env, &part, job)
@@ -306,14 +306,14 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 		t.size += proto.Size(info)
 		if t.size >= eventBytesAtOnce || len(t.out.Events) >= maxEventsAtOnce {
 			// Another part of this event may follow: it has not been told whole.
-			t.full(env.Seq - 1)
+			t.endMessage(env.Seq - 1)
 		}
 	}
 }
 
-// full ends the message that is being filled. Up to seq everything has been told
+// endMessage ends the message that is being filled. Up to seq everything has been told
 // with it.
-func (t *eventTeller) full(seq uint64) {
+func (t *eventTeller) endMessage(seq uint64) {
 	st := t.s.C.View().State
 	m := t.out
 	m.Seq, m.Epoch, m.HeadSeq = seq, st.EpochAt(seq), st.Seq
@@ -328,16 +328,16 @@ func (t *eventTeller) sendReady(ctx context.Context) error {
 	for len(t.ready) > 0 {
 		m := t.ready[0]
 		t.ready = t.ready[1:]
-		if err := t.send(ctx, m); err != nil {
+		if err := t.sendMessage(ctx, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send waits for the caller to take a message. One who takes his time does not keep
+// sendMessage waits for the caller to take a message. One who takes his time does not keep
 // an old state in memory meanwhile.
-func (t *eventTeller) send(ctx context.Context, m *apiv1.EventsReply) error {
+func (t *eventTeller) sendMessage(ctx context.Context, m *apiv1.EventsReply) error {
 	sent := make(chan error, 1)
 	go func() { sent <- t.stream.Send(m) }()
 	slow, stop := t.s.C.deps.Clock.After(patientReader)
@@ -348,7 +348,7 @@ func (t *eventTeller) send(ctx context.Context, m *apiv1.EventsReply) error {
 	case <-slow:
 	case <-ctx.Done():
 	}
-	t.jobs.release()
+	t.jobs.releaseState()
 	return <-sent
 }
 
@@ -356,7 +356,7 @@ func eventInfo(env *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.
 	out := &apiv1.EventInfo{Seq: env.Seq, At: int64(env.At), Kind: env.Event.Kind().String(), ActorKind: wire.ActorKindName(env.Actor.Kind), Actor: env.Actor.Name,
 		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, Nodes: part.Nodes, Fields: part.Fields}
 	if job != nil {
-		out.Job, out.JobId, out.User, out.Account = job.name(), uint32(job.id), job.user, job.account
+		out.Job, out.JobId, out.User, out.Account = job.displayName(), uint32(job.id), job.user, job.account
 	}
 	return out
 }
@@ -377,8 +377,8 @@ func (s *ClusterService) eventSight(who Caller) eventSight {
 	out.topic[wire.TopicNode] = !s.private(privateNodes, who)
 	out.topic[wire.TopicPartition] = !s.private(privatePartitions, who)
 	out.topic[wire.TopicUse] = !s.private(privateUsage, who)
-	out.topic[wire.TopicPolicy] = s.operator(who)
-	out.topic[wire.TopicSecret] = s.administrator(who)
+	out.topic[wire.TopicPolicy] = s.isOperator(who)
+	out.topic[wire.TopicSecret] = s.isAdministrator(who)
 	return out
 }
 
@@ -454,9 +454,9 @@ func (f *eventFilter) addKinds(word string) error {
 
 func (f *eventFilter) kind(k event.Kind) bool { return f.kinds == nil || f.kinds[k] }
 
-// passes tells whether an event is of the jobs, users and nodes that are wanted.
-func (f *eventFilter) passes(env *event.Envelope, part *wire.EventPart, job *eventJob) bool {
-	if len(f.jobs) > 0 && (job == nil || !slices.ContainsFunc(f.jobs, job.is)) {
+// passesEvent tells whether an event is of the jobs, users and nodes that are wanted.
+func (f *eventFilter) passesEvent(env *event.Envelope, part *wire.EventPart, job *eventJob) bool {
+	if len(f.jobs) > 0 && (job == nil || !slices.ContainsFunc(f.jobs, job.isWanted)) {
 		return false
 	}
 	if len(f.users) > 0 && !slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
@@ -468,8 +468,8 @@ func (f *eventFilter) passes(env *event.Envelope, part *wire.EventPart, job *eve
 	return f.nodes == nil || slices.ContainsFunc(part.Nodes, func(n string) bool { return f.nodes[n] })
 }
 
-// is tells whether a job is the wanted one.
-func (j *eventJob) is(want wantedJob) bool {
+// isWanted tells whether a job is the wanted one.
+func (j *eventJob) isWanted(want wantedJob) bool {
 	if want.task == spec.NoTask && j.id == want.id {
 		return true
 	}

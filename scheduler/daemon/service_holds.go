@@ -24,7 +24,7 @@ func (s *ClusterService) HoldNode(ctx context.Context, req *apiv1.HoldNodeReques
 		return nil, err
 	}
 	cmd := scheduler.TakeForeignHold{Node: req.GetNode(), Hold: wire.ToForeignHold(req.GetHold()), GPUs: req.GetGpus(), GPUType: req.GetGpuType(), Running: req.GetRunning()}
-	done := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor})
+	done := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
 	if done.err != nil {
 		return nil, done.err
 	}
@@ -45,7 +45,7 @@ func (s *ClusterService) ReleaseHold(ctx context.Context, req *apiv1.ReleaseHold
 		return nil, err
 	}
 	cmd := scheduler.ReleaseForeignHold{Node: req.GetNode(), ID: req.GetId(), Why: req.GetWhy()}
-	if err := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
+	if err := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err; err != nil {
 		return nil, err
 	}
 	return &apiv1.ReleaseHoldReply{Seq: s.C.View().State.Seq}, nil

@@ -21,15 +21,15 @@ const (
 // defaultToken is how long an enrolment token lives.
 const defaultToken = spec.Day
 
-// keeper lets those in who may say which machines belong to the cluster. A
+// requireKeeper lets those in who may say which machines belong to the cluster. A
 // machine vouches for its users, so this is not done from one: who has taken a
 // login host could bring further ones in, to stay.
-func (s *ClusterService) keeper(ctx context.Context) (event.Actor, error) {
-	who, actor, err := s.caller(ctx)
+func (s *ClusterService) requireKeeper(ctx context.Context) (event.Actor, error) {
+	who, actor, err := s.knownCaller(ctx)
 	switch {
 	case err != nil:
 		return actor, err
-	case !s.administrator(who):
+	case !s.isAdministrator(who):
 		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators add and revoke machines")
 	case who.FromElsewhere():
 		return actor, spec.Refuse(spec.CodeAccessDenied, "machines are let in and sent away on the controller's host, or with an administrator's certificate")
@@ -39,7 +39,7 @@ func (s *ClusterService) keeper(ctx context.Context) (event.Actor, error) {
 
 // CreateToken makes a single-use enrolment token for a node or a login host.
 func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenReply, error) {
-	actor, err := s.keeper(ctx)
+	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 	if req.GetLogin() {
 		ev.Role = roleLogin
 	}
-	if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: actor}); rep.err != nil {
+	if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: []event.Event{ev}}, actor: actor}); rep.err != nil {
 		return nil, rep.err
 	}
 	return &apiv1.CreateTokenReply{Token: text, Expires: int64(expires)}, nil
@@ -72,11 +72,11 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 // ListHosts tells which machines have a certificate that has not expired. Only
 // administrators see the serial numbers, with which nobody else has business.
 func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsRequest) (*apiv1.ListHostsReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	withSerials := s.administrator(who)
+	withSerials := s.isAdministrator(who)
 	now := s.C.deps.Clock.Now()
 	out := &apiv1.ListHostsReply{Now: int64(now)}
 	for _, c := range s.C.View().State.Access.Certs {
@@ -99,7 +99,7 @@ func hostInfo(c state.Cert) *apiv1.HostInfo {
 // refused, and its connections end, also those that it opened with a certificate
 // that has expired since. With a new token it can come back.
 func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRequest) (*apiv1.RevokeHostReply, error) {
-	actor, err := s.keeper(ctx)
+	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRe
 	}
 	before := s.C.View().State.Access
 	cmd := scheduler.RevokeHost{Name: req.GetName(), Role: req.GetRole(), Reason: req.GetReason()}
-	if rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+	if rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return nil, rep.err
 	}
 	out := &apiv1.RevokeHostReply{}
@@ -127,8 +127,8 @@ func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRe
 	return out, nil
 }
 
-// revoked are the certificates that agents must refuse though they have not expired.
-func (c *Controller) revoked() *apiv1.Revoked {
+// revokedCertificates are the certificates that agents must refuse though they have not expired.
+func (c *Controller) revokedCertificates() *apiv1.Revoked {
 	out, now := &apiv1.Revoked{}, c.deps.Clock.Now()
 	for _, x := range c.View().State.Access.Certs {
 		if x.Revoked && x.Expires > now {

@@ -25,7 +25,7 @@ func (hostTokens) NewToken(node string, login bool, _ spec.Instant) (string, spe
 // commit writes events as they are.
 func (w *world) commit(events ...event.Event) {
 	w.t.Helper()
-	if rep := w.c.writer.do(w.t.Context(), &request{cmd: scheduler.Policy{Events: events}}); rep.err != nil {
+	if rep := w.c.writer.commitCommand(w.t.Context(), &request{cmd: scheduler.Policy{Events: events}}); rep.err != nil {
 		w.t.Fatal(rep.err)
 	}
 }

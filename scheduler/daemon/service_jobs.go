@@ -29,8 +29,8 @@ type ClusterService struct {
 	C *Controller
 }
 
-// caller refuses those who are nobody here.
-func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error) {
+// knownCaller refuses those who are nobody here.
+func (s *ClusterService) knownCaller(ctx context.Context) (Caller, event.Actor, error) {
 	who := s.C.deps.Identify(ctx)
 	if who.User == "" {
 		return who, event.Actor{}, spec.Refuse(spec.CodeAccessDenied, "this connection proves no user")
@@ -38,20 +38,20 @@ func (s *ClusterService) caller(ctx context.Context) (Caller, event.Actor, error
 	return who, event.Actor{Kind: event.ActorUser, UID: who.UID, Name: who.User, Host: who.Host}, nil
 }
 
-// may tells whether a caller may change a job: its owner, an operator, or a
+// mayChange tells whether a caller may change a job: its owner, an operator, or a
 // coordinator of its account.
-func (s *ClusterService) may(who Caller, j *state.Job) bool {
+func (s *ClusterService) mayChange(who Caller, j *state.Job) bool {
 	return s.mayOwned(who, j.Spec.UID, j.Spec.Account)
 }
 
 // mayOwned is may for a job of which only the owner and the account are known.
 func (s *ClusterService) mayOwned(who Caller, owner uint32, account string) bool {
-	return owner == who.UID || s.operator(who) || s.coordinates(who, account)
+	return owner == who.UID || s.isOperator(who) || s.isCoordinator(who, account)
 }
 
-// coordinates tells whether a caller is a coordinator of an account or of one
+// isCoordinator tells whether a caller is a coordinator of an account or of one
 // above it.
-func (s *ClusterService) coordinates(who Caller, account string) bool {
+func (s *ClusterService) isCoordinator(who Caller, account string) bool {
 	if who.Limited {
 		return false
 	}
@@ -78,8 +78,8 @@ const (
 	maxContentBytes = 12 << 20
 )
 
-// submission makes a command of a request.
-func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.SubmitRequest) (*spec.JobSpec, []content, error) {
+// makeSubmission makes a command of a request.
+func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *apiv1.SubmitRequest) (*spec.JobSpec, []content, error) {
 	if who.NoUID {
 		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "an administrator's certificate names no user to run jobs as")
 	}
@@ -129,14 +129,14 @@ func (s *ClusterService) submission(ctx context.Context, who Caller, req *apiv1.
 // answer would tell whether a guess of their script is right.
 func (s *ClusterService) content(who Caller, b *apiv1.Blob) (spec.Hash, error) {
 	if len(b.GetData()) > 0 {
-		return s.C.recent.sum(b.GetData()), nil
+		return s.C.recent.hashOf(b.GetData()), nil
 	}
 	var h spec.Hash
 	if len(b.GetSha256()) != len(h) {
 		return h, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
 	}
 	copy(h[:], b.GetSha256())
-	if !s.C.senders.know(who.UID, h) || !s.C.deps.Blobs.Has(h) {
+	if !s.C.senders.knowsSender(who.UID, h) || !s.C.deps.Blobs.Has(h) {
 		return h, spec.Refuse(spec.CodeBadRequest, "content "+h.String()+" is not known here: send it whole")
 	}
 	return h, nil
@@ -144,30 +144,30 @@ func (s *ClusterService) content(who Caller, b *apiv1.Blob) (spec.Hash, error) {
 
 // Submit accepts one job; the answer means that it is durable.
 func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	js, blobs, err := s.submission(ctx, who, req)
+	js, blobs, err := s.makeSubmission(ctx, who, req)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.components(who, js, req)
+	rest, err := s.listComponents(who, js, req)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetTestOnly() {
-		return s.testOnly(scheduler.Submit{Spec: js, Rest: rest, Sees: s.sees(who)}, actor)
+		return s.testOnly(scheduler.Submit{Spec: js, Rest: rest, Sees: s.visibleTo(who)}, actor)
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest, Sees: s.sees(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest, Sees: s.visibleTo(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
 	if rep.err != nil {
 		return nil, rep.err
 	}
 	return &apiv1.SubmitReply{Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message, Tag: req.GetTag()}, nil
 }
 
-// components are the further components of a heterogeneous job.
-func (s *ClusterService) components(who Caller, leader *spec.JobSpec, req *apiv1.SubmitRequest) ([]*spec.JobSpec, error) {
+// listComponents are the further components of a heterogeneous job.
+func (s *ClusterService) listComponents(who Caller, leader *spec.JobSpec, req *apiv1.SubmitRequest) ([]*spec.JobSpec, error) {
 	var out []*spec.JobSpec
 	for _, m := range req.GetRest() {
 		js, err := wire.ToJobSpec(m)
@@ -185,13 +185,13 @@ func (s *ClusterService) components(who Caller, leader *spec.JobSpec, req *apiv1
 
 // mayAsk refuses what only an operator, or an administrator, may ask for.
 func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
-	if js.Queue.Nice < 0 && !s.operator(who) {
+	if js.Queue.Nice < 0 && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
-	if js.Queue.Reboot && !s.administrator(who) {
+	if js.Queue.Reboot && !s.isAdministrator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may use --reboot")
 	}
-	if js.Queue.Priority != 0 && !s.operator(who) {
+	if js.Queue.Priority != 0 && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
 	}
 	return nil
@@ -227,7 +227,7 @@ func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*api
 func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer)
 			}
 			rep := reply{err: o.err}
 			if o.err == nil {
-				rep = s.C.writer.await(ctx, o.req)
+				rep = s.C.writer.awaitReply(ctx, o.req)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -284,7 +284,7 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 			return err
 		}
 		o := outstanding{tag: m.GetTag()}
-		js, blobs, err := s.submission(ctx, who, m)
+		js, blobs, err := s.makeSubmission(ctx, who, m)
 		switch {
 		case err != nil:
 			o.err = err
@@ -293,8 +293,8 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
-			o.req = &request{cmd: scheduler.Submit{Spec: js, Sees: s.sees(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
-			if err := s.C.writer.send(ctx, o.req); err != nil {
+			o.req = &request{cmd: scheduler.Submit{Spec: js, Sees: s.visibleTo(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
+			if err := s.C.writer.enqueueCommand(ctx, o.req); err != nil {
 				return err
 			}
 		}
@@ -322,7 +322,7 @@ func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
 // ListJobs shows jobs, in one message.
 func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsReply, error) {
 	var out *apiv1.ListJobsReply
-	err := s.jobs(ctx, req, math.MaxInt, func(part *apiv1.ListJobsReply) error { out = part; return nil })
+	err := s.streamJobs(ctx, req, math.MaxInt, func(part *apiv1.ListJobsReply) error { out = part; return nil })
 	return out, err
 }
 
@@ -331,21 +331,21 @@ const jobsAtOnce = 1 << 20
 
 // StreamJobs shows jobs, all as they were at one moment.
 func (s *ClusterService) StreamJobs(req *apiv1.ListJobsRequest, stream service.Cluster_StreamJobsServer) error {
-	return s.jobs(stream.Context(), req, jobsAtOnce, stream.Send)
+	return s.streamJobs(stream.Context(), req, jobsAtOnce, stream.Send)
 }
 
-// jobs hands the jobs that a request is about on, in messages of about so many
+// streamJobs hands the jobs that a request is about on, in messages of about so many
 // bytes; there is at least one.
-func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, most int, send func(*apiv1.ListJobsReply) error) error {
-	who, _, err := s.caller(ctx)
+func (s *ClusterService) streamJobs(ctx context.Context, req *apiv1.ListJobsRequest, most int, send func(*apiv1.ListJobsReply) error) error {
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return err
 	}
-	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.sees(who))
+	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
 	if err != nil {
 		return err
 	}
@@ -354,12 +354,12 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 	out, size := part(), 0
 	out.Unknown = unknown
 	shown := map[spec.JobUID]bool{}
-	sel.each(v.State, func(j *state.Job, _ scheduler.Target) {
+	sel.eachRecord(v.State, func(j *state.Job, _ scheduler.Target) {
 		if err != nil || shown[j.UID] {
 			return
 		}
 		shown[j.UID] = true
-		info := s.show(show, v, j)
+		info := s.showJob(show, v, j)
 		out.Jobs = append(out.Jobs, info)
 		if most == math.MaxInt {
 			return
@@ -376,9 +376,9 @@ func (s *ClusterService) jobs(ctx context.Context, req *apiv1.ListJobsRequest, m
 	return send(out)
 }
 
-// show adds the paths of a job's files, with their patterns expanded as far
+// showJob adds the paths of a job's files, with their patterns expanded as far
 // as is known here.
-func (s *ClusterService) show(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
+func (s *ClusterService) showJob(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
 	out := show.Job(j)
 	out.Stdin, out.Stdout, out.Stderr = wire.Files(v.State, j)
 	return out
@@ -387,15 +387,15 @@ func (s *ClusterService) show(show *wire.Shower, v *view.View, j *state.Job) *ap
 // WatchJob sends a job's record each time it changes, until its end.
 func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Cluster_WatchJobServer) error {
 	ctx := stream.Context()
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
-	sees := s.sees(who)
+	sees := s.visibleTo(who)
 	var last uint64 // when the record that was sent had changed
 	uid := spec.JobUID(req.GetUid())
 	if req.GetAttend() {
-		leave, err := s.attend(who, uid)
+		leave, err := s.noteAttended(who, uid)
 		if err != nil {
 			return err
 		}
@@ -404,7 +404,7 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 	var lines <-chan string // for those who attend; nil never has one
 	if req.GetAttend() {
 		var leave func()
-		lines, leave = s.C.listeners.listen(uid)
+		lines, leave = s.C.listeners.addStream(uid)
 		defer leave()
 	}
 	for {
@@ -418,12 +418,12 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 		}
 		j := v.State.Job(uid)
 		if j != nil && !sees(j) {
-			return hidden()
+			return hiddenJob()
 		}
 		arr, _ := v.State.Arrays.Get(uint64(uid))
 		if j == nil && arr != nil {
 			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil && last == 0 {
-				return hidden()
+				return hiddenJob()
 			}
 		}
 		switch {
@@ -431,7 +431,7 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 			over := jobOver(v.State, j)
 			if j.Changed != last && (over || !req.GetUntilEnd()) {
 				last = j.Changed
-				if err := stream.Send(s.show(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, j)); err != nil {
+				if err := stream.Send(s.showJob(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, j)); err != nil {
 					return err
 				}
 			}
@@ -458,16 +458,16 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 	}
 }
 
-// attend notes that the srun or salloc of a job is there.
-func (s *ClusterService) attend(who Caller, uid spec.JobUID) (leave func(), err error) {
+// noteAttended notes that the srun or salloc of a job is there.
+func (s *ClusterService) noteAttended(who Caller, uid spec.JobUID) (leave func(), err error) {
 	j := s.C.View().State.Job(uid)
-	if j == nil || !j.Spec.Attended || !s.sees(who)(j) {
-		return nil, hidden()
+	if j == nil || !j.Spec.Attended || !s.visibleTo(who)(j) {
+		return nil, hiddenJob()
 	}
 	if j.Spec.UID != who.UID {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	return s.C.present.enter(jobKey(uid)), nil
+	return s.C.present.enterClient(jobKey(uid)), nil
 }
 
 // jobOver tells whether a job, or the whole array it stands for, has ended.
@@ -480,13 +480,13 @@ func jobOver(st *state.State, j *state.Job) bool {
 
 // Cancel ends or signals the selected jobs.
 func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (*apiv1.JobResults, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := s.C.View()
 	out := &apiv1.JobResults{}
-	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.sees(who))
+	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
 	if err != nil {
 		return nil, err
 	}
@@ -506,10 +506,10 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 		scope = event.SignalBatch
 	}
 	var reqs []*request
-	sel.each(v.State, func(j *state.Job, t scheduler.Target) {
+	sel.eachRecord(v.State, func(j *state.Job, t scheduler.Target) {
 		r := &apiv1.JobResult{Job: jobName(v.State, j, t), JobId: uint32(j.ID)}
 		out.Results = append(out.Results, r)
-		if !s.may(who, j) {
+		if !s.mayChange(who, j) {
 			r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
 			reqs = append(reqs, nil)
 			return
@@ -528,7 +528,7 @@ func cloneFilter(f *apiv1.JobFilter) *apiv1.JobFilter {
 func (s *ClusterService) sendAll(ctx context.Context, reqs []*request, results []*apiv1.JobResult) error {
 	for _, r := range reqs {
 		if r != nil {
-			if err := s.C.writer.send(ctx, r); err != nil {
+			if err := s.C.writer.enqueueCommand(ctx, r); err != nil {
 				return err
 			}
 		}
@@ -537,7 +537,7 @@ func (s *ClusterService) sendAll(ctx context.Context, reqs []*request, results [
 		if r == nil {
 			continue
 		}
-		rep := s.C.writer.await(ctx, r)
+		rep := s.C.writer.awaitReply(ctx, r)
 		var e *spec.Error
 		if errors.As(rep.err, &e) {
 			results[i].Error = wire.Error(e)
@@ -555,13 +555,13 @@ func jobName(st *state.State, j *state.Job, t scheduler.Target) string {
 
 // ControlJobs holds, releases, requeues and updates jobs.
 func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobsRequest) (*apiv1.JobResults, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := s.C.View()
 	out := &apiv1.JobResults{}
-	sees := s.sees(who)
+	sees := s.visibleTo(who)
 	var reqs []*request
 	for _, expr := range req.GetJobs() {
 		list, err := visibleTargets(v.State, expr, sees)
@@ -576,16 +576,16 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 			out.Results = append(out.Results, r)
 			if req.GetVerb() == apiv1.ControlJobsRequest_NOTIFY {
 				reqs = append(reqs, nil)
-				if !s.may(who, j) {
+				if !s.mayChange(who, j) {
 					r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
-				} else if err := s.C.notify(j, req.GetMessage()); err != nil {
+				} else if err := s.C.notifyFollowers(j, req.GetMessage()); err != nil {
 					r.Error = wire.Error(err)
 				}
 				continue
 			}
-			cmd := s.control(req, t, who, j)
+			cmd := s.makeControl(req, t, who, j)
 			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
-			if !s.may(who, j) || (operators && !s.operator(who)) {
+			if !s.mayChange(who, j) || (operators && !s.isOperator(who)) {
 				r.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
 				r.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
@@ -600,10 +600,10 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 	return out, s.sendAll(ctx, reqs, out.Results)
 }
 
-// control makes the command of a verb. An administrator who holds another's
+// makeControl makes the command of a verb. An administrator who holds another's
 // job holds it as one.
-func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, j *state.Job) scheduler.Command {
-	admin := s.operator(who)
+func (s *ClusterService) makeControl(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, j *state.Job) scheduler.Command {
+	admin := s.isOperator(who)
 	by := spec.HeldByUser
 	if admin {
 		by = spec.HeldByAdmin
@@ -635,7 +635,7 @@ func (s *ClusterService) control(req *apiv1.ControlJobsRequest, t scheduler.Targ
 		}
 		return scheduler.UpdateStep{UID: t.UID, Step: spec.StepID(req.GetStep()), All: req.Step == nil, Limit: limit, Admin: admin}
 	case apiv1.ControlJobsRequest_UPDATE:
-		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.sees(who)}
+		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.visibleTo(who)}
 		for k, v := range req.GetChanges() {
 			c.Changes = append(c.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v})
 		}

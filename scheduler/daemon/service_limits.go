@@ -14,11 +14,11 @@ import (
 // LimitUsage is scontrol show assoc_mgr: the limits in force and what is used
 // of each, by the counters that the scheduler decides with.
 func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRequest) (*apiv1.LimitUsageReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRe
 // limitUsage is LimitUsage of one moment for one caller.
 func (s *ClusterService) limitUsage(st *state.State, now spec.Instant, who Caller) *apiv1.LimitUsageReply {
 	sees := s.seesUse(st, who)
-	out := &apiv1.LimitUsageReply{Policy: limitsInForce(st), Shares: shares(st, now, sees)}
+	out := &apiv1.LimitUsageReply{Policy: limitsInForce(st), Shares: shareTree(st, now, sees)}
 	out.Policy.Now, out.Shares.User = int64(now), who.User
 	out.Policy.Associations = slices.DeleteFunc(out.Policy.Associations, func(a *apiv1.Association) bool { return !sees(st.Policy.Assoc(a.GetId())) })
 	visit := func(key uint64) {

@@ -35,11 +35,11 @@ func (s *ClusterService) ChangeNodes(ctx context.Context, req *apiv1.NodeChange)
 		}
 		out.Nodes, cmd = names, scheduler.DeleteNodes{Nodes: names}
 	}
-	return out, s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+	return out, s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
 }
 
-// described is the node that an agent describes itself; nil if it does not.
-func (c *Controller) described(reg *apiv1.Registration) (*spec.NodeSpec, error) {
+// describedNode is the node that an agent describes itself; nil if it does not.
+func (c *Controller) describedNode(reg *apiv1.Registration) (*spec.NodeSpec, error) {
 	if reg.GetDynamic() == "" {
 		return nil, nil
 	}

@@ -13,14 +13,14 @@ import (
 
 // ListOrphans tells which runs the nodes have that the ledger does not know.
 func (s *ClusterService) ListOrphans(ctx context.Context, _ *apiv1.ListOrphansRequest) (*apiv1.ListOrphansReply, error) {
-	if _, err := s.keeper(ctx); err != nil {
+	if _, err := s.requireKeeper(ctx); err != nil {
 		return nil, err
 	}
 	out := &apiv1.ListOrphansReply{}
 	if lost := s.C.View().State.Lost; lost != nil {
 		out.LostAt, out.Witness = int64(lost.At), lost.Witness
 	}
-	for _, o := range s.C.orphans.list() {
+	for _, o := range s.C.orphans.listOrphans() {
 		out.Runs = append(out.Runs, orphanInfo(o))
 	}
 	return out, nil
@@ -29,7 +29,7 @@ func (s *ClusterService) ListOrphans(ctx context.Context, _ *apiv1.ListOrphansRe
 // KillOrphans ends runs that the ledger does not know. It is never done unasked:
 // they may be the work of a history that is still to be put back.
 func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphansRequest) (*apiv1.KillOrphansReply, error) {
-	actor, err := s.keeper(ctx)
+	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphans
 	}
 	var chosen []orphan
 	found := map[string]bool{}
-	for _, o := range s.C.orphans.list() {
+	for _, o := range s.C.orphans.listOrphans() {
 		name := orphanName(o.run.GetRun())
 		if slices.Contains(req.GetRuns(), name) {
 			chosen = append(chosen, o)
@@ -60,11 +60,11 @@ func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphans
 	}
 	out := &apiv1.KillOrphansReply{}
 	for _, o := range chosen {
-		conn := s.C.hub.conn(o.node)
+		conn := s.C.hub.connOf(o.node)
 		if conn == nil {
 			return out, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("node %s is not connected; run %s can be killed when it is", o.node, orphanName(o.run.GetRun())))
 		}
-		conn.order(&apiv1.Order{Run: o.run.GetRun(), Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(grace)}}})
+		conn.queueOrder(&apiv1.Order{Run: o.run.GetRun(), Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(grace)}}})
 		s.C.deps.Logger.Warn("a run of a lost history is killed", "run", orphanName(o.run.GetRun()), "node", o.node, "by", actor.Name, "uid", actor.UID)
 		out.Runs = append(out.Runs, orphanInfo(o))
 	}

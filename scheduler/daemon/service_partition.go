@@ -17,13 +17,13 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 		return nil, err
 	}
 	do := func(cmd scheduler.Command) error {
-		return s.C.writer.do(ctx, &request{cmd: cmd, actor: actor}).err
+		return s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
 	}
 	if req.GetDelete() {
 		return &apiv1.PartitionChangeReply{}, do(scheduler.DeletePartition{Name: req.GetName()})
 	}
 	if req.GetCreate() {
-		next, warnings, err := slurmconf.NewPartition(req.GetName(), pairs(req.GetSet()), s.C.View().State.Config)
+		next, warnings, err := slurmconf.NewPartition(req.GetName(), configPairs(req.GetSet()), s.C.View().State.Config)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -33,9 +33,9 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 	if p == nil {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
 	}
-	next, warnings, err := slurmconf.ChangePartition(*p.Spec, pairs(req.GetSet()), s.C.View().State.Config)
+	next, warnings, err := slurmconf.ChangePartition(*p.Spec, configPairs(req.GetSet()), s.C.View().State.Config)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next, Nodes: slurmconf.ChangesNodes(pairs(req.GetSet()))})
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next, Nodes: slurmconf.ChangesNodes(configPairs(req.GetSet()))})
 }

@@ -19,14 +19,14 @@ type History func(ctx context.Context, visit func(*event.Envelope) bool) error
 // any change but that of admin levels, a coordinator some to the users of the
 // account.
 func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	st := s.C.View().State
-	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: pairs(req.GetWhere()), Set: pairs(req.GetSet())}
+	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: configPairs(req.GetWhere()), Set: configPairs(req.GetSet())}
 	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
-	if !s.operator(who) && (load || who.Limited || !policy.MayChange(st, who.User, change)) {
+	if !s.isOperator(who) && (load || who.Limited || !policy.MayChange(st, who.User, change)) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	var events []event.Event
@@ -43,7 +43,7 @@ func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChan
 		return nil, err
 	}
 	if len(events) > 0 && !req.GetTry() {
-		if rep := s.C.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
+		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
 	}
@@ -56,10 +56,10 @@ func (c *Controller) SetBudgets(ctx context.Context, all []policy.Budget) error 
 	if len(events) == 0 {
 		return nil
 	}
-	return c.writer.do(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: event.Actor{Kind: event.ActorSystem}}).err
+	return c.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: event.Actor{Kind: event.ActorSystem}}).err
 }
 
-func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
+func configPairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
 	out := make([]spec.KeyValue, len(list))
 	for i, e := range list {
 		out[i] = spec.KeyValue{Key: e.GetKey(), Value: e.GetValue()}
@@ -69,10 +69,10 @@ func pairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
 
 // GetPolicy shows accounts, users, associations, QOS, keys and resources.
 func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest) (*apiv1.PolicyReply, error) {
-	if _, _, err := s.caller(ctx); err != nil {
+	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +87,11 @@ func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest
 
 // Transactions lists the changes of the policy from the ledger's history.
 func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.TransactionsRequest) (*apiv1.TransactionsReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !s.operator(who) {
+	if !s.isOperator(who) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if s.C.deps.History == nil {

@@ -15,11 +15,11 @@ import (
 
 // ListReservations shows reservations.
 func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -37,13 +37,13 @@ func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.Reserv
 // ChangeReservation creates, changes and deletes reservations. Users may
 // delete those that say so (USER_DELETE).
 func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.ReservationChange) (*apiv1.ReservationChangeReply, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	admin := s.operator(who)
+	admin := s.isOperator(who)
 	var cmd scheduler.Command
-	switch set := pairs(req.GetSet()); req.GetVerb() {
+	switch set := configPairs(req.GetSet()); req.GetVerb() {
 	case apiv1.ReservationChange_CREATE:
 		cmd = scheduler.CreateReservation{Name: req.GetName(), Set: set}
 	case apiv1.ReservationChange_UPDATE:
@@ -59,7 +59,7 @@ func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.Reser
 	if err := s.knownUsers(ctx, req.GetSet()); err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: cmd, actor: actor})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
 	if rep.err != nil {
 		return nil, rep.err
 	}

@@ -15,18 +15,18 @@ import (
 
 // Shares is sshare: the tree of shares and use.
 func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*apiv1.SharesReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	st, now := s.C.View().State, s.C.deps.Clock.Now()
-	out := shares(st, now, s.seesUse(st, who))
+	out := shareTree(st, now, s.seesUse(st, who))
 	out.User = who.User
 	return out, nil
 }
 
-// shares is the tree of shares with those associations that may be seen.
-func shares(st *state.State, now spec.Instant, sees func(*spec.Association) bool) *apiv1.SharesReply {
+// shareTree is the tree of shares with those associations that may be seen.
+func shareTree(st *state.State, now spec.Instant, sees func(*spec.Association) bool) *apiv1.SharesReply {
 	tree := fairshare.Of(st)
 	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
@@ -82,11 +82,11 @@ func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
 
 // Priorities is sprio: what the priorities of pending jobs are made of.
 func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRequest) (*apiv1.PrioritiesReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.moment(ctx, req.GetMoment())
+	v, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRe
 	for _, w := range p.TRES {
 		out.Weights.Tres = append(out.Weights.Tres, &apiv1.NamedFactor{Name: w.TRES, Weighted: float64(w.Micro) / 1e6})
 	}
-	sees, ranks := s.sees(who), order.NewContext(st, now)
+	sees, ranks := s.visibleTo(who), order.NewContext(st, now)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
 		if !sees(j) || j.Hold != spec.NotHeld || j.Eligible == 0 {

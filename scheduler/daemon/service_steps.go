@@ -47,7 +47,7 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 	if n, err := strconv.ParseUint(expr, 10, 32); err == nil {
 		if j := st.JobByID(spec.JobID(n)); j != nil && !j.IsArrayRecord() {
 			if !sees(j) {
-				return nil, hidden()
+				return nil, hiddenJob()
 			}
 			return j, nil
 		}
@@ -64,7 +64,7 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 
 // ownJob finds a running or pending job of the caller by its number.
 func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
-	j, err := stepJob(st, expr, s.sees(who))
+	j, err := stepJob(st, expr, s.visibleTo(who))
 	switch {
 	case err != nil:
 		return nil, err
@@ -78,7 +78,7 @@ func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*stat
 // where it runs, and then its end.
 func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Cluster_RunStepServer) error {
 	ctx := stream.Context()
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 				keys[i].attempt = req.GetRest()[i-1].GetAttempt()
 			}
 		}
-		defer s.C.present.enter(keys[i])()
+		defer s.C.present.enterClient(keys[i])()
 	}
 	return s.followStep(ctx, keys, stream)
 }
@@ -180,9 +180,9 @@ func stepWaits(err error) bool {
 func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, j *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
 	sp := r.cmd.(scheduler.StartStep).Spec
 	why := spec.CodeNodesBusy
-	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.waiting(j.UID) == 0 {
+	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.countWaiting(j.UID) == 0 {
 		first := *r
-		rep := s.C.writer.do(ctx, &first)
+		rep := s.C.writer.commitCommand(ctx, &first)
 		if !stepWaits(rep.err) || req.GetImmediate() {
 			return rep.res.Step, rep.err
 		}
@@ -191,7 +191,7 @@ func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.R
 	if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: why.String()}}}); err != nil {
 		return 0, err
 	}
-	rep := s.C.steps.wait(ctx, j.UID, r)
+	rep := s.C.steps.waitForStep(ctx, j.UID, r)
 	return rep.res.Step, rep.err
 }
 
@@ -207,7 +207,7 @@ func (s *ClusterService) followStep(ctx context.Context, keys []attended, stream
 		}
 		if !created {
 			created = true
-			news, err := s.created(v, parts, parts[0].job.Spec.UID)
+			news, err := s.describeStep(v, parts, parts[0].job.Spec.UID)
 			if err != nil {
 				return err
 			}
@@ -265,8 +265,8 @@ func stepsOver(parts []jobStep) *apiv1.StepOver {
 	return out
 }
 
-// created tells where a step runs, and gives a user the right to attach to it.
-func (s *ClusterService) created(v *view.View, parts []jobStep, uid uint32) (*apiv1.StepCreated, error) {
+// describeStep tells where a step runs, and gives a user the right to attach to it.
+func (s *ClusterService) describeStep(v *view.View, parts []jobStep, uid uint32) (*apiv1.StepCreated, error) {
 	var first *apiv1.StepCreated
 	for _, p := range parts {
 		out, err := s.createdIn(v, p.job, p.step, uid)
@@ -286,7 +286,7 @@ func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, u
 	now := s.C.deps.Clock.Now()
 	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: uid, GID: j.Spec.GID, Groups: j.Spec.Groups,
 		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords)), Epoch: j.Epoch}
-	if !s.C.hub.keyed(st.Nodes) {
+	if !s.C.hub.knowsRunKeys(st.Nodes) {
 		claims.Epoch = 0
 	}
 	cred, err := s.C.deps.Access.Sign(claims)
@@ -301,7 +301,7 @@ func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, u
 		wait = max(st.Spec.Wait, 0)
 	}
 	return &apiv1.StepCreated{KillOnBadExit: kill, Wait: wait, JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
-		Nodes: stepNodes(v.State, st), Job: s.show(wire.NewShower(v, now, true), v, j)}, nil
+		Nodes: stepNodes(v.State, st), Job: s.showJob(wire.NewShower(v, now, true), v, j)}, nil
 }
 
 // stepNodes tells where the parts of a step are and how they are reached; of one
@@ -323,16 +323,16 @@ func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
 
 // AttachStep lets a step's user, or root, see what it writes.
 func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRequest) (*apiv1.StepCreated, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := s.C.View()
-	j, err := stepJob(v.State, req.GetJob(), s.sees(who))
+	j, err := stepJob(v.State, req.GetJob(), s.visibleTo(who))
 	switch {
 	case err != nil:
 		return nil, err
-	case j.Spec.UID != who.UID && (who.UID != 0 || !s.operator(who)):
+	case j.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root see what a step writes")
 	case req.GetStep() < 0:
 		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
@@ -351,7 +351,7 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 	}
 	switch {
 	case len(parts) > 0:
-		return s.created(v, parts, who.UID)
+		return s.describeStep(v, parts, who.UID)
 	case own != nil || (id < j.NextStep && j.State.Active()) || j.State.Terminal():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
@@ -360,24 +360,24 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 
 // EndStep ends a step or signals it; who may end the job may do that.
 func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest) (*apiv1.EndStepReply, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	j, err := stepJob(s.C.View().State, req.GetJob(), s.sees(who))
+	j, err := stepJob(s.C.View().State, req.GetJob(), s.visibleTo(who))
 	if err != nil {
 		return nil, err
 	}
-	if !s.may(who, j) {
+	if !s.mayChange(who, j) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: scheduler.EndStep{UID: j.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndStep{UID: j.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
 	return &apiv1.EndStepReply{}, rep.err
 }
 
 // EndJob ends a job of the caller's own srun or salloc.
 func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (*apiv1.EndJobReply, error) {
-	who, actor, err := s.caller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +385,7 @@ func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (
 	if err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.do(ctx, &request{cmd: scheduler.EndJob{UID: j.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndJob{UID: j.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
 	return &apiv1.EndJobReply{}, rep.err
 }
 
@@ -435,7 +435,7 @@ func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only s
 	for i := range step.Layout {
 		a := &step.Layout[i]
 		at := j.Alloc.Index(a.ID)
-		conn := h.conn(a.Name)
+		conn := h.connOf(a.Name)
 		if (only != "" && a.Name != only) || step.Done.Has(i) || conn == nil || at < 0 {
 			continue
 		}
@@ -457,7 +457,7 @@ func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only s
 			h.stepImpossible(j, step, a.Name, err)
 			continue
 		}
-		conn.order(&apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Launch{Launch: l}})
+		conn.queueOrder(&apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Launch{Launch: l}})
 	}
 }
 
@@ -507,7 +507,7 @@ func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause 
 	select {
 	case h.c.writer.cmds <- r:
 	default: // the writer waits for who calls this: it is told when it can take it
-		go func() { _ = h.c.writer.send(context.Background(), r) }() // until the controller stops; its next start orders the step anew
+		go func() { _ = h.c.writer.enqueueCommand(context.Background(), r) }() // until the controller stops; its next start orders the step anew
 	}
 }
 
@@ -538,8 +538,8 @@ func (h *hub) toParts(j *state.Job, step *state.Step, only string, o *apiv1.Orde
 		if step.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
-		if conn := h.conn(name); conn != nil {
-			conn.order(o)
+		if conn := h.connOf(name); conn != nil {
+			conn.queueOrder(o)
 		}
 	}
 }

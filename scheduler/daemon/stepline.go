@@ -51,8 +51,8 @@ func stepShape(c scheduler.StartStep) string {
 	return out
 }
 
-// waiting is how many steps of a job wait.
-func (l *stepLines) waiting(job spec.JobUID) int {
+// countWaiting is how many steps of a job wait.
+func (l *stepLines) countWaiting(job spec.JobUID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if line := l.of[job]; line != nil {
@@ -61,15 +61,15 @@ func (l *stepLines) waiting(job spec.JobUID) int {
 	return 0
 }
 
-// wait joins the job's line until a try succeeds or is refused for good.
-func (l *stepLines) wait(ctx context.Context, job spec.JobUID, r *request) reply {
+// waitForStep joins the job's line until a try succeeds or is refused for good.
+func (l *stepLines) waitForStep(ctx context.Context, job spec.JobUID, r *request) reply {
 	w := &waitingStep{ctx: ctx, r: r, shape: stepShape(r.cmd.(scheduler.StartStep)), answer: make(chan reply, 1)}
 	l.mu.Lock()
 	line := l.of[job]
 	if line == nil {
 		line = &stepLine{came: make(chan struct{}, 1)}
 		l.of[job] = line
-		go l.serve(job, line)
+		go l.serveWaiting(job, line)
 	}
 	line.waiting = append(line.waiting, w)
 	l.mu.Unlock()
@@ -92,9 +92,9 @@ func (line *stepLine) call() {
 	}
 }
 
-// list drops those who have gone and gives the others; a line that is empty is
+// listWaiting drops those who have gone and gives the others; a line that is empty is
 // closed.
-func (l *stepLines) list(job spec.JobUID, line *stepLine) []*waitingStep {
+func (l *stepLines) listWaiting(job spec.JobUID, line *stepLine) []*waitingStep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line.waiting = slices.DeleteFunc(line.waiting, func(w *waitingStep) bool { return w.ctx.Err() != nil || w.r == nil })
@@ -104,8 +104,8 @@ func (l *stepLines) list(job spec.JobUID, line *stepLine) []*waitingStep {
 	return slices.Clone(line.waiting)
 }
 
-// serve gives those who wait their turns, until nobody waits.
-func (l *stepLines) serve(job spec.JobUID, line *stepLine) {
+// serveWaiting gives those who wait their turns, until nobody waits.
+func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 	var tried uint64
 	noRoom := map[string]bool{}
 	for {
@@ -114,7 +114,7 @@ func (l *stepLines) serve(job spec.JobUID, line *stepLine) {
 			tried = now
 			clear(noRoom)
 		}
-		list := l.list(job, line)
+		list := l.listWaiting(job, line)
 		if len(list) == 0 {
 			return
 		}
@@ -124,7 +124,7 @@ func (l *stepLines) serve(job spec.JobUID, line *stepLine) {
 			}
 			again := *w.r
 			again.reply = nil
-			rep := l.c.writer.do(w.ctx, &again)
+			rep := l.c.writer.commitCommand(w.ctx, &again)
 			if !stepWaits(rep.err) {
 				w.r = nil
 				w.answer <- rep

@@ -58,7 +58,7 @@ func itoaID(id spec.JobID) string { return strconv.FormatUint(uint64(id), 10) }
 
 // inLine returns when so many steps of a job wait.
 func (w *world) inLine(job *state.Job, n int) {
-	for w.c.steps.waiting(job.UID) != n && w.t.Context().Err() == nil {
+	for w.c.steps.countWaiting(job.UID) != n && w.t.Context().Err() == nil {
 		runtime.Gosched()
 	}
 }
@@ -155,7 +155,7 @@ func (w *world) srunNow(job *state.Job, s *apiv1.StepSpec) (*apiv1.StepNews, err
 func TestAStepThatCannotBeOrdered(t *testing.T) {
 	w := start(t)
 	w.connect("n1")
-	for w.c.hub.conn("n1") == nil && w.t.Context().Err() == nil { // it has registered then
+	for w.c.hub.connOf("n1") == nil && w.t.Context().Err() == nil { // it has registered then
 		runtime.Gosched()
 	}
 	w.as(Caller{UID: 1000, GID: 1000, User: "alice"})

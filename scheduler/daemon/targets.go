@@ -12,9 +12,9 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
-// targets finds what a job expression names: 12, 12_3, 12_[1-3,7],
+// findTargets finds what a job expression names: 12, 12_3, 12_[1-3,7],
 // 12+1. For a whole array these are all its live records.
-func targets(st *state.State, expr string) ([]scheduler.Target, error) {
+func findTargets(st *state.State, expr string) ([]scheduler.Target, error) {
 	if leader, offset, ok := strings.Cut(expr, "+"); ok {
 		return componentTarget(st, leader, offset)
 	}
@@ -51,13 +51,13 @@ func targets(st *state.State, expr string) ([]scheduler.Target, error) {
 // visibleTargets finds what a job expression names of the jobs that a caller
 // may know of. What he may not know of is refused as if it did not exist.
 func visibleTargets(st *state.State, expr string, sees func(*state.Job) bool) ([]scheduler.Target, error) {
-	list, err := targets(st, expr)
+	list, err := findTargets(st, expr)
 	if err != nil {
 		return nil, err
 	}
 	list = slices.DeleteFunc(list, func(t scheduler.Target) bool { return !sees(st.Job(t.UID)) })
 	if len(list) == 0 {
-		return nil, hidden()
+		return nil, hiddenJob()
 	}
 	return list, nil
 }
@@ -169,8 +169,8 @@ func newSelection(st *state.State, f *apiv1.JobFilter, sees func(*state.Job) boo
 	return s, unknown, nil
 }
 
-// match tells whether a job passes everything but the list of ids.
-func (s *selection) match(j *state.Job) bool {
+// matchesJob tells whether a job passes everything but the list of ids.
+func (s *selection) matchesJob(j *state.Job) bool {
 	f := s.f
 	switch {
 	case !among(f.GetUsers(), j.Spec.User) && !among(f.GetUsers(), strconv.FormatUint(uint64(j.Spec.UID), 10)),
@@ -212,8 +212,8 @@ func (s *selection) stateMatch(j *state.Job) bool {
 
 func among(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
 
-// each calls f for the selected records in ascending order of uid.
-func (s *selection) each(st *state.State, f func(j *state.Job, t scheduler.Target)) {
+// eachRecord calls f for the selected records in ascending order of uid.
+func (s *selection) eachRecord(st *state.State, f func(j *state.Job, t scheduler.Target)) {
 	if s.only != nil {
 		var list []scheduler.Target
 		for t := range s.only {
@@ -226,14 +226,14 @@ func (s *selection) each(st *state.State, f func(j *state.Job, t scheduler.Targe
 			return int(a.Task - b.Task)
 		})
 		for _, t := range list {
-			if j := st.Job(t.UID); j != nil && s.sees(j) && s.match(j) {
+			if j := st.Job(t.UID); j != nil && s.sees(j) && s.matchesJob(j) {
 				f(j, t)
 			}
 		}
 		return
 	}
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if s.sees(j) && s.match(j) {
+		if s.sees(j) && s.matchesJob(j) {
 			f(j, scheduler.Target{UID: j.UID, Task: spec.NoTask})
 		}
 		return true

@@ -19,7 +19,7 @@ const (
 // CreateUserToken makes a token with which a program acts as the caller or, for
 // administrators, as another user.
 func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateUserTokenRequest) (*apiv1.CreateUserTokenReply, error) {
-	who, _, err := s.caller(ctx)
+	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 	uid := who.UID
 	gid := who.GID
 	if other := req.GetUser(); other != "" && other != who.User {
-		if !s.administrator(who) {
+		if !s.isAdministrator(who) {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "only an administrator gets a token of another user")
 		}
 		var ok bool
@@ -46,7 +46,7 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 		return nil, spec.Refuse(spec.CodeInvalidUser, "an administrator's certificate names no user: say whose token it shall be (username=)")
 	}
 	life, longest := spec.Span(req.GetLifetime()), userTokenLongest
-	if s.administrator(who) {
+	if s.isAdministrator(who) {
 		longest = anyTokenLongest
 	}
 	switch {

@@ -86,20 +86,20 @@ const (
 // controller is not taken for one of this writer's.
 func newWriter(c *Controller) *writer {
 	w := &writer{c: c, nonce: rand.Uint64(), cmds: make(chan *request, 4096), flights: make(chan *flight, maxFlights)}
-	w.head, w.base = c.machine.reset(), c.machine.Applied()
+	w.head, w.base = c.machine.resetExpected(), c.machine.Applied()
 	return w
 }
 
-// do sends a command through the writer and waits until it is durable.
-func (w *writer) do(ctx context.Context, r *request) reply {
-	if err := w.send(ctx, r); err != nil {
+// commitCommand sends a command through the writer and waits until it is durable.
+func (w *writer) commitCommand(ctx context.Context, r *request) reply {
+	if err := w.enqueueCommand(ctx, r); err != nil {
 		return reply{err: err}
 	}
-	return w.await(ctx, r)
+	return w.awaitReply(ctx, r)
 }
 
-// send enqueues a command; await gets the answer.
-func (w *writer) send(ctx context.Context, r *request) error {
+// enqueueCommand enqueues a command; await gets the answer.
+func (w *writer) enqueueCommand(ctx context.Context, r *request) error {
 	if r.reply == nil {
 		r.reply = make(chan reply, 1)
 	}
@@ -118,8 +118,8 @@ func (w *writer) send(ctx context.Context, r *request) error {
 	}
 }
 
-// await waits for the answer to a command that was sent.
-func (w *writer) await(ctx context.Context, r *request) reply {
+// awaitReply waits for the answer to a command that was sent.
+func (w *writer) awaitReply(ctx context.Context, r *request) reply {
 	select {
 	case rep := <-r.reply:
 		return rep
@@ -146,21 +146,21 @@ func (w *writer) run(ctx context.Context) error {
 			return nil
 		case r := <-w.cmds:
 			if w.broken.Load() {
-				if again, err := w.restart(ctx, r); err != nil {
+				if again, err := w.restartFromApplied(ctx, r); err != nil {
 					return err
 				} else if !again {
 					continue
 				}
 			}
-			if err := w.batch(w.gather(r)); err != nil {
+			if err := w.writeBatch(w.gatherCommands(r)); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// gather takes what else is waiting, up to the size of a batch.
-func (w *writer) gather(first *request) []*request {
+// gatherCommands takes what else is waiting, up to the size of a batch.
+func (w *writer) gatherCommands(first *request) []*request {
 	most := w.c.deps.Settings.MaxBatch
 	if most == 0 {
 		most = defaultMaxBatch
@@ -178,14 +178,14 @@ func (w *writer) gather(first *request) []*request {
 	return out
 }
 
-// batch decides some commands, appends their events as one entry and passes
+// writeBatch decides some commands, appends their events as one entry and passes
 // it on. Commands that changed nothing are answered once everything before
 // them is durable. A command that would break a rule of the ledger is refused
 // and the batch decided again without it: such a bug must not stop a cluster.
-func (w *writer) batch(reqs []*request) error {
+func (w *writer) writeBatch(reqs []*request) error {
 	now := w.c.deps.Clock.Now()
-	f, blobs, bad, err := w.decide(reqs, now)
-	for ; err != nil; f, blobs, bad, err = w.decide(reqs, now) {
+	f, blobs, bad, err := w.decideCommands(reqs, now)
+	for ; err != nil; f, blobs, bad, err = w.decideCommands(reqs, now) {
 		w.c.figures.invariantFailures.Add(1)
 		w.c.deps.Logger.Error("a command would break a rule of the ledger and is refused", "error", err, "command", fmt.Sprintf("%T", reqs[bad].cmd))
 		reqs[bad].reply <- reply{err: fmt.Errorf("the scheduler broke a rule of the ledger: %w", err)}
@@ -202,21 +202,21 @@ func (w *writer) batch(reqs []*request) error {
 		f.state = w.head.Freeze()
 		w.base = f.state
 		w.check(f.state)
-		w.c.machine.expect(folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq})
-		f.pending = w.c.deps.Log.Append(frame(w.nonce, blobs, events))
+		w.c.machine.expectBatch(folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq})
+		f.pending = w.c.deps.Log.Append(frameBatch(w.nonce, blobs, events))
 	}
 	w.flights <- f
 	return nil
 }
 
-// decide decides commands on the head, in order. If one breaks a rule (bad is
+// decideCommands decides commands on the head, in order. If one breaks a rule (bad is
 // its index) the head is spoiled.
-func (w *writer) decide(reqs []*request, now spec.Instant) (f *flight, blobs [][]byte, bad int, err error) {
+func (w *writer) decideCommands(reqs []*request, now spec.Instant) (f *flight, blobs [][]byte, bad int, err error) {
 	t := trial.On(w.head, now, event.Actor{}, "")
 	f = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
 	sent := map[spec.Hash]bool{}
 	for i, r := range reqs {
-		if err := w.refused(r); err != nil {
+		if err := w.refuseOnFullDisk(r); err != nil {
 			f.results[i].err = err
 			continue
 		}
@@ -245,9 +245,9 @@ func decideOne(t *trial.Trial, cmd scheduler.Command) (res scheduler.Result, err
 	return scheduler.Decide(t, cmd)
 }
 
-// refused stops submissions while the disk's reserve is reached; ends and
+// refuseOnFullDisk stops submissions while the disk's reserve is reached; ends and
 // cancels go on.
-func (w *writer) refused(r *request) error {
+func (w *writer) refuseOnFullDisk(r *request) error {
 	if _, submit := r.cmd.(scheduler.Submit); submit && w.low.Load() {
 		return spec.Refuse(spec.CodeDiskReserve, "")
 	}
@@ -257,7 +257,7 @@ func (w *writer) refused(r *request) error {
 // newBlobs adds content of an accepted request that the store does not have yet.
 func (w *writer) newBlobs(list [][]byte, r *request, sent map[spec.Hash]bool) [][]byte {
 	for _, b := range r.blobs {
-		w.c.senders.note(r.actor.UID, b.hash)
+		w.c.senders.noteSender(r.actor.UID, b.hash)
 		if !sent[b.hash] && !w.c.deps.Blobs.Has(b.hash) {
 			sent[b.hash] = true
 			list = append(list, b.data)
@@ -278,7 +278,7 @@ func (w *writer) check(s *state.State) {
 		return
 	}
 	if every == 1 {
-		w.breach(s, s.Check())
+		w.reportBreach(s, s.Check())
 		return
 	}
 	if !w.checking.CompareAndSwap(false, true) {
@@ -291,24 +291,24 @@ func (w *writer) check(s *state.State) {
 		defer w.checks.Done()
 		defer w.checking.Store(false)
 		if err := turn.Check(s.Breathing(runtime.Gosched)); err != nil {
-			w.breach(s, fmt.Errorf("%s: %w", turn.Name, err))
+			w.reportBreach(s, fmt.Errorf("%s: %w", turn.Name, err))
 		}
 	}()
 }
 
-// breach tells of an invariant that does not hold.
-func (w *writer) breach(s *state.State, err error) {
+// reportBreach tells of an invariant that does not hold.
+func (w *writer) reportBreach(s *state.State, err error) {
 	if err != nil {
 		w.c.figures.invariantFailures.Add(1)
 		w.c.deps.Logger.Error("an invariant of the state does not hold", "error", err, "seq", s.Seq)
 	}
 }
 
-// restart waits until every batch under way has been answered, takes the
+// restartFromApplied waits until every batch under way has been answered, takes the
 // applied state for the new head and lets the log go on. Until then it refuses
 // what comes in, first of all the command that brought it here; it tells
 // whether that is still to be decided.
-func (w *writer) restart(ctx context.Context, first *request) (again bool, err error) {
+func (w *writer) restartFromApplied(ctx context.Context, first *request) (again bool, err error) {
 	mark := &flight{drained: make(chan struct{})}
 	w.flights <- mark
 	<-mark.drained
@@ -318,7 +318,7 @@ func (w *writer) restart(ctx context.Context, first *request) (again bool, err e
 			break
 		}
 		if first != nil {
-			first.reply <- reply{err: unwritable(err)}
+			first.reply <- reply{err: unwritableError(err)}
 			first = nil
 		}
 		if ctx.Err() != nil {
@@ -335,7 +335,7 @@ func (w *writer) restart(ctx context.Context, first *request) (again bool, err e
 			return false, nil
 		}
 	}
-	w.head, w.base = w.c.machine.reset(), w.c.machine.Applied()
+	w.head, w.base = w.c.machine.resetExpected(), w.c.machine.Applied()
 	w.broken.Store(false)
 	w.c.deps.Logger.Info("the ledger is writable again", "seq", w.head.Seq)
 	return first != nil, nil
@@ -349,7 +349,7 @@ func (w *writer) refuseFor(ctx context.Context, wait spec.Span, cause error) boo
 	for {
 		select {
 		case r := <-w.cmds:
-			r.reply <- reply{err: unwritable(cause)}
+			r.reply <- reply{err: unwritableError(cause)}
 		case <-fires:
 			return true
 		case <-ctx.Done():
@@ -376,8 +376,8 @@ func refuseAll(reqs []*request, err error) {
 	}
 }
 
-// unwritable is what callers are told when the ledger does not take a batch.
-func unwritable(cause error) error {
+// unwritableError is what callers are told when the ledger does not take a batch.
+func unwritableError(cause error) error {
 	var e *spec.Error
 	switch {
 	case errors.As(cause, &e):
@@ -396,10 +396,10 @@ func unwritable(cause error) error {
 	return fmt.Errorf("the ledger does not take the batch: %w", cause)
 }
 
-// settle waits for batches in order, publishes what is durable, answers, and
+// settleBatches waits for batches in order, publishes what is durable, answers, and
 // carries the effects out, until the writer has ended. At a shutdown it waits
 // for the last appends, but not for ever.
-func (w *writer) settle(ctx context.Context) error {
+func (w *writer) settleBatches(ctx context.Context) error {
 	last, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() {
@@ -428,24 +428,24 @@ func (w *writer) land(ctx context.Context, f *flight) {
 			if !w.broken.Swap(true) {
 				w.c.deps.Logger.Error("the ledger refused a batch", "error", err, "commands", len(f.requests))
 			}
-			refuseAll(f.requests, unwritable(err))
+			refuseAll(f.requests, unwritableError(err))
 			return
 		}
-		w.count(f)
-		w.c.committed(f)
+		w.countCommands(f)
+		w.c.publishCommitted(f)
 	} else if w.broken.Load() { // decided on a state that never came to be
-		refuseAll(f.requests, unwritable(w.failure))
+		refuseAll(f.requests, unwritableError(w.failure))
 		return
 	} else {
-		w.count(f)
+		w.countCommands(f)
 	}
 	for i, r := range f.requests {
 		r.reply <- f.results[i]
 	}
 }
 
-// count adds a batch's commands to the figures.
-func (w *writer) count(f *flight) {
+// countCommands adds a batch's commands to the figures.
+func (w *writer) countCommands(f *flight) {
 	for i := range f.results {
 		if f.results[i].err != nil {
 			w.c.figures.refused.Add(1)

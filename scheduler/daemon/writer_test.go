@@ -156,7 +156,7 @@ func TestShutdownAnswersEveryCommandOnce(t *testing.T) {
 	if jobs != acked || acked == 0 {
 		t.Errorf("%d acknowledged, %d in the ledger", acked, jobs)
 	}
-	if rep := w.c.writer.do(context.Background(), &request{cmd: scheduler.Tick{}}); spec.CodeOf(rep.err) != spec.CodeStopping {
+	if rep := w.c.writer.commitCommand(context.Background(), &request{cmd: scheduler.Tick{}}); spec.CodeOf(rep.err) != spec.CodeStopping {
 		t.Errorf("after the end: %+v", rep)
 	}
 }
@@ -233,12 +233,12 @@ func TestPoisonIsRefusedAlone(t *testing.T) {
 	reqs := []*request{{cmd: scheduler.Submit{Spec: &spec.JobSpec{User: "u", UID: 1, Queue: spec.QueueAsk{Hold: spec.HeldByUser}}}}, {cmd: bad},
 		{cmd: scheduler.Submit{Spec: nil}}, {cmd: scheduler.Submit{Spec: &spec.JobSpec{User: "u", UID: 1, Queue: spec.QueueAsk{Hold: spec.HeldByUser}}}}}
 	for _, r := range reqs {
-		if err := w.c.writer.send(t.Context(), r); err != nil {
+		if err := w.c.writer.enqueueCommand(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, want := range []bool{true, false, false, true} {
-		if rep := w.c.writer.await(t.Context(), reqs[i]); (rep.err == nil) != want || (!want && spec.CodeOf(rep.err) != 0) {
+		if rep := w.c.writer.awaitReply(t.Context(), reqs[i]); (rep.err == nil) != want || (!want && spec.CodeOf(rep.err) != 0) {
 			t.Errorf("command %d: %v", i, rep.err)
 		}
 	}

@@ -15,6 +15,6 @@ func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) 
 	asked.Queue.Hold = spec.NotHeld
 	asked.Time.Begin = 0
 	asked.Time.Deadline = 0
-	_, _, err := d.submission().resolve(&asked, j)
+	_, _, err := d.submission().resolveSpec(&asked, j)
 	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
 }

@@ -338,9 +338,9 @@ type Result struct {
 	Step      spec.StepID // of StartStep
 }
 
-// target finds the record of a job command; a task inside an array's record
+// findTarget finds the record of a job command; a task inside an array's record
 // is given a record of its own when split is set.
-func (d *decision) target(t Target, split bool) (*state.Job, error) {
+func (d *decision) findTarget(t Target, split bool) (*state.Job, error) {
 	j := d.t.Job(t.UID)
 	if j == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")

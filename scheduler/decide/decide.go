@@ -57,29 +57,29 @@ func (d *decision) usage() usageClock                 { return usageClock{d} }
 func (d *decision) proposals() proposalCheck          { return proposalCheck{d} }
 
 //muster:table one case for each command
-func (d *decision) dispatch(cmd Command) error {
+func (d *decision) dispatchCommand(cmd Command) error {
 	switch c := cmd.(type) {
 	case Submit:
 		d.sees = c.Sees
-		if c.Again && d.submission().known(c) {
+		if c.Again && d.submission().findEarlier(c) {
 			return nil
 		}
 		if len(c.Rest) > 0 {
 			return d.het().submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...), c.Request)
 		}
-		return d.submission().submit(c.Spec, c.Request)
+		return d.submission().submitJob(c.Spec, c.Request)
 	case Cancel:
-		return d.jobs().cancel(c)
+		return d.jobs().cancelJob(c)
 	case Hold:
-		return d.jobs().hold(c)
+		return d.jobs().holdJob(c)
 	case Release:
-		return d.jobs().release(c)
+		return d.jobs().releaseJob(c)
 	case Requeue:
-		return d.jobs().requeue(c)
+		return d.jobs().requeueJob(c)
 	case Suspend:
-		return d.jobs().suspend(c)
+		return d.jobs().suspendJob(c)
 	case Resume:
-		return d.jobs().resume(c)
+		return d.jobs().resumeJob(c)
 	case TopJob:
 		return d.jobs().topJob(c)
 	case UpdateJob:
@@ -104,7 +104,7 @@ func (d *decision) dispatch(cmd Command) error {
 	case CancelReboots:
 		return d.power().cancelReboots(c)
 	case RegisterNode:
-		return d.nodes().register(c)
+		return d.nodes().registerNode(c)
 	case DeclareFenced:
 		return d.nodes().declareFenced(c)
 	case FenceNode:
@@ -112,13 +112,13 @@ func (d *decision) dispatch(cmd Command) error {
 	case FenceAnswered:
 		return d.nodes().fenceAnswered(c)
 	case NodeUnready:
-		return d.nodes().unready(c)
+		return d.nodes().drainUnready(c)
 	case NodeSilent:
-		return d.nodes().silent(c)
+		return d.nodes().giveUpSilent(c)
 	case NodeHeard:
-		return d.nodes().heard(c)
+		return d.nodes().noteHeard(c)
 	case Report:
-		return d.jobs().report(c)
+		return d.jobs().foldReport(c)
 	case BeginEpoch:
 		return d.Emit(&event.EpochBegan{Value: c.Value, Host: c.Host, Version: c.Version})
 	case NoteLostHistory:
@@ -136,7 +136,7 @@ func (d *decision) dispatch(cmd Command) error {
 	case Configure:
 		return d.configure(c)
 	case Policy:
-		return d.policy(c)
+		return d.adoptPolicy(c)
 	case SpendToken:
 		return d.hosts().spendToken(c)
 	case IssueCertificate:
@@ -160,11 +160,11 @@ func (d *decision) dispatch(cmd Command) error {
 	case TakeForeignHold:
 		return d.foreign().take(c)
 	case ReleaseForeignHold:
-		return d.foreign().release(c)
+		return d.foreign().releaseHold(c)
 	case Tick:
-		return d.clock().tick(c)
+		return d.clock().advanceClock(c)
 	case Starts:
-		return d.proposals().commit(c.Proposal)
+		return d.proposals().commitProposal(c.Proposal)
 	}
 	return fmt.Errorf("unknown command %T", cmd)
 }
@@ -182,8 +182,8 @@ func (d *decision) configure(c Configure) error {
 	return d.usage().clearNow(old)
 }
 
-// policy adopts prepared changes of accounts, users, associations and QOS.
-func (d *decision) policy(c Policy) error {
+// adoptPolicy adopts prepared changes of accounts, users, associations and QOS.
+func (d *decision) adoptPolicy(c Policy) error {
 	for _, ev := range c.Events {
 		if err := d.Emit(ev); err != nil {
 			return err

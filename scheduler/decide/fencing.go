@@ -78,8 +78,8 @@ func (d nodeCommands) fencedByReport(c Report) error {
 	return nil
 }
 
-// owed tells whether a report is the end of a run that was given up.
-func (d nodeCommands) owed(c Report) bool {
+// isOwed tells whether a report is the end of a run that was given up.
+func (d nodeCommands) isOwed(c Report) bool {
 	n := d.t.Node(c.Node)
 	return c.Done != nil && n != nil && n.OwesRun(c.Run.UID, c.Run.Attempt, c.Epoch)
 }
@@ -139,9 +139,9 @@ func outlives(j *state.Job, node string) bool {
 	return j.Spec.Queue.NoKill && j.State == spec.Running && j.Ending == nil && !j.Configuring() && j.Alloc.Nodes[0].Name != node && !commit.IsLastNode(j, node)
 }
 
-// unready takes a node out of service whose agent says that it can start nothing.
+// drainUnready takes a node out of service whose agent says that it can start nothing.
 // Its jobs stay: SlurmdTimeout decides about them, as about those of a silent node.
-func (d nodeCommands) unready(c NodeUnready) error {
+func (d nodeCommands) drainUnready(c NodeUnready) error {
 	n := d.t.Node(c.Node)
 	if n == nil || n.Lost || n.Inv == nil || n.Asleep() {
 		return nil
@@ -149,9 +149,9 @@ func (d nodeCommands) unready(c NodeUnready) error {
 	return d.Emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen, Why: c.Why})
 }
 
-// silent gives a node up that has not been heard of, or has been able to do
+// giveUpSilent gives a node up that has not been heard of, or has been able to do
 // nothing, for SlurmdTimeout: it is DOWN, and what ran there has failed with it.
-func (d nodeCommands) silent(c NodeSilent) error {
+func (d nodeCommands) giveUpSilent(c NodeSilent) error {
 	n := d.t.Node(c.Node)
 	if n == nil || n.Inv == nil || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
 		return nil

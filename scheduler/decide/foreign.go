@@ -57,7 +57,7 @@ func (d foreignCommands) take(c TakeForeignHold) error {
 	}
 	ev, err := d.place(n, &c)
 	if err != nil && c.Running {
-		d.res.Message = fmt.Sprintf("%s runs without room in the ledger: %s", c.Hold.Name(), detail(err))
+		d.res.Message = fmt.Sprintf("%s runs without room in the ledger: %s", c.Hold.Name(), refusalDetail(err))
 		return d.DrainNode(c.Node, d.res.Message)
 	}
 	if err != nil {
@@ -66,8 +66,8 @@ func (d foreignCommands) take(c TakeForeignHold) error {
 	return d.Emit(ev)
 }
 
-// detail is what a refusal says of this case.
-func detail(err error) string {
+// refusalDetail is what a refusal says of this case.
+func refusalDetail(err error) string {
 	var refused *spec.Error
 	if errors.As(err, &refused) && refused.Detail != "" {
 		return refused.Detail
@@ -220,8 +220,8 @@ func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
 	return out, nil
 }
 
-// release gives a hold back, with the CPUs that the others do not need.
-func (d foreignCommands) release(c ReleaseForeignHold) error {
+// releaseHold gives a hold back, with the CPUs that the others do not need.
+func (d foreignCommands) releaseHold(c ReleaseForeignHold) error {
 	n := d.t.Node(c.Node)
 	if n == nil {
 		return nil // it went with its last hold

@@ -30,22 +30,22 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 		js := &specs[i]
 		*js = *list[i]
 		if i > 0 {
-			follow(js, &specs[0])
+			followLeader(js, &specs[0])
 		}
 		if js.Queue.Array != nil {
 			return spec.Refuse(spec.CodeInvalidArray, "a heterogeneous job cannot be an array")
 		}
-		assoc, req, err := d.submission().resolve(js, nil)
+		assoc, req, err := d.submission().resolveSpec(js, nil)
 		if err == nil {
 			err = d.submission().withinLimits(js, assoc, req, int64(len(list)))
 		}
 		if err != nil {
-			return component(err, i)
+			return blameComponent(err, i)
 		}
 		evs[i] = event.JobSubmitted{UID: d.t.NextUID + spec.JobUID(i), ID: ids + spec.JobID(i), Spec: js, Req: req, Assoc: assoc,
 			Reason: spec.Reason{Code: spec.ReasonNone}, Het: &spec.HetPart{Leader: d.t.NextUID, Offset: uint32(i), Size: uint32(len(list))}}
 	}
-	if err := d.submission().room(specs[0].UID); err != nil {
+	if err := d.submission().requireRoom(specs[0].UID); err != nil {
 		return err
 	}
 	evs[0].Request = request
@@ -62,8 +62,8 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 	return nil
 }
 
-// follow gives a component what all have from the leader.
-func follow(js, leader *spec.JobSpec) {
+// followLeader gives a component what all have from the leader.
+func followLeader(js, leader *spec.JobSpec) {
 	js.UID, js.GID, js.User, js.Group, js.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
 	if js.Account == "" {
 		js.Account = leader.Account
@@ -78,8 +78,8 @@ func follow(js, leader *spec.JobSpec) {
 	js.Time.Begin, js.Time.Deadline = leader.Time.Begin, leader.Time.Deadline
 }
 
-// component says in a refusal which component it is about.
-func component(err error, i int) error {
+// blameComponent says in a refusal which component it is about.
+func blameComponent(err error, i int) error {
 	var e *spec.Error
 	if errors.As(err, &e) && e.Detail == "" {
 		c := *e
@@ -118,11 +118,11 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 	case Resume:
 		t = c.Target
 	default:
-		return d.dispatch(cmd)
+		return d.dispatchCommand(cmd)
 	}
 	j := d.t.Job(t.UID)
 	if j == nil || j.Het == nil {
-		return d.dispatch(cmd)
+		return d.dispatchCommand(cmd)
 	}
 	if c, ok := cmd.(Cancel); ok {
 		return d.cancelHet(c, j)
@@ -134,7 +134,7 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 		return d.requeueHet(c, j)
 	}
 	for i, c := range d.t.Components(j) {
-		if err := d.dispatch(retarget(cmd, c.UID)); err != nil && (i == 0 || spec.CodeOf(err) == 0) {
+		if err := d.dispatchCommand(retarget(cmd, c.UID)); err != nil && (i == 0 || spec.CodeOf(err) == 0) {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (d hetCommands) cancelHet(c Cancel, j *state.Job) error {
 	if j.Het.Follows() && j.State == spec.Pending {
 		return spec.Refuse(spec.CodeJobPending, fmt.Sprintf("it is a component of heterogeneous job %d, which is cancelled as a whole", d.leaderID(j)))
 	}
-	return d.dispatch(c) // tellSiblings tells the others
+	return d.dispatchCommand(c) // tellSiblings tells the others
 }
 
 // requeueHet queues all components again: those that run end first, as the
@@ -188,5 +188,5 @@ func (d hetCommands) requeueHet(c Requeue, j *state.Job) error {
 			return spec.Refuse(spec.CodeJobNotAlterable, "a component of it is still completing")
 		}
 	}
-	return d.dispatch(c) // tellSiblings tells the others
+	return d.dispatchCommand(c) // tellSiblings tells the others
 }

@@ -99,5 +99,5 @@ func (d hostCommands) revokeHost(c RevokeHost) error {
 			events = append(events, &event.TokenIssued{Hash: t.Hash, Node: t.Node, Role: t.Role, Expires: d.t.Now})
 		}
 	}
-	return d.policy(Policy{Events: events})
+	return d.adoptPolicy(Policy{Events: events})
 }

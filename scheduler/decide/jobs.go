@@ -13,9 +13,9 @@ import (
 // its nodes report of it.
 type jobCommands struct{ *decision }
 
-// cancel ends a pending job at once and asks a running one to end; with a
+// cancelJob ends a pending job at once and asks a running one to end; with a
 // signal a running job only gets the signal.
-func (d jobCommands) cancel(c Cancel) error {
+func (d jobCommands) cancelJob(c Cancel) error {
 	j := d.t.Job(c.Target.UID)
 	if j == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
@@ -28,7 +28,7 @@ func (d jobCommands) cancel(c Cancel) error {
 		if c.Signal != 0 && c.Signal != commit.SigKill && c.Signal != commit.SigTerm {
 			return spec.Refuse(spec.CodeJobPending, "")
 		}
-		j, err := d.target(c.Target, true)
+		j, err := d.findTarget(c.Target, true)
 		if err != nil {
 			return err
 		}
@@ -47,8 +47,8 @@ func (d jobCommands) cancel(c Cancel) error {
 	return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, "")
 }
 
-func (d jobCommands) hold(c Hold) error {
-	j, err := d.target(c.Target, false)
+func (d jobCommands) holdJob(c Hold) error {
+	j, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
@@ -58,15 +58,15 @@ func (d jobCommands) hold(c Hold) error {
 	if j.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
 		return nil // the stronger hold stays
 	}
-	j, err = d.target(c.Target, true)
+	j, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}
 	return d.Emit(&event.JobHeld{UID: j.UID, By: c.By})
 }
 
-func (d jobCommands) release(c Release) error {
-	j, err := d.target(c.Target, false)
+func (d jobCommands) releaseJob(c Release) error {
+	j, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
@@ -78,17 +78,17 @@ func (d jobCommands) release(c Release) error {
 	case j.Hold != spec.HeldByUser && j.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
 		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
 	}
-	j, err = d.target(c.Target, true)
+	j, err = d.findTarget(c.Target, true)
 	if err != nil { // of an array only the task that is named
 		return err
 	}
 	return d.Emit(&event.JobReleased{UID: j.UID})
 }
 
-// requeue ends the running attempt and queues the job again once every node
+// requeueJob ends the running attempt and queues the job again once every node
 // is done; a finished job is queued again at once.
-func (d jobCommands) requeue(c Requeue) error {
-	j, err := d.target(c.Target, false)
+func (d jobCommands) requeueJob(c Requeue) error {
+	j, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
@@ -111,10 +111,10 @@ func (d jobCommands) requeue(c Requeue) error {
 	return d.RequestEnd(j, event.EndRequeue, true, c.Hold, "")
 }
 
-// suspend stops a job. It keeps its memory and devices; its CPUs are free to
+// suspendJob stops a job. It keeps its memory and devices; its CPUs are free to
 // others.
-func (d jobCommands) suspend(c Suspend) error {
-	j, err := d.target(c.Target, false)
+func (d jobCommands) suspendJob(c Suspend) error {
+	j, err := d.findTarget(c.Target, false)
 	switch {
 	case err != nil:
 		return err
@@ -136,10 +136,10 @@ func (d jobCommands) suspend(c Suspend) error {
 	return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
 }
 
-// resume lets a suspended job go on: at once, or as soon as nobody else has its
+// resumeJob lets a suspended job go on: at once, or as soon as nobody else has its
 // CPUs.
-func (d jobCommands) resume(c Resume) error {
-	j, err := d.target(c.Target, false)
+func (d jobCommands) resumeJob(c Resume) error {
+	j, err := d.findTarget(c.Target, false)
 	switch {
 	case err != nil:
 		return err
@@ -161,11 +161,11 @@ func (d jobCommands) resume(c Resume) error {
 	return d.Emit(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
 }
 
-// report folds what a node says about an attempt. A report about an attempt
+// foldReport folds what a node says about an attempt. A report about an attempt
 // that is not current changes nothing and is counted.
-func (d jobCommands) report(c Report) error {
+func (d jobCommands) foldReport(c Report) error {
 	j := d.t.Job(c.Run.UID)
-	if d.nodes().owed(c) {
+	if d.nodes().isOwed(c) {
 		return d.nodes().fencedByReport(c)
 	}
 	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() || !commit.HoldsNode(j, c.Node) {

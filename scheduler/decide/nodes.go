@@ -30,7 +30,7 @@ func (d nodeCommands) updateNodes(c UpdateNodes) error {
 		return err
 	}
 	if c.Power != nil { // it checks all its nodes before it changes the first
-		if err := d.dispatch(c.Power); err != nil {
+		if err := d.dispatchCommand(c.Power); err != nil {
 			return err
 		}
 	}
@@ -163,9 +163,9 @@ func set[T any](to, v *T) {
 	}
 }
 
-// register takes an agent's inventory. A new boot id proves that the runs of
+// registerNode takes an agent's inventory. A new boot id proves that the runs of
 // the old life are gone.
-func (d nodeCommands) register(c RegisterNode) error {
+func (d nodeCommands) registerNode(c RegisterNode) error {
 	if d.t.Node(c.Node) == nil && c.Dynamic != nil {
 		if err := d.createNodes([]spec.NodeSpec{*c.Dynamic}); err != nil {
 			return err
@@ -185,7 +185,7 @@ func (d nodeCommands) register(c RegisterNode) error {
 			return err
 		}
 	}
-	if err := d.heard(NodeHeard{Node: c.Node}); err != nil {
+	if err := d.noteHeard(NodeHeard{Node: c.Node}); err != nil {
 		return err
 	}
 	bad := invalid(n.Spec, &c.Inventory, d.t.Config.ConfigOverrides)
@@ -243,7 +243,7 @@ func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
 	return ""
 }
 
-func (d nodeCommands) heard(c NodeHeard) error {
+func (d nodeCommands) noteHeard(c NodeHeard) error {
 	n := d.t.Node(c.Node)
 	if n == nil || !n.Lost {
 		return nil

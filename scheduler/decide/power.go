@@ -98,12 +98,12 @@ func (d powerCommands) cameUp(name string) error {
 	if err := d.Emit(&event.NodePowered{Nodes: []string{name}, To: event.PowerOn, Why: "registered"}); err != nil {
 		return err
 	}
-	return d.begun(name)
+	return d.beginWaiting(name)
 }
 
-// begun lets what waited for a node begin, now that it is up, unless the node is
+// beginWaiting lets what waited for a node begin, now that it is up, unless the node is
 // not what was given to it.
-func (d powerCommands) begun(name string) error {
+func (d powerCommands) beginWaiting(name string) error {
 	n := d.t.Node(name)
 	for _, uid := range slices.Clone(n.Jobs) {
 		j := d.t.Job(uid)

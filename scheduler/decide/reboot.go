@@ -50,7 +50,7 @@ func (d powerCommands) cancelReboots(c CancelReboots) error {
 		if err := d.Emit(&event.NodeReboot{Node: name, Phase: event.RebootOver, Reason: "called off"}); err != nil {
 			return err
 		}
-		if err := d.begun(name); err != nil {
+		if err := d.beginWaiting(name); err != nil {
 			return err
 		}
 	}
@@ -126,5 +126,5 @@ func (d powerCommands) cameBack(n *state.Node, inv *spec.Inventory, before strin
 	if r.Next == event.NodeDown {
 		return d.nodes().loseJobs(n.Spec.Name, "node "+n.Spec.Name+" was to be down after its reboot")
 	}
-	return d.begun(n.Spec.Name)
+	return d.beginWaiting(n.Spec.Name)
 }

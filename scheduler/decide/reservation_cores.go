@@ -269,7 +269,7 @@ func (d reservationCommands) heldBeside(r *spec.Reservation, n *state.Node) (hel
 	mine := timeline.Windows(r, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !meets(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			continue
 		}
 		who = "; reservation " + o.Name + " is there"

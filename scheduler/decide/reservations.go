@@ -519,15 +519,15 @@ func (d reservationCommands) resvConflict(r *spec.Reservation, node string) stri
 	mine := timeline.Windows(r, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name != r.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && meets(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name != r.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			return o.Name
 		}
 	}
 	return ""
 }
 
-// meets tells whether two lists of windows have an instant in common.
-func meets(a, b []timeline.Window) bool {
+// windowsMeet tells whether two lists of windows have an instant in common.
+func windowsMeet(a, b []timeline.Window) bool {
 	return slices.ContainsFunc(a, func(m timeline.Window) bool {
 		return slices.ContainsFunc(b, func(w timeline.Window) bool { return m.From < w.To && w.From < m.To })
 	})

@@ -20,12 +20,12 @@ import (
 // proposalCheck commits what a pass proposes, as far as the head still allows it.
 type proposalCheck struct{ *decision }
 
-// commit turns a pass's proposals into events, dropping (and counting) those
+// commitProposal turns a pass's proposals into events, dropping (and counting) those
 // that the head no longer allows.
-func (d proposalCheck) commit(o *commit.Proposal) error {
+func (d proposalCheck) commitProposal(o *commit.Proposal) error {
 	for _, uid := range o.Eligible {
 		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 && j.Hold == spec.NotHeld {
-			if err := d.Emit(&event.JobEligible{UID: uid, NoAccrue: !d.usage().accrues(j.Spec, j.Assoc, j.Count())}); err != nil {
+			if err := d.Emit(&event.JobEligible{UID: uid, NoAccrue: !d.usage().mayAccrue(j.Spec, j.Assoc, j.Count())}); err != nil {
 				return err
 			}
 		}

@@ -144,7 +144,7 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 		return nil, nil, spec.Refuse(spec.CodePrologRunning, "")
 	case j.Configuring():
 		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
-	case full(j):
+	case isFull(j):
 		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "the job has reached its limit of concurrent steps")
 	}
 	layout, err := layStep(j, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
@@ -171,8 +171,8 @@ const (
 	maxLiveStepBytes = 16 << 20 // of commands
 )
 
-// full tells that a job's next step waits until one of them is over.
-func full(j *state.Job) bool {
+// isFull tells that a job's next step waits until one of them is over.
+func isFull(j *state.Job) bool {
 	n, size := 0, 0
 	for i := range j.Steps {
 		if !j.Steps[i].Live() {
@@ -281,7 +281,7 @@ func (d stepCommands) endJob(c EndJob) error {
 	case j.State.Terminal():
 		return nil
 	case j.State == spec.Pending:
-		return d.jobs().cancel(Cancel{Target: Target{UID: j.UID, Task: spec.NoTask}})
+		return d.jobs().cancelJob(Cancel{Target: Target{UID: j.UID, Task: spec.NoTask}})
 	case j.Ending != nil:
 		return nil // it was decided otherwise before
 	case j.Configuring():

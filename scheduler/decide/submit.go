@@ -19,16 +19,16 @@ import (
 // defaults: for a new job, for a component of a heterogeneous one, and for an update.
 type submission struct{ *decision }
 
-// submit checks a job against everything that is known now, fills its
+// submitJob checks a job against everything that is known now, fills its
 // defaults in and accepts it. The given spec is not changed.
-func (d submission) submit(asked *spec.JobSpec, request uint64) error {
+func (d submission) submitJob(asked *spec.JobSpec, request uint64) error {
 	js := *asked
-	assoc, req, err := d.resolve(&js, nil)
+	assoc, req, err := d.resolveSpec(&js, nil)
 	if err != nil {
 		return err
 	}
 	count := countOf(&js)
-	if err := d.room(js.UID); err != nil {
+	if err := d.requireRoom(js.UID); err != nil {
 		return err
 	}
 	if err := d.withinLimits(&js, assoc, req, count); err != nil {
@@ -44,10 +44,10 @@ func (d submission) submit(asked *spec.JobSpec, request uint64) error {
 	return nil
 }
 
-// known finds the job that an earlier sending of the same submission made, and
+// findEarlier finds the job that an earlier sending of the same submission made, and
 // answers with it. It looks at every job, because only a submission that is
 // repeated asks: an index would cost all the others more.
-func (d submission) known(c Submit) bool {
+func (d submission) findEarlier(c Submit) bool {
 	if c.Request == 0 {
 		return false
 	}
@@ -72,17 +72,17 @@ func (d submission) firstReason(ev *event.JobSubmitted) {
 		ev.Reason.Code = spec.ReasonDependency
 	default:
 		ev.Eligible = d.t.Now
-		ev.NoAccrue = !d.usage().accrues(ev.Spec, ev.Assoc, countOf(ev.Spec))
+		ev.NoAccrue = !d.usage().mayAccrue(ev.Spec, ev.Assoc, countOf(ev.Spec))
 	}
 }
 
 // defaultUserShare is max_user_share where the site sets none, in percent.
 const defaultUserShare = 90
 
-// room refuses jobs of a user beyond MaxJobCount, and beyond his share of what
+// requireRoom refuses jobs of a user beyond MaxJobCount, and beyond his share of what
 // others leave of it, so that nobody with many jobs takes the last records. The tasks of an
 // array count once: they are one record until they start.
-func (d submission) room(uid uint32) error {
+func (d submission) requireRoom(uid uint32) error {
 	most := int(d.t.Config.Limits.MaxJobCount)
 	if most == 0 {
 		most = 10000
@@ -101,9 +101,9 @@ func (d submission) room(uid uint32) error {
 	return nil
 }
 
-// resolve validates a spec and fills in account, QOS, partitions and time
+// resolveSpec validates a spec and fills in account, QOS, partitions and time
 // limit. old is the job being updated, nil for a new one.
-func (d submission) resolve(js *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
+func (d submission) resolveSpec(js *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
 		if err := check(js); err != nil {
 			return 0, req, err

@@ -10,8 +10,8 @@ import (
 // clock decides what time brings about.
 type clock struct{ *decision }
 
-// tick lets time pass.
-func (d clock) tick(c Tick) error {
+// advanceClock lets time pass.
+func (d clock) advanceClock(c Tick) error {
 	usage := func() error { return d.usage().tickUsage(c.East) }
 	for _, step := range [...]func() error{d.tickRunning, d.nodes().tickResumes, d.steps().tickSteps, usage, d.usage().tickAccrual, d.power().tickPower, d.power().tickReboots, d.reservations().tickReservations, d.tickPurge} {
 		if err := step(); err != nil {

@@ -26,7 +26,7 @@ type ranked struct {
 // Niceness does that, so the sum of the priorities stays what it was and jobs of
 // other users keep their places.
 func (d jobCommands) topJob(c TopJob) error {
-	j, err := d.target(c.Target, false)
+	j, err := d.findTarget(c.Target, false)
 	switch {
 	case err != nil:
 		return err
@@ -39,7 +39,7 @@ func (d jobCommands) topJob(c TopJob) error {
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may do this without SchedulerParameters="+userTop)
 	}
-	j, err = d.target(c.Target, true)
+	j, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // updateJob changes what scontrol update may change. All changes are checked
 // before the first takes effect; unknown keys are refused by name.
 func (d jobCommands) updateJob(c UpdateJob) error {
-	j, err := d.target(c.Target, false)
+	j, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	}
 	assoc, req := j.Assoc, j.Req
 	if j.State == spec.Pending {
-		assoc, req, err = d.submission().resolve(&js, j)
+		assoc, req, err = d.submission().resolveSpec(&js, j)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 			return err
 		}
 	}
-	j, err = d.target(c.Target, true)
+	j, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}

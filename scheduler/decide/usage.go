@@ -93,9 +93,9 @@ func (d usageClock) endExhausted() error {
 	return d.emitEnds(due)
 }
 
-// accrues tells whether count more jobs may age, in the first of their
+// mayAccrue tells whether count more jobs may age, in the first of their
 // partitions.
-func (d usageClock) accrues(js *spec.JobSpec, assoc uint32, count int64) bool {
+func (d usageClock) mayAccrue(js *spec.JobSpec, assoc uint32, count int64) bool {
 	p := d.t.Parts.Find(js.Partitions[0])
 	return p == nil || limits.Accrues(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc}, count)
 }
@@ -110,7 +110,7 @@ func (d usageClock) tickAccrual() error {
 		ev := &event.JobsAccruing{}
 		d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
 			j := d.t.Job(spec.JobUID(uid))
-			if j.NoAccrue && j.Eligible != 0 && j.Hold == spec.NotHeld && d.accrues(j.Spec, j.Assoc, j.Count()) {
+			if j.NoAccrue && j.Eligible != 0 && j.Hold == spec.NotHeld && d.mayAccrue(j.Spec, j.Assoc, j.Count()) {
 				ev.UIDs = append(ev.UIDs, j.UID)
 			}
 			return len(ev.UIDs) == 0 // each changes the room for the next
@@ -143,7 +143,7 @@ func resetDue(period string, last, now spec.Instant, east func(spec.Instant) spe
 func periodStart(period string, now spec.Instant) (spec.Instant, bool) {
 	const day = int64(spec.Day / spec.Second)
 	days := now.Unix() / day
-	_, m, dom := civil(days)
+	_, m, dom := civilDate(days)
 	switch period {
 	case "DAILY":
 	case "WEEKLY":
@@ -157,7 +157,7 @@ func periodStart(period string, now spec.Instant) (spec.Instant, bool) {
 		}
 		for days -= dom - 1; m != first; {
 			days--
-			_, m, dom = civil(days)
+			_, m, dom = civilDate(days)
 			days -= dom - 1
 		}
 	default:
@@ -166,8 +166,8 @@ func periodStart(period string, now spec.Instant) (spec.Instant, bool) {
 	return spec.Instant(days * day * int64(spec.Second)), true
 }
 
-// civil is the date of a day since 1970.
-func civil(days int64) (year, month, day int64) {
+// civilDate is the date of a day since 1970.
+func civilDate(days int64) (year, month, day int64) {
 	z := days + 719468
 	era := z / 146097
 	doe := z - era*146097

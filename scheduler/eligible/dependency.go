@@ -72,7 +72,7 @@ func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.I
 
 func term(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
 	if t.Kind == spec.Singleton {
-		return singleton(st, j), 0
+		return judgeSingleton(st, j), 0
 	}
 	if a, ok := st.Arrays.Get(uint64(t.UID)); ok {
 		switch {
@@ -90,18 +90,18 @@ func term(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instan
 		case IsUnsplit(st, a, t.Task):
 			return Waiting, 0
 		}
-		return forgotten(t.Kind), 0
+		return judgeForgotten(t.Kind), 0
 	}
 	target := st.Job(t.UID)
 	if target == nil {
-		return forgotten(t.Kind), 0
+		return judgeForgotten(t.Kind), 0
 	}
 	return single(target, t, now)
 }
 
-// forgotten judges a term whose job the controller no longer remembers: it
+// judgeForgotten judges a term whose job the controller no longer remembers: it
 // ended, with what result is not known here any more.
-func forgotten(kind spec.DependencyKind) DependencyState {
+func judgeForgotten(kind spec.DependencyKind) DependencyState {
 	switch kind {
 	case spec.After, spec.AfterAny:
 		return Satisfied
@@ -228,8 +228,8 @@ func corresponding(st *state.State, a *state.Array, j *state.Job) DependencyStat
 	return out
 }
 
-// singleton waits for all earlier jobs of the same user and name.
-func singleton(st *state.State, j *state.Job) DependencyState {
+// judgeSingleton waits for all earlier jobs of the same user and name.
+func judgeSingleton(st *state.State, j *state.Job) DependencyState {
 	set, _ := st.Named.Get(state.NameKey(j.Spec.UID, j.Spec.Name))
 	out := Satisfied
 	set.Range(func(uid uint64, _ struct{}) bool {

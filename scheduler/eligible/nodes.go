@@ -25,7 +25,7 @@ type NodeSet struct {
 // Options are what the choice of nodes has to observe.
 func (n *NodeSet) Options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, all Trees) place.Options {
 	return place.Options{Must: n.Must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: all.of(cfg, part, js), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
+		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: all.treeFor(cfg, part, js), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
 }
 
 // AllowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
@@ -62,7 +62,7 @@ func AllowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (NodeSe
 		}
 	}
 	if sz := &js.Size; sz.SocketsPerNode > 0 || sz.CoresPerSocket > 0 {
-		out.Set = shaped(st, out.Set, sz)
+		out.Set = nodesShaped(st, out.Set, sz)
 		if len(out.Must.AndNot(out.Set).Members()) > 0 {
 			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
 		}
@@ -78,7 +78,7 @@ func AllowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (NodeSe
 		if len(c.Counts)+len(c.OneOf) > 0 {
 			return out, spec.Refuse(spec.CodeInvalidFeature, "--prefer takes no counts and no brackets")
 		}
-		out.prefer = having(st, out.Set, c.All)
+		out.prefer = nodesHaving(st, out.Set, c.All)
 	}
 	return out, nil
 }
@@ -89,12 +89,12 @@ func (n *NodeSet) constrain(st *state.State, expr string) error {
 	if err != nil {
 		return err
 	}
-	with := having(st, n.Set, c.All)
+	with := nodesHaving(st, n.Set, c.All)
 	for _, m := range c.OneOf {
-		n.oneOf = append(n.oneOf, having(st, with, m))
+		n.oneOf = append(n.oneOf, nodesHaving(st, with, m))
 	}
 	for _, f := range c.Counts {
-		q := place.Quota{Nodes: having(st, with, f.match), N: f.n}
+		q := place.Quota{Nodes: nodesHaving(st, with, f.match), N: f.n}
 		if int64(q.Nodes.Count()) < q.N && !n.Set.Empty() {
 			return spec.Refuse(spec.CodeInvalidFeature, "")
 		}
@@ -110,8 +110,8 @@ func (n *NodeSet) constrain(st *state.State, expr string) error {
 	return nil
 }
 
-// having are the nodes of a set whose features match. It is never nil.
-func having(st *state.State, set spec.Bitset, m match) spec.Bitset {
+// nodesHaving are the nodes of a set whose features match. It is never nil.
+func nodesHaving(st *state.State, set spec.Bitset, m match) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
 		if n := st.NodeByID(spec.NodeID(id)); n != nil && m(n.Spec.Features) {
@@ -140,9 +140,9 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 	return out, nil
 }
 
-// shaped are the nodes of a set with as many sockets, and cores on each, as a
+// nodesShaped are the nodes of a set with as many sockets, and cores on each, as a
 // job asks for. It is never nil.
-func shaped(st *state.State, set spec.Bitset, sz *spec.Size) spec.Bitset {
+func nodesShaped(st *state.State, set spec.Bitset, sz *spec.Size) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
 		n := st.NodeByID(spec.NodeID(id))

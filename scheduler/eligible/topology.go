@@ -24,8 +24,8 @@ func BuildTrees(st *state.State) Trees {
 	return out
 }
 
-// of is the tree that counts for a job in a partition; nil: none does.
-func (t Trees) of(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) *place.Tree {
+// treeFor is the tree that counts for a job in a partition; nil: none does.
+func (t Trees) treeFor(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) *place.Tree {
 	if cfg.Sched.TopoOptional && js.Place.Switches == 0 {
 		return nil
 	}

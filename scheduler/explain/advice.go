@@ -31,11 +31,11 @@ type change struct {
 	make func(js *spec.JobSpec, v int64) (text string)
 }
 
-// advise looks for requests that would start earlier in the job's place: for
+// adviseJob looks for requests that would start earlier in the job's place: for
 // each kind of change the largest request that starts now, or else the largest
 // that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
-func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
+func adviseJob(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	a := advisor{v: v, jobs: []*state.Job{j}, now: max(now, v.State.At), opt: scheduler.PassOptions{Plan: v.Plan}}
 	if j.Het != nil {
 		a.jobs = v.State.Components(j)
@@ -49,7 +49,7 @@ func advise(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
 	for _, c := range a.jobs {
 		a.asks = append(a.asks, c.Spec)
 	}
-	planned, _, reason := a.start(a.asks, spec.FarFuture)
+	planned, _, reason := a.findStart(a.asks, spec.FarFuture)
 	if reason == nil && planned <= now {
 		return nil, nil // the next pass starts it
 	}
@@ -91,7 +91,7 @@ const maxComponents = 4
 // tryAll tries every change: of the job, or of each component alone.
 func (a *advisor) tryAll() {
 	for i, j := range a.jobs[:min(len(a.jobs), maxComponents)] {
-		for _, c := range a.changes(j) {
+		for _, c := range a.listChanges(j) {
 			a.try(c, i)
 		}
 	}
@@ -102,7 +102,7 @@ func (a *advisor) tryAll() {
 	for _, j := range a.jobs {
 		most = max(most, a.limitOf(j))
 	}
-	if c := a.shorter(most); c != nil {
+	if c := a.askShorter(most); c != nil {
 		a.try(*c, everyPart)
 	}
 }
@@ -110,16 +110,16 @@ func (a *advisor) tryAll() {
 // everyPart stands for a change of all components.
 const everyPart = -1
 
-// start tells when requests would start in the job's place.
-func (a *advisor) start(asks []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+// findStart tells when requests would start in the job's place.
+func (a *advisor) findStart(asks []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
 	if len(a.jobs) > 1 {
 		return a.x.StartTogether(asks, until)
 	}
 	return a.x.Start(asks[0], until)
 }
 
-// with applies a change to a copy of what one component asks for, or every one.
-func (a *advisor) with(c change, v int64, of int) (asks []*spec.JobSpec, text string) {
+// applyChange applies a change to a copy of what one component asks for, or every one.
+func (a *advisor) applyChange(c change, v int64, of int) (asks []*spec.JobSpec, text string) {
 	asks = slices.Clone(a.asks)
 	for i := range asks {
 		if of != everyPart && of != i {
@@ -145,12 +145,12 @@ func (a *advisor) with(c change, v int64, of int) (asks []*spec.JobSpec, text st
 
 func (a *advisor) try(c change, of int) {
 	if c.most == 0 {
-		a.test(c, 0, spec.FarFuture, of)
+		a.testChange(c, 0, spec.FarFuture, of)
 		return
 	}
 	start := func(v int64, until spec.Instant) (spec.Instant, bool) {
-		asks, _ := a.with(c, v, of)
-		at, _, r := a.start(asks, until)
+		asks, _ := a.applyChange(c, v, of)
+		at, _, r := a.findStart(asks, until)
 		return at, r == nil
 	}
 	low, high := int64(1), c.most+1 // low starts then, high is what was asked for
@@ -170,13 +170,13 @@ func (a *advisor) try(c change, of int) {
 			high = mid
 		}
 	}
-	a.test(c, low, at, of)
+	a.testChange(c, low, at, of)
 }
 
-// test keeps a change that starts at least a minute earlier.
-func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
-	asks, text := a.with(c, v, of)
-	start, nodes, r := a.start(asks, until)
+// testChange keeps a change that starts at least a minute earlier.
+func (a *advisor) testChange(c change, v int64, until spec.Instant, of int) {
+	asks, text := a.applyChange(c, v, of)
+	start, nodes, r := a.findStart(asks, until)
 	if r != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
 	}
@@ -185,7 +185,7 @@ func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
 			return
 		}
 	}
-	if a.doubtful(asks) {
+	if a.isDoubtful(asks) {
 		a.passes++
 		if a.passes > maxPasses {
 			return
@@ -211,9 +211,9 @@ func (a *advisor) test(c change, v int64, until spec.Instant, of int) {
 	a.found = append(a.found, adv)
 }
 
-// doubtful tells whether only a whole pass shows when requests would start: that
+// isDoubtful tells whether only a whole pass shows when requests would start: that
 // of components depends on who is given room first.
-func (a *advisor) doubtful(asks []*spec.JobSpec) bool {
+func (a *advisor) isDoubtful(asks []*spec.JobSpec) bool {
 	if len(asks) > 1 {
 		return true
 	}
@@ -233,8 +233,8 @@ func (a *advisor) limitOf(j *state.Job) spec.Span {
 	return j.Spec.Time.Limit
 }
 
-// shorter asks for less time than a limit; nil if there is none.
-func (a *advisor) shorter(limit spec.Span) *change {
+// askShorter asks for less time than a limit; nil if there is none.
+func (a *advisor) askShorter(limit spec.Span) *change {
 	minutes := int64(limit/spec.Minute) - 1
 	if a.room > 0 {
 		minutes = min(minutes, int64(a.room/spec.Minute))
@@ -248,14 +248,14 @@ func (a *advisor) shorter(limit spec.Span) *change {
 	}}
 }
 
-// changes lists the ways in which a job, or a component, could ask for less.
-func (a *advisor) changes(j *state.Job) []change {
+// listChanges lists the ways in which a job, or a component, could ask for less.
+func (a *advisor) listChanges(j *state.Job) []change {
 	js, sz := j.Spec, &j.Spec.Size
 	var out []change
-	if c := a.shorter(a.limitOf(j)); c != nil {
+	if c := a.askShorter(a.limitOf(j)); c != nil {
 		out = append(out, *c)
 	}
-	out = append(out, a.smaller(j)...)
+	out = append(out, a.askSmaller(j)...)
 	for i, list := range [...][]spec.Count{sz.PerNode, sz.PerJob, sz.PerTask} {
 		for k, c := range list {
 			if c.N > 1 {
@@ -296,7 +296,7 @@ func (a *advisor) changes(j *state.Job) []change {
 			}})
 		}
 	}
-	return append(append(out, a.elsewhere(j)...), a.otherQOS(j)...)
+	return append(append(out, a.otherPartitions(j)...), a.otherQOS(j)...)
 }
 
 // countsText writes a list of counts as an option takes it.
@@ -323,8 +323,8 @@ func (a *advisor) otherQOS(j *state.Job) []change {
 	return out
 }
 
-// smaller are changes of nodes, tasks, CPUs and memory.
-func (a *advisor) smaller(j *state.Job) []change {
+// askSmaller are changes of nodes, tasks, CPUs and memory.
+func (a *advisor) askSmaller(j *state.Job) []change {
 	var out []change
 	sz := &j.Spec.Size
 	if n := int64(sz.MinNodes); n > 1 {
@@ -431,8 +431,8 @@ func listOf(js *spec.JobSpec, list int, name string) (to *[]spec.Count, option s
 	return to, option
 }
 
-// elsewhere are other partitions, up to a handful.
-func (a *advisor) elsewhere(j *state.Job) []change {
+// otherPartitions are other partitions, up to a handful.
+func (a *advisor) otherPartitions(j *state.Job) []change {
 	var out []change
 	for i := range a.v.State.Parts.List {
 		p := a.v.State.Parts.List[i].Spec

@@ -50,7 +50,7 @@ type Verdict struct {
 
 // Job explains a pending job of a view. The work is a few passes at most.
 func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: nodes(v.State, j, now), Guarantee: guarantee.Explain(v.State, now, j)}
+	x := &Explanation{Nodes: judgeNodes(v.State, j, now), Guarantee: guarantee.Explain(v.State, now, j)}
 	x.Holds = holdsOn(v.State, x.Nodes)
 	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, j.Reason.Blocker)
@@ -70,7 +70,7 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 			}
 		}
 	}
-	more, free := holders(v.State, j)
+	more, free := findHolders(v.State, j)
 	x.Free = free
 	for _, uid := range more {
 		if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) {
@@ -83,7 +83,7 @@ func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
 	}
 	x.Ahead = scheduler.Ahead(v.State, now, first)
 	var err error
-	x.Advice, err = advise(v, j, now)
+	x.Advice, err = adviseJob(v, j, now)
 	return x, err
 }
 
@@ -110,8 +110,8 @@ func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 	return out[:min(len(out), maxBlockers)]
 }
 
-// nodes judges every node of the job's partitions, grouped by verdict.
-func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
+// judgeNodes judges every node of the job's partitions, grouped by verdict.
+func judgeNodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 	near := place.Neighbours(st)
 	held, _ := timeline.ViewReservations(st, j.Spec, now)
 	groups := map[string]*Verdict{}
@@ -138,9 +138,9 @@ func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 				g.Why = "request:not in --nodelist"
 			default:
 				d.Inside = held.Cores()
-				g = verdict(st, &d, &shapes, n)
+				g = nodeVerdict(st, &d, &shapes, n)
 				if g.Why == "fits" {
-					g.Why = kept(st, &held, &d, n, now, near)
+					g.Why = keptBy(st, &held, &d, n, now, near)
 				}
 			}
 			key := fmt.Sprintf("%s/%d/%d", g.Why, g.Free, g.Need)
@@ -161,8 +161,8 @@ func nodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 	return out
 }
 
-// kept says who keeps a node from the job that has enough for it.
-func kept(st *state.State, held *timeline.ReservationView, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
+// keptBy says who keeps a node from the job that has enough for it.
+func keptBy(st *state.State, held *timeline.ReservationView, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
 	switch {
 	case held.Only != nil && !held.Only.Has(int(n.ID)):
 		return "reservation:not in reservation " + held.Own.Name
@@ -234,8 +234,8 @@ func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
 	return name
 }
 
-// verdict says why a node cannot take its share of the job now.
-func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.Node) Verdict {
+// nodeVerdict says why a node cannot take its share of the job now.
+func nodeVerdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.Node) Verdict {
 	switch {
 	case n.Inv == nil && !n.Asleep():
 		return Verdict{Why: "state:not registered"}
@@ -246,11 +246,11 @@ func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.No
 	case n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP):
 		return Verdict{Why: "state:to be rebooted, or rebooting"}
 	case n.Admin == event.NodeDown:
-		return Verdict{Why: "state:down" + given(n)}
+		return Verdict{Why: "state:down" + givenReason(n)}
 	case n.Admin == event.NodeFail:
-		return Verdict{Why: "state:failing" + given(n)}
+		return Verdict{Why: "state:failing" + givenReason(n)}
 	case n.Admin == event.NodeDrain:
-		return Verdict{Why: "state:drained" + given(n)}
+		return Verdict{Why: "state:drained" + givenReason(n)}
 	case n.Lost:
 		return Verdict{Why: "state:not responding"}
 	case n.Invalid != "":
@@ -265,8 +265,8 @@ func verdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.No
 	return Verdict{Why: lack.What, Free: lack.Free, Need: lack.Need}
 }
 
-// given is the reason that an operator, or a check, gave for the state of a node.
-func given(n *state.Node) string {
+// givenReason is the reason that an operator, or a check, gave for the state of a node.
+func givenReason(n *state.Node) string {
 	if n.Reason == "" {
 		return ""
 	}

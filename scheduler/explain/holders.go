@@ -9,13 +9,13 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// holders are the jobs whose end a job waits for that waits for no nodes: those
+// findHolders are the jobs whose end a job waits for that waits for no nodes: those
 // that hold its licences, count towards its limit, are the running tasks of its
 // array or what it depends on, in the order in which their time limits end. free
 // is when enough of them are over at the latest, as far as that goes; 0 if that
 // is not known, or no matter of theirs.
-func holders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Instant) {
-	share := holding(st, j)
+func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Instant) {
+	share := holdingOf(st, j)
 	if share == nil {
 		return nil, 0
 	}
@@ -55,9 +55,9 @@ func holders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Insta
 	return list, free
 }
 
-// holding tells how much a running job has of what another one waits for; nil
+// holdingOf tells how much a running job has of what another one waits for; nil
 // where that is nothing that jobs hold.
-func holding(st *state.State, j *state.Job) func(o *state.Job) int64 {
+func holdingOf(st *state.State, j *state.Job) func(o *state.Job) int64 {
 	r := &j.Reason
 	switch {
 	case r.Code == spec.ReasonLicenses:
@@ -81,7 +81,7 @@ func holding(st *state.State, j *state.Job) func(o *state.Job) int64 {
 	case r.Used <= 0 || strings.Contains(string(r.Code), "Minutes") || strings.Contains(string(r.Code), "Wall"):
 		return nil
 	}
-	counts := counted(st, j)
+	counts := countsTowards(st, j)
 	if counts == nil {
 		return nil
 	}
@@ -96,8 +96,8 @@ func holding(st *state.State, j *state.Job) func(o *state.Job) int64 {
 	}
 }
 
-// counted tells whether a job counts towards the limit that another waits for.
-func counted(st *state.State, j *state.Job) func(o *state.Job) bool {
+// countsTowards tells whether a job counts towards the limit that another waits for.
+func countsTowards(st *state.State, j *state.Job) func(o *state.Job) bool {
 	kind, name, _ := strings.Cut(j.Reason.Subject, "/")
 	code := string(j.Reason.Code)
 	switch kind {

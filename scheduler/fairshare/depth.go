@@ -17,13 +17,13 @@ const farthest = int64(1) << (13 + fraction)
 // no use at all.
 const never = -farthest
 
-// oblivious is the classic formula with DEPTH_OBLIVIOUS: 2^-R, dampened, where R
+// computeOblivious is the classic formula with DEPTH_OBLIVIOUS: 2^-R, dampened, where R
 // is the ratio R_parent * R_local^k. R_local is an association's part of its
 // parent's use by its part of its siblings' shares, and k is 1 unless one of
 // the two ratios is above 1 and the other below: then 1/(1 + (5 ln R_parent)^2),
 // so that a user far below an account counts as the account does.
-func (t *Tree) oblivious(dampening int64) {
-	roots := halves()
+func (t *Tree) computeOblivious(dampening int64) {
+	roots := halfPowers()
 	ratios := make([]int64, len(t.Shares))
 	for i := range t.Shares {
 		s := &t.Shares[i]

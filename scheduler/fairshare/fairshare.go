@@ -50,13 +50,13 @@ func Has(p *spec.PriorityConfig, flag string) bool {
 
 // Of computes the tree of a state.
 func Of(st *state.State) *Tree {
-	t := build(st)
+	t := buildTree(st)
 	dampening := max(int64(st.Config.Priority.Dampening), 1)
 	switch {
 	case Has(&st.Config.Priority, "DEPTH_OBLIVIOUS"):
-		t.oblivious(dampening)
+		t.computeOblivious(dampening)
 	case Has(&st.Config.Priority, "NO_FAIR_TREE"):
-		t.classic(dampening)
+		t.computeClassic(dampening)
 	default:
 		t.Fair = true
 		t.fairTree()
@@ -81,10 +81,10 @@ func (t *Tree) Factor(assoc uint32) uint64 {
 }
 
 // Millionths is the factor in millionths, cut off.
-func (t *Tree) Millionths(assoc uint32) int64 { return millionths(t.Factor(assoc)) }
+func (t *Tree) Millionths(assoc uint32) int64 { return toMillionths(t.Factor(assoc)) }
 
-// millionths writes a fraction in 2^-63 in millionths, cut off.
-func millionths(f uint64) int64 {
+// toMillionths writes a fraction in 2^-63 in millionths, cut off.
+func toMillionths(f uint64) int64 {
 	hi, lo := bits.Mul64(f, 1_000_000)
 	return int64(hi<<1 | lo>>63)
 }
@@ -98,13 +98,13 @@ func (t *Tree) Notes() []event.ShareNote {
 		if s.User && s.Raw.IsZero() {
 			continue
 		}
-		out = append(out, event.ShareNote{Assoc: s.Assoc.ID, Norm: millionths(s.Norm), Used: millionths(s.Used), Factor: millionths(s.Factor), Raw: int64(min(s.Raw.Hi, math.MaxInt64))})
+		out = append(out, event.ShareNote{Assoc: s.Assoc.ID, Norm: toMillionths(s.Norm), Used: toMillionths(s.Used), Factor: toMillionths(s.Factor), Raw: int64(min(s.Raw.Hi, math.MaxInt64))})
 	}
 	return out
 }
 
-// part is a/b in 2^-63, at most 1.
-func part(a, b fixed.U128) uint64 {
+// fractionOf is a/b in 2^-63, at most 1.
+func fractionOf(a, b fixed.U128) uint64 {
 	if a.Cmp(b) >= 0 {
 		if b.IsZero() {
 			return 0
@@ -126,17 +126,17 @@ func part(a, b fixed.U128) uint64 {
 	return q
 }
 
-func partOf(a, b int64) uint64 { return part(fixed.Of(a), fixed.Of(b)) }
+func partOf(a, b int64) uint64 { return fractionOf(fixed.Of(a), fixed.Of(b)) }
 
-// times is a*b in 2^-63.
-func times(a, b uint64) uint64 {
+// multiply is a*b in 2^-63.
+func multiply(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	return hi<<1 | lo>>63
 }
 
-// build orders the associations as a tree and adds up what is alike for every
+// buildTree orders the associations as a tree and adds up what is alike for every
 // formula.
-func build(st *state.State) *Tree {
+func buildTree(st *state.State) *Tree {
 	pol := st.Policy
 	t := &Tree{byID: make(map[uint32]int, len(pol.Assocs)), kids: map[int][]int{}}
 	below := map[uint32][]*spec.Association{}
@@ -187,27 +187,27 @@ func build(st *state.State) *Tree {
 		case s.Up < 0:
 			s.Norm, s.Used = fixed.One, fixed.One
 		case s.Assoc.SharesParent:
-			s.Norm, s.Used = t.Shares[s.Up].Norm, part(s.Raw, t.Shares[0].Raw)
+			s.Norm, s.Used = t.Shares[s.Up].Norm, fractionOf(s.Raw, t.Shares[0].Raw)
 		default:
-			s.Norm, s.Used = times(t.Shares[s.Up].Norm, partOf(s.Shares, s.Siblings)), part(s.Raw, t.Shares[0].Raw)
+			s.Norm, s.Used = multiply(t.Shares[s.Up].Norm, partOf(s.Shares, s.Siblings)), fractionOf(s.Raw, t.Shares[0].Raw)
 		}
 	}
 	return t
 }
 
-// infinite tells whether an association has used nothing, or counts as its
+// isInfinite tells whether an association has used nothing, or counts as its
 // parent: it comes before all others.
-func (s *Share) infinite() bool { return s.Assoc.SharesParent || s.Raw.IsZero() }
+func (s *Share) isInfinite() bool { return s.Assoc.SharesParent || s.Raw.IsZero() }
 
-// level compares LevelFS, shares by use, of two siblings: what they have in
+// compareLevels compares LevelFS, shares by use, of two siblings: what they have in
 // common, all shares and the parent's use, falls out.
-func level(a, b *Share) int {
+func compareLevels(a, b *Share) int {
 	switch {
-	case a.infinite() && b.infinite():
+	case a.isInfinite() && b.isInfinite():
 		return 0
-	case a.infinite():
+	case a.isInfinite():
 		return 1
-	case b.infinite():
+	case b.isInfinite():
 		return -1
 	}
 	return -fixed.CmpProducts(a.Raw, b.Shares, b.Raw, a.Shares)
@@ -216,7 +216,7 @@ func level(a, b *Share) int {
 // LevelFS is shares by use among siblings in billionths; infinite tells that
 // nothing was used.
 func (t *Tree) LevelFS(s *Share) (billionths int64, infinite bool) {
-	if s.infinite() {
+	if s.isInfinite() {
 		return 0, true
 	}
 	if s.Up < 0 || s.Shares == 0 || s.Siblings == 0 {
@@ -233,7 +233,7 @@ func (t *Tree) fairTree() {
 		if s := &t.Shares[i]; s.Up < 0 {
 			s.Effect = fixed.One
 		} else {
-			s.Effect = part(s.Raw, t.Shares[s.Up].Raw)
+			s.Effect = fractionOf(s.Raw, t.Shares[s.Up].Raw)
 		}
 	}
 	rank, told := t.Users, t.Users
@@ -242,7 +242,7 @@ func (t *Tree) fairTree() {
 		list := slices.Clone(t.kids[up])
 		slices.SortStableFunc(list, func(i, j int) int {
 			a, b := &t.Shares[i], &t.Shares[j]
-			if c := level(b, a); c != 0 || a.User == b.User {
+			if c := compareLevels(b, a); c != 0 || a.User == b.User {
 				return c
 			}
 			if a.User {
@@ -254,7 +254,7 @@ func (t *Tree) fairTree() {
 			s := &t.Shares[i]
 			// Equals share the rank of the first of them. The first below an
 			// account that is tied with its sibling is tied, too.
-			same := (k == 0 && tied) || (k > 0 && level(s, &t.Shares[list[k-1]]) == 0)
+			same := (k == 0 && tied) || (k > 0 && compareLevels(s, &t.Shares[list[k-1]]) == 0)
 			if !s.User {
 				walk(i, same)
 				continue
@@ -270,9 +270,9 @@ func (t *Tree) fairTree() {
 	walk(-1, false)
 }
 
-// classic is 2^-(effective use by shares), dampened.
-func (t *Tree) classic(dampening int64) {
-	roots := halves()
+// computeClassic is 2^-(effective use by shares), dampened.
+func (t *Tree) computeClassic(dampening int64) {
+	roots := halfPowers()
 	for i := range t.Shares {
 		s := &t.Shares[i]
 		switch {
@@ -284,7 +284,7 @@ func (t *Tree) classic(dampening int64) {
 			up := t.Shares[s.Up].Effect
 			s.Effect = s.Used
 			if up > s.Used {
-				s.Effect += times(up-s.Used, partOf(s.Shares, s.Siblings))
+				s.Effect += multiply(up-s.Used, partOf(s.Shares, s.Siblings))
 			}
 		}
 		if s.User && s.Norm > 0 {
@@ -300,19 +300,19 @@ func quotient(x, d uint64, damp int64) fixed.U128 {
 	return fixed.U128{Hi: x / d, Lo: frac}.Over(damp)
 }
 
-// halves are 2^-(1/2), 2^-(1/4), ... in 2^-63: each the root of the one before.
-func halves() []uint64 {
+// halfPowers are 2^-(1/2), 2^-(1/4), ... in 2^-63: each the root of the one before.
+func halfPowers() []uint64 {
 	out := make([]uint64, 48)
 	v := fixed.One / 2
 	for i := range out {
-		v = root(v)
+		v = squareRoot(v)
 		out[i] = v
 	}
 	return out
 }
 
-// root is the square root of v in 2^-63: of v * 2^63, by bits.
-func root(v uint64) uint64 {
+// squareRoot is the square root of v in 2^-63: of v * 2^63, by bits.
+func squareRoot(v uint64) uint64 {
 	out := uint64(0)
 	for bit := uint64(1) << 63; bit > 0; bit >>= 1 {
 		try := out | bit
@@ -332,7 +332,7 @@ func negExp2(x fixed.U128, roots []uint64) uint64 {
 	out := fixed.One >> x.Hi
 	for i, r := range roots {
 		if x.Lo>>(63-i)&1 != 0 {
-			out = times(out, r)
+			out = multiply(out, r)
 		}
 	}
 	return out

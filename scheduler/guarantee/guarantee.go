@@ -46,13 +46,13 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 		return nil
 	}
 	f := &Guarantees{st: st, now: now, owners: map[uint32]*owner{}}
-	f.measure()
+	f.measureGuaranteed()
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		j := st.Job(spec.JobUID(uid))
 		if j.Alloc == nil || j.Ending != nil {
 			return true
 		}
-		o := f.owner(j)
+		o := f.ownerOf(j)
 		o.used = o.used.Add(j.Alloc.TRES)
 		if (ran == nil || ran.Active.Has(uid)) && j.State == spec.Running && j.Started.Add(st.Config.Sched.PreemptExempt) <= now {
 			f.runs = append(f.runs, j)
@@ -75,9 +75,9 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 	return f
 }
 
-// owner finds whose guarantee a job is under: the nearest account above it that has
+// ownerOf finds whose guarantee a job is under: the nearest account above it that has
 // one, else its own account, which is guaranteed nothing.
-func (f *Guarantees) owner(j *state.Job) *owner {
+func (f *Guarantees) ownerOf(j *state.Job) *owner {
 	id := f.st.Policy.AccountAssoc(j.Spec.Account)
 	var floor spec.Limits
 	for _, a := range f.st.Policy.Chain(j.Assoc) {
@@ -100,8 +100,8 @@ func (f *Guarantees) owner(j *state.Job) *owner {
 	return o
 }
 
-// limit is how much of a TRES an owner is guaranteed.
-func (o *owner) limit(name string) int64 {
+// guaranteedOf is how much of a TRES an owner is guaranteed.
+func (o *owner) guaranteedOf(name string) int64 {
 	n, _ := o.floor.Get(name)
 	return max(n, 0)
 }
@@ -113,7 +113,7 @@ func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
 	if f == nil {
 		return false
 	}
-	o := f.owner(j)
+	o := f.ownerOf(j)
 	some := false
 	for _, c := range o.floor {
 		n := least.Get(c.Name)
@@ -122,7 +122,7 @@ func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
 		if f.st.Claims(j) {
 			more = 0 // it is among what is claimed
 		}
-		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.limit(c.Name) && n > 0 {
+		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.guaranteedOf(c.Name) && n > 0 {
 			return false
 		}
 	}
@@ -132,7 +132,7 @@ func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
 // Claim counts what a job of an owner is to get as if it had it.
 func (f *Guarantees) Claim(j *state.Job, least spec.TRES) {
 	if f != nil {
-		o := f.owner(j)
+		o := f.ownerOf(j)
 		o.claimed = o.claimed.Add(least)
 	}
 }
@@ -140,7 +140,7 @@ func (f *Guarantees) Claim(j *state.Job, least spec.TRES) {
 // Unclaim is the reverse of Claim.
 func (f *Guarantees) Unclaim(j *state.Job, least spec.TRES) {
 	if f != nil {
-		o := f.owner(j)
+		o := f.ownerOf(j)
 		o.claimed = o.claimed.Sub(least)
 	}
 }
@@ -155,12 +155,12 @@ func (f *Guarantees) CountPromised(j *state.Job) {
 		f.Claim(j, j.Req)
 		return
 	}
-	o := f.owner(j)
+	o := f.ownerOf(j)
 	o.planned = o.planned.Add(j.Req)
 }
 
-// measure finds what is guaranteed to anybody, and how much of it there is.
-func (f *Guarantees) measure() {
+// measureGuaranteed finds what is guaranteed to anybody, and how much of it there is.
+func (f *Guarantees) measureGuaranteed() {
 	f.totals = map[string]int64{}
 	for i := range f.st.Policy.Assocs {
 		for _, c := range f.st.Policy.Assocs[i].Guaranteed {
@@ -187,13 +187,13 @@ func (f *Guarantees) Share(j *state.Job) uint64 {
 	if f.Within(j, j.Req) {
 		return 0
 	}
-	o := f.owner(j)
+	o := f.ownerOf(j)
 	if o.weight == 0 {
 		return math.MaxUint64
 	}
 	var most uint64
 	for _, name := range f.names {
-		held := o.used.Get(name) + o.claimed.Get(name) + o.planned.Get(name) - o.limit(name)
+		held := o.used.Get(name) + o.claimed.Get(name) + o.planned.Get(name) - o.guaranteedOf(name)
 		hi, lo := bits.Mul64(uint64(max(held, 0)), 1_000_000_000)
 		if total := uint64(max(f.totals[name], 1)); hi < total {
 			share, _ := bits.Div64(hi, lo, total)
@@ -212,16 +212,16 @@ func (f *Guarantees) RemoveVictim(uid spec.JobUID) {
 	if i < 0 {
 		return
 	}
-	o := f.owner(f.runs[i])
+	o := f.ownerOf(f.runs[i])
 	o.used = o.used.Sub(f.runs[i].Alloc.TRES)
 	f.runs = slices.Delete(f.runs, i, i+1)
 }
 
-// over tells that an owner holds more of something than it is guaranteed, of
+// exceedsGuarantee tells that an owner holds more of something than it is guaranteed, of
 // what a job both needs and is guaranteed and another one holds.
-func (o *owner) over(mine *owner, least, held spec.TRES) bool {
+func (o *owner) exceedsGuarantee(mine *owner, least, held spec.TRES) bool {
 	return slices.ContainsFunc(mine.floor, func(c spec.TRESCount) bool {
-		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 && o.used.Get(c.Name) > o.limit(c.Name)
+		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 && o.used.Get(c.Name) > o.guaranteedOf(c.Name)
 	})
 }
 
@@ -235,13 +235,13 @@ func (f *Guarantees) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	if !f.Within(j, least) {
 		return nil
 	}
-	mine := f.owner(j)
+	mine := f.ownerOf(j)
 	rest := map[uint32]*owner{}
 	queues := map[uint32][]*state.Job{}
 	var ids []uint32
 	for _, r := range f.runs {
-		o := f.owner(r)
-		if o == mine || !o.over(mine, least, r.Alloc.TRES) {
+		o := f.ownerOf(r)
+		if o == mine || !o.exceedsGuarantee(mine, least, r.Alloc.TRES) {
 			continue
 		}
 		if rest[o.id] == nil {
@@ -256,7 +256,7 @@ func (f *Guarantees) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 	for len(out) < most {
 		best := -1
 		for i, id := range ids {
-			if len(queues[id]) > 0 && rest[id].over(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].before(rest[ids[best]], mine, least)) {
+			if len(queues[id]) > 0 && rest[id].exceedsGuarantee(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].givesBackBefore(rest[ids[best]], mine, least)) {
 				best = i
 			}
 		}
@@ -266,35 +266,35 @@ func (f *Guarantees) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
 		o, r := rest[ids[best]], queues[ids[best]][0]
 		queues[ids[best]] = queues[ids[best]][1:]
 		o.used = o.used.Sub(r.Alloc.TRES)
-		out = append(out, f.victim(r))
+		out = append(out, f.makeVictim(r))
 	}
 	return out
 }
 
-// before tells whether an owner gives back before another one: whoever has no
+// givesBackBefore tells whether an owner gives back before another one: whoever has no
 // weight at all does, and then whoever holds more beyond its guarantee by its weight.
-func (o *owner) before(p, mine *owner, least spec.TRES) bool {
+func (o *owner) givesBackBefore(p, mine *owner, least spec.TRES) bool {
 	if (o.weight == 0) != (p.weight == 0) {
 		return o.weight == 0
 	}
-	return o.excess(mine, least) > p.excess(mine, least)
+	return o.excessOf(mine, least) > p.excessOf(mine, least)
 }
 
-// excess is what an owner holds beyond its guarantee by its weight, of what a job
+// excessOf is what an owner holds beyond its guarantee by its weight, of what a job
 // needs.
-func (o *owner) excess(mine *owner, least spec.TRES) int64 {
+func (o *owner) excessOf(mine *owner, least spec.TRES) int64 {
 	var sum int64
 	for _, c := range mine.floor {
 		if least.Get(c.Name) > 0 {
-			sum += max(o.used.Get(c.Name)-o.limit(c.Name), 0) * 1000 / max(o.weight, 1)
+			sum += max(o.used.Get(c.Name)-o.guaranteedOf(c.Name), 0) * 1000 / max(o.weight, 1)
 		}
 	}
 	return sum
 }
 
-// victim is how a job makes room: it is requeued, or cancelled where it cannot
+// makeVictim is how a job makes room: it is requeued, or cancelled where it cannot
 // be.
-func (f *Guarantees) victim(r *state.Job) preempt.Victim {
+func (f *Guarantees) makeVictim(r *state.Job) preempt.Victim {
 	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
 	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
 		v.Grace = p.Spec.GraceTime
@@ -309,7 +309,7 @@ func Explain(st *state.State, now spec.Instant, j *state.Job) []string {
 	if f == nil {
 		return nil
 	}
-	o, name := f.owner(j), j.Spec.Account
+	o, name := f.ownerOf(j), j.Spec.Account
 	if a := st.Policy.Assoc(o.id); a != nil {
 		name = a.Account
 	}
@@ -336,10 +336,10 @@ func Explain(st *state.State, now spec.Instant, j *state.Job) []string {
 func Allowed(st *state.State, now spec.Instant, j *state.Job, v preempt.Victim) bool {
 	f := New(st, now, nil)
 	r := st.Job(v.UID)
-	if f == nil || r == nil || r.Attempt != v.Attempt || !slices.Contains(f.runs, r) || f.victim(r) != v {
+	if f == nil || r == nil || r.Attempt != v.Attempt || !slices.Contains(f.runs, r) || f.makeVictim(r) != v {
 		return false
 	}
-	mine := f.owner(j)
-	o := f.owner(r)
-	return o != mine && f.Within(j, j.Req) && o.over(mine, j.Req, r.Alloc.TRES)
+	mine := f.ownerOf(j)
+	o := f.ownerOf(r)
+	return o != mine && f.Within(j, j.Req) && o.exceedsGuarantee(mine, j.Req, r.Alloc.TRES)
 }

@@ -97,7 +97,7 @@ func Find(st *state.State, s Subject) Bound {
 	if !st.Config.Enforce.Limits {
 		return b
 	}
-	qos := levels(st, s)
+	qos := qosLevels(st, s)
 	b.strict = len(qos) == 0
 	if own := st.Policy.FindQOS(s.Job.QOS); own != nil {
 		b.own, b.charge = "qos/"+own.Name, own.Factor()
@@ -125,8 +125,8 @@ func (b *Bound) atLeast(threshold *int64, who string) {
 	}
 }
 
-// levels are the QOS that bind a job, strongest first.
-func levels(st *state.State, s Subject) []*spec.QOS {
+// qosLevels are the QOS that bind a job, strongest first.
+func qosLevels(st *state.State, s Subject) []*spec.QOS {
 	var part *spec.QOS
 	if s.Part.QOS != "" && s.Part.QOS != s.Job.QOS {
 		part = st.Policy.FindQOS(s.Part.QOS)
@@ -145,8 +145,8 @@ func levels(st *state.State, s Subject) []*spec.QOS {
 	return []*spec.QOS{part, own}
 }
 
-// hidden tells whether a stronger level has defined a limit already.
-func hidden(before []rule, w what, tres string) bool {
+// isHidden tells whether a stronger level has defined a limit already.
+func isHidden(before []rule, w what, tres string) bool {
 	return slices.ContainsFunc(before, func(r rule) bool { return r.what == w && r.tres == tres })
 }
 
@@ -156,19 +156,19 @@ func (b *Bound) addQOS(q *spec.QOS, level int, user, account uint32) {
 	acct := state.UsageKey(state.UsageQOSAccount, q.ID, account)
 	before := b.rules[:len(b.rules):len(b.rules)]
 	count := func(w what, limit *int64, usage uint64, code spec.ReasonCode) {
-		if limit != nil && !hidden(before, w, "") {
+		if limit != nil && !isHidden(before, w, "") {
 			b.rules = append(b.rules, rule{w, level, "", *limit, usage, code, who})
 		}
 	}
 	tres := func(w what, limits spec.Limits, usage uint64, scope spec.LimitScope) {
 		for _, l := range limits {
-			if !hidden(before, w, l.Name) {
+			if !isHidden(before, w, l.Name) {
 				b.rules = append(b.rules, rule{w, level, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who})
 			}
 		}
 	}
 	span := func(w what, limit spec.Span, usage uint64, code spec.ReasonCode) {
-		if limit > 0 && !hidden(before, w, "") {
+		if limit > 0 && !isHidden(before, w, "") {
 			b.rules = append(b.rules, rule{w, level, "", int64(limit), usage, code, who})
 		}
 	}
@@ -212,7 +212,7 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall && w != groupTRES && w != groupMins && w != groupRunMins {
 				over = b.rules
 			}
-			if !hidden(over, w, tres) {
+			if !isHidden(over, w, tres) {
 				b.rules = append(b.rules, rule{w, at, tres, limit, usage, code, who})
 			}
 		}
@@ -223,7 +223,7 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		}
 		tres := func(w what, at int, limits spec.Limits, usage uint64, scope spec.LimitScope) {
 			for _, l := range limits {
-				add(w, at, l.Name, b.scaled(w, l.N), usage, spec.LimitReason(scope, l.Name))
+				add(w, at, l.Name, b.scaleAmounts(w, l.N), usage, spec.LimitReason(scope, l.Name))
 			}
 		}
 		count(groupSubmitted, level, a.GrpSubmitJobs, all, spec.ReasonAssocGrpSubmit)
@@ -250,8 +250,8 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 	slices.SortStableFunc(b.rules, func(p, q rule) int { return p.level - q.level })
 }
 
-// scaled applies the LimitFactor of the job's QOS to amounts of TRES.
-func (b *Bound) scaled(w what, n int64) int64 {
+// scaleAmounts applies the LimitFactor of the job's QOS to amounts of TRES.
+func (b *Bound) scaleAmounts(w what, n int64) int64 {
 	if b.scale == million || (w != groupTRES && w != jobTRES) || n > math.MaxInt64/b.scale {
 		return n
 	}
@@ -275,16 +275,16 @@ func (b *Bound) Wall() spec.Span {
 	return 0
 }
 
-// over makes the reason of a rule that used and asked exceed, or nil.
-func (r *rule) over(tres string, used, asked int64) *spec.Reason {
+// breachOver makes the reason of a rule that used and asked exceed, or nil.
+func (r *rule) breachOver(tres string, used, asked int64) *spec.Reason {
 	if used+asked <= r.limit {
 		return nil
 	}
 	return &spec.Reason{Code: r.code, TRES: tres, Limit: r.limit, Used: used, Asked: asked, Subject: r.who}
 }
 
-// usage is the counter of a rule.
-func (b *Bound) usage(r *rule) *state.Usage {
+// usageOf is the counter of a rule.
+func (b *Bound) usageOf(r *rule) *state.Usage {
 	if u, ok := b.st.Usage.Get(r.usage); ok {
 		return u
 	}
@@ -300,9 +300,9 @@ func (b *Bound) usedUp(r *rule) int64 {
 	return SpentMinutes(u, r.tres)
 }
 
-// minutes is an amount for as long as a time limit; one without end counts as
+// minutesOf is an amount for as long as a time limit; one without end counts as
 // a year.
-func minutes(n int64, limit spec.Span) int64 {
+func minutesOf(n int64, limit spec.Span) int64 {
 	if limit == spec.Infinite {
 		limit = 365 * spec.Day
 	}
@@ -313,52 +313,52 @@ func minutes(n int64, limit spec.Span) int64 {
 	return n * m
 }
 
-// wanted is what of a limit in minutes a job must find unused: with safe limits
+// wantedMinutes is what of a limit in minutes a job must find unused: with safe limits
 // enough until its time limit, weighted where its QOS says so; otherwise
 // anything at all.
-func (b *Bound) wanted(n int64, limit spec.Span) int64 {
+func (b *Bound) wantedMinutes(n int64, limit spec.Span) int64 {
 	if !b.safe {
 		return min(n, 1)
 	}
-	return b.weighted(minutes(n, limit))
+	return b.weightedMinutes(minutesOf(n, limit))
 }
 
-// weighted applies the UsageFactor of a QOS with UsageFactorSafe.
-func (b *Bound) weighted(m int64) int64 { return times(m, b.factor) }
+// weightedMinutes applies the UsageFactor of a QOS with UsageFactorSafe.
+func (b *Bound) weightedMinutes(m int64) int64 { return multiplyMinutes(m, b.factor) }
 
-// times multiplies minutes by a factor in millionths.
-func times(m, factor int64) int64 {
+// multiplyMinutes multiplies minutes by a factor in millionths.
+func multiplyMinutes(m, factor int64) int64 {
 	if factor == million {
 		return m
 	}
 	return int64(min(fixed.Of(m).Times(factor).Over(million).Hi, math.MaxInt64/4))
 }
 
-// charged applies the UsageFactor of the job's QOS to minutes that a limit of that
+// chargedMinutes applies the UsageFactor of the job's QOS to minutes that a limit of that
 // QOS counts. All jobs that such a limit counts are in the QOS and have its factor;
 // limits of associations count jobs of several QOS and are in plain minutes.
-func (b *Bound) charged(r *rule, m int64) int64 {
+func (b *Bound) chargedMinutes(r *rule, m int64) int64 {
 	if r.who != b.own {
 		return m
 	}
-	return times(m, b.charge)
+	return multiplyMinutes(m, b.charge)
 }
 
-// past checks a limit in minutes against what was used and, where limits are
+// checkUsed checks a limit in minutes against what was used and, where limits are
 // safe, what running jobs may still use. A job that uses none of it is free.
-func (b *Bound) past(r *rule, n int64, limit spec.Span) *spec.Reason {
+func (b *Bound) checkUsed(r *rule, n int64, limit spec.Span) *spec.Reason {
 	if n == 0 {
 		return nil
 	}
 	used := b.usedUp(r)
 	if b.safe {
-		used += b.weighted(RunMinutes(b.st, r.usage, r.tres, b.now))
+		used += b.weightedMinutes(RunMinutes(b.st, r.usage, r.tres, b.now))
 	}
-	return r.over(r.tres+" minutes", used, b.wanted(n, limit))
+	return r.breachOver(r.tres+" minutes", used, b.wantedMinutes(n, limit))
 }
 
-// ran checks how long jobs of a subject may run together.
-func (b *Bound) ran(r *rule, limit spec.Span) *spec.Reason {
+// checkWall checks how long jobs of a subject may run together.
+func (b *Bound) checkWall(r *rule, limit spec.Span) *spec.Reason {
 	most := spec.Span(r.limit).Seconds()
 	used, asked := b.usedUp(r), int64(1)
 	if b.safe {
@@ -373,17 +373,17 @@ func (b *Bound) ran(r *rule, limit spec.Span) *spec.Reason {
 	return &spec.Reason{Code: r.code, TRES: "time", Limit: most, Used: used, Asked: asked, Subject: r.who}
 }
 
-// ahead checks a limit of what running jobs may still use.
-func (b *Bound) ahead(r *rule, n int64, limit spec.Span) *spec.Reason {
+// checkRemaining checks a limit of what running jobs may still use.
+func (b *Bound) checkRemaining(r *rule, n int64, limit spec.Span) *spec.Reason {
 	if n == 0 {
 		return nil
 	}
 	used := RunMinutes(b.st, r.usage, r.tres, b.now)
-	return r.over(r.tres+" minutes", b.charged(r, used), b.charged(r, minutes(n, limit)))
+	return r.breachOver(r.tres+" minutes", b.chargedMinutes(r, used), b.chargedMinutes(r, minutesOf(n, limit)))
 }
 
-// first finds the first breach: level by level, and in each in an order.
-func (b *Bound) first(order []what, breach func(r *rule) *spec.Reason) *spec.Reason {
+// firstBreach finds the first breach: level by level, and in each in an order.
+func (b *Bound) firstBreach(order []what, breach func(r *rule) *spec.Reason) *spec.Reason {
 	for from := 0; from < len(b.rules); {
 		to := from
 		for to < len(b.rules) && b.rules[to].level == b.rules[from].level {
@@ -408,8 +408,8 @@ func (b *Bound) first(order []what, breach func(r *rule) *spec.Reason) *spec.Rea
 // one job alone exceeds refuses only where limits are strict: with
 // DenyOnLimit, or without any QOS.
 func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason {
-	x := b.first([]what{groupSubmitted, accountSubmitted, submitted}, func(r *rule) *spec.Reason {
-		return r.over("jobs", b.usage(r).Submitted, count)
+	x := b.firstBreach([]what{groupSubmitted, accountSubmitted, submitted}, func(r *rule) *spec.Reason {
+		return r.breachOver("jobs", b.usageOf(r).Submitted, count)
 	})
 	if x != nil || !b.strict {
 		return x
@@ -419,43 +419,43 @@ func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason
 
 // Never finds a limit that a job exceeds even when nothing else runs or ran.
 func (b *Bound) Never(req spec.TRES, limit spec.Span) *spec.Reason {
-	return b.first(atSubmit(), func(r *rule) *spec.Reason {
+	return b.firstBreach(atSubmit(), func(r *rule) *spec.Reason {
 		n := req.Get(r.tres)
 		switch r.what {
 		case wall:
-			return r.wall(limit)
+			return r.breachWall(limit)
 		case groupWall:
 			if b.safe && limit.Seconds() > spec.Span(r.limit).Seconds() {
-				return b.ran(r, limit)
+				return b.checkWall(r, limit)
 			}
 		case groupTRES, userTRES, accountTRES, jobTRES:
-			return r.over(r.tres, 0, n)
+			return r.breachOver(r.tres, 0, n)
 		case nodeTRES:
 			nodes := max(req.Node, 1)
-			return r.over(r.tres, 0, (n+nodes-1)/nodes)
+			return r.breachOver(r.tres, 0, (n+nodes-1)/nodes)
 		case leastTRES:
-			return r.under(n)
+			return r.breachUnder(n)
 		case groupMins:
 			if n > 0 {
-				return r.over(r.tres+" minutes", 0, b.wanted(n, limit))
+				return r.breachOver(r.tres+" minutes", 0, b.wantedMinutes(n, limit))
 			}
 		case jobMins:
-			return r.over(r.tres+" minutes", 0, minutes(n, limit))
+			return r.breachOver(r.tres+" minutes", 0, minutesOf(n, limit))
 		case groupRunMins, userRunMins, accountRunMins:
-			return r.over(r.tres+" minutes", 0, b.charged(r, minutes(n, limit)))
+			return r.breachOver(r.tres+" minutes", 0, b.chargedMinutes(r, minutesOf(n, limit)))
 		}
 		return nil
 	})
 }
 
-func (r *rule) wall(limit spec.Span) *spec.Reason {
+func (r *rule) breachWall(limit spec.Span) *spec.Reason {
 	if int64(limit) <= r.limit {
 		return nil
 	}
 	return &spec.Reason{Code: r.code, TRES: "time", Limit: spec.Span(r.limit).Seconds(), Asked: limit.Seconds(), Subject: r.who}
 }
 
-func (r *rule) under(asked int64) *spec.Reason {
+func (r *rule) breachUnder(asked int64) *spec.Reason {
 	if asked >= r.limit {
 		return nil
 	}
@@ -477,19 +477,19 @@ func (b *Bound) HasPriority() bool { return b.prioWho != "" }
 // jobs, times, and then the amounts that the job will use at the least. It
 // saves a search, and a reservation, for a job that cannot start anyhow.
 func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
-	x := b.first(beforeNodes(), func(r *rule) *spec.Reason {
+	x := b.firstBreach(beforeNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
 		case wall:
-			return r.wall(limit)
+			return r.breachWall(limit)
 		case groupWall:
-			return b.ran(r, limit)
+			return b.checkWall(r, limit)
 		}
-		return r.over("jobs", b.usage(r).Running, 1)
+		return r.breachOver("jobs", b.usageOf(r).Running, 1)
 	})
 	if x != nil {
 		return x
 	}
-	return b.first(withNodes(), func(r *rule) *spec.Reason {
+	return b.firstBreach(withNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
 		case nodeTRES, leastTRES: // only an allocation shows
 			return nil
@@ -506,15 +506,15 @@ func (b *Bound) Before(least spec.TRES, limit spec.Span) *spec.Reason {
 func (b *Bound) check(r *rule, n int64, limit spec.Span) *spec.Reason {
 	switch r.what {
 	case groupMins, budgetMins:
-		return b.past(r, n, limit)
+		return b.checkUsed(r, n, limit)
 	case groupRunMins, userRunMins, accountRunMins:
-		return b.ahead(r, n, limit)
+		return b.checkRemaining(r, n, limit)
 	case jobMins:
-		return r.over(r.tres+" minutes", 0, minutes(n, limit))
+		return r.breachOver(r.tres+" minutes", 0, minutesOf(n, limit))
 	case leastTRES:
-		return r.under(n)
+		return r.breachUnder(n)
 	}
-	return b.amount(r, n)
+	return b.checkAmount(r, n)
 }
 
 // Exhausted finds a limit in minutes, or of time, that a running job's subjects
@@ -523,40 +523,40 @@ func (b *Bound) Exhausted(held spec.TRES) *spec.Reason {
 	if b.safe {
 		return nil
 	}
-	return b.first([]what{groupMins, groupWall}, func(r *rule) *spec.Reason {
+	return b.firstBreach([]what{groupMins, groupWall}, func(r *rule) *spec.Reason {
 		switch {
 		case r.what == groupWall:
-			return b.ran(r, 0)
+			return b.checkWall(r, 0)
 		case held.Get(r.tres) > 0:
-			return b.past(r, 1, 0)
+			return b.checkUsed(r, 1, 0)
 		}
 		return nil
 	})
 }
 
-// amount checks a TRES limit for more of it on top of what is used.
-func (b *Bound) amount(r *rule, more int64) *spec.Reason {
+// checkAmount checks a TRES limit for more of it on top of what is used.
+func (b *Bound) checkAmount(r *rule, more int64) *spec.Reason {
 	used := int64(0)
 	if r.what != jobTRES {
-		used = Held(b.usage(r), r.tres)
+		used = Held(b.usageOf(r), r.tres)
 		if more == 0 {
 			return nil
 		}
 	}
-	return r.over(r.tres, used, more)
+	return r.breachOver(r.tres, used, more)
 }
 
 // After checks a placement that runs at most until a time limit.
 func (b *Bound) After(a *spec.Allocation, limit spec.Span) *spec.Reason {
-	return b.first(withNodes(), func(r *rule) *spec.Reason {
+	return b.firstBreach(withNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
 		case groupTRES, userTRES, accountTRES:
 			if r.tres == "node" {
-				return b.nodes(r, a)
+				return b.checkNodes(r, a)
 			}
 		case nodeTRES:
 			for k := range a.Nodes {
-				if x := r.over(r.tres, 0, onNode(&a.Nodes[k], r.tres)); x != nil {
+				if x := r.breachOver(r.tres, 0, onNode(&a.Nodes[k], r.tres)); x != nil {
 					return x
 				}
 			}
@@ -566,10 +566,10 @@ func (b *Bound) After(a *spec.Allocation, limit spec.Span) *spec.Reason {
 	})
 }
 
-// nodes checks a limit of nodes: distinct ones count, and one that the subject
+// checkNodes checks a limit of nodes: distinct ones count, and one that the subject
 // holds already costs nothing.
-func (b *Bound) nodes(r *rule, a *spec.Allocation) *spec.Reason {
-	u := b.usage(r)
+func (b *Bound) checkNodes(r *rule, a *spec.Allocation) *spec.Reason {
+	u := b.usageOf(r)
 	more := int64(0)
 	for i := range a.Nodes {
 		if !u.Nodes.Has(uint64(a.Nodes[i].ID)) {
@@ -579,7 +579,7 @@ func (b *Bound) nodes(r *rule, a *spec.Allocation) *spec.Reason {
 	if more == 0 {
 		return nil
 	}
-	return r.over("node", Held(u, "node"), more)
+	return r.breachOver("node", Held(u, "node"), more)
 }
 
 // onNode is how much of a TRES one node's part of an allocation is.
@@ -622,7 +622,7 @@ func Accrues(st *state.State, s Subject, count int64) bool {
 		return (!ok && count <= *limit) || (ok && u.Accruing+count <= *limit)
 	}
 	account := st.Policy.AccountAssoc(s.Job.Account)
-	for _, q := range levels(st, s) {
+	for _, q := range qosLevels(st, s) {
 		if !room(q.GrpJobsAccrue, state.UsageKey(state.UsageQOS, q.ID, 0)) || !room(q.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, q.ID, s.Job.UID)) ||
 			!room(q.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, q.ID, account)) {
 			return false

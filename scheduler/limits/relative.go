@@ -36,7 +36,7 @@ func (s *Sizes) Amounts(st *state.State, q *spec.QOS) *spec.QOS {
 	if !q.HasFlag(Relative) {
 		return q
 	}
-	whole := s.of(st, q)
+	whole := s.sizeOf(st, q)
 	out := *q
 	for _, l := range Shares(&out) {
 		given := *l
@@ -53,8 +53,8 @@ func (s *Sizes) Amounts(st *state.State, q *spec.QOS) *spec.QOS {
 	return &out
 }
 
-// of sums up the nodes of the partitions whose QOS it is, or else of the cluster.
-func (s *Sizes) of(st *state.State, q *spec.QOS) spec.TRES {
+// sizeOf sums up the nodes of the partitions whose QOS it is, or else of the cluster.
+func (s *Sizes) sizeOf(st *state.State, q *spec.QOS) spec.TRES {
 	if s != nil {
 		if t, ok := s.whole[q.ID]; ok {
 			return t

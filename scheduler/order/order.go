@@ -68,7 +68,7 @@ type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
 func NewContext(st *state.State, now spec.Instant) *Context {
-	c := &Context{st: st, now: now, levels: levels(st), maxAge: st.Config.Priority.MaxAge,
+	c := &Context{st: st, now: now, levels: qosLevels(st), maxAge: st.Config.Priority.MaxAge,
 		flags: flagsOf(&st.Config.Priority)}
 	if c.maxAge == 0 {
 		c.maxAge = 7 * spec.Day
@@ -155,13 +155,13 @@ func (c *Context) Fixed(j *state.Job, part *spec.PartitionSpec) Factors {
 	if p.Basic {
 		return f
 	}
-	f.JobSize = c.size(j, part, p)
-	f.Partition = weigh(p.Partition, jobFactor(part), whole(c.maxPart, c.flags.rawPart))
+	f.JobSize = c.sizeFactor(j, part, p)
+	f.Partition = weighPart(p.Partition, jobFactor(part), wholeOrOne(c.maxPart, c.flags.rawPart))
 	if q := c.st.Policy.FindQOS(j.QOS()); q != nil {
-		f.QOS = weigh(p.QOS, int64(q.Priority), whole(c.maxQOS, c.flags.rawQOS))
+		f.QOS = weighPart(p.QOS, int64(q.Priority), wholeOrOne(c.maxQOS, c.flags.rawQOS))
 	}
 	if a := c.st.Policy.Assoc(j.Assoc); a != nil {
-		f.Assoc = weigh(p.Assoc, int64(a.Priority), whole(c.maxAssoc, c.flags.rawAssoc))
+		f.Assoc = weighPart(p.Assoc, int64(a.Priority), wholeOrOne(c.maxAssoc, c.flags.rawAssoc))
 	}
 	if p.FairShare != 0 {
 		hi, lo := bits.Mul64(uint64(p.FairShare)*Scale, c.Shares().Factor(j.Assoc)) // in 2^-63
@@ -187,9 +187,9 @@ func (c *Context) TRES(j *state.Job, part *spec.PartitionSpec, entry int) int64 
 	return int64(v.Hi*Scale | v.Lo>>40)
 }
 
-// whole is what a factor is divided by: the greatest there is, or 1 where it
+// wholeOrOne is what a factor is divided by: the greatest there is, or 1 where it
 // is not to be normalised. 0 stands for no factor at all.
-func whole(greatest int64, raw bool) int64 {
+func wholeOrOne(greatest int64, raw bool) int64 {
 	if raw {
 		return 1
 	}
@@ -221,16 +221,16 @@ func (c *Context) Complete(f *Factors, j *state.Job) {
 		since = j.Submitted
 	}
 	if since != 0 && p.Age != 0 {
-		f.Age = weigh(p.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
+		f.Age = weighPart(p.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
 	}
 	sum := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
 	f.Total = uint32(clamp((sum+slack)/Scale+f.Site-f.Nice, 1))
 }
 
-// size is (nodes/allNodes + cpus/allCPUs)/2, at most 1, or its complement when
+// sizeFactor is (nodes/allNodes + cpus/allCPUs)/2, at most 1, or its complement when
 // small jobs are favoured. With SMALL_RELATIVE_TO_TIME it is the CPUs, or as
 // many as the nodes have, for each minute of the time limit.
-func (c *Context) size(j *state.Job, part *spec.PartitionSpec, p *spec.PriorityConfig) int64 {
+func (c *Context) sizeFactor(j *state.Job, part *spec.PartitionSpec, p *spec.PriorityConfig) int64 {
 	if p.JobSize == 0 || c.totalNodes == 0 || c.totalCPUs == 0 {
 		return 0
 	}
@@ -257,11 +257,11 @@ func (c *Context) size(j *state.Job, part *spec.PartitionSpec, p *spec.PriorityC
 	if p.FavorSmall {
 		num = den - num
 	}
-	return weigh(p.JobSize, num, den)
+	return weighPart(p.JobSize, num, den)
 }
 
-// weigh is weight*part/whole in units of 1/Scale.
-func weigh(weight uint32, part, whole int64) int64 {
+// weighPart is weight*part/whole in units of 1/Scale.
+func weighPart(weight uint32, part, whole int64) int64 {
 	if whole <= 0 || part <= 0 {
 		return 0
 	}
@@ -275,9 +275,9 @@ func weigh(weight uint32, part, whole int64) int64 {
 
 func clamp(v, low int64) int64 { return max(min(v, math.MaxUint32), low) }
 
-// levels numbers the QOS so that one whose jobs may preempt those of another
+// qosLevels numbers the QOS so that one whose jobs may preempt those of another
 // stands above it; 0 are those that preempt nobody.
-func levels(st *state.State) map[string]uint32 {
+func qosLevels(st *state.State) map[string]uint32 {
 	if st.Config.Sched.PreemptType != "preempt/qos" {
 		return nil
 	}

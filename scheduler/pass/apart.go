@@ -11,7 +11,7 @@ import (
 // minds, or a component of a heterogeneous job that one stands for.
 func (p *pass) trackTenants() {
 	if p.queue.anyMindsNeighbours() || (p.queue.hetClasses > 0 && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
-		return !class.empty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
+		return !class.isEmpty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
 			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
 				part := p.snapshot.Parts.Find(name)
 				return part != nil && mindsNeighbours(p.cfg, part.Spec, c)
@@ -36,7 +36,7 @@ func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, j *state.Job) b
 // a node then bears on others, which an incremental pass may not look at.
 func (p *pass) wholeBlocks() bool {
 	return p.cfg.HasBlocks() && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
-		return !class.empty() && (class.request.representative.Spec.Place.Sharing == spec.ExclusiveTopo || class.part.Spec.ExclusiveTopo)
+		return !class.isEmpty() && (class.request.representative.Spec.Place.Sharing == spec.ExclusiveTopo || class.part.Spec.ExclusiveTopo)
 	})
 }
 

@@ -33,7 +33,7 @@ type claimant struct {
 
 // startClaimants places the jobs that others made room for.
 func (p *claims) startClaimants() error {
-	list, hets := p.claimants()
+	list, hets := p.listClaimants()
 	if len(hets) > 0 {
 		p.placeClaimants(list) // so that they leave to the others what these can use, if they can
 	}
@@ -50,7 +50,7 @@ func (p *claims) startClaimants() error {
 			return nil
 		}
 		if c := &list[i]; c.slot.Parts != nil && p.marks[c.member.uid]&(touched|claiming) == 0 {
-			if err := p.claim(c); err != nil {
+			if err := p.claimNodes(c); err != nil {
 				return err
 			}
 		}
@@ -58,9 +58,9 @@ func (p *claims) startClaimants() error {
 	return nil
 }
 
-// claimants lists the jobs that others made room for, as far as they may
+// listClaimants lists the jobs that others made room for, as far as they may
 // start, in the order in which they come, and heterogeneous jobs apart.
-func (p *claims) claimants() (list, hets []claimant) {
+func (p *claims) listClaimants() (list, hets []claimant) {
 	p.queue.claim.Range(func(uid uint64, _ struct{}) bool {
 		w := p.queue.jobs[spec.JobUID(uid)]
 		for _, class := range w.request.classes {
@@ -81,10 +81,10 @@ func (p *claims) claimants() (list, hets []claimant) {
 
 // inRank is the order in which claimants come.
 func (p *claims) inRank(a, b claimant) int {
-	switch x, y := p.rank(a.class, a.member.job), p.rank(b.class, b.member.job); {
-	case x < y, x == y && a.member.before(&b.member):
+	switch x, y := p.rankOf(a.class, a.member.job), p.rankOf(b.class, b.member.job); {
+	case x < y, x == y && a.member.ranksBefore(&b.member):
 		return -1
-	case x > y, b.member.before(&a.member):
+	case x > y, b.member.ranksBefore(&a.member):
 		return 1
 	}
 	return a.class.choice - b.class.choice
@@ -93,7 +93,7 @@ func (p *claims) inRank(a, b claimant) int {
 // readyClaimant finds which task of a claimant is to start; false if none may.
 func (p *claims) readyClaimant(c *claimant) bool {
 	if !c.class.ready {
-		if p.prepare(c.class, c.member.job) != nil {
+		if p.prepareClass(c.class, c.member.job) != nil {
 			return false
 		}
 		c.class.ready = true
@@ -128,7 +128,7 @@ const maxClaimOrders = 8
 // has another choice. Who gets none is looked at first then.
 func (p *claims) placeClaimants(list []claimant) {
 	for i := range list {
-		if old := p.planner.promised(list[i].member.uid, list[i].task); old != nil {
+		if old := p.planner.promiseTo(list[i].member.uid, list[i].task); old != nil {
 			p.planner.giveBack(list[i].class, old)
 		}
 	}
@@ -164,7 +164,7 @@ func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 			continue
 		}
 		query := p.line.NewQuery(c.class.demand, c.class.nodes.Set.And(c.member.job.Claim), c.class.nodes.Options(p.cfg, c.class.part.Spec, c.member.job.Spec, p.trees), p.barsOf(c.class))
-		if p.awaits(c.member.job) {
+		if p.awaitsVictims(c.member.job) {
 			query.NotBefore(p.line.NextTick())
 		}
 		if slot, ok := p.line.Earliest(query, p.line.NextTick(), nil); ok {
@@ -183,16 +183,16 @@ func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 	return len(got), out
 }
 
-// rank is where a job of a class stands.
-func (p *claims) rank(class *jobClass, j *state.Job) uint64 {
+// rankOf is where a job of a class stands.
+func (p *claims) rankOf(class *jobClass, j *state.Job) uint64 {
 	f := class.fixed
 	p.ctx.Complete(&f, j)
 	return rankOf(p.ctx.Standing(j, class.part.Spec), f.Total)
 }
 
-// awaits tells that some of those who are to make room for a job have not gone
+// awaitsVictims tells that some of those who are to make room for a job have not gone
 // yet. What is free beside them may be promised to a job that comes before it.
-func (p *claims) awaits(j *state.Job) bool {
+func (p *claims) awaitsVictims(j *state.Job) bool {
 	for id := j.Claim.Next(0); id >= 0; id = j.Claim.Next(id + 1) {
 		if n := p.snapshot.NodeByID(spec.NodeID(id)); n != nil && slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
 			e := p.snapshot.Job(uid).Ending
@@ -204,9 +204,9 @@ func (p *claims) awaits(j *state.Job) bool {
 	return false
 }
 
-// claim starts a job on the nodes that were freed for it, or promises them to
+// claimNodes starts a job on the nodes that were freed for it, or promises them to
 // it if they will be free soon.
-func (p *claims) claim(c *claimant) error {
+func (p *claims) claimNodes(c *claimant) error {
 	class := c.class
 	m := &c.member
 	j := c.member.job
@@ -214,14 +214,14 @@ func (p *claims) claim(c *claimant) error {
 		return nil
 	}
 	if c.slot.Start <= p.now {
-		_, err := p.start(class, m, c.task, c.slot.Parts, wholeLimit(class))
+		_, err := p.startJob(class, m, c.task, c.slot.Parts, wholeLimit(class))
 		return err
 	}
 	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, j.UID)
 	p.planner.notePromise(class, &promise{j.UID, c.task, c.slot, class.demand.Limit, p.line.Blockers(c.slot.Parts, c.slot.Start, j.UID)})
 	p.planner.countReservation()
 	p.marks[m.uid] |= claiming
-	p.hold(j, class.part.Spec.Name, j.Claim, class.demand.Limit)
+	p.holdStart(j, class.part.Spec.Name, j.Claim, class.demand.Limit)
 	return nil
 }
 
@@ -233,8 +233,8 @@ type held struct {
 	limit spec.Span
 }
 
-// hold counts a job that is to start on some nodes as if it did already.
-func (p *claims) hold(j *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
+// holdStart counts a job that is to start on some nodes as if it did already.
+func (p *claims) holdStart(j *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
 	lics, short := eligible.ChooseLicenses(p.trial.State, j.Spec, p.now, limit)
 	if p.holds[j.UID] != nil || short != nil {
 		return
@@ -279,9 +279,9 @@ func (p *claims) lookAtHeldComponents(leader *state.Job) (done func()) {
 	}
 }
 
-// holder is the first job that others make room for and that is to have some of
+// licenceHolder is the first job that others make room for and that is to have some of
 // a licence; 0 if there is none.
-func (p *claims) holder(licence string) spec.JobUID {
+func (p *claims) licenceHolder(licence string) spec.JobUID {
 	first := spec.JobUID(0)
 	//muster:unordered the least is looked for
 	for uid, h := range p.holds {
@@ -310,12 +310,12 @@ func (p *claims) holdAll() {
 				room = room.Set(int(r.slot.Parts[k].Node.ID))
 			}
 		}
-		p.hold(w.job, w.job.Partition(), room, r.limit)
+		p.holdStart(w.job, w.job.Partition(), room, r.limit)
 	}
 }
 
-// claimed is why a job waits that others make room for.
-func (p *claims) claimed(class *jobClass, m *member) *spec.Reason {
+// claimReason is why a job waits that others make room for.
+func (p *claims) claimReason(class *jobClass, m *member) *spec.Reason {
 	r := p.reasons.waitReason(class, m)
 	r.Until = p.line.NextTick()
 	if p.firstWaiting[class.partIndex] == 0 {

@@ -70,9 +70,9 @@ type member struct {
 	job       *state.Job // nil: gone
 }
 
-// before is the order among jobs of equal priority: by age, submission,
+// ranksBefore is the order among jobs of equal priority: by age, submission,
 // number.
-func (a *member) before(b *member) bool {
+func (a *member) ranksBefore(b *member) bool {
 	switch {
 	case a.eligible != b.eligible:
 		return a.eligible < b.eligible
@@ -116,17 +116,17 @@ func memberOf(j *state.Job, by memberOrder) member {
 	return m
 }
 
-// find is where a member is, or would be.
-func (class *jobClass) find(m *member) int {
-	if n := len(class.members); n == 0 || class.members[n-1].before(m) {
+// findMember is where a member is, or would be.
+func (class *jobClass) findMember(m *member) int {
+	if n := len(class.members); n == 0 || class.members[n-1].ranksBefore(m) {
 		return n
 	}
-	return sort.Search(len(class.members), func(i int) bool { return !class.members[i].before(m) })
+	return sort.Search(len(class.members), func(i int) bool { return !class.members[i].ranksBefore(m) })
 }
 
-func (class *jobClass) add(m member) {
+func (class *jobClass) addMember(m member) {
 	m.job = class.inQOS(m.job)
-	i := class.find(&m)
+	i := class.findMember(&m)
 	if i < len(class.members) && class.members[i].uid == m.uid {
 		class.members[i] = m // it was here before
 		class.gone--
@@ -138,8 +138,8 @@ func (class *jobClass) add(m member) {
 	}
 }
 
-func (class *jobClass) remove(m *member) {
-	if i := class.find(m); i < len(class.members) && class.members[i].uid == m.uid && class.members[i].job != nil {
+func (class *jobClass) removeMember(m *member) {
+	if i := class.findMember(m); i < len(class.members) && class.members[i].uid == m.uid && class.members[i].job != nil {
 		class.members[i].job = nil
 		class.gone++
 	}
@@ -154,10 +154,10 @@ func (class *jobClass) remove(m *member) {
 // class for each.
 func (class *jobClass) inQOS(j *state.Job) *state.Job { return eligible.InQOS(j, class.qos) }
 
-func (class *jobClass) empty() bool { return class.gone == len(class.members) }
+func (class *jobClass) isEmpty() bool { return class.gone == len(class.members) }
 
-// begin prepares a class for a pass.
-func (class *jobClass) begin(ctx *order.Context) {
+// beginPass prepares a class for a pass.
+func (class *jobClass) beginPass(ctx *order.Context) {
 	class.position = -1
 	class.ready = false
 	class.query = nil
@@ -168,11 +168,11 @@ func (class *jobClass) begin(ctx *order.Context) {
 	class.noVictims = false
 	class.view = nil
 	class.fixed = ctx.Fixed(class.inQOS(class.request.representative), class.part.Spec)
-	class.next(ctx)
+	class.nextMember(ctx)
 }
 
-// measure works out what the jobs of a class ask for.
-func (class *jobClass) measure(st *state.State, j *state.Job) {
+// measureDemand works out what the jobs of a class ask for.
+func (class *jobClass) measureDemand(st *state.State, j *state.Job) {
 	if wall := class.bound.Wall(); !class.sized || class.wall != wall {
 		class.demand, class.wall = eligible.ResolveRequest(st, class.part, j.Spec, wall), wall
 		class.sized = !eligible.IsElastic(&class.demand)
@@ -184,8 +184,8 @@ func (class *jobClass) measure(st *state.State, j *state.Job) {
 	class.demand.Inside = "" // until a reservation says otherwise
 }
 
-// next goes to the next member; false if there is none.
-func (class *jobClass) next(ctx *order.Context) bool {
+// nextMember goes to the next member; false if there is none.
+func (class *jobClass) nextMember(ctx *order.Context) bool {
 	for class.position++; class.position < len(class.members); class.position++ {
 		if j := class.members[class.position].job; j != nil {
 			f := class.fixed
@@ -200,14 +200,14 @@ func (class *jobClass) next(ctx *order.Context) bool {
 	return false
 }
 
-func (class *jobClass) current() *member { return &class.members[class.position] }
+func (class *jobClass) currentMember() *member { return &class.members[class.position] }
 
-// before is the order in which a pass looks at classes: tier of their current
+// ranksBefore is the order in which a pass looks at classes: tier of their current
 // members, what their accounts hold beyond their guarantees, and priority, then those
 // members' own order. Of one job the partition that it named first comes first,
 // and in it the best QOS.
-func (class *jobClass) before(other *jobClass) bool {
-	a, b := class.current(), other.current()
+func (class *jobClass) ranksBefore(other *jobClass) bool {
+	a, b := class.currentMember(), other.currentMember()
 	switch {
 	case class.length != other.length && class.rank>>32 == other.rank>>32: // of one tier
 		return class.length < other.length
@@ -218,7 +218,7 @@ func (class *jobClass) before(other *jobClass) bool {
 	case a.uid == b.uid:
 		return class.choice < other.choice
 	}
-	return a.before(b)
+	return a.ranksBefore(b)
 }
 
 // updateRank works out anew where a class stands, where that changes within a pass: with
@@ -227,8 +227,8 @@ func (p *pass) updateRank(class *jobClass) bool {
 	if p.guarantees == nil {
 		return false
 	}
-	j := class.current().job
-	rank, share := p.claims.rank(class, j), p.guarantees.Share(j)
+	j := class.currentMember().job
+	rank, share := p.claims.rankOf(class, j), p.guarantees.Share(j)
 	if rank == class.rank && share == class.share {
 		return false
 	}
@@ -347,21 +347,21 @@ type classHeap []*jobClass
 
 func newClassHeap(h classHeap) classHeap {
 	for i := len(h)/2 - 1; i >= 0; i-- {
-		h.sink(i)
+		h.sinkAt(i)
 	}
 	return h
 }
 
-func (h classHeap) sink(i int) {
+func (h classHeap) sinkAt(i int) {
 	for {
 		kid := 2*i + 1
 		if kid >= len(h) {
 			return
 		}
-		if kid+1 < len(h) && h[kid+1].before(h[kid]) {
+		if kid+1 < len(h) && h[kid+1].ranksBefore(h[kid]) {
 			kid++
 		}
-		if !h[kid].before(h[i]) {
+		if !h[kid].ranksBefore(h[i]) {
 			return
 		}
 		h[i], h[kid] = h[kid], h[i]
@@ -385,8 +385,8 @@ func (h classHeap) inOrder() classHeap {
 	return newClassHeap(h)
 }
 
-// drop takes the top class out.
-func (h classHeap) drop() classHeap {
+// dropTop takes the top class out.
+func (h classHeap) dropTop() classHeap {
 	h[0] = h[len(h)-1]
 	return h[:len(h)-1]
 }

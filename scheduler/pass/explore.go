@@ -52,7 +52,7 @@ func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []
 			continue
 		}
 		for _, qos := range eligible.QOSChoices(js) {
-			slot, r := x.in(part, js.InQOS(qos), min(until, at-1))
+			slot, r := x.startIn(part, js.InQOS(qos), min(until, at-1))
 			if r != nil {
 				reason = r
 			} else if slot.Start < at {
@@ -69,8 +69,8 @@ func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []
 	return at, nodes, nil
 }
 
-// in asks about one partition.
-func (x *Explorer) in(part *state.Partition, js *spec.JobSpec, until spec.Instant) (timeline.Slot, *spec.Reason) {
+// startIn asks about one partition.
+func (x *Explorer) startIn(part *state.Partition, js *spec.JobSpec, until spec.Instant) (timeline.Slot, *spec.Reason) {
 	p := x.p
 	job := *x.j
 	job.Spec = js
@@ -157,7 +157,7 @@ func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spe
 		}
 		parts = append(parts, hetPart{job: &changed, classes: classes, class: classes[0]})
 	}
-	slices.SortStableFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.choices(), b.choices()) })
+	slices.SortStableFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) })
 	at := p.now
 	if p.strict && p.firstWaiting[own.partIndex] != 0 {
 		at = max(p.lastPlanned[own.partIndex], p.now+1) // nothing may overtake
@@ -276,12 +276,12 @@ func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
 			at.share = p.ctx.Share(job)
 		}
 		for _, class := range p.queue.classes {
-			if class.partIndex != own.partIndex || class.empty() {
+			if class.partIndex != own.partIndex || class.isEmpty() {
 				continue
 			}
-			for class.begin(p.ctx); class.position < len(class.members); class.next(p.ctx) {
-				m := class.current()
-				if !class.before(at) {
+			for class.beginPass(p.ctx); class.position < len(class.members); class.nextMember(p.ctx) {
+				m := class.currentMember()
+				if !class.ranksBefore(at) {
 					break // nor do those behind it
 				}
 				if m.uid != uid {

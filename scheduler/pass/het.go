@@ -39,7 +39,7 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 		return nil, nil // in another of the leader's partitions
 	}
 	defer p.claims.lookAtHeldComponents(m.job)()
-	parts, r := p.components(class, m)
+	parts, r := p.prepareComponents(class, m)
 	if r == nil && !p.staysHet(parts, &r) {
 		start := p.now
 		start, r = p.place(class, m, parts)
@@ -69,9 +69,9 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 	return r, nil
 }
 
-// components prepares a class for each component, those with the fewest nodes to
+// prepareComponents prepares a class for each component, those with the fewest nodes to
 // choose from first.
-func (p *het) components(class *jobClass, m *member) ([]hetPart, *spec.Reason) {
+func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Reason) {
 	var out []hetPart
 	all := p.snapshot.Components(m.job)
 	for _, j := range all {
@@ -90,12 +90,12 @@ func (p *het) components(class *jobClass, m *member) ([]hetPart, *spec.Reason) {
 	if len(all) < int(m.job.Het.Size) {
 		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
 	}
-	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.choices(), b.choices()) })
+	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) })
 	return out, nil
 }
 
-// choices is how many nodes a component has to choose from.
-func (c *hetPart) choices() int {
+// countChoices is how many nodes a component has to choose from.
+func (c *hetPart) countChoices() int {
 	var set spec.Bitset
 	for _, class := range c.classes {
 		set = set.Or(class.nodes.Set)
@@ -122,7 +122,7 @@ func (p *het) hetClasses(class *jobClass, j *state.Job) ([]*jobClass, *spec.Reas
 			case r == nil:
 				class.noReserve = class.noReserve || c.noReserve
 				out = append(out, c)
-			case why.Code == spec.ReasonPartitionDown, nearness(r.Code) > nearness(why.Code):
+			case why.Code == spec.ReasonPartitionDown, reasonNearness(r.Code) > reasonNearness(why.Code):
 				why = r
 			}
 		}
@@ -131,14 +131,14 @@ func (p *het) hetClasses(class *jobClass, j *state.Job) ([]*jobClass, *spec.Reas
 		return nil, why
 	}
 	slices.SortStableFunc(out, func(a, b *jobClass) int {
-		return cmp.Compare(p.claims.rank(a, a.inQOS(j)), p.claims.rank(b, b.inQOS(j)))
+		return cmp.Compare(p.claims.rankOf(a, a.inQOS(j)), p.claims.rankOf(b, b.inQOS(j)))
 	})
 	return out, nil
 }
 
 // prepareHet is prepare for a component, with what its limits say.
 func (p *het) prepareHet(c *jobClass, j *state.Job) *spec.Reason {
-	if r := p.prepare(c, j); r != nil {
+	if r := p.prepareClass(c, j); r != nil {
 		return r
 	}
 	c.demand.Stretch = 0 // what one takes beyond its need another may lack
@@ -156,12 +156,12 @@ func (p *het) prepareHet(c *jobClass, j *state.Job) *spec.Reason {
 func (p *het) staysHet(parts []hetPart, r **spec.Reason) bool {
 	stays := p.options.Settled
 	for i := range parts {
-		old := p.planner.promised(parts[i].job.UID, spec.NoTask)
+		old := p.planner.promiseTo(parts[i].job.UID, spec.NoTask)
 		stays = stays && old != nil && old.slot.Start > p.now
 	}
 	for i := range parts {
 		c := &parts[i]
-		old := p.planner.promised(c.job.UID, spec.NoTask)
+		old := p.planner.promiseTo(c.job.UID, spec.NoTask)
 		switch {
 		case old == nil:
 		case stays:
@@ -204,7 +204,7 @@ func (p *het) place(class *jobClass, m *member, parts []hetPart) (spec.Instant, 
 // togetherInTurn is together with each of the components first, and with the
 // others behind it from either side, until there is room for all.
 func (p *het) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
-	start, r := p.together(parts, at, until)
+	start, r := p.earliestTogether(parts, at, until)
 	for i := 1; i < 2*len(parts) && (r != nil || start == spec.FarFuture); i++ {
 		if i == len(parts) {
 			slices.Reverse(parts)
@@ -213,14 +213,14 @@ func (p *het) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Inst
 			copy(parts, parts[1:])
 			parts[len(parts)-1] = first
 		}
-		start, r = p.together(parts, at, until)
+		start, r = p.earliestTogether(parts, at, until)
 	}
 	return start, r
 }
 
-// together finds the first instant from at on at which each component in turn
+// earliestTogether finds the first instant from at on at which each component in turn
 // is given room; FarFuture if there is none.
-func (p *het) together(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
+func (p *het) earliestTogether(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
 	for range maxHetTries {
 		later, r := p.placeAt(parts, at, until)
 		for i := range parts {
@@ -244,7 +244,7 @@ func (p *het) placeAt(parts []hetPart, at, until spec.Instant) (spec.Instant, *s
 	}
 	for i := range parts {
 		c := &parts[i]
-		found := p.earliest(c, at, until)
+		found := p.earliestStart(c, at, until)
 		switch {
 		case !found:
 			return at, p.reasons.impossibleReason(c.classes[0], c.classes[0].inQOS(c.job))
@@ -258,9 +258,9 @@ func (p *het) placeAt(parts []hetPart, at, until spec.Instant) (spec.Instant, *s
 	return at, nil
 }
 
-// earliest finds the first start of a component from an instant on, in any of
+// earliestStart finds the first start of a component from an instant on, in any of
 // its partitions and QOS.
-func (p *het) earliest(c *hetPart, at, until spec.Instant) (found bool) {
+func (p *het) earliestStart(c *hetPart, at, until spec.Instant) (found bool) {
 	for _, class := range c.classes {
 		query := p.planner.queryOf(class)
 		query.Reset(at)
@@ -313,7 +313,7 @@ func (p *het) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
 		if r := eligible.CheckLicenses(t.State, c.job.Spec, p.now, c.class.demand.Limit); r != nil {
 			return r
 		}
-		alloc, r := p.allocate(t.State, c.class, c.class.inQOS(c.job), c.slot.Parts, &b)
+		alloc, r := p.allocateJob(t.State, c.class, c.class.inQOS(c.job), c.slot.Parts, &b)
 		if r != nil {
 			return r
 		}
@@ -333,7 +333,7 @@ func (p *het) startHet(parts []hetPart) error {
 			p.out.Eligible = append(p.out.Eligible, c.job.UID)
 		}
 		c.class.bound = boundIn(p.trial.State, c.class, c.job, p.now)
-		r, err := p.start(c.class, &c.class.members[0], spec.NoTask, c.slot.Parts, wholeLimit(c.class))
+		r, err := p.startJob(c.class, &c.class.members[0], spec.NoTask, c.slot.Parts, wholeLimit(c.class))
 		if err != nil {
 			return err
 		}

@@ -26,13 +26,13 @@ func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spe
 	if (p.preemption.rules == nil && p.guarantees == nil) || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.preemption.searches >= maxSearches || inOrder || (blocked == nil && start <= at) || p.options.Starts < 0 {
 		return false, nil
 	}
-	if !slices.ContainsFunc(parts, p.outranks) {
+	if !slices.ContainsFunc(parts, p.outranksSome) {
 		return false, nil
 	}
 	before := slices.Clone(parts)
-	list := p.pushes(m, parts, at)
+	list := p.findVictims(m, parts, at)
 	room := roomOf(parts)
-	if len(list) == 0 || !p.claimable(list, parts, room, at) || p.stillBlockedHet(list, parts) {
+	if len(list) == 0 || !p.isClaimable(list, parts, room, at) || p.stillBlockedHet(list, parts) {
 		copy(parts, before)
 		return false, nil
 	}
@@ -52,23 +52,23 @@ func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spe
 	p.out.Preempts = append(p.out.Preempts, list...)
 	p.marks[m.uid] |= preempting
 	for i := range parts {
-		p.claims.hold(parts[i].job, parts[i].class.part.Spec.Name, nodesOf(&parts[i]), parts[i].class.demand.Limit)
+		p.claims.holdStart(parts[i].job, parts[i].class.part.Spec.Name, nodesOf(&parts[i]), parts[i].class.demand.Limit)
 	}
 	return true, nil
 }
 
-// outranks tells whether a component could ever push somebody out: it is cheap
+// outranksSome tells whether a component could ever push somebody out: it is cheap
 // to know, other than a sketch.
-func (p *het) outranks(c hetPart) bool {
+func (p *het) outranksSome(c hetPart) bool {
 	return slices.ContainsFunc(c.classes, func(class *jobClass) bool {
 		return p.preemption.rules.Any(class.inQOS(c.job), class.part.Spec) || p.guarantees.Within(c.job, class.least)
 	})
 }
 
-// pushes finds victims for one component after the other, on a sketch of the
+// findVictims finds victims for one component after the other, on a sketch of the
 // timeline; nil if one of them finds no room. The components' slots tell where
 // they would start then.
-func (p *het) pushes(m *member, parts []hetPart, at spec.Instant) []commit.Preempt {
+func (p *het) findVictims(m *member, parts []hetPart, at spec.Instant) []commit.Preempt {
 	for i := range parts {
 		for _, class := range parts[i].classes {
 			p.planner.queryOf(class) // the sketch takes no new questions
@@ -94,7 +94,7 @@ func (p *het) pushes(m *member, parts []hetPart, at spec.Instant) []commit.Preem
 	}
 	for i, tried := len(out)-1, 0; i >= 0 && len(out) > 1 && tried < maxSparedHet && !p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
 		fewer, before := slices.Delete(slices.Clone(out), i, i+1), slices.Clone(parts)
-		if p.fitWithout(fewer, parts, at) && p.claimable(fewer, slices.Clone(parts), roomOf(parts), at) {
+		if p.fitWithout(fewer, parts, at) && p.isClaimable(fewer, slices.Clone(parts), roomOf(parts), at) {
 			out = fewer // those for another component leave enough
 		} else {
 			copy(parts, before)
@@ -103,11 +103,11 @@ func (p *het) pushes(m *member, parts []hetPart, at spec.Instant) []commit.Preem
 	return out
 }
 
-// claimable tells whether the components would find their places once the
+// isClaimable tells whether the components would find their places once the
 // victims are gone and the nodes are the leader's: each takes then what suits it
 // best, and that another needs it is seen only where the search for claims sees
 // it. The components' slots tell where they start.
-func (p *het) claimable(list []commit.Preempt, parts []hetPart, room spec.Bitset, at spec.Instant) bool {
+func (p *het) isClaimable(list []commit.Preempt, parts []hetPart, room spec.Bitset, at spec.Instant) bool {
 	p.claimQueries(parts, room)
 	line := p.line.Sketch()
 	line.Relieve(at, p.preemption.goneRecords(victimsOf(list)))
@@ -148,7 +148,7 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 	for _, class := range c.classes {
 		f := class.fixed
 		p.ctx.Complete(&f, class.inQOS(c.job))
-		list := slices.DeleteFunc(p.preemption.victims(class, class.inQOS(c.job), f.Total), func(v preempt.Victim) bool {
+		list := slices.DeleteFunc(p.preemption.listVictims(class, class.inQOS(c.job), f.Total), func(v preempt.Victim) bool {
 			return slices.ContainsFunc(have, func(pr commit.Preempt) bool { return sameJob(p.snapshot, pr.Victim.UID, v.UID) })
 		})
 		p.preemption.searches++
@@ -217,13 +217,13 @@ func (p *het) stillBlockedHet(list []commit.Preempt, parts []hetPart) bool {
 // promises them to it if they will be free soon. Where it can, it leaves the
 // other claimants their places.
 func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
-	parts, r := p.components(class, m)
+	parts, r := p.prepareComponents(class, m)
 	if r != nil {
 		return nil // it waits its turn like the others
 	}
 	for i := range parts {
 		c := &parts[i]
-		if old := p.planner.promised(c.job.UID, spec.NoTask); old != nil {
+		if old := p.planner.promiseTo(c.job.UID, spec.NoTask); old != nil {
 			p.planner.giveBack(c.class, old)
 		}
 	}
@@ -242,7 +242,7 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 			p.line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
 			p.planner.notePromise(c.class, &promise{c.job.UID, spec.NoTask, c.slot, c.class.demand.Limit, p.line.Blockers(c.slot.Parts, at, c.job.UID)})
 			p.planner.countReservation()
-			p.claims.hold(c.job, c.class.part.Spec.Name, nodesOf(c), c.class.demand.Limit)
+			p.claims.holdStart(c.job, c.class.part.Spec.Name, nodesOf(c), c.class.demand.Limit)
 		}
 		p.marks[m.uid] |= claiming
 		return nil
@@ -264,7 +264,7 @@ func (p *het) placeBeside(others []claimant, leader *state.Job, parts []hetPart,
 // placeClaim finds room for all components at an instant on the nodes that their
 // leader claims, and leaves the timeline as it was.
 func (p *het) placeClaim(leader *state.Job, parts []hetPart, at spec.Instant) bool {
-	if at == p.now && p.claims.awaits(leader) {
+	if at == p.now && p.claims.awaitsVictims(leader) {
 		return false
 	}
 	p.claimQueries(parts, leader.Claim)
@@ -287,7 +287,7 @@ func (p *het) claimQueries(parts []hetPart, room spec.Bitset) {
 // that as it was: one after the other; who gets none is looked at first then.
 func (p *het) placeIn(line *timeline.Timeline, parts []hetPart, at spec.Instant) bool {
 	slices.SortFunc(parts, func(a, b hetPart) int {
-		return cmp.Or(cmp.Compare(a.choices(), b.choices()), cmp.Compare(a.job.UID, b.job.UID))
+		return cmp.Or(cmp.Compare(a.countChoices(), b.countChoices()), cmp.Compare(a.job.UID, b.job.UID))
 	})
 	for range maxClaimOrders {
 		placed := 0

@@ -174,19 +174,19 @@ func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
 		return nil, err
 	}
 	if p.moved {
-		return p.repeat()
+		return p.repeatPass()
 	}
-	out := p.finish()
+	out := p.finishPass()
 	if opt.Alone && len(out.Starts) > 0 && len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.claims.holds) == 0 {
 		out.Ahead = p.trial
 	}
 	return out, nil
 }
 
-// repeat repeats a pass in which a job started in one of its partitions after
+// repeatPass repeats a pass in which a job started in one of its partitions after
 // it had got a reservation in another: with its starts made, without that
 // reservation, and without those who were to make room for it there.
-func (p *pass) repeat() (*Outcome, error) {
+func (p *pass) repeatPass() (*Outcome, error) {
 	first := p.out
 	opt := p.options
 	if opt.ran == nil {
@@ -227,7 +227,7 @@ func (p *pass) repeat() (*Outcome, error) {
 	}
 	out.Starts = append(first.Starts, out.Starts...)
 	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
-	out.Eligible = first.with(out.Eligible) // what started may have made others ready
+	out.Eligible = first.withEligible(out.Eligible) // what started may have made others ready
 	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
 	out.Again = out.Again || p.preemption.startsMayGo()
 	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.snapshot.Seq, nil
@@ -243,8 +243,8 @@ func (p *pass) replaced(pr *commit.Preempt) bool {
 	})
 }
 
-// with adds to the jobs that became eligible those of a second list.
-func (o *Outcome) with(more []spec.JobUID) []spec.JobUID {
+// withEligible adds to the jobs that became eligible those of a second list.
+func (o *Outcome) withEligible(more []spec.JobUID) []spec.JobUID {
 	var have state.Set
 	own := new(pmap.Owner)
 	for _, uid := range o.Eligible {
@@ -302,7 +302,7 @@ func newPass(st *state.State, now spec.Instant, opt Options) *pass {
 	return p
 }
 
-func (p *pass) finish() *Outcome {
+func (p *pass) finishPass() *Outcome {
 	p.reasons.settleReasons()
 	p.out.Again = p.preemption.startsMayGo()
 	p.out.Plan = view.NewPlan(p.now, p.snapshot.Seq, p.planner.plan, p.out.Exit == exitDepth)
@@ -317,18 +317,18 @@ func (p *pass) finish() *Outcome {
 // more than their turn.
 func (p *pass) updateQueue() {
 	q := p.queue
-	q.refresh(p.snapshot, p.now)
+	q.refreshJobs(p.snapshot, p.now)
 	watched := q.watch // what is added meanwhile needs no look
 	watched.Range(func(uid uint64, _ struct{}) bool {
 		w := q.jobs[spec.JobUID(uid)]
 		if r := p.notYet(w.job); r != nil {
-			q.leave(w)
-			p.reasons.refuse(w.job, r)
+			q.leaveClasses(w)
+			p.reasons.noteReason(w.job, r)
 			return true
 		}
-		q.join(p.snapshot, w)
+		q.joinClasses(p.snapshot, w)
 		if w.request.missingParts > 0 {
-			p.reasons.refuse(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
+			p.reasons.noteReason(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
 		}
 		return true
 	})
@@ -408,12 +408,12 @@ const yieldEvery = 8
 
 // run looks at jobs in order until nothing can start or be planned.
 func (p *pass) run() error {
-	heap := p.queue.begin(p.ctx)
+	heap := p.queue.beginPass(p.ctx)
 	p.line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), p.nodesOfClasses(heap), p.queue.line)
 	p.queue.line = p.line
 	timeline.KeepReserved(p.snapshot, p.line, p.now)
 	p.trackTenants()
-	p.planner.restore()
+	p.planner.restorePromises()
 	if err := p.claims.startClaimants(); err != nil {
 		return err
 	}
@@ -427,11 +427,11 @@ func (p *pass) run() error {
 			heap.forGaps(p.gapOrder)
 		}
 		if p.updateRank(heap[0]) {
-			heap.sink(0)
+			heap.sinkAt(0)
 			continue
 		}
 		class := heap[0]
-		m := class.current()
+		m := class.currentMember()
 		if err := p.turns.resumeSuspended(uint32(^class.rank >> 32)); err != nil {
 			return err
 		}
@@ -439,7 +439,7 @@ func (p *pass) run() error {
 			p.out.Exit = exitStarts
 			return nil
 		}
-		next, r, err := p.try(class, m)
+		next, r, err := p.tryStart(class, m)
 		if err != nil {
 			return err
 		}
@@ -450,9 +450,9 @@ func (p *pass) run() error {
 		switch next {
 		case nextMember:
 			if r != nil {
-				p.reasons.refuse(m.job, r)
+				p.reasons.noteReason(m.job, r)
 			}
-			more = class.next(p.ctx)
+			more = class.nextMember(p.ctx)
 		case nextClass:
 			more = false
 			if p.phase == gaps && p.planner.depth > 0 {
@@ -462,10 +462,10 @@ func (p *pass) run() error {
 			}
 		}
 		if !more {
-			heap = heap.drop()
+			heap = heap.dropTop()
 		}
 		if len(heap) > 0 {
-			heap.sink(0)
+			heap.sinkAt(0)
 		} else if p.phase == gaps {
 			p.phase, heap, aside = rest, aside.inOrder(), nil
 		}
@@ -494,8 +494,8 @@ const (
 	nextClass              // what holds it up holds up the rest of its class
 )
 
-// try starts a job, or one task of a record, or says why not.
-func (p *pass) try(class *jobClass, m *member) (next, *spec.Reason, error) {
+// tryStart starts a job, or one task of a record, or says why not.
+func (p *pass) tryStart(class *jobClass, m *member) (next, *spec.Reason, error) {
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
 		j = class.inQOS(p.trial.Job(m.uid))
@@ -504,7 +504,7 @@ func (p *pass) try(class *jobClass, m *member) (next, *spec.Reason, error) {
 		}
 	}
 	if p.marks[m.uid]&claiming != 0 {
-		return nextMember, p.claims.claimed(class, m), nil
+		return nextMember, p.claims.claimReason(class, m), nil
 	}
 	if p.claims.holds[m.uid] != nil {
 		defer p.claims.lookAtHeld(m.uid)()
@@ -523,7 +523,7 @@ func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Rea
 		return nextMember, r, err
 	}
 	if !class.ready {
-		if r := p.prepare(class, j); r != nil {
+		if r := p.prepareClass(class, j); r != nil {
 			return nextClass, r, nil
 		}
 		class.ready = true
@@ -542,7 +542,7 @@ func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Rea
 			return nextMember, r, nil
 		}
 	}
-	if old := p.planner.promised(j.UID, task); old != nil {
+	if old := p.planner.promiseTo(j.UID, task); old != nil {
 		if p.options.Settled && old.slot.Start > p.now {
 			return nextMember, p.planner.keepPromise(class, m, old), nil
 		}
@@ -575,7 +575,7 @@ func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Rea
 		p.boundDelay(j, slot.Start, why)
 		return nextMember, why, nil
 	}
-	r, err := p.start(class, m, task, slot.Parts, run)
+	r, err := p.startJob(class, m, task, slot.Parts, run)
 	switch {
 	case err != nil || r != nil:
 		return nextClass, r, err
@@ -592,7 +592,7 @@ func (p *pass) checkLimits(class *jobClass, j *state.Job) *spec.Reason {
 	}
 	r := eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit)
 	if r != nil {
-		r.Blocker = p.claims.holder(r.TRES)
+		r.Blocker = p.claims.licenceHolder(r.TRES)
 	}
 	return r
 }
@@ -628,11 +628,11 @@ func (p *pass) checkUsage(q *spec.QOS, j *state.Job) *spec.Reason {
 	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *q.UsageThreshold, Asked: factor, Subject: "qos/" + q.Name}
 }
 
-// prepare works out what all jobs of a class have in common; a reason bars
+// prepareClass works out what all jobs of a class have in common; a reason bars
 // them all.
-func (p *pass) prepare(class *jobClass, j *state.Job) *spec.Reason {
+func (p *pass) prepareClass(class *jobClass, j *state.Job) *spec.Reason {
 	class.bound = limits.Find(p.trial.State, limits.Subject{Job: j.Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
-	class.measure(p.snapshot, j)
+	class.measureDemand(p.snapshot, j)
 	if r := eligible.CheckStartable(p.snapshot, class.part, j); r != nil {
 		return r
 	}
@@ -653,7 +653,7 @@ func (p *pass) prepare(class *jobClass, j *state.Job) *spec.Reason {
 		return r
 	}
 	class.nodes = nodes
-	if un := p.reasons.unavailable(nodes.Must); un != "" {
+	if un := p.reasons.unavailableNodes(nodes.Must); un != "" {
 		return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + un}
 	}
 	return nil
@@ -694,11 +694,11 @@ func wholeLimit(class *jobClass) runTime {
 	return runTime{limit: class.demand.Limit, planned: class.demand.Limit}
 }
 
-// start allocates, checks the limits that need exact numbers, and folds the
+// startJob allocates, checks the limits that need exact numbers, and folds the
 // start into the pass's own state.
-func (p *pass) start(class *jobClass, m *member, task int64, parts []place.Part, run runTime) (*spec.Reason, error) {
+func (p *pass) startJob(class *jobClass, m *member, task int64, parts []place.Part, run runTime) (*spec.Reason, error) {
 	j := class.inQOS(p.trial.Job(m.uid))
-	alloc, r := p.allocate(p.trial.State, class, j, parts, &class.bound)
+	alloc, r := p.allocateJob(p.trial.State, class, j, parts, &class.bound)
 	if r != nil {
 		return r, nil
 	}
@@ -720,9 +720,9 @@ func (p *pass) start(class *jobClass, m *member, task int64, parts []place.Part,
 	return nil, nil
 }
 
-// allocate makes the allocation of a job on some nodes of a state, within the
+// allocateJob makes the allocation of a job on some nodes of a state, within the
 // limits that need exact numbers.
-func (p *pass) allocate(st *state.State, class *jobClass, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
+func (p *pass) allocateJob(st *state.State, class *jobClass, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
 	alloc := place.Allocate(p.onNodesOf(st, parts), &class.demand, class.part.Spec.BillingWeights)
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}

@@ -13,9 +13,9 @@ import (
 
 // With bf_promise=prediction, jobs behind the firm reservations are ordered, and
 // fitted into the gaps before these, by predicted run times: the worst expected
-// slowdown first. Running jobs still count until their time limits, so a firm reservation moves only if a job that
-// was started in a gap outlives its prediction. How far it may move is bounded:
-// once a firm job is planned later than it was first promised by more than
+// slowdown first. Running jobs still count until their time limits, so a firm reservation moves
+// only if a job that was started in a gap outlives its prediction. How far it may move is
+// bounded: once a firm job is planned later than it was first promised by more than
 // bf_promise_slack, gaps are filled by time limits until it has started.
 
 // defaultPromiseSlack is bf_promise_slack where it is not configured, in percent.
@@ -26,7 +26,7 @@ const defaultPromiseSlack = 10
 // the job comes first whose slowdown (wait and run, over run) would be the worst:
 // short jobs do, and so does whoever has waited for long in proportion.
 func (p *pass) gapOrder(class *jobClass) spec.Span {
-	job := class.current().job
+	job := class.currentMember().job
 	limit := job.Spec.Time.Limit
 	if !p.cfg.Sched.PredictRuns || job.Het != nil {
 		return limit

@@ -41,7 +41,7 @@ func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot tim
 	f := class.fixed
 	p.ctx.Complete(&f, j)
 	p.searches++
-	victims, parts := p.fewestVictims(class, at, p.victims(class, j, f.Total))
+	victims, parts := p.fewestVictims(class, at, p.listVictims(class, j, f.Total))
 	if parts == nil || p.stillBlocked(class, j, victims, parts) {
 		class.noVictims = true
 		return slot, false, nil
@@ -69,14 +69,14 @@ func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot tim
 	p.line.Relieve(at, p.goneRecords(victims))
 	p.marks[m.uid] |= preempting
 	if len(victims) > 0 {
-		p.claims.hold(j, class.part.Spec.Name, room, class.demand.Limit)
+		p.claims.holdStart(j, class.part.Spec.Name, room, class.demand.Limit)
 	}
 	return timeline.Slot{Start: at, Parts: parts}, true, nil
 }
 
-// victims are the jobs that may have to make room for a job: by the rules of
+// listVictims are the jobs that may have to make room for a job: by the rules of
 // preemption, and for what is guaranteed to its account.
-func (p *preemption) victims(class *jobClass, j *state.Job, priority uint32) []preempt.Victim {
+func (p *preemption) listVictims(class *jobClass, j *state.Job, priority uint32) []preempt.Victim {
 	var list []preempt.Victim
 	if p.rules != nil {
 		var next spec.Instant

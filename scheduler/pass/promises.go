@@ -82,9 +82,9 @@ func (p *planner) notePromise(class *jobClass, r *promise) {
 		Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Devices: partDevices(r.slot.Parts), Partition: class.part.Spec.Name, Priority: uint32(^class.rank), Blockers: r.blockers})
 }
 
-// restore puts the promises to keep into the timeline: those to jobs that
+// restorePromises puts the promises to keep into the timeline: those to jobs that
 // still wait, on nodes that are still in service.
-func (p *planner) restore() {
+func (p *planner) restorePromises() {
 	if p.options.Keep == nil {
 		return
 	}
@@ -110,8 +110,8 @@ func (p *planner) inService(parts []place.Part) bool {
 	return true
 }
 
-// promised is the promise to a job that is in the timeline, or nil.
-func (p *planner) promised(uid spec.JobUID, task int64) *promise {
+// promiseTo is the promise to a job that is in the timeline, or nil.
+func (p *planner) promiseTo(uid spec.JobUID, task int64) *promise {
 	i, ok := p.kept[promiseKey{uid, task}]
 	if !ok {
 		return nil

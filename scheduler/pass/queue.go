@@ -44,8 +44,8 @@ type waiter struct {
 	request *request // nil: in no class
 }
 
-// refresh brings the queue up to date.
-func (q *Queue) refresh(st *state.State, now spec.Instant) {
+// refreshJobs brings the queue up to date.
+func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
 	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
 		*q = Queue{line: q.line, st: &state.State{}, order: memberOrderOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
 			requests: map[uint64]*request{}, owner: new(pmap.Owner)}
@@ -55,12 +55,12 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 			return
 		}
 		if w := q.jobs[spec.JobUID(key)]; w != nil {
-			q.leave(w)
+			q.leaveClasses(w)
 			q.watch.Delete(q.owner, key)
 			delete(q.jobs, w.job.UID)
 		}
 		if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
-			q.enter(st, is, now)
+			q.enterJob(st, is, now)
 		}
 	})
 	q.st, q.now = st, now
@@ -69,9 +69,9 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 	}
 	q.left = false
 	q.classes = slices.DeleteFunc(q.classes, func(class *jobClass) bool {
-		if !slices.ContainsFunc(class.request.classes, func(other *jobClass) bool { return !other.empty() }) {
+		if !slices.ContainsFunc(class.request.classes, func(other *jobClass) bool { return !other.isEmpty() }) {
 			if class == class.request.classes[0] {
-				q.forget(class.request)
+				q.forgetRequest(class.request)
 			}
 			q.keepSpare(class)
 			return true
@@ -80,8 +80,8 @@ func (q *Queue) refresh(st *state.State, now spec.Instant) {
 	})
 }
 
-// forget drops a request that nobody makes any more.
-func (q *Queue) forget(request *request) {
+// forgetRequest drops a request that nobody makes any more.
+func (q *Queue) forgetRequest(request *request) {
 	first := q.requests[request.hash]
 	switch {
 	case first == request && request.next == nil:
@@ -99,8 +99,8 @@ func (q *Queue) forget(request *request) {
 	}
 }
 
-// count adds a class to those of its kind, or takes it away.
-func (q *Queue) count(class *jobClass, sign int) {
+// countClass adds a class to those of its kind, or takes it away.
+func (q *Queue) countClass(class *jobClass, sign int) {
 	if class.mindsNeighbours {
 		q.mindfulClasses += sign
 	}
@@ -112,12 +112,12 @@ func (q *Queue) count(class *jobClass, sign int) {
 // anyMindsNeighbours tells whether some job that waits minds who is beside it. Lots that
 // have become empty since they were looked through are counted still.
 func (q *Queue) anyMindsNeighbours() bool {
-	return q.mindfulClasses > 0 && (!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.empty() }))
+	return q.mindfulClasses > 0 && (!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.isEmpty() }))
 }
 
 // keepSpare keeps the memory of a class that is gone for another one.
 func (q *Queue) keepSpare(class *jobClass) {
-	q.count(class, -1)
+	q.countClass(class, -1)
 	if len(q.spares) < 64 && cap(class.members) <= 64 {
 		clear(class.members[:cap(class.members)])
 		*class = jobClass{members: class.members[:0]}
@@ -136,8 +136,8 @@ func (q *Queue) takeSpare() *jobClass {
 	return class
 }
 
-// enter takes a job in; one that waits for more than its turn is watched.
-func (q *Queue) enter(st *state.State, j *state.Job, now spec.Instant) {
+// enterJob takes a job in; one that waits for more than its turn is watched.
+func (q *Queue) enterJob(st *state.State, j *state.Job, now spec.Instant) {
 	w := &waiter{job: j}
 	q.jobs[j.UID] = w
 	if j.Het.Follows() {
@@ -147,17 +147,17 @@ func (q *Queue) enter(st *state.State, j *state.Job, now spec.Instant) {
 		q.watch.Set(q.owner, uint64(j.UID), struct{}{})
 		return
 	}
-	q.join(st, w)
+	q.joinClasses(st, w)
 }
 
-// join puts a job into its classes.
-func (q *Queue) join(st *state.State, w *waiter) {
+// joinClasses puts a job into its classes.
+func (q *Queue) joinClasses(st *state.State, w *waiter) {
 	if w.request != nil {
 		return
 	}
 	w.request = q.findRequest(st, w.job)
 	for _, class := range w.request.classes {
-		class.add(memberOf(w.job, q.order))
+		class.addMember(memberOf(w.job, q.order))
 	}
 	if w.job.Eligible == 0 {
 		q.fresh.Set(q.owner, uint64(w.job.UID), struct{}{})
@@ -170,15 +170,15 @@ func (q *Queue) join(st *state.State, w *waiter) {
 	}
 }
 
-// leave takes a job out of its classes.
-func (q *Queue) leave(w *waiter) {
+// leaveClasses takes a job out of its classes.
+func (q *Queue) leaveClasses(w *waiter) {
 	if w.request == nil {
 		return
 	}
 	m := memberOf(w.job, q.order)
 	for _, class := range w.request.classes {
-		class.remove(&m)
-		q.left = q.left || class.empty()
+		class.removeMember(&m)
+		q.left = q.left || class.isEmpty()
 	}
 	w.request = nil
 	q.fresh.Delete(q.owner, uint64(w.job.UID))
@@ -212,7 +212,7 @@ func (q *Queue) findRequest(st *state.State, j *state.Job) *request {
 				class.cpus, class.gpus, class.nodeCount = j.Req.CPU, j.Req.Get("gres/gpu"), j.Req.Node
 			}
 			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, j)
-			q.count(class, 1)
+			q.countClass(class, 1)
 			request.classes = append(request.classes, class)
 			q.classes = append(q.classes, class)
 			nth++
@@ -223,12 +223,12 @@ func (q *Queue) findRequest(st *state.State, j *state.Job) *request {
 	return request
 }
 
-// begin prepares all classes that have members for a pass.
-func (q *Queue) begin(ctx *order.Context) classHeap {
+// beginPass prepares all classes that have members for a pass.
+func (q *Queue) beginPass(ctx *order.Context) classHeap {
 	h := make(classHeap, 0, len(q.classes))
 	for _, class := range q.classes {
-		if !class.empty() {
-			class.begin(ctx)
+		if !class.isEmpty() {
+			class.beginPass(ctx)
 			h = append(h, class)
 		}
 	}

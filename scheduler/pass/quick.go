@@ -52,7 +52,7 @@ func (p *incremental) runQuick() error {
 	p.trackTenants()
 	p.restoreOn(q)
 	p.claims.holdAll()
-	heap := p.fitting(q)
+	heap := p.fittingClasses(q)
 	for began := 0; len(heap) > 0; {
 		if n := len(p.out.Starts); n > began { // there is less room
 			began = n
@@ -64,7 +64,7 @@ func (p *incremental) runQuick() error {
 			return nil
 		}
 		if p.updateRank(heap[0]) {
-			heap.sink(0)
+			heap.sinkAt(0)
 			continue
 		}
 		class := heap[0]
@@ -76,25 +76,25 @@ func (p *incremental) runQuick() error {
 			return err
 		}
 		if !more {
-			heap = heap.drop()
+			heap = heap.dropTop()
 		}
 		if len(heap) > 0 {
-			heap.sink(0)
+			heap.sinkAt(0)
 		}
 	}
 	return p.turns.resumeSuspended(0)
 }
 
-// fitting are the classes whose jobs may fit on the nodes looked at.
-func (p *incremental) fitting(q *quick) classHeap {
+// fittingClasses are the classes whose jobs may fit on the nodes looked at.
+func (p *incremental) fittingClasses(q *quick) classHeap {
 	var heap classHeap
 	there := make([]bool, len(p.firstWaiting)) // by partition: some of its nodes are looked at
 	for i := range there {
 		there[i] = p.snapshot.Parts.List[i].Nodes.Intersects(q.nodes)
 	}
 	for _, class := range p.queue.classes {
-		if there[class.partIndex] && p.mayFit(q, class) && !class.empty() && class.request.representative.Het == nil {
-			class.begin(p.ctx)
+		if there[class.partIndex] && p.mayFit(q, class) && !class.isEmpty() && class.request.representative.Het == nil {
+			class.beginPass(p.ctx)
 			heap = append(heap, class)
 		}
 	}
@@ -135,19 +135,19 @@ func (p *incremental) restoreOn(q *quick) {
 // tryNow starts the current job of a class, or one task of it, if it can start
 // now; false if the class is done with.
 func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
-	m := class.current()
+	m := class.currentMember()
 	if class.query != nil && class.query.NotNow(p.now) && !q.near[m.uid] {
-		return p.skip(q, class), nil
+		return p.skipToFitting(q, class), nil
 	}
 	j := m.job
 	if p.marks[m.uid]&touched != 0 {
 		j = class.inQOS(p.trial.Job(m.uid))
 		if j.State != spec.Pending {
-			return class.next(p.ctx), nil
+			return class.nextMember(p.ctx), nil
 		}
 	}
 	if !class.ready {
-		if !p.mayFit(q, class) || p.prepare(class, j) != nil {
+		if !p.mayFit(q, class) || p.prepareClass(class, j) != nil {
 			return false, nil
 		}
 		class.ready = true
@@ -160,14 +160,14 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 		return false, nil
 	}
 	if eligible.CheckArrayThrottle(p.trial.State, j) != nil {
-		return class.next(p.ctx), nil
+		return class.nextMember(p.ctx), nil
 	}
 	task := spec.NoTask
 	if j.IsArrayRecord() {
 		var r *spec.Reason
 		task, r = p.nextTask(j)
 		if r != nil {
-			return class.next(p.ctx), nil
+			return class.nextMember(p.ctx), nil
 		}
 	}
 	return p.startNow(q, class, m, task)
@@ -189,11 +189,11 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 			}
 		}()
 	}
-	slot, ok := p.line.Earliest(query, p.now, p.planner.hint(m.uid, task)) // where it was promised, if it can
+	slot, ok := p.line.Earliest(query, p.now, p.planner.hintFor(m.uid, task)) // where it was promised, if it can
 	if !ok {
-		return p.skip(q, class), nil
+		return p.skipToFitting(q, class), nil
 	}
-	if r, err := p.start(class, m, task, slot.Parts, wholeLimit(class)); err != nil || r != nil {
+	if r, err := p.startJob(class, m, task, slot.Parts, wholeLimit(class)); err != nil || r != nil {
 		return false, err
 	}
 	began = true
@@ -201,15 +201,15 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 		delete(p.planner.kept, promiseKey{m.uid, task})
 		return true, nil // the next task of the record
 	}
-	return class.next(p.ctx), nil
+	return class.nextMember(p.ctx), nil
 }
 
-// skip goes to the next job of a class that a start could be found for: one that
+// skipToFitting goes to the next job of a class that a start could be found for: one that
 // was promised something on these nodes, since for the others the answer is
 // known.
-func (p *incremental) skip(q *quick, class *jobClass) bool {
-	for class.next(p.ctx) {
-		if q.near[class.current().uid] {
+func (p *incremental) skipToFitting(q *quick, class *jobClass) bool {
+	for class.nextMember(p.ctx) {
+		if q.near[class.currentMember().uid] {
 			return true
 		}
 	}

@@ -33,12 +33,12 @@ func (p *turns) listSuspended() {
 		return true
 	})
 	slices.SortStableFunc(p.suspended, func(a, b *state.Job) int {
-		return cmp.Or(cmp.Compare(p.standing(b), p.standing(a)), cmp.Compare(a.SuspendedAt, b.SuspendedAt), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(p.standingOf(b), p.standingOf(a)), cmp.Compare(a.SuspendedAt, b.SuspendedAt), cmp.Compare(a.UID, b.UID))
 	})
 }
 
-// standing is that of a job where it runs.
-func (p *turns) standing(j *state.Job) uint32 {
+// standingOf is that of a job where it runs.
+func (p *turns) standingOf(j *state.Job) uint32 {
 	part := p.snapshot.Parts.Find(j.Alloc.Partition)
 	if part == nil {
 		return 0
@@ -49,7 +49,7 @@ func (p *turns) standing(j *state.Job) uint32 {
 // resumeSuspended looks at the suspended jobs that come before the waiting jobs of a
 // standing.
 func (p *turns) resumeSuspended(before uint32) error {
-	for len(p.suspended) > 0 && p.standing(p.suspended[0]) >= before {
+	for len(p.suspended) > 0 && p.standingOf(p.suspended[0]) >= before {
 		j := p.suspended[0]
 		p.suspended = p.suspended[1:]
 		instead, ok := p.findTurn(j)

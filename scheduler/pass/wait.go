@@ -45,7 +45,7 @@ func (p *planner) findSlot(class *jobClass, m *member, j *state.Job, task int64)
 	if !plan && !p.mayHaveRoom(class) {
 		return timeline.Slot{}, p.reasons.queueReason(class, m)
 	}
-	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hint(j.UID, task))
+	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hintFor(j.UID, task))
 	switch {
 	case ok:
 		return slot, nil
@@ -57,7 +57,7 @@ func (p *planner) findSlot(class *jobClass, m *member, j *state.Job, task int64)
 
 // queryOf is what a class asks the timeline.
 func (p *planner) queryOf(class *jobClass) *timeline.Query {
-	strict := class.nodes.Switches != nil && !p.waitedForSwitches(class.current().job)
+	strict := class.nodes.Switches != nil && !p.waitedForSwitches(class.currentMember().job)
 	if class.query == nil || (class.nodes.Switches != nil && strict != class.insistsOnSwitches) {
 		opt := class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees)
 		opt.Mix = p.options.Mix
@@ -111,8 +111,8 @@ func startsTooLate(j *state.Job, now spec.Instant, slot *timeline.Slot, limit sp
 	return d != 0 && slot.Start > now && slot.Start.Add(limit) > d
 }
 
-// hint is what the plan before promised to a job.
-func (p *planner) hint(uid spec.JobUID, task int64) *timeline.Hint {
+// hintFor is what the plan before promised to a job.
+func (p *planner) hintFor(uid spec.JobUID, task int64) *timeline.Hint {
 	pl := p.options.Plan.OfTask(uid, task)
 	if pl == nil {
 		return nil
@@ -225,7 +225,7 @@ func (p *planner) planTasksFrom(class *jobClass, j *state.Job, slot timeline.Slo
 		if made == len(tasks) || p.depth <= 0 {
 			break
 		}
-		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hint(j.UID, tasks[made]))
+		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hintFor(j.UID, tasks[made]))
 	}
 	if int64(made) < all {
 		last := p.plan[len(p.plan)-1]
@@ -272,8 +272,8 @@ func partDevices(parts []place.Part) []view.PlannedDevice {
 	return out
 }
 
-// unavailable lists the explicitly required nodes that cannot be used at all.
-func (p *reasons) unavailable(must spec.Bitset) string {
+// unavailableNodes lists the explicitly required nodes that cannot be used at all.
+func (p *reasons) unavailableNodes(must spec.Bitset) string {
 	var names []string
 	for id := must.Next(0); id >= 0; id = must.Next(id + 1) {
 		if n := p.snapshot.NodeByID(spec.NodeID(id)); n == nil || !n.Usable() {
@@ -293,26 +293,26 @@ func nodeName(n *state.Node, id int) string {
 	return n.Spec.Name
 }
 
-// refuse notes why a job waits. Of a job in several partitions or QOS the
+// noteReason notes why a job waits. Of a job in several partitions or QOS the
 // reason stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
-func (p *reasons) refuse(j *state.Job, r *spec.Reason) {
+func (p *reasons) noteReason(j *state.Job, r *spec.Reason) {
 	if p.options.Alone && r.Code != spec.ReasonDependencyNever { // the only one that decides something
 		return
 	}
 	for _, c := range p.snapshot.Components(j) {
 		if c.State == spec.Pending && c.Hold == spec.NotHeld {
-			p.reason(c, r)
+			p.proposeReason(c, r)
 		}
 	}
 	if j.Het != nil {
 		return
 	}
 	if !j.Spec.Choices() {
-		p.reason(j, r)
+		p.proposeReason(j, r)
 		return
 	}
-	if old := p.multi[j.UID]; old == nil || nearness(r.Code) > nearness(old.Code) {
+	if old := p.multi[j.UID]; old == nil || reasonNearness(r.Code) > reasonNearness(old.Code) {
 		if p.multi == nil {
 			p.multi = map[spec.JobUID]*spec.Reason{}
 		}
@@ -320,8 +320,8 @@ func (p *reasons) refuse(j *state.Job, r *spec.Reason) {
 	}
 }
 
-// reason proposes a reason that differs from what the ledger knows.
-func (p *reasons) reason(j *state.Job, r *spec.Reason) {
+// proposeReason proposes a reason that differs from what the ledger knows.
+func (p *reasons) proposeReason(j *state.Job, r *spec.Reason) {
 	if !j.Reason.Same(*r) {
 		p.out.Reasons = append(p.out.Reasons, event.JobReason{UID: j.UID, Reason: *r})
 	}
@@ -337,7 +337,7 @@ func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
 	if class.request.representative.Spec.Choices() {
 		for i := range rest {
 			if rest[i].job != nil {
-				p.refuse(rest[i].job, r)
+				p.noteReason(rest[i].job, r)
 			}
 		}
 		return
@@ -345,8 +345,8 @@ func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
 	if class.settled != nil && class.settled.Same(*r) {
 		//muster:unordered the reasons are sorted when the pass is over
 		for uid, j := range class.odd {
-			if m := memberOf(j, p.queue.order); uid == class.current().uid || class.current().before(&m) {
-				p.reason(j, r)
+			if m := memberOf(j, p.queue.order); uid == class.currentMember().uid || class.currentMember().ranksBefore(&m) {
+				p.proposeReason(j, r)
 			}
 		}
 		return
@@ -359,12 +359,12 @@ func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
 		}
 		class.odd[j.UID] = j
 		if i >= class.position {
-			p.reason(j, r)
+			p.proposeReason(j, r)
 		}
 	}
 }
 
-func nearness(c spec.ReasonCode) int {
+func reasonNearness(c spec.ReasonCode) int {
 	switch c {
 	case spec.ReasonResources, spec.ReasonPriority:
 		return 2
@@ -381,7 +381,7 @@ func (p *reasons) settleReasons() {
 	//muster:unordered the reasons are sorted below
 	for uid, r := range p.multi {
 		if p.marks[uid]&touched == 0 || p.trial.Job(uid).State == spec.Pending {
-			p.reason(p.snapshot.Job(uid), r)
+			p.proposeReason(p.snapshot.Job(uid), r)
 		}
 	}
 	slices.SortFunc(p.out.Reasons, func(a, b event.JobReason) int { return cmp.Compare(a.UID, b.UID) })

@@ -19,10 +19,10 @@ func (o *Options) Open() bool {
 	return o.Must.Empty() && len(o.Quotas) == 0 && !o.Contiguous && !o.Spread && o.Segment == 0
 }
 
-// favour brings the best nodes of each quota to the front, behind those that
+// favourQuotas brings the best nodes of each quota to the front, behind those that
 // have to be part of it anyway, and tells how many have to be taken then. A
 // node counts for one quota. Candidates are in the preferred order.
-func favour(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, bool) {
+func favourQuotas(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, bool) {
 	order := make([]int, len(quotas))
 	for i := range order {
 		order[i] = i
@@ -56,8 +56,8 @@ func favour(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, bool) 
 	return out, max(front, musts), true
 }
 
-// adjacent looks for a run of neighbouring nodes that is enough as a whole.
-func (d *Demand) adjacent(cs []Candidate, musts int, opt *Options) []Part {
+// findAdjacent looks for a run of neighbouring nodes that is enough as a whole.
+func (d *Demand) findAdjacent(cs []Candidate, musts int, opt *Options) []Part {
 	slices.SortFunc(cs, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
 	for i := range cs {
 		for k := i; k < len(cs) && int64(k-i) < d.MaxNodes && (k == i || cs[k].Node.ID == cs[k-1].Node.ID+1); k++ {
@@ -71,7 +71,7 @@ func (d *Demand) adjacent(cs []Candidate, musts int, opt *Options) []Part {
 			if int64(len(run)) < d.MinNodes || forced < musts {
 				continue
 			}
-			if parts := d.assemble(slices.Clone(run), len(run), opt); parts != nil {
+			if parts := d.assembleNodes(slices.Clone(run), len(run), opt); parts != nil {
 				return parts
 			}
 		}

@@ -86,7 +86,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 		TasksPerNode: int64(sz.TasksPerNode), CPUsPerTask: max(int64(sz.CPUsPerTask), 1),
 		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
 		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
-		PerNode: some(sz.PerNode), PerTask: some(sz.PerTask), PerJob: some(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
+		PerNode: nonZero(sz.PerNode), PerTask: nonZero(sz.PerTask), PerJob: nonZero(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
 		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec), ThreadSpec: int64(sz.ThreadSpec), Overcommit: sz.Overcommit,
 		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec+sz.ThreadSpec > 0 || j.Queue.Reboot || part.OverSubscribe == "EXCLUSIVE",
 		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
@@ -110,8 +110,8 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand
 	return d
 }
 
-// some drops entries that ask for nothing: --gres=gpu:0.
-func some(list []spec.Count) []spec.Count {
+// nonZero drops entries that ask for nothing: --gres=gpu:0.
+func nonZero(list []spec.Count) []spec.Count {
 	for _, c := range list {
 		if c.N > 0 {
 			continue
@@ -131,9 +131,9 @@ func some(list []spec.Count) []spec.Count {
 // --gpus-per-node says how many nodes, with --gpus-per-task how many tasks;
 // --ntasks-per-gpu ties tasks to GPUs. A type that one of them says holds for all.
 func (d *Demand) resolveGPUs(sz *spec.Size) {
-	all := gpus(d.PerJob)
-	node := gpus(d.PerNode)
-	task := gpus(d.PerTask)
+	all := countGPUs(d.PerJob)
+	node := countGPUs(d.PerNode)
+	task := countGPUs(d.PerTask)
 	if all > 0 && node > 0 && all%node == 0 {
 		d.PerNode = ofType(d.PerNode, d.PerJob)
 		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
@@ -142,7 +142,7 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 		d.PerTask = ofType(d.PerTask, d.PerNode)
 		d.TasksPerNode, d.PerNode = node/task, without(d.PerNode, "gpu") // of its tasks, all together
 		if d.Tasks > 0 {
-			d.MinNodes, d.MaxNodes = ceil(d.Tasks, d.TasksPerNode), ceil(d.Tasks, d.TasksPerNode)
+			d.MinNodes, d.MaxNodes = divideUp(d.Tasks, d.TasksPerNode), divideUp(d.Tasks, d.TasksPerNode)
 		}
 	}
 	if all > 0 && task > 0 && all%task == 0 {
@@ -153,7 +153,7 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 	switch {
 	case per == 0:
 	case d.Tasks > 0 && all+node+task == 0:
-		d.PerJob = append(d.PerJob[:len(d.PerJob):len(d.PerJob)], spec.Count{Name: "gpu", N: ceil(d.Tasks, per)})
+		d.PerJob = append(d.PerJob[:len(d.PerJob):len(d.PerJob)], spec.Count{Name: "gpu", N: divideUp(d.Tasks, per)})
 	case d.Tasks == 0 && all > 0:
 		d.Tasks = per * all
 	case d.Tasks == 0 && node > 0:
@@ -204,8 +204,8 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 	if d.Tasks == 0 {
 		d.Tasks = max(d.MinNodes, 1) * max(d.TasksPerNode, 1)
-		if gpus(d.PerJob) > 1 && (!given || d.MaxNodes > d.MinNodes) {
-			d.Grow = first(d.MaxNodes, gpus(d.PerJob))
+		if countGPUs(d.PerJob) > 1 && (!given || d.MaxNodes > d.MinNodes) {
+			d.Grow = first(d.MaxNodes, countGPUs(d.PerJob))
 		}
 		if len(d.PerJob) == 0 && d.MaxNodes > max(d.MinNodes, 1) {
 			if !j.Size.FewestNodes {
@@ -216,11 +216,11 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 	d.Tasks = max(d.Tasks, named)
 	d.MinNodes = max(min(d.MinNodes, d.Tasks), 1)
-	if d.TasksPerNode > 0 && given && ceil(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
+	if d.TasksPerNode > 0 && given && divideUp(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
 		d.TasksPerNode = 0 // the numbers of nodes and tasks rule
 	}
 	if d.TasksPerNode > 0 {
-		d.MinNodes = max(d.MinNodes, ceil(d.Tasks, d.TasksPerNode))
+		d.MinNodes = max(d.MinNodes, divideUp(d.Tasks, d.TasksPerNode))
 	}
 	if d.MaxNodes == 0 {
 		d.MaxNodes = d.Tasks
@@ -275,18 +275,20 @@ func (d *Demand) boundMemory(most int64) {
 		return
 	}
 	if d.MemPerCPU > most {
-		times := ceil(d.MemPerCPU, most)
-		d.CPUsPerTask, d.MemPerCPU = d.CPUsPerTask*times, ceil(d.MemPerCPU, times)
+		times := divideUp(d.MemPerCPU, most)
+		d.CPUsPerTask, d.MemPerCPU = d.CPUsPerTask*times, divideUp(d.MemPerCPU, times)
 	}
 	if d.MemPerNode > most {
-		d.MinCPUs = max(d.MinCPUs, ceil(d.MemPerNode, most))
+		d.MinCPUs = max(d.MinCPUs, divideUp(d.MemPerNode, most))
 	}
 }
 
 // WantsGPU tells whether any GPU is asked for.
-func (d *Demand) WantsGPU() bool { return gpus(d.PerNode)+gpus(d.PerTask)+gpus(d.PerJob) > 0 }
+func (d *Demand) WantsGPU() bool {
+	return countGPUs(d.PerNode)+countGPUs(d.PerTask)+countGPUs(d.PerJob) > 0
+}
 
-func gpus(list []spec.Count) int64 {
+func countGPUs(list []spec.Count) int64 {
 	var n int64
 	for _, c := range list {
 		if c.Name == "gpu" {
@@ -377,4 +379,4 @@ func first(values ...int64) int64 {
 	return 0
 }
 
-func ceil(a, b int64) int64 { return (a + b - 1) / b }
+func divideUp(a, b int64) int64 { return (a + b - 1) / b }

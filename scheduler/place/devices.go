@@ -72,19 +72,19 @@ func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
 	}
 	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
 	if d.Share > 0 {
-		na.CPUs = shareCPUs(n, p.CPUs, near(n, na), d)
+		na.CPUs = shareCPUs(n, p.CPUs, nearCPUs(n, na), d)
 		return na.CPUs != nil
 	}
 	if d.PerSocket > 0 && n.Spec.Sockets > 1 {
 		na.CPUs = overSockets(n, p.CPUs, d)
 		return na.CPUs != nil
 	}
-	na.CPUs = chooseCPUs(n, p.CPUs, near(n, na), d.Cores)
+	na.CPUs = chooseCPUs(n, p.CPUs, nearCPUs(n, na), d.Cores)
 	return na.CPUs != nil
 }
 
-// near is the set of CPUs close to the chosen devices.
-func near(n *state.Node, na *spec.NodeAlloc) spec.Bitset {
+// nearCPUs is the set of CPUs close to the chosen devices.
+func nearCPUs(n *state.Node, na *spec.NodeAlloc) spec.Bitset {
 	var out spec.Bitset
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
@@ -122,7 +122,7 @@ func linked(n *state.Node) bool {
 	return slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return len(g.Links) > 0 })
 }
 
-func grow(free []int, seed, want int, link func(a, b int) int64) ([]int, int64) {
+func growSet(free []int, seed, want int, link func(a, b int) int64) ([]int, int64) {
 	set := []int{seed}
 	var score int64
 	for len(set) < want {
@@ -212,7 +212,7 @@ func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bi
 				for k := core; k < core+step; k++ {
 					most = max(most, n.Sharers(k))
 				}
-				if most != jobs || prefer.Has(core) != near || out.Has(core) || !shareable(n, core, step) {
+				if most != jobs || prefer.Has(core) != near || out.Has(core) || !isShareable(n, core, step) {
 					continue
 				}
 				for k := core; k < core+step; k++ {
@@ -228,8 +228,8 @@ func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bi
 	return out
 }
 
-// shareable tells a core that no job has for itself.
-func shareable(n *state.Node, core, step int) bool {
+// isShareable tells a core that no job has for itself.
+func isShareable(n *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
 		if (n.UsedCPU.Has(k) && n.Sharers(k) == 0) || n.Spec.Reserved.Has(k) {
 			return false

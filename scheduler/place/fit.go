@@ -11,13 +11,13 @@ type Lack struct {
 	Need int64
 }
 
-// amounts is what a number of tasks needs of one node in CPUs, memory and
+// amountsFor is what a number of tasks needs of one node in CPUs, memory and
 // GPUs; more is the node's part of --gpus.
-func (d *Demand) amounts(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
+func (d *Demand) amountsFor(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 	if d.Exclusive {
 		cpus, gpu = s.CPUs, s.GPUs
 	} else {
-		gpu = gpus(d.PerNode) + tasks*gpus(d.PerTask) + more
+		gpu = countGPUs(d.PerNode) + tasks*countGPUs(d.PerTask) + more
 		cpus = max(d.ofTasks(tasks), d.MinCPUs, gpu*d.CPUsPerGPU, 1)
 		cpus = d.onCores(s, cpus, tasks)
 	}
@@ -54,25 +54,25 @@ func (d *Demand) onCores(s *Shape, cpus, tasks int64) int64 {
 	if d.Threads > 0 {
 		use = min(use, d.Threads)
 	}
-	cores := ceil(cpus, use)
+	cores := divideUp(cpus, use)
 	switch {
 	case d.PerCore == 1 && !d.Overcommit:
-		cores = max(cores, tasks*ceil(d.CPUsPerTask, use))
+		cores = max(cores, tasks*divideUp(d.CPUsPerTask, use))
 	case d.Overcommit:
 	case d.PerCore > 1:
-		cores = max(cores, ceil(tasks, d.PerCore))
+		cores = max(cores, divideUp(tasks, d.PerCore))
 	}
 	return cores * s.Threads
 }
 
-// lack names the first thing that a node with f free is short of for a number
+// firstLack names the first thing that a node with f free is short of for a number
 // of tasks, or returns the zero Lack.
-func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
+func (d *Demand) firstLack(s *Shape, f *Free, tasks int64) Lack {
 	solo := int64(0)
 	if d.MaxNodes == 1 {
-		solo = gpus(d.PerJob)
+		solo = countGPUs(d.PerJob)
 	}
-	cpus, mem, gpu := d.amounts(s, tasks, solo)
+	cpus, mem, gpu := d.amountsFor(s, tasks, solo)
 	asked, most := d.onCores(s, max(d.ofTasks(tasks), d.MinCPUs), tasks), max(s.CPUs-d.CoreSpec*s.Threads-d.ThreadSpec, 0)
 	switch {
 	case d.Threads > s.Threads:
@@ -93,18 +93,18 @@ func (d *Demand) lack(s *Shape, f *Free, tasks int64) Lack {
 		return d.lackGPUs(s, f, tasks, gpu)
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; s.caps(k, d) && !d.Exclusive && cpus > f.More[i] {
+		if k := &s.Kinds[i]; s.capsCPUs(k, d) && !d.Exclusive && cpus > f.More[i] {
 			return Lack{"cpu", f.More[i], cpus}
 		}
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
 		for _, c := range list {
-			if have, want := d.amount(s, f, c), d.wanted(c, tasks); have < want {
+			if have, want := d.freeAmount(s, f, c), d.wantedOf(c, tasks); have < want {
 				return Lack{nameOf(c), have, want}
 			}
 		}
 	}
-	if d.Exclusive && !f.Holds(d.whole(s)) {
+	if d.Exclusive && !f.Holds(d.wholeNode(s)) {
 		return Lack{"exclusive", f.CPU, s.CPUs}
 	}
 	return Lack{}
@@ -117,7 +117,7 @@ func (d *Demand) lackGPUs(s *Shape, f *Free, tasks, all int64) Lack {
 			if c.Name != "gpu" || c.Type == "" {
 				continue
 			}
-			if have, want := d.amount(s, f, c), d.wanted(c, tasks); have < want {
+			if have, want := d.freeAmount(s, f, c), d.wantedOf(c, tasks); have < want {
 				return Lack{c.TypedTRES(), have, want}
 			}
 		}
@@ -132,10 +132,10 @@ func nameOf(c spec.Count) string {
 	return c.TRES()
 }
 
-// wanted is how much of one GRES a number of tasks needs of one node, all
+// wantedOf is how much of one GRES a number of tasks needs of one node, all
 // entries of the same name and type together. What is asked for the job as a
 // whole may come from other nodes if there can be any.
-func (d *Demand) wanted(c spec.Count, tasks int64) int64 {
+func (d *Demand) wantedOf(c spec.Count, tasks int64) int64 {
 	n := sumOf(d.PerNode, c) + tasks*sumOf(d.PerTask, c)
 	if d.MaxNodes == 1 {
 		n += sumOf(d.PerJob, c)
@@ -168,11 +168,11 @@ func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
 	return n
 }
 
-// amount is how much of a GRES is free to the job. Of a resource in several
+// freeAmount is how much of a GRES is free to the job. Of a resource in several
 // types an untyped request may use all of them together.
-func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
+func (d *Demand) freeAmount(s *Shape, f *Free, c spec.Count) int64 {
 	if s.byDevice(c.Name) {
-		return f.devices(s, c)
+		return f.freeDevices(s, c)
 	}
 	if c.Name == "gpu" {
 		switch {
@@ -194,7 +194,7 @@ func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
 		return f.sum(s, c.Name)
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Counts.limits() && k.Name == c.Name && k.Type == c.Type {
+		if k := &s.Kinds[i]; !k.Counts.isLimit() && k.Name == c.Name && k.Type == c.Type {
 			return f.More[i]
 		}
 	}
@@ -204,35 +204,35 @@ func (d *Demand) amount(s *Shape, f *Free, c spec.Count) int64 {
 func (f *Free) sum(s *Shape, name string) int64 {
 	var n int64
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Counts.limits() && k.Name == name {
+		if k := &s.Kinds[i]; !k.Counts.isLimit() && k.Name == name {
 			n += f.More[i]
 		}
 	}
 	return n
 }
 
-// whole is what an exclusive job takes of a node: everything but memory, of
+// wholeNode is what an exclusive job takes of a node: everything but memory, of
 // which it takes what it asked for.
-func (d *Demand) whole(s *Shape) *Free {
+func (d *Demand) wholeNode(s *Shape) *Free {
 	f := s.Whole()
-	_, f.Mem, _ = d.amounts(s, 1, 0)
+	_, f.Mem, _ = d.amountsFor(s, 1, 0)
 	if !d.Memory {
 		f.Mem = 0
 	}
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
-		if !k.Counts.limits() {
+		if !k.Counts.isLimit() {
 			continue
 		}
 		f.More[i] = 0
-		if s.caps(k, d) {
+		if s.capsCPUs(k, d) {
 			f.More[i] = min(k.N, s.CPUs)
 		}
 		if k.Counts == CountsOpenCPUs && k.Name == d.Inside {
 			f.CPU = 0 // they are counted there
 		}
 	}
-	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Counts.open() {
+	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Counts.isOpen() {
 		f.GPU = 0
 	}
 	s.takeGPUs(&f, d.Inside, s.GPUs)
@@ -246,16 +246,16 @@ func (d *Demand) Fits(s *Shape, f *Free) (tasks int64, lack Lack) {
 	if d.TasksPerNode > 0 {
 		most = min(most, d.TasksPerNode)
 	}
-	if d.lack(s, f, most).What == "" {
+	if d.firstLack(s, f, most).What == "" {
 		return most, Lack{}
 	}
-	lack = d.lack(s, f, 1)
+	lack = d.firstLack(s, f, 1)
 	if lack.What != "" {
 		return 0, lack
 	}
 	low, high := int64(1), most // low fits, high does not
 	for high-low > 1 {
-		if mid := (low + high) / 2; d.lack(s, f, mid).What == "" {
+		if mid := (low + high) / 2; d.firstLack(s, f, mid).What == "" {
 			low = mid
 		} else {
 			high = mid
@@ -271,18 +271,18 @@ func (d *Demand) Lacks(s *Shape, f *Free) Lack {
 	if !even {
 		tasks = 1
 	}
-	return d.lack(s, f, tasks)
+	return d.firstLack(s, f, tasks)
 }
 
-// room is how much of a GRES that is asked for the job as a whole a node can
+// roomFor is how much of a GRES that is asked for the job as a whole a node can
 // give: the devices that it also has the CPUs and the memory for.
-func (d *Demand) room(s *Shape, f *Free, c spec.Count) int64 {
-	n := max(d.amount(s, f, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
+func (d *Demand) roomFor(s *Shape, f *Free, c spec.Count) int64 {
+	n := max(d.freeAmount(s, f, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
 	if c.Name != "gpu" || d.Exclusive {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amounts(s, 1, n); d.hasCPUs(s, f, cpus) && (!d.Memory || mem <= f.Mem) {
+		if cpus, mem, _ := d.amountsFor(s, 1, n); d.hasCPUs(s, f, cpus) && (!d.Memory || mem <= f.Mem) {
 			break
 		}
 	}
@@ -297,7 +297,7 @@ func (d *Demand) hasCPUs(s *Shape, f *Free, cpus int64) bool {
 		return false
 	}
 	for i := range s.Kinds {
-		if s.caps(&s.Kinds[i], d) && cpus > f.More[i] {
+		if s.capsCPUs(&s.Kinds[i], d) && cpus > f.More[i] {
 			return false
 		}
 	}
@@ -316,57 +316,57 @@ type Need struct {
 	Devices []DeviceUse
 }
 
-// caps tells the counter that bounds the CPUs of a demand, beside those of the
+// capsCPUs tells the counter that bounds the CPUs of a demand, beside those of the
 // node.
-func (s *Shape) caps(k *Kind, d *Demand) bool {
+func (s *Shape) capsCPUs(k *Kind, d *Demand) bool {
 	switch {
 	case k.Counts.gpusOfReservation():
 		return false
 	case k.Counts == CountsRealCPUs:
 		return d.Share == 0
-	case k.Counts.reserved():
-		return k.Name == d.Inside || k.Counts.open() && d.Share == 0 && !s.keeps(d.Inside)
+	case k.Counts.isReserved():
+		return k.Name == d.Inside || k.Counts.isOpen() && d.Share == 0 && !s.keepsCores(d.Inside)
 	}
-	return k.Counts.limits() && k.Name == d.Partition && (k.Counts == CountsSharedCPUs) == (d.Share > 0)
+	return k.Counts.isLimit() && k.Name == d.Partition && (k.Counts == CountsSharedCPUs) == (d.Share > 0)
 }
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
 // are not shared, and no reservation has them already.
-func (d *Demand) ofNode(s *Shape) bool { return d.Share == 0 && !s.keeps(d.Inside) }
+func (d *Demand) ofNode(s *Shape) bool { return d.Share == 0 && !s.keepsCores(d.Inside) }
 
 // Need computes what a node of a shape gives to a number of tasks with its
 // part of the GRES asked for the job as a whole. Untyped requests for a
 // resource in several types are taken from where most is free. It is false if
 // the node cannot give it.
 func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Need, bool) {
-	return d.need(&Candidate{Shape: s, Free: *free}, tasks, part)
+	return d.needOf(&Candidate{Shape: s, Free: *free}, tasks, part)
 }
 
-func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bool) {
+func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, bool) {
 	s, free := cand.Shape, &cand.Free
 	gres := append([]spec.Count(nil), d.PerNode...)
 	for _, c := range d.PerTask {
 		c.N *= tasks
 		gres = append(gres, c)
 	}
-	gres = merge(append(gres, part...))
+	gres = mergeCounts(append(gres, part...))
 	var n Need
 	if d.Exclusive {
 		for _, c := range gres {
-			if d.amount(s, free, c) < c.N {
+			if d.freeAmount(s, free, c) < c.N {
 				return n, false
 			}
 		}
-		n.Use, n.Tenant = *d.whole(s), &d.Tenant
+		n.Use, n.Tenant = *d.wholeNode(s), &d.Tenant
 		n.CPUs = s.CPUs
 		if s.Devices && !n.allDevices(d, cand, gres) {
 			return n, false
 		}
-		n.GRES = append(n.GRES, everything(s, gres)...)
-		_, n.Mem, _ = d.amounts(s, tasks, 0)
+		n.GRES = append(n.GRES, wholeGRES(s, gres)...)
+		_, n.Mem, _ = d.amountsFor(s, tasks, 0)
 		return n, free.Holds(&n.Use)
 	}
-	cpus, mem, gpu := d.amounts(s, tasks, gpus(part))
+	cpus, mem, gpu := d.amountsFor(s, tasks, countGPUs(part))
 	if !d.hasCPUs(s, free, cpus) {
 		return n, false
 	}
@@ -380,7 +380,7 @@ func (d *Demand) need(cand *Candidate, tasks int64, part []spec.Count) (Need, bo
 	if len(s.Kinds) > 0 {
 		n.Use.More = make([]int64, len(s.Kinds))
 		for i := range s.Kinds {
-			if s.caps(&s.Kinds[i], d) {
+			if s.capsCPUs(&s.Kinds[i], d) {
 				n.Use.More[i] = cpus
 			}
 		}
@@ -406,7 +406,7 @@ func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
 		return n.takeDevices(d, cand, c)
 	}
 	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
-		if d.amount(s, free, c) < c.N {
+		if d.freeAmount(s, free, c) < c.N {
 			return false
 		}
 		if c.Name == "gpu" {
@@ -439,7 +439,7 @@ func (n *Need) kindFor(cand *Candidate, c spec.Count) int {
 	some := -1
 	for i := range cand.Shape.Kinds {
 		k := &cand.Shape.Kinds[i]
-		if k.Counts.limits() || k.Name != c.Name || (c.Type != "" && k.Type != c.Type) {
+		if k.Counts.isLimit() || k.Name != c.Name || (c.Type != "" && k.Type != c.Type) {
 			continue
 		}
 		left := cand.Free.More[i] - n.Use.More[i]
@@ -462,8 +462,8 @@ func shared(s *Shape, c spec.Count) bool {
 	return false
 }
 
-// everything is the GRES of an exclusive job: all that the node has.
-func everything(s *Shape, asked []spec.Count) []spec.Count {
+// wholeGRES is the GRES of an exclusive job: all that the node has.
+func wholeGRES(s *Shape, asked []spec.Count) []spec.Count {
 	var out []spec.Count
 	if s.GPUs > 0 && !s.hasKind("gpu") && !s.Devices {
 		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
@@ -497,7 +497,7 @@ func (d *Demand) Loose(s *Shape) bool {
 			}
 			kinds := 0
 			for i := range s.Kinds {
-				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Counts.limits() {
+				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Counts.isLimit() {
 					kinds++
 				}
 			}
@@ -517,15 +517,15 @@ func (d *Demand) Fixed(s *Shape, tasks int64) (n Need, ok, loose bool) {
 		return Need{}, true, true
 	}
 	all := s.Whole()
-	if d.lack(s, &all, tasks).What != "" {
+	if d.firstLack(s, &all, tasks).What != "" {
 		return Need{}, false, false
 	}
 	n, ok = d.Need(s, &all, tasks, d.PerJob)
 	return n, ok, false
 }
 
-// merge adds up entries of the same name and type.
-func merge(list []spec.Count) []spec.Count {
+// mergeCounts adds up entries of the same name and type.
+func mergeCounts(list []spec.Count) []spec.Count {
 	var out []spec.Count
 next:
 	for _, c := range list {
@@ -545,4 +545,4 @@ next:
 
 // Room is how much of the first GRES that is asked for the job as a whole a
 // node with f free can give.
-func (d *Demand) Room(s *Shape, f *Free) int64 { return d.room(s, f, d.PerJob[0]) }
+func (d *Demand) Room(s *Shape, f *Free) int64 { return d.roomFor(s, f, d.PerJob[0]) }

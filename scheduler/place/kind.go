@@ -34,18 +34,18 @@ const (
 	CountsRealCPUs
 )
 
-// limits tells a counter that bounds only the jobs of a partition or reservation, and
+// isLimit tells a counter that bounds only the jobs of a partition or reservation, and
 // is no resource of the node.
-func (c Counts) limits() bool { return c >= CountsPartitionCPUs }
+func (c Counts) isLimit() bool { return c >= CountsPartitionCPUs }
 
-// reserved tells a counter that belongs to a reservation.
-func (c Counts) reserved() bool { return c >= CountsReservedCPUs && c <= CountsOpenGPUs }
+// isReserved tells a counter that belongs to a reservation.
+func (c Counts) isReserved() bool { return c >= CountsReservedCPUs && c <= CountsOpenGPUs }
 
 // gpusOfReservation tells a counter of the GPUs of a reservation.
 func (c Counts) gpusOfReservation() bool { return c == CountsReservedGPUs || c == CountsOpenGPUs }
 
-// open tells a counter of a reservation whose jobs may take more than it keeps.
-func (c Counts) open() bool { return c == CountsOpenCPUs || c == CountsOpenGPUs }
+// isOpen tells a counter of a reservation whose jobs may take more than it keeps.
+func (c Counts) isOpen() bool { return c == CountsOpenCPUs || c == CountsOpenGPUs }
 
 // Kind is one further counter of a Shape.
 type Kind struct {

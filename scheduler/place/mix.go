@@ -71,10 +71,10 @@ type mixLoss struct {
 	pos  int32 // of the device that a part is best taken of; -1 = none
 }
 
-// loss is what a node is worth less, for others, with one node's part of a
+// lossOf is what a node is worth less, for others, with one node's part of a
 // demand on it, and which device a part is best taken of.
-func (m *Mix) loss(d *Demand, c *Candidate) mixLoss {
-	need, ask := d.alone(c.Shape)
+func (m *Mix) lossOf(d *Demand, c *Candidate) mixLoss {
+	need, ask := d.placeAlone(c.Shape)
 	key := mixKey{shape: c.Shape, cpu: c.Free.CPU, mem: c.Free.Mem, gpu: c.Free.GPU, need: need, ask: ask, kinds: len(c.Free.More)}
 	keep := len(c.Free.More) <= mixKinds
 	if keep {
@@ -93,9 +93,9 @@ func (m *Mix) loss(d *Demand, c *Candidate) mixLoss {
 // maxKnown bounds what a pass remembers of its mix.
 const maxKnown = 1 << 18
 
-// alone is what a demand takes of the one node that it is placed on.
-func (d *Demand) alone(s *Shape) (Wanted, spec.Count) {
-	cpu, mem, gpu := d.amounts(s, d.Tasks, gpus(d.PerJob))
+// placeAlone is what a demand takes of the one node that it is placed on.
+func (d *Demand) placeAlone(s *Shape) (Wanted, spec.Count) {
+	cpu, mem, gpu := d.amountsFor(s, d.Tasks, countGPUs(d.PerJob))
 	if !d.Memory {
 		mem = 0
 	}
@@ -104,7 +104,7 @@ func (d *Demand) alone(s *Shape) (Wanted, spec.Count) {
 
 func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLoss {
 	rest := devicesLeft(c.Shape, &c.Free)
-	before := m.value(c.Free.CPU, c.Free.Mem, rest)
+	before := m.nodeValue(c.Free.CPU, c.Free.Mem, rest)
 	cpu, mem := c.Free.CPU-need.CPU, c.Free.Mem-need.Mem
 	if ask.N == 0 {
 		for i, left := 0, need.GPUs; i < len(rest) && left > 0; i++ {
@@ -112,13 +112,13 @@ func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLos
 				rest[i], left = 0, left-1
 			}
 		}
-		return mixLoss{before - m.value(cpu, mem, rest), -1}
+		return mixLoss{before - m.nodeValue(cpu, mem, rest), -1}
 	}
 	best := mixLoss{pos: -1}
 	tried := map[int64]bool{}
 	for i := range c.Shape.Kinds {
 		k := &c.Shape.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
+		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
 			continue
 		}
 		at := k.Device
@@ -128,7 +128,7 @@ func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLos
 		}
 		tried[old] = true
 		rest[at] = (c.Free.More[i] - ask.N) * 1000 / k.N
-		if l := before - m.value(cpu, mem, rest); best.pos < 0 || l < best.loss {
+		if l := before - m.nodeValue(cpu, mem, rest); best.pos < 0 || l < best.loss {
 			best = mixLoss{l, int32(at)}
 		}
 		rest[at] = old
@@ -154,10 +154,10 @@ func devicesLeft(s *Shape, f *Free) []int64 {
 	return out
 }
 
-// value is what a node is worth: of each device what is left, times the eighth
+// nodeValue is what a node is worth: of each device what is left, times the eighth
 // root of the part of all requests that fit on it with the node's CPUs and
 // memory.
-func (m *Mix) value(cpu, mem int64, rest []int64) int64 {
+func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
 	whole := int64(0)
 	for _, r := range rest {
 		if r == 1000 {
@@ -191,13 +191,13 @@ func eighthRoot(a, b int64) int64 {
 	}
 	x := a << 30 / b
 	for range 3 {
-		x = root(x << 30)
+		x = squareRoot(x << 30)
 	}
 	return x
 }
 
-// root is the whole part of the square root.
-func root(n int64) int64 {
+// squareRoot is the whole part of the square root.
+func squareRoot(n int64) int64 {
 	if n <= 0 {
 		return 0
 	}

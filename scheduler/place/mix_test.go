@@ -58,7 +58,7 @@ func TestMix(t *testing.T) {
 
 func TestRoots(t *testing.T) {
 	for _, n := range []int64{0, 1, 2, 3, 4, 8, 9, 1<<60 - 1, 1 << 60} {
-		if r := root(n); r*r > n || (r+1)*(r+1) <= n {
+		if r := squareRoot(n); r*r > n || (r+1)*(r+1) <= n {
 			t.Errorf("root(%d) = %d", n, r)
 		}
 	}

@@ -78,7 +78,7 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 			continue
 		}
 		if len(d.PerJob) > 0 {
-			c.room = d.room(c.Shape, &c.Free, d.PerJob[0])
+			c.room = d.roomFor(c.Shape, &c.Free, d.PerJob[0])
 		}
 		if c.must {
 			musts++
@@ -86,13 +86,13 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 		c.spared = 0
 		switch {
 		case opt.Mix != nil && d.MaxNodes == 1:
-			l := opt.Mix.loss(d, c)
+			l := opt.Mix.lossOf(d, c)
 			c.spared = l.loss
 			if len(c.Before) == 0 && l.pos >= 0 {
 				c.Before = []int32{l.pos}
 			}
 		case share.N > 0:
-			c.spared = c.spare(d, share)
+			c.spared = c.spareAfter(d, share)
 		}
 		usable = append(usable, *c)
 	}
@@ -100,26 +100,26 @@ func Pick(d *Demand, cands []Candidate, opt Options) []Part {
 		return nil
 	}
 	if d.MaxNodes == 1 && len(opt.Quotas) == 0 {
-		return d.best(usable, musts, &opt)
+		return d.placeBest(usable, musts, &opt)
 	}
 	for _, by := range [...]func(a, b *Candidate) int{byFit(d, opt), byTasks, byRoom} {
 		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
-		if parts := d.lay(slices.Clone(usable), musts, &opt); parts != nil {
+		if parts := d.layOut(slices.Clone(usable), musts, &opt); parts != nil {
 			return parts
 		}
 	}
 	if len(d.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous || opt.Segment > 0 {
 		return nil // by most tasks is the best there is
 	}
-	if chosen := d.combine(usable); chosen != nil {
-		return d.assemble(chosen, musts, &opt)
+	if chosen := d.combineNodes(usable); chosen != nil {
+		return d.assembleNodes(chosen, musts, &opt)
 	}
 	return nil
 }
 
-// best places a demand of one node on the candidate that comes first of those
+// placeBest places a demand of one node on the candidate that comes first of those
 // that can take all of it.
-func (d *Demand) best(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) placeBest(cs []Candidate, musts int, opt *Options) []Part {
 	by, at := byFit(d, *opt), -1
 	for i := range cs {
 		c := &cs[i]
@@ -130,35 +130,35 @@ func (d *Demand) best(cs []Candidate, musts int, opt *Options) []Part {
 	if at < 0 {
 		return nil
 	}
-	return d.lay([]Candidate{cs[at]}, musts, opt)
+	return d.layOut([]Candidate{cs[at]}, musts, opt)
 }
 
-// lay takes candidates in their order, as the options want it.
-func (d *Demand) lay(cs []Candidate, musts int, opt *Options) []Part {
+// layOut takes candidates in their order, as the options want it.
+func (d *Demand) layOut(cs []Candidate, musts int, opt *Options) []Part {
 	if len(opt.Quotas) > 0 {
 		var ok bool
-		cs, musts, ok = favour(cs, musts, opt.Quotas)
+		cs, musts, ok = favourQuotas(cs, musts, opt.Quotas)
 		if !ok {
 			return nil
 		}
 	}
 	if opt.Contiguous {
-		return d.adjacent(cs, musts, opt)
+		return d.findAdjacent(cs, musts, opt)
 	}
 	if opt.Segment > 0 {
-		return d.segments(cs, musts, opt)
+		return d.findSegments(cs, musts, opt)
 	}
-	return d.assemble(cs, musts, opt)
+	return d.assembleNodes(cs, musts, opt)
 }
 
 // maxCombine bounds the table of combine.
 const maxCombine = 1 << 20
 
-// combine looks for nodes that give enough tasks and enough of the GRES asked
+// combineNodes looks for nodes that give enough tasks and enough of the GRES asked
 // for the job as a whole where no simple order finds them: for each number of
 // nodes and each amount of the GRES it keeps the most tasks, node by node. It
 // gives up, and returns nil, where that table would be too large.
-func (d *Demand) combine(cs []Candidate) []Candidate {
+func (d *Demand) combineNodes(cs []Candidate) []Candidate {
 	nodes, most := int(min(d.MaxNodes, int64(len(cs)))), int(d.PerJob[0].N)
 	if nodes == 0 || len(cs)*(nodes+1)*(most+1) > maxCombine {
 		return nil
@@ -279,9 +279,9 @@ func (d *Demand) Compare(a, b *Candidate, lln bool) int {
 	return cmp.Compare(a.Node.ID, b.Node.ID)
 }
 
-// assemble takes nodes in order until tasks, node count and per-job GRES are
+// assembleNodes takes nodes in order until tasks, node count and per-job GRES are
 // satisfied, then spreads the tasks: every node at least one.
-func (d *Demand) assemble(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) assembleNodes(cs []Candidate, musts int, opt *Options) []Part {
 	limit := min(int(d.MaxNodes), len(cs))
 	if musts > limit || int64(len(cs)) < d.MinNodes {
 		return nil
@@ -297,14 +297,14 @@ func (d *Demand) assemble(cs []Candidate, musts int, opt *Options) []Part {
 	}
 	chosen := cs[:n]
 	slices.SortStableFunc(chosen, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
-	tasks, shares := d.spread(chosen), d.spreadGRES(chosen)
+	tasks, shares := d.spreadTasks(chosen), d.spreadGRES(chosen)
 	if opt.Spread {
 		tasks = d.spreadEvenly(chosen)
 	}
 	parts := make([]Part, n)
 	for i := range chosen {
 		c := &chosen[i]
-		need, ok := d.need(c, tasks[i], shares[i])
+		need, ok := d.needOf(c, tasks[i], shares[i])
 		if !ok {
 			return nil
 		}
@@ -317,7 +317,7 @@ func (d *Demand) jobGRESFits(cs []Candidate) bool {
 	for _, c := range d.PerJob {
 		var have int64
 		for i := range cs {
-			have += d.room(cs[i].Shape, &cs[i].Free, c)
+			have += d.roomFor(cs[i].Shape, &cs[i].Free, c)
 		}
 		if have < c.N {
 			return false
@@ -326,8 +326,8 @@ func (d *Demand) jobGRESFits(cs []Candidate) bool {
 	return true
 }
 
-// spread gives each node one task, then fills them in order (block).
-func (d *Demand) spread(cs []Candidate) []int64 {
+// spreadTasks gives each node one task, then fills them in order (block).
+func (d *Demand) spreadTasks(cs []Candidate) []int64 {
 	out := make([]int64, len(cs))
 	left := d.Tasks
 	for i := range cs {
@@ -351,7 +351,7 @@ func (d *Demand) spreadGRES(cs []Candidate) [][]spec.Count {
 		got, room := make([]int64, len(cs)), make([]int64, len(cs))
 		left := c.N
 		for i := range cs {
-			room[i] = d.room(cs[i].Shape, &cs[i].Free, c)
+			room[i] = d.roomFor(cs[i].Shape, &cs[i].Free, c)
 			if left > 0 && room[i] > 0 {
 				got[i], left = 1, left-1
 			}

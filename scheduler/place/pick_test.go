@@ -55,7 +55,7 @@ func TestPickFindsWhatThereIs(t *testing.T) {
 			}
 			tasks, gpu = tasks+p.Tasks, gpu+p.Use.GPU
 		}
-		if parts != nil && (tasks != d.Tasks || gpu < gpus(d.PerJob) || int64(len(parts)) < d.MinNodes || int64(len(parts)) > d.MaxNodes) {
+		if parts != nil && (tasks != d.Tasks || gpu < countGPUs(d.PerJob) || int64(len(parts)) < d.MinNodes || int64(len(parts)) > d.MaxNodes) {
 			rt.Fatalf("%d tasks, %d GPUs on %d nodes for %+v", tasks, gpu, len(parts), d)
 		}
 	})
@@ -82,7 +82,7 @@ func exists(d *Demand, cands []Candidate, opt Options) bool {
 			ok = ok && most > 0
 			nodes, tasks, gpu = nodes+1, tasks+most, gpu+devices
 		}
-		if ok && nodes >= d.MinNodes && nodes <= d.MaxNodes && tasks >= d.Tasks && gpu >= gpus(d.PerJob) {
+		if ok && nodes >= d.MinNodes && nodes <= d.MaxNodes && tasks >= d.Tasks && gpu >= countGPUs(d.PerJob) {
 			return true
 		}
 	}

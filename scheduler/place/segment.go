@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// segments takes nodes in groups of opt.Segment, each within one block, that
+// findSegments takes nodes in groups of opt.Segment, each within one block, that
 // can all take an equal share of the tasks: first
 // the groups that nodes which have to be part of it need, then those of the
 // blocks that the rest fits best, so that few blocks are touched. Candidates
 // are in the preferred order.
-func (d *Demand) segments(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) findSegments(cs []Candidate, musts int, opt *Options) []Part {
 	size := int(opt.Segment)
 	groups := int(d.MinNodes) / size
 	if int(d.MinNodes)%size != 0 || d.MinNodes != d.MaxNodes {
 		return nil
 	}
-	share := ceil(d.Tasks, d.MinNodes)
+	share := divideUp(d.Tasks, d.MinNodes)
 	byBlock := map[int32][]Candidate{}
 	var order []int32
 	for i := range cs {
@@ -74,7 +74,7 @@ func (d *Demand) segments(cs []Candidate, musts int, opt *Options) []Part {
 	if musts > 0 {
 		return nil // one is in no block, or cannot take its share
 	}
-	return d.assemble(chosen, len(chosen), opt)
+	return d.assembleNodes(chosen, len(chosen), opt)
 }
 
 func notMust(c Candidate) int {

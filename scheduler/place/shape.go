@@ -96,7 +96,7 @@ func (s *Shapes) Forget(most int) {
 // Of returns a node's shape as it is now: by its inventory.
 func (s *Shapes) Of(n *state.Node) *Shape {
 	b := &s.buf
-	b.measure(n)
+	b.measureNode(n)
 	b.countDevices(n.GPUs, n.Shares)
 	return s.intern(n)
 }
@@ -105,7 +105,7 @@ func (s *Shapes) Of(n *state.Node) *Shape {
 // with all that its configuration declares.
 func (s *Shapes) Configured(n *state.Node) *Shape {
 	b := &s.buf
-	b.measure(n)
+	b.measureNode(n)
 	var devices []spec.GPU
 	var shares []spec.DeviceShares
 	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
@@ -127,8 +127,8 @@ func (s *Shapes) Configured(n *state.Node) *Shape {
 	return s.intern(n)
 }
 
-// measure begins a shape: everything but GPUs.
-func (b *Shape) measure(n *state.Node) {
+// measureNode begins a shape: everything but GPUs.
+func (b *Shape) measureNode(n *state.Node) {
 	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Sockets: max(n.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0], Links: b.Links[:0]}
 	for _, g := range n.Spec.GRES {
 		if g.NoConsume {
@@ -222,7 +222,7 @@ func declaredDevices(n *spec.NodeSpec) []spec.GPU {
 const maxDeclared = 1024
 
 func (b *Shape) hasKind(name string) bool {
-	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Counts.limits() })
+	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Counts.isLimit() })
 }
 
 // Mixed tells a shape that counts one resource by several types, or device by
@@ -233,7 +233,7 @@ func (b *Shape) Mixed() bool {
 	}
 	for i := range b.Kinds {
 		if slices.ContainsFunc(b.Kinds[:i], func(k Kind) bool {
-			return !k.Counts.limits() && !b.Kinds[i].Counts.limits() && k.Name == b.Kinds[i].Name
+			return !k.Counts.isLimit() && !b.Kinds[i].Counts.isLimit() && k.Name == b.Kinds[i].Name
 		}) {
 			return true
 		}
@@ -334,7 +334,7 @@ func (b *Shape) Now(n *state.Node) Free {
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
 		switch {
-		case k.Counts.limits():
+		case k.Counts.isLimit():
 		case k.Counts == CountsDevice:
 			f.More[i] -= n.ShareUsed(k.Device)
 			if n.UsedGPU.Has(k.Device) {
@@ -362,7 +362,7 @@ func (b *Shape) Now(n *state.Node) Free {
 // NowIn is Now with the CPUs that the jobs of capped partitions hold.
 func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
 	f := b.Now(n)
-	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.limits() }) {
+	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.isLimit() }) {
 		return f
 	}
 	for _, uid := range n.Jobs {
@@ -399,12 +399,12 @@ func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free
 		k := &b.Kinds[i]
 		switch {
 		case k.Counts.gpusOfReservation():
-			if i == kept || kept < 0 && k.Counts.open() {
+			if i == kept || kept < 0 && k.Counts.isOpen() {
 				f.More[i] = int64(len(a.GPUs))
 			}
-		case k.Counts.limits() && b.of(k, of):
+		case k.Counts.isLimit() && b.countsAgainst(k, of):
 			f.More[i] = cpus
-		case k.Counts.limits():
+		case k.Counts.isLimit():
 		case k.Counts == CountsDevice:
 			f.More[i] = heldOf(k, a, n.GPUs[k.Device].UUID)
 		case k.Counts == CountsDeviceParts:
@@ -451,7 +451,7 @@ func (b *Shape) OnCPUs(f Free) Free {
 	if f.More != nil {
 		out.More = make([]int64, len(f.More))
 		for i := range b.Kinds {
-			if b.Kinds[i].Counts.limits() && !b.Kinds[i].Counts.gpusOfReservation() {
+			if b.Kinds[i].Counts.isLimit() && !b.Kinds[i].Counts.gpusOfReservation() {
 				out.More[i] = f.More[i]
 			}
 		}
@@ -462,32 +462,32 @@ func (b *Shape) OnCPUs(f Free) Free {
 // TakeCap counts CPUs that a job of a partition holds on the node.
 func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Counts.limits() && b.of(k, of) {
+		if k := &b.Kinds[i]; k.Counts.isLimit() && b.countsAgainst(k, of) {
 			f.More[i] -= cpus
 		}
 	}
 }
 
-// of tells whether a job of an allocation counts against a counter of CPUs.
-func (b *Shape) of(k *Kind, a *spec.Allocation) bool {
+// countsAgainst tells whether a job of an allocation counts against a counter of CPUs.
+func (b *Shape) countsAgainst(k *Kind, a *spec.Allocation) bool {
 	switch {
 	case k.Counts.gpusOfReservation():
 		return false
 	case k.Counts == CountsRealCPUs:
 		return a.Share == 0
-	case k.Counts.reserved():
-		return k.Name == a.Reservation || k.Counts.open() && a.Share == 0 && !b.Inside(a)
+	case k.Counts.isReserved():
+		return k.Name == a.Reservation || k.Counts.isOpen() && a.Share == 0 && !b.Inside(a)
 	}
 	return k.Name == a.Partition && (k.Counts == CountsSharedCPUs) == (a.Share > 0)
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
 // cores of the node: it counts against these, and not against the node's CPUs.
-func (b *Shape) Inside(a *spec.Allocation) bool { return b.keeps(a.Reservation) }
+func (b *Shape) Inside(a *spec.Allocation) bool { return b.keepsCores(a.Reservation) }
 
-// keeps tells whether a reservation keeps cores of the node.
-func (b *Shape) keeps(resv string) bool {
-	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.reserved() && k.Name == resv })
+// keepsCores tells whether a reservation keeps cores of the node.
+func (b *Shape) keepsCores(resv string) bool {
+	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.isReserved() && k.Name == resv })
 }
 
 // resvGPUs is the counter of the GPUs that a reservation keeps of the node; -1 if
@@ -521,7 +521,7 @@ func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
 func (b *Shape) takeGPUs(f *Free, resv string, n int64) {
 	own := b.resvGPUs(resv)
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() && (i == own || own < 0 && k.Counts.open()) {
+		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() && (i == own || own < 0 && k.Counts.isOpen()) {
 			f.More[i] += n
 		}
 	}
@@ -533,7 +533,7 @@ func (b *Shape) Leave(kept *Free, heeds func(resv string) bool) Free {
 	use := Free{CPU: kept.CPU, GPU: kept.GPU}
 	for i := range b.Kinds {
 		k := &b.Kinds[i]
-		if !k.Counts.open() || !heeds(k.Name) {
+		if !k.Counts.isOpen() || !heeds(k.Name) {
 			continue
 		}
 		if use.More == nil {

@@ -38,9 +38,9 @@ func (b *Shape) byDevice(name string) bool {
 	return b.Devices && (name == "gpu" || spec.Shares(name))
 }
 
-// devices is how much of a resource that is counted by device a node with f
+// freeDevices is how much of a resource that is counted by device a node with f
 // free can give at once: whole devices, or the largest part of one.
-func (f *Free) devices(s *Shape, c spec.Count) int64 {
+func (f *Free) freeDevices(s *Shape, c spec.Count) int64 {
 	var n int64
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
@@ -50,16 +50,16 @@ func (f *Free) devices(s *Shape, c spec.Count) int64 {
 			if f.More[i] == k.N {
 				n++
 			}
-		case k.Part == c.Name && f.More[i] > n && f.sharable(s, i):
+		case k.Part == c.Name && f.More[i] > n && f.isSharable(s, i):
 			n = f.More[i]
 		}
 	}
 	return n
 }
 
-// sharable tells whether a part of a device may be given as far as the others
+// isSharable tells whether a part of a device may be given as far as the others
 // matter: only one is shared at a time where the configuration says so.
-func (f *Free) sharable(s *Shape, at int) bool {
+func (f *Free) isSharable(s *Shape, at int) bool {
 	if !s.Kinds[at].One {
 		return true
 	}
@@ -80,7 +80,7 @@ func (n *Need) takeDevices(d *Demand, cand *Candidate, c spec.Count) bool {
 	best, again := -1, false
 	for i := range s.Kinds {
 		k := &s.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.sharable(s, i) {
+		if k.Counts != CountsDevice || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.isSharable(s, i) {
 			continue
 		}
 		old := slices.Contains(cand.Before, int32(k.Device))
@@ -132,7 +132,7 @@ func (n *Need) takeWhole(cand *Candidate, c spec.Count) bool {
 	for _, at := range chosen {
 		k := &s.Kinds[kinds[at]]
 		n.Use.More[kinds[at]] = k.N
-		n.GRES = merge(append(n.GRES, spec.Count{Name: "gpu", Type: k.Type, N: 1}))
+		n.GRES = mergeCounts(append(n.GRES, spec.Count{Name: "gpu", Type: k.Type, N: 1}))
 		n.Devices = append(n.Devices, DeviceUse{Pos: at})
 	}
 	return true
@@ -169,7 +169,7 @@ func bestLinked(from []int, want int, link func(a, b int) int64) []int {
 	best, most := slices.Clone(from[:want]), int64(-1)
 	if want > 1 && len(from) > want {
 		for _, seed := range from {
-			if set, score := grow(from, seed, want, link); score > most {
+			if set, score := growSet(from, seed, want, link); score > most {
 				best, most = set, score
 			}
 		}
@@ -212,18 +212,18 @@ func allocateDevices(na *spec.NodeAlloc, n *state.Node, list []DeviceUse) bool {
 // idleGPUs is how many devices of a candidate nobody holds any of.
 func (c *Candidate) idleGPUs() int64 {
 	if c.Shape.Devices {
-		return c.Free.devices(c.Shape, spec.Count{Name: "gpu"})
+		return c.Free.freeDevices(c.Shape, spec.Count{Name: "gpu"})
 	}
 	return c.Free.GPU
 }
 
-// spare is what would be left, in thousandths, of the device that a part is
+// spareAfter is what would be left, in thousandths, of the device that a part is
 // taken of: the less, the better it fits.
-func (c *Candidate) spare(d *Demand, ask spec.Count) int64 {
+func (c *Candidate) spareAfter(d *Demand, ask spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
 		k := &c.Shape.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.sharable(c.Shape, i) {
+		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
 			continue
 		}
 		left := (c.Free.More[i] - ask.N) * 1000 / k.N

@@ -25,7 +25,7 @@ func overSockets(n *state.Node, want int64, d *Demand) spec.Bitset {
 		step = int(max(n.Spec.ThreadsPerCore, 1))
 	}
 	out, each := make(spec.Bitset, (n.Spec.TopCPU()+63)/64), perSocket(n)
-	most := ceil(d.PerSocket*d.CPUsPerTask, int64(step)) * int64(step)
+	most := divideUp(d.PerSocket*d.CPUsPerTask, int64(step)) * int64(step)
 	for k := int64(0); k < n.Spec.Sockets && want > 0 && each > 0; k++ {
 		var here spec.Bitset
 		for cpu := k * each; cpu < (k+1)*each; cpu++ {

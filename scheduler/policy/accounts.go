@@ -17,11 +17,11 @@ func (p *planner) putAssoc(a spec.Association, set []spec.KeyValue, skip []strin
 	if err != nil {
 		return err
 	}
-	if err := p.emit(&event.AssociationPut{Association: a}); err != nil {
+	if err := p.emitEvent(&event.AssociationPut{Association: a}); err != nil {
 		return err
 	}
 	if clear {
-		return p.emit(&event.UsageCleared{Assoc: a.ID})
+		return p.emitEvent(&event.UsageCleared{Assoc: a.ID})
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func longKeys(list []spec.KeyValue) []spec.KeyValue {
 	return out
 }
 
-func (p *planner) account() error {
+func (p *planner) planAccount() error {
 	p.c.Where, p.c.Set = longKeys(p.c.Where), longKeys(p.c.Set)
 	if err := p.knownConditions("name", "names", "account", "accounts", "parent", "organization", "description"); err != nil {
 		return err
@@ -107,13 +107,13 @@ func (p *planner) matchAccounts() []string {
 }
 
 func setAccount(a *spec.Account, set []spec.KeyValue) {
-	if v, ok := value(set, "description"); ok {
+	if v, ok := lastValue(set, "description"); ok {
 		a.Description = v
 	}
-	if v, ok := value(set, "organization"); ok {
+	if v, ok := lastValue(set, "organization"); ok {
 		a.Organization = v
 	}
-	if v, ok := value(set, "parent"); ok {
+	if v, ok := lastValue(set, "parent"); ok {
 		a.Parent = v
 	}
 }
@@ -125,19 +125,19 @@ func (p *planner) addAccount(name string) error {
 	if err := validName(name); err != nil {
 		return err
 	}
-	all := p.all()
+	all := p.allPairs()
 	a := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
 	setAccount(&a, all)
-	if _, given := value(all, "organization"); !given && a.Parent != "root" {
+	if _, given := lastValue(all, "organization"); !given && a.Parent != "root" {
 		if up := p.pol().FindAccount(a.Parent); up != nil {
 			a.Organization = up.Organization
 		}
 	}
 	parent := p.pol().AccountAssoc(a.Parent)
 	if parent == 0 {
-		return bad("parent account %q does not exist", a.Parent)
+		return badOption("parent account %q does not exist", a.Parent)
 	}
-	if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+	if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
@@ -147,17 +147,17 @@ func (p *planner) addAccount(name string) error {
 func (p *planner) modifyAccount(name string) error {
 	old, assoc := p.pol().FindAccount(name), p.pol().FindAssoc(name, "", "")
 	if old == nil || assoc == nil {
-		return bad("account %q does not exist", name)
+		return badOption("account %q does not exist", name)
 	}
 	a, as := *old, *assoc
 	setAccount(&a, p.c.Set)
 	if a.Parent != old.Parent {
 		as.Parent = p.pol().AccountAssoc(a.Parent)
 		if as.Parent == 0 || name == "root" {
-			return bad("account %q cannot be put below %q, which does not exist or is below it", name, a.Parent)
+			return badOption("account %q cannot be put below %q, which does not exist or is below it", name, a.Parent)
 		}
 	}
-	if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+	if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
@@ -166,17 +166,17 @@ func (p *planner) modifyAccount(name string) error {
 
 func (p *planner) deleteAccount(name string) error {
 	if p.pol().FindAccount(name) == nil {
-		return bad("account %q does not exist", name)
+		return badOption("account %q does not exist", name)
 	}
 	if name == "root" {
-		return bad("the root account cannot be deleted")
+		return badOption("the root account cannot be deleted")
 	}
 	if n := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
-		return bad("account %q has %d jobs", name, n)
+		return badOption("account %q has %d jobs", name, n)
 	}
 	for i := range p.pol().Accounts {
 		if a := &p.pol().Accounts[i]; a.Parent == name {
-			return bad("account %q has a child, %q", name, a.Name)
+			return badOption("account %q has a child, %q", name, a.Name)
 		}
 	}
 	for _, u := range slices.Clone(p.pol().Users) {
@@ -189,36 +189,36 @@ func (p *planner) deleteAccount(name string) error {
 			}
 		}
 		u.DefaultAccount = ""
-		if err := p.emit(&event.UserPut{User: u}); err != nil {
+		if err := p.emitEvent(&event.UserPut{User: u}); err != nil {
 			return err
 		}
 	}
 	p.names = append(p.names, name)
-	return p.emit(&event.AccountRemoved{Name: name})
+	return p.emitEvent(&event.AccountRemoved{Name: name})
 }
 
-// coordinator adds or removes coordinators: names are users, account= says of
+// planCoordinator adds or removes coordinators: names are users, account= says of
 // what.
-func (p *planner) coordinator() error {
-	accounts, ok := listValue(p.all(), "account", "accounts", "acct")
+func (p *planner) planCoordinator() error {
+	accounts, ok := listValue(p.allPairs(), "account", "accounts", "acct")
 	users := p.c.Names
-	if by, given := listValue(p.all(), "name", "names", "user", "users"); given {
+	if by, given := listValue(p.allPairs(), "name", "names", "user", "users"); given {
 		users = append(slices.Clone(users), by...)
 	}
 	switch {
 	case p.c.Verb == Modify:
-		return bad("coordinators are added and deleted, not modified")
+		return badOption("coordinators are added and deleted, not modified")
 	case !ok || len(users) == 0:
-		return bad("name the users and account=: add coordinator account=ml names=alice")
+		return badOption("name the users and account=: add coordinator account=ml names=alice")
 	}
 	for _, user := range users {
 		if p.c.Verb == Add && p.pol().FindUser(user) == nil {
-			return bad("user %q does not exist", user)
+			return badOption("user %q does not exist", user)
 		}
 		for _, name := range accounts {
 			a := p.pol().FindAccount(name)
 			if a == nil {
-				return bad("account %q does not exist", name)
+				return badOption("account %q does not exist", name)
 			}
 			if slices.Contains(a.Coordinators, user) == (p.c.Verb == Add) {
 				continue
@@ -228,7 +228,7 @@ func (p *planner) coordinator() error {
 			if p.c.Verb == Add {
 				n.Coordinators = append(n.Coordinators, user)
 			}
-			if err := p.emit(&event.AccountPut{Account: n}); err != nil {
+			if err := p.emitEvent(&event.AccountPut{Account: n}); err != nil {
 				return err
 			}
 			p.names = append(p.names, user+" of "+name)

@@ -19,34 +19,34 @@ const dumpHead = `# A cluster's accounts, users and limits, as "sacctmgr dump" w
 // line is one line being written.
 type line struct{ b strings.Builder }
 
-func (l *line) quoted(key, v string) {
+func (l *line) writeQuoted(key, v string) {
 	if v != "" {
 		l.b.WriteString(":" + key + "='" + strings.ReplaceAll(v, "'", "") + "'")
 	}
 }
 
-func (l *line) bare(key, v string) {
+func (l *line) writeBare(key, v string) {
 	if v != "" {
 		l.b.WriteString(":" + key + "=" + v)
 	}
 }
 
-func (l *line) count(key string, n *int64) {
+func (l *line) writeCount(key string, n *int64) {
 	if n != nil {
-		l.bare(key, strconv.FormatInt(*n, 10))
+		l.writeBare(key, strconv.FormatInt(*n, 10))
 	}
 }
 
-func (l *line) limits(key string, t spec.Limits) { l.bare(key, t.String()) }
+func (l *line) writeLimits(key string, t spec.Limits) { l.writeBare(key, t.String()) }
 
-func (l *line) span(key string, d spec.Span) {
+func (l *line) writeSpan(key string, d spec.Span) {
 	if d > 0 {
-		l.bare(key, format.Duration(d.Seconds()))
+		l.writeBare(key, format.Duration(d.Seconds()))
 	}
 }
 
-// micro writes millionths as a decimal.
-func micro(n int64) string {
+// formatMillionths writes millionths as a decimal.
+func formatMillionths(n int64) string {
 	digits := strconv.FormatInt(1_000_000+n%1_000_000, 10)
 	return strconv.FormatInt(n/1_000_000, 10) + "." + digits[1:]
 }
@@ -65,7 +65,7 @@ func Dump(st *state.State) string {
 	}
 	head := &line{}
 	head.b.WriteString("Cluster - '" + st.ClusterName + "'")
-	head.assoc(pol, root)
+	head.writeAssociation(pol, root)
 	out.WriteString(head.b.String() + "\n")
 	dumpBelow(&out, pol, "root", 0)
 	return out.String()
@@ -112,21 +112,21 @@ func accountLine(pol *state.Policy, a *spec.Association) string {
 	l := &line{}
 	l.b.WriteString("Account - '" + a.Account + "'")
 	if acct := pol.FindAccount(a.Account); acct != nil {
-		l.quoted("Description", acct.Description)
-		l.quoted("Organization", acct.Organization)
+		l.writeQuoted("Description", acct.Description)
+		l.writeQuoted("Organization", acct.Organization)
 	}
-	l.assoc(pol, a)
+	l.writeAssociation(pol, a)
 	return l.b.String()
 }
 
 func userLine(pol *state.Policy, a *spec.Association) string {
 	l := &line{}
 	l.b.WriteString("User - '" + a.User + "'")
-	l.quoted("Partition", a.Partition)
+	l.writeQuoted("Partition", a.Partition)
 	if u := pol.FindUser(a.User); u != nil {
-		l.quoted("DefaultAccount", u.DefaultAccount)
-		l.quoted("DefaultWCKey", u.DefaultWCKey)
-		l.quoted("AdminLevel", u.AdminLevel)
+		l.writeQuoted("DefaultAccount", u.DefaultAccount)
+		l.writeQuoted("DefaultWCKey", u.DefaultWCKey)
+		l.writeQuoted("AdminLevel", u.AdminLevel)
 	}
 	var of, keys []string
 	for i := range pol.Accounts {
@@ -139,48 +139,48 @@ func userLine(pol *state.Policy, a *spec.Association) string {
 			keys = append(keys, k.Name)
 		}
 	}
-	l.quoted("Coordinator", strings.Join(of, ","))
-	l.quoted("WCKeys", strings.Join(keys, ","))
-	l.assoc(pol, a)
+	l.writeQuoted("Coordinator", strings.Join(of, ","))
+	l.writeQuoted("WCKeys", strings.Join(keys, ","))
+	l.writeAssociation(pol, a)
 	return l.b.String()
 }
 
-// assoc writes the options of an association; a list of QOS as what it adds to
+// writeAssociation writes the options of an association; a list of QOS as what it adds to
 // the inherited one, where it only adds.
-func (l *line) assoc(pol *state.Policy, a *spec.Association) {
+func (l *line) writeAssociation(pol *state.Policy, a *spec.Association) {
 	if a.SharesParent {
-		l.bare("Fairshare", "parent")
+		l.writeBare("Fairshare", "parent")
 	} else {
-		l.bare("Fairshare", strconv.FormatInt(a.Share(), 10))
+		l.writeBare("Fairshare", strconv.FormatInt(a.Share(), 10))
 	}
-	l.count("GrpJobs", a.GrpJobs)
-	l.count("GrpJobsAccrue", a.GrpJobsAccrue)
-	l.count("GrpSubmitJobs", a.GrpSubmitJobs)
-	l.limits("GrpTRES", a.GrpTRES)
-	l.limits("GrpTRESMins", a.GrpTRESMins)
-	l.limits("GrpTRESRunMins", a.GrpTRESRunMins)
-	l.span("GrpWall", a.GrpWall)
-	l.limits("GuaranteedTRES", a.Guaranteed)
-	l.count("MaxJobs", a.MaxJobs)
-	l.count("MaxJobsAccrue", a.MaxJobsAccrue)
-	l.count("MaxSubmitJobs", a.MaxSubmitJobs)
-	l.limits("MaxTRESPerJob", a.MaxTRESPerJob)
-	l.limits("MaxTRESPerNode", a.MaxTRESPerNode)
-	l.limits("MaxTRESMinsPerJob", a.MaxTRESMins)
-	l.span("MaxWallDurationPerJob", a.MaxWall)
-	l.count("MinPrioThreshold", a.MinPrio)
-	l.count("OverQuotaWeight", a.OverQuota)
+	l.writeCount("GrpJobs", a.GrpJobs)
+	l.writeCount("GrpJobsAccrue", a.GrpJobsAccrue)
+	l.writeCount("GrpSubmitJobs", a.GrpSubmitJobs)
+	l.writeLimits("GrpTRES", a.GrpTRES)
+	l.writeLimits("GrpTRESMins", a.GrpTRESMins)
+	l.writeLimits("GrpTRESRunMins", a.GrpTRESRunMins)
+	l.writeSpan("GrpWall", a.GrpWall)
+	l.writeLimits("GuaranteedTRES", a.Guaranteed)
+	l.writeCount("MaxJobs", a.MaxJobs)
+	l.writeCount("MaxJobsAccrue", a.MaxJobsAccrue)
+	l.writeCount("MaxSubmitJobs", a.MaxSubmitJobs)
+	l.writeLimits("MaxTRESPerJob", a.MaxTRESPerJob)
+	l.writeLimits("MaxTRESPerNode", a.MaxTRESPerNode)
+	l.writeLimits("MaxTRESMinsPerJob", a.MaxTRESMins)
+	l.writeSpan("MaxWallDurationPerJob", a.MaxWall)
+	l.writeCount("MinPrioThreshold", a.MinPrio)
+	l.writeCount("OverQuotaWeight", a.OverQuota)
 	if a.Priority != 0 {
-		l.bare("Priority", strconv.FormatUint(uint64(a.Priority), 10))
+		l.writeBare("Priority", strconv.FormatUint(uint64(a.Priority), 10))
 	}
-	l.quoted("Comment", a.Comment)
-	l.quoted("DefaultQOS", a.DefaultQOS)
+	l.writeQuoted("Comment", a.Comment)
+	l.writeQuoted("DefaultQOS", a.DefaultQOS)
 	if len(a.QOS) == 0 {
 		return
 	}
 	up := inheritedQOS(pol, &spec.Association{Parent: a.Parent})
 	if a.Parent == 0 || slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(a.QOS, n) }) {
-		l.quoted("QOS", strings.Join(a.QOS, ","))
+		l.writeQuoted("QOS", strings.Join(a.QOS, ","))
 		return
 	}
 	var more []string
@@ -192,54 +192,54 @@ func (l *line) assoc(pol *state.Policy, a *spec.Association) {
 	if len(more) == 0 {
 		more = a.QOS // the same as above it, but said
 	}
-	l.quoted("QOS", strings.Join(more, ","))
+	l.writeQuoted("QOS", strings.Join(more, ","))
 }
 
 func qosLine(q *spec.QOS) string {
 	l := &line{}
 	l.b.WriteString("QOS - '" + q.Name + "'")
-	l.quoted("Description", q.Description)
+	l.writeQuoted("Description", q.Description)
 	if q.Priority != 0 {
-		l.bare("Priority", strconv.FormatUint(uint64(q.Priority), 10))
+		l.writeBare("Priority", strconv.FormatUint(uint64(q.Priority), 10))
 	}
-	l.quoted("Flags", strings.Join(q.Flags, ","))
+	l.writeQuoted("Flags", strings.Join(q.Flags, ","))
 	if q.GraceTime != 0 {
-		l.bare("GraceTime", strconv.FormatInt(q.GraceTime.Seconds(), 10))
+		l.writeBare("GraceTime", strconv.FormatInt(q.GraceTime.Seconds(), 10))
 	}
-	l.count("GrpJobs", q.GrpJobs)
-	l.count("GrpJobsAccrue", q.GrpJobsAccrue)
-	l.count("GrpSubmitJobs", q.GrpSubmitJobs)
-	l.limits("GrpTRES", q.GrpTRES)
-	l.limits("GrpTRESMins", q.GrpTRESMins)
-	l.limits("GrpTRESRunMins", q.GrpTRESRunMins)
-	l.span("GrpWall", q.GrpWall)
+	l.writeCount("GrpJobs", q.GrpJobs)
+	l.writeCount("GrpJobsAccrue", q.GrpJobsAccrue)
+	l.writeCount("GrpSubmitJobs", q.GrpSubmitJobs)
+	l.writeLimits("GrpTRES", q.GrpTRES)
+	l.writeLimits("GrpTRESMins", q.GrpTRESMins)
+	l.writeLimits("GrpTRESRunMins", q.GrpTRESRunMins)
+	l.writeSpan("GrpWall", q.GrpWall)
 	if q.LimitFactor != 0 {
-		l.bare("LimitFactor", micro(q.LimitFactor))
+		l.writeBare("LimitFactor", formatMillionths(q.LimitFactor))
 	}
-	l.count("MaxJobsAccruePerAccount", q.MaxAccruePerAcct)
-	l.count("MaxJobsAccruePerUser", q.MaxAccruePerUser)
-	l.count("MaxJobsPerAccount", q.MaxJobsPerAcct)
-	l.count("MaxJobsPerUser", q.MaxJobsPerUser)
-	l.count("MaxSubmitJobsPerAccount", q.MaxSubmitPerAcct)
-	l.count("MaxSubmitJobsPerUser", q.MaxSubmitPerUser)
-	l.limits("MaxTRESPerJob", q.MaxTRESPerJob)
-	l.limits("MaxTRESPerNode", q.MaxTRESPerNode)
-	l.limits("MaxTRESPerAccount", q.MaxTRESPerAcct)
-	l.limits("MaxTRESPerUser", q.MaxTRESPerUser)
-	l.limits("MaxTRESMinsPerJob", q.MaxTRESMins)
-	l.limits("MaxTRESRunMinsPerAccount", q.MaxRunMinsAcct)
-	l.limits("MaxTRESRunMinsPerUser", q.MaxRunMinsUser)
-	l.limits("MinTRESPerJob", q.MinTRESPerJob)
-	l.span("MaxWallDurationPerJob", q.MaxWall)
-	l.count("MinPrioThreshold", q.MinPrio)
-	l.quoted("Preempt", strings.Join(q.Preempt, ","))
-	l.span("PreemptExemptTime", q.PreemptExempt)
-	l.quoted("PreemptMode", q.PreemptMode)
+	l.writeCount("MaxJobsAccruePerAccount", q.MaxAccruePerAcct)
+	l.writeCount("MaxJobsAccruePerUser", q.MaxAccruePerUser)
+	l.writeCount("MaxJobsPerAccount", q.MaxJobsPerAcct)
+	l.writeCount("MaxJobsPerUser", q.MaxJobsPerUser)
+	l.writeCount("MaxSubmitJobsPerAccount", q.MaxSubmitPerAcct)
+	l.writeCount("MaxSubmitJobsPerUser", q.MaxSubmitPerUser)
+	l.writeLimits("MaxTRESPerJob", q.MaxTRESPerJob)
+	l.writeLimits("MaxTRESPerNode", q.MaxTRESPerNode)
+	l.writeLimits("MaxTRESPerAccount", q.MaxTRESPerAcct)
+	l.writeLimits("MaxTRESPerUser", q.MaxTRESPerUser)
+	l.writeLimits("MaxTRESMinsPerJob", q.MaxTRESMins)
+	l.writeLimits("MaxTRESRunMinsPerAccount", q.MaxRunMinsAcct)
+	l.writeLimits("MaxTRESRunMinsPerUser", q.MaxRunMinsUser)
+	l.writeLimits("MinTRESPerJob", q.MinTRESPerJob)
+	l.writeSpan("MaxWallDurationPerJob", q.MaxWall)
+	l.writeCount("MinPrioThreshold", q.MinPrio)
+	l.writeQuoted("Preempt", strings.Join(q.Preempt, ","))
+	l.writeSpan("PreemptExemptTime", q.PreemptExempt)
+	l.writeQuoted("PreemptMode", q.PreemptMode)
 	if q.UsageFactor != 0 {
-		l.bare("UsageFactor", micro(q.Factor()))
+		l.writeBare("UsageFactor", formatMillionths(q.Factor()))
 	}
 	if q.UsageThreshold != nil {
-		l.bare("UsageThreshold", micro(*q.UsageThreshold))
+		l.writeBare("UsageThreshold", formatMillionths(*q.UsageThreshold))
 	}
 	return l.b.String()
 }

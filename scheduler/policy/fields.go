@@ -31,17 +31,17 @@ func errText(s string) error { return errors.New(s) }
 //
 //muster:table one entry for each option, with its long and short names
 func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
-	err = apply("qos", []option{
-		{"description", text(&q.Description)},
-		{"flags", flags(&q.Flags)},
+	err = applyOptions("qos", []option{
+		{"description", setText(&q.Description)},
+		{"flags", setFlags(&q.Flags)},
 		{"gracetime", seconds(&q.GraceTime)},
 		{"grpjobs", count(&q.GrpJobs)},
 		{"grpjobsaccrue", count(&q.GrpJobsAccrue)},
 		{"grpsubmitjobs grpsubmit", count(&q.GrpSubmitJobs)},
-		{"grptres", tres(&q.GrpTRES)},
-		{"grptresmins", tres(&q.GrpTRESMins)},
-		{"grptresrunmins", tres(&q.GrpTRESRunMins)},
-		{"grpwall", span(&q.GrpWall)},
+		{"grptres", setTRES(&q.GrpTRES)},
+		{"grptresmins", setTRES(&q.GrpTRESMins)},
+		{"grptresrunmins", setTRES(&q.GrpTRESRunMins)},
+		{"grpwall", parseSpan(&q.GrpWall)},
 		{"limitfactor", micros(&q.LimitFactor)},
 		{"maxjobsaccrueperaccount maxjobsaccruepa maxjobsaccrueperacct", count(&q.MaxAccruePerAcct)},
 		{"maxjobsaccrueperuser maxjobsaccruepu", count(&q.MaxAccruePerUser)},
@@ -49,18 +49,18 @@ func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, er
 		{"maxjobsperuser maxjobspu maxjobs", count(&q.MaxJobsPerUser)},
 		{"maxsubmitjobsperaccount maxsubmitjobspa maxsubmitpa maxsubmitjobsperacct maxsubmitperaccount", count(&q.MaxSubmitPerAcct)},
 		{"maxsubmitjobsperuser maxsubmitjobspu maxsubmitpu maxsubmitjobs maxsubmit maxsubmitperuser", count(&q.MaxSubmitPerUser)},
-		{"maxtresperjob maxtres maxtrespj", tres(&q.MaxTRESPerJob)},
-		{"maxtresminsperjob maxtresmins maxtresminspj", tres(&q.MaxTRESMins)},
-		{"maxtresperaccount maxtrespa maxtresperacct", tres(&q.MaxTRESPerAcct)},
-		{"maxtrespernode maxtrespn", tres(&q.MaxTRESPerNode)},
-		{"maxtresperuser maxtrespu", tres(&q.MaxTRESPerUser)},
-		{"maxtresrunminsperaccount maxtresrunminspa maxtresrunminsperacct", tres(&q.MaxRunMinsAcct)},
-		{"maxtresrunminsperuser maxtresrunminspu maxtresrunmins", tres(&q.MaxRunMinsUser)},
-		{"maxwalldurationperjob maxwall maxwallpj", span(&q.MaxWall)},
+		{"maxtresperjob maxtres maxtrespj", setTRES(&q.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&q.MaxTRESMins)},
+		{"maxtresperaccount maxtrespa maxtresperacct", setTRES(&q.MaxTRESPerAcct)},
+		{"maxtrespernode maxtrespn", setTRES(&q.MaxTRESPerNode)},
+		{"maxtresperuser maxtrespu", setTRES(&q.MaxTRESPerUser)},
+		{"maxtresrunminsperaccount maxtresrunminspa maxtresrunminsperacct", setTRES(&q.MaxRunMinsAcct)},
+		{"maxtresrunminsperuser maxtresrunminspu maxtresrunmins", setTRES(&q.MaxRunMinsUser)},
+		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&q.MaxWall)},
 		{"minpriothreshold minprio minpriothresh", count(&q.MinPrio)},
-		{"mintresperjob mintres mintrespj", tres(&q.MinTRESPerJob)},
-		{"preempt", preempts(pol, q)},
-		{"preemptexempttime", span(&q.PreemptExempt)},
+		{"mintresperjob mintres mintrespj", setTRES(&q.MinTRESPerJob)},
+		{"preempt", setPreempts(pol, q)},
+		{"preemptexempttime", parseSpan(&q.PreemptExempt)},
 		{"preemptmode", preemptMode(&q.PreemptMode)},
 		{"priority", number32(&q.Priority)},
 		{"rawusage", rawUsage(&clear)},
@@ -81,8 +81,8 @@ func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, er
 //
 //muster:table one entry for each option, with its long and short names
 func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip []string) (clear bool, err error) {
-	err = apply("association", []option{
-		{"comment", text(&a.Comment)},
+	err = applyOptions("association", []option{
+		{"comment", setText(&a.Comment)},
 		{"defaultqos defqos", defaultQOS(pol, &a.DefaultQOS)},
 		{"fairshare shares share", func(v string, mode byte) error {
 			a.SharesParent = strings.EqualFold(v, "parent")
@@ -97,18 +97,18 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 		{"grpjobs", count(&a.GrpJobs)},
 		{"grpjobsaccrue", count(&a.GrpJobsAccrue)},
 		{"grpsubmitjobs grpsubmit", count(&a.GrpSubmitJobs)},
-		{"grptres", tres(&a.GrpTRES)},
-		{"grptresmins", tres(&a.GrpTRESMins)},
-		{"grptresrunmins", tres(&a.GrpTRESRunMins)},
-		{"grpwall", span(&a.GrpWall)},
-		{"guaranteedtres guaranteed", guaranteed(a)},
+		{"grptres", setTRES(&a.GrpTRES)},
+		{"grptresmins", setTRES(&a.GrpTRESMins)},
+		{"grptresrunmins", setTRES(&a.GrpTRESRunMins)},
+		{"grpwall", parseSpan(&a.GrpWall)},
+		{"guaranteedtres guaranteed", setGuaranteed(a)},
 		{"maxjobs", count(&a.MaxJobs)},
 		{"maxjobsaccrue", count(&a.MaxJobsAccrue)},
 		{"maxsubmitjobs maxsubmit", count(&a.MaxSubmitJobs)},
-		{"maxtresperjob maxtres maxtrespj", tres(&a.MaxTRESPerJob)},
-		{"maxtresminsperjob maxtresmins maxtresminspj", tres(&a.MaxTRESMins)},
-		{"maxtrespernode maxtrespn", tres(&a.MaxTRESPerNode)},
-		{"maxwalldurationperjob maxwall maxwallpj", span(&a.MaxWall)},
+		{"maxtresperjob maxtres maxtrespj", setTRES(&a.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&a.MaxTRESMins)},
+		{"maxtrespernode maxtrespn", setTRES(&a.MaxTRESPerNode)},
+		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&a.MaxWall)},
 		{"minpriothreshold minprio minpriothresh", count(&a.MinPrio)},
 		{"overquotaweight overquota", overQuota(a)},
 		{"priority", number32(&a.Priority)},
@@ -122,9 +122,9 @@ func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip 
 	return clear, err
 }
 
-// guaranteed sets what an account can always have.
-func guaranteed(a *spec.Association) setter {
-	set := tres(&a.Guaranteed)
+// setGuaranteed sets what an account can always have.
+func setGuaranteed(a *spec.Association) setter {
+	set := setTRES(&a.Guaranteed)
 	return func(v string, mode byte) error {
 		if a.User != "" {
 			return errors.New("what is guaranteed is the account's, not a user's")
@@ -220,10 +220,10 @@ func inheritedQOS(pol *state.Policy, a *spec.Association) []string {
 	return []string{"normal"} // what is allowed where there is no list
 }
 
-// find resolves the name of an option: exactly, or by a beginning of at least three
+// findOption resolves the name of an option: exactly, or by a beginning of at least three
 // letters. Where names of several options begin so, the shortest is meant if it is
 // itself the beginning of all others: maxjob is maxjobs, not maxjobsaccrue.
-func find(options []option, key string) *option {
+func findOption(options []option, key string) *option {
 	var out *option
 	shortest := ""
 	var matches []string
@@ -249,8 +249,8 @@ func find(options []option, key string) *option {
 	return out
 }
 
-// apply runs the setters of the given pairs and reports every fault at once.
-func apply(what string, options []option, skip []string, set []spec.KeyValue) error {
+// applyOptions runs the setters of the given pairs and reports every fault at once.
+func applyOptions(what string, options []option, skip []string, set []spec.KeyValue) error {
 	var faults []string
 	for _, kv := range set {
 		key, mode := strings.ToLower(kv.Key), byte(0)
@@ -260,7 +260,7 @@ func apply(what string, options []option, skip []string, set []spec.KeyValue) er
 		if slices.Contains(skip, key) {
 			continue
 		}
-		o := find(options, key)
+		o := findOption(options, key)
 		if o == nil {
 			faults = append(faults, fmt.Sprintf("unknown option %s of %s", kv.Key, withArticle(what)))
 			continue
@@ -274,12 +274,12 @@ func apply(what string, options []option, skip []string, set []spec.KeyValue) er
 		}
 	}
 	if faults != nil {
-		return bad("%s", strings.Join(faults, "; "))
+		return badOption("%s", strings.Join(faults, "; "))
 	}
 	return nil
 }
 
-func text(to *string) setter {
+func setText(to *string) setter {
 	return func(v string, _ byte) error { *to = v; return nil }
 }
 
@@ -297,7 +297,7 @@ func number32(to *uint32) setter {
 	}
 }
 
-func whole(to *int64) setter {
+func setWhole(to *int64) setter {
 	return func(v string, _ byte) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 0 || n > math.MaxInt32 {
@@ -310,7 +310,7 @@ func whole(to *int64) setter {
 
 func shares(to *int64) setter {
 	return func(v string, mode byte) error {
-		if err := whole(to)(v, mode); err != nil {
+		if err := setWhole(to)(v, mode); err != nil {
 			return err
 		}
 		if *to == 0 {
@@ -334,8 +334,8 @@ func count(to **int64) setter {
 	}
 }
 
-// span reads a wall time; a plain number is minutes, as in Slurm.
-func span(to *spec.Span) setter {
+// parseSpan reads a wall time; a plain number is minutes, as in Slurm.
+func parseSpan(to *spec.Span) setter {
 	return func(v string, _ byte) error {
 		if v == "-1" {
 			*to = 0
@@ -367,8 +367,8 @@ func seconds(to *spec.Span) setter {
 	}
 }
 
-// decimal reads 0.5 as 500000 millionths.
-func decimal(v string) (int64, error) {
+// parseDecimal reads 0.5 as 500000 millionths.
+func parseDecimal(v string) (int64, error) {
 	head, frac, _ := strings.Cut(v, ".")
 	if head == "" {
 		head = "0"
@@ -389,7 +389,7 @@ func micros(to *int64) setter {
 			*to = 0
 			return nil
 		}
-		n, err := decimal(v)
+		n, err := parseDecimal(v)
 		*to = n
 		return err
 	}
@@ -402,7 +402,7 @@ func usageFactor(to *int64) setter {
 			*to = 0
 			return nil
 		}
-		n, err := decimal(v)
+		n, err := parseDecimal(v)
 		*to = n
 		if n == 0 {
 			*to = -1
@@ -417,7 +417,7 @@ func threshold(to **int64) setter {
 			*to = nil
 			return nil
 		}
-		n, err := decimal(v)
+		n, err := parseDecimal(v)
 		*to = &n
 		return err
 	}
@@ -425,7 +425,7 @@ func threshold(to **int64) setter {
 
 func rawUsage(clear *bool) setter {
 	return func(v string, _ byte) error {
-		if n, err := decimal(v); err != nil || n != 0 {
+		if n, err := parseDecimal(v); err != nil || n != 0 {
 			return errText("use can only be set to 0")
 		}
 		*clear = true
@@ -446,8 +446,8 @@ func defaultQOS(pol *state.Policy, to *string) setter {
 	}
 }
 
-// tres changes only the named entries of a limit; -1 clears one.
-func tres(to *spec.Limits) setter {
+// setTRES changes only the named entries of a limit; -1 clears one.
+func setTRES(to *spec.Limits) setter {
 	return func(v string, _ byte) error {
 		given, err := spec.ParseLimits(v)
 		if err != nil {
@@ -466,7 +466,7 @@ func tres(to *spec.Limits) setter {
 }
 
 func tresOf(to *spec.Limits, name string) setter {
-	return func(v string, mode byte) error { return tres(to)(name+"="+v, mode) }
+	return func(v string, mode byte) error { return setTRES(to)(name+"="+v, mode) }
 }
 
 // QOSFlags are the flags of QOS that mean something here.
@@ -475,8 +475,8 @@ func QOSFlags() []string {
 		"PartitionTimeLimit", limits.Relative, "RequiresReservation", "UsageFactorSafe"}
 }
 
-// flags replaces, adds (+=) or removes (-=) QOS flags.
-func flags(to *[]string) setter {
+// setFlags replaces, adds (+=) or removes (-=) QOS flags.
+func setFlags(to *[]string) setter {
 	return func(v string, mode byte) error {
 		known := QOSFlags()
 		var names []string

@@ -53,7 +53,7 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 	case *event.QOSPut:
 		t.Action = verb("QOS", e.QOS.Name)
 		t.Where = e.QOS.Name
-		t.Info = options(qosLine(&e.QOS))
+		t.Info = optionList(qosLine(&e.QOS))
 	case *event.QOSRemoved:
 		t.Action, t.Where = gone("QOS", e.Name), e.Name
 	case *event.AccountPut:
@@ -113,16 +113,16 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 
 func assocInfo(a *spec.Association) string {
 	l := &line{}
-	l.bare("id_parent", fmt.Sprint(a.Parent))
-	l.quoted("qos", strings.Join(a.QOS, ","))
+	l.writeBare("id_parent", fmt.Sprint(a.Parent))
+	l.writeQuoted("qos", strings.Join(a.QOS, ","))
 	b := *a
 	b.QOS = nil
-	l.assoc(nil, &b)
-	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition) + ", " + options("x"+l.b.String())
+	l.writeAssociation(nil, &b)
+	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition) + ", " + optionList("x"+l.b.String())
 }
 
-// options writes a line of a dump as a list, without its name.
-func options(line string) string {
+// optionList writes a line of a dump as a list, without its name.
+func optionList(line string) string {
 	parts, err := splitQuoted(line)
 	if err != nil || len(parts) == 0 {
 		return line

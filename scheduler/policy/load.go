@@ -48,7 +48,7 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 		}
 		e, err := parseLine(line)
 		if err != nil {
-			l.fault(i+1, err)
+			l.addFault(i+1, err)
 		}
 		entries = append(entries, e)
 	}
@@ -56,22 +56,22 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 	for _, preempt := range [...]bool{false, true} {
 		for i, e := range entries {
 			if e != nil && e.kind == "qos" {
-				l.at(i+1, func() error { return l.qos(e, preempt) })
+				l.at(i+1, func() error { return l.loadQOS(e, preempt) })
 			}
 		}
 	}
 	for i, e := range entries {
 		if e != nil && e.kind != "qos" {
-			l.at(i+1, func() error { return l.entity(e, i+1) })
+			l.at(i+1, func() error { return l.loadEntity(e, i+1) })
 		}
 	}
 	for _, o := range l.of {
 		l.at(o.line, func() error {
-			return l.p.change(Change{Verb: Add, Entity: "coordinator", Names: []string{o.user}, Where: []spec.KeyValue{{Key: "account", Value: o.of}}})
+			return l.p.planChange(Change{Verb: Add, Entity: "coordinator", Names: []string{o.user}, Where: []spec.KeyValue{{Key: "account", Value: o.of}}})
 		})
 	}
 	if clean && len(l.bad) == 0 {
-		l.clean()
+		l.removeUnnamed()
 	}
 	if len(l.bad) > 0 {
 		slices.SortStableFunc(l.bad, func(a, b flaw) int { return a.line - b.line })
@@ -90,13 +90,13 @@ type flaw struct {
 	text string
 }
 
-func (l *loader) fault(line int, err error) {
+func (l *loader) addFault(line int, err error) {
 	l.bad = append(l.bad, flaw{line, fmt.Sprintf("line %d: %s", line, detailOf(err))})
 }
 
 func (l *loader) at(line int, f func() error) {
 	if err := f(); err != nil {
-		l.fault(line, err)
+		l.addFault(line, err)
 	}
 }
 
@@ -175,8 +175,8 @@ func unquote(s string) string {
 	return s
 }
 
-// qos loads a QOS: first without what it says of others, then that.
-func (l *loader) qos(e *entry, preempt bool) error {
+// loadQOS loads a QOS: first without what it says of others, then that.
+func (l *loader) loadQOS(e *entry, preempt bool) error {
 	var set []spec.KeyValue
 	for _, kv := range e.set {
 		if (plainKey(kv.Key) == "preempt") == preempt {
@@ -190,13 +190,13 @@ func (l *loader) qos(e *entry, preempt bool) error {
 	if verb == Modify && len(set) == 0 {
 		return nil
 	}
-	return l.p.change(Change{Verb: verb, Entity: "qos", Names: []string{e.name}, Set: set})
+	return l.p.planChange(Change{Verb: verb, Entity: "qos", Names: []string{e.name}, Set: set})
 }
 
-func (l *loader) entity(e *entry, line int) error {
+func (l *loader) loadEntity(e *entry, line int) error {
 	switch e.kind {
 	case "cluster":
-		return l.p.change(Change{Verb: Modify, Entity: "cluster", Names: []string{e.name}, Set: e.set})
+		return l.p.planChange(Change{Verb: Modify, Entity: "cluster", Names: []string{e.name}, Set: e.set})
 	case "parent":
 		if l.p.pol().AccountAssoc(e.name) == 0 {
 			return fmt.Errorf("parent account %q has not been defined", e.name)
@@ -204,12 +204,12 @@ func (l *loader) entity(e *entry, line int) error {
 		l.parent = e.name
 		return nil
 	case "account":
-		return l.account(e)
+		return l.loadAccount(e)
 	}
-	return l.user(e, line)
+	return l.loadUser(e, line)
 }
 
-func (l *loader) account(e *entry) error {
+func (l *loader) loadAccount(e *entry) error {
 	if l.seen[e.name] && e.name != "root" {
 		return fmt.Errorf("account %q is given twice", e.name)
 	}
@@ -221,17 +221,17 @@ func (l *loader) account(e *entry) error {
 	if e.name == "root" {
 		c.Set = e.set
 	}
-	return l.p.change(c)
+	return l.p.planChange(c)
 }
 
-func (l *loader) user(e *entry, line int) error {
-	part, _ := value(e.set, "partition")
+func (l *loader) loadUser(e *entry, line int) error {
+	part, _ := lastValue(e.set, "partition")
 	key := l.parent + "/" + e.name + "/" + part
 	if l.seen[key] && e.name != "root" {
 		return fmt.Errorf("user %q is given twice in account %q", e.name, l.parent)
 	}
 	l.seen[key] = true
-	if of, ok := value(e.set, "coordinator", "coordinators"); ok {
+	if of, ok := lastValue(e.set, "coordinator", "coordinators"); ok {
 		l.of = append(l.of, coordination{line, e.name, of})
 	}
 	set := slices.DeleteFunc(slices.Clone(e.set), func(kv spec.KeyValue) bool {
@@ -244,24 +244,24 @@ func (l *loader) user(e *entry, line int) error {
 	a := l.p.pol().FindAssoc(l.parent, e.name, part)
 	if a != nil && a.Partition == part {
 		here = append(here[:1], spec.KeyValue{Key: "partition", Value: part})
-		return l.p.change(Change{Verb: Modify, Entity: "user", Names: []string{e.name}, Where: here, Set: set})
+		return l.p.planChange(Change{Verb: Modify, Entity: "user", Names: []string{e.name}, Where: here, Set: set})
 	}
 	// The default account may stand further down: it is set there.
-	if def, ok := value(set, "defaultaccount"); ok && def != l.parent && l.p.pol().FindAssoc(def, e.name, "") == nil {
+	if def, ok := lastValue(set, "defaultaccount"); ok && def != l.parent && l.p.pol().FindAssoc(def, e.name, "") == nil {
 		set = slices.DeleteFunc(set, func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "defaultaccount" })
 	}
-	return l.p.change(Change{Verb: Add, Entity: "user", Names: []string{e.name}, Set: append(set, here...)})
+	return l.p.planChange(Change{Verb: Add, Entity: "user", Names: []string{e.name}, Set: append(set, here...)})
 }
 
-// clean removes what the file does not name: users first, then accounts from
+// removeUnnamed removes what the file does not name: users first, then accounts from
 // the leaves up.
-func (l *loader) clean() {
+func (l *loader) removeUnnamed() {
 	pol := l.p.pol()
 	for _, a := range slices.Clone(pol.Assocs) {
 		if a.User == "" || l.seen[a.Account+"/"+a.User+"/"+a.Partition] {
 			continue
 		}
-		if err := l.p.change(Change{Verb: Delete, Entity: "user", Names: []string{a.User}, Where: []spec.KeyValue{{Key: "account", Value: a.Account}, {Key: "partition", Value: a.Partition}}}); err != nil {
+		if err := l.p.planChange(Change{Verb: Delete, Entity: "user", Names: []string{a.User}, Where: []spec.KeyValue{{Key: "account", Value: a.Account}, {Key: "partition", Value: a.Partition}}}); err != nil {
 			l.bad = append(l.bad, flaw{text: detailOf(err)})
 		}
 	}
@@ -273,7 +273,7 @@ func (l *loader) clean() {
 				continue
 			}
 			left = true
-			if err := l.p.change(Change{Verb: Delete, Entity: "account", Names: []string{a.Name}}); err != nil {
+			if err := l.p.planChange(Change{Verb: Delete, Entity: "account", Names: []string{a.Name}}); err != nil {
 				l.bad = append(l.bad, flaw{text: detailOf(err)})
 				return
 			}

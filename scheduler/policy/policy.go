@@ -48,7 +48,7 @@ type planner struct {
 // is a *spec.Error that names every fault; nothing is half-applied.
 func Plan(st *state.State, c Change) ([]event.Event, []string, error) {
 	p := newPlanner(st)
-	if err := p.change(c); err != nil {
+	if err := p.planChange(c); err != nil {
 		return nil, nil, err
 	}
 	return p.events(), p.names, nil
@@ -68,31 +68,31 @@ func (p *planner) events() []event.Event {
 
 func (p *planner) pol() *state.Policy { return p.t.Policy }
 
-// change plans one command.
-func (p *planner) change(c Change) error {
+// planChange plans one command.
+func (p *planner) planChange(c Change) error {
 	p.c = c
 	if err := p.checkCluster(); err != nil {
 		return err
 	}
 	switch strings.ToLower(c.Entity) {
 	case "cluster":
-		return p.cluster()
+		return p.planCluster()
 	case "account":
-		return p.account()
+		return p.planAccount()
 	case "user":
-		return p.user()
+		return p.planUser()
 	case "association":
-		return p.association()
+		return p.planAssociation()
 	case "qos":
-		return p.qos()
+		return p.planQOS()
 	case "coordinator":
-		return p.coordinator()
+		return p.planCoordinator()
 	case "wckey":
-		return p.wckey()
+		return p.planWCKey()
 	case "resource":
-		return p.resource()
+		return p.planResource()
 	}
-	return bad("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", c.Entity)
+	return badOption("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", c.Entity)
 }
 
 // withArticle is a kind of thing in a sentence: a user, an account.
@@ -103,20 +103,20 @@ func withArticle(what string) string {
 	return "a " + what
 }
 
-func bad(format string, args ...any) error {
+func badOption(format string, args ...any) error {
 	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(format, args...))
 }
 
-// emit plans an event; what the ledger's rules forbid is a refusal.
-func (p *planner) emit(ev event.Event) error {
+// emitEvent plans an event; what the ledger's rules forbid is a refusal.
+func (p *planner) emitEvent(ev event.Event) error {
 	if err := p.t.Emit(ev); err != nil {
-		return bad("%v", err)
+		return badOption("%v", err)
 	}
 	return nil
 }
 
-// value finds the last value of a key, without + and -.
-func value(list []spec.KeyValue, keys ...string) (string, bool) {
+// lastValue finds the last value of a key, without + and -.
+func lastValue(list []spec.KeyValue, keys ...string) (string, bool) {
 	out, ok := "", false
 	for _, kv := range list {
 		if slices.Contains(keys, plainKey(kv.Key)) {
@@ -130,7 +130,7 @@ func plainKey(k string) string { return strings.ToLower(strings.TrimRight(k, "+-
 
 // listValue is the value of a key as a list.
 func listValue(list []spec.KeyValue, keys ...string) ([]string, bool) {
-	v, ok := value(list, keys...)
+	v, ok := lastValue(list, keys...)
 	if !ok {
 		return nil, false
 	}
@@ -144,15 +144,15 @@ func listValue(list []spec.KeyValue, keys ...string) ([]string, bool) {
 	return out, true
 }
 
-// all is everything that a command says, conditions first.
-func (p *planner) all() []spec.KeyValue { return slices.Concat(p.c.Where, p.c.Set) }
+// allPairs is everything that a command says, conditions first.
+func (p *planner) allPairs() []spec.KeyValue { return slices.Concat(p.c.Where, p.c.Set) }
 
 func (p *planner) checkCluster() error {
 	for _, list := range [...][]spec.KeyValue{p.c.Where, p.c.Set} {
 		names, _ := listValue(list, "cluster", "clusters")
 		for _, name := range names {
 			if name != p.t.ClusterName {
-				return bad("cluster %q is not known here (this is %q)", name, p.t.ClusterName)
+				return badOption("cluster %q is not known here (this is %q)", name, p.t.ClusterName)
 			}
 		}
 	}
@@ -163,28 +163,28 @@ func (p *planner) checkCluster() error {
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
 		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
-			return bad("unknown condition %s of %s (%s are known)", kv.Key, withArticle(strings.ToLower(p.c.Entity)), strings.Join(keys, ", "))
+			return badOption("unknown condition %s of %s (%s are known)", kv.Key, withArticle(strings.ToLower(p.c.Entity)), strings.Join(keys, ", "))
 		}
 	}
 	if p.c.Verb != Add && len(p.c.Names) == 0 && len(p.c.Where) == 0 {
-		return bad("name the %s, or say where: everything at once is not changed", strings.ToLower(p.c.Entity))
+		return badOption("name the %s, or say where: everything at once is not changed", strings.ToLower(p.c.Entity))
 	}
 	return nil
 }
 
-// cluster accepts the one cluster there is: `add cluster NAME` of Slurm's
+// planCluster accepts the one cluster there is: `add cluster NAME` of Slurm's
 // guides is a no-op when the name is right. Its limits are those of the root
 // of the tree.
-func (p *planner) cluster() error {
+func (p *planner) planCluster() error {
 	if p.c.Verb == Modify && len(p.c.Names) == 0 {
 		p.c.Names = []string{p.t.ClusterName}
 	}
 	for _, name := range p.c.Names {
 		switch {
 		case name != p.t.ClusterName:
-			return bad("this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it", p.t.ClusterName, name)
+			return badOption("this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it", p.t.ClusterName, name)
 		case p.c.Verb == Delete:
-			return bad("cluster %q is this controller's own and cannot be deleted", name)
+			return badOption("cluster %q is this controller's own and cannot be deleted", name)
 		}
 		root := p.pol().FindAssoc("root", "", "")
 		if root != nil && len(p.c.Set) > 0 {
@@ -197,7 +197,7 @@ func (p *planner) cluster() error {
 	return nil
 }
 
-func (p *planner) qos() error {
+func (p *planner) planQOS() error {
 	if err := p.knownConditions("name", "names", "qos", "id", "description"); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (p *planner) matchQOS() ([]string, error) {
 		return p.c.Names, nil
 	}
 	ids, byID := listValue(p.c.Where, "id")
-	text, byText := value(p.c.Where, "description")
+	text, byText := lastValue(p.c.Where, "description")
 	var out []string
 	for i := range p.pol().QOS {
 		q := &p.pol().QOS[i]
@@ -237,16 +237,16 @@ func (p *planner) oneQOS(name string) error {
 	case p.c.Verb == Add && old != nil:
 		return nil // as sacctmgr: an existing entity is not touched
 	case p.c.Verb != Add && old == nil:
-		return bad("QOS %q does not exist", name)
+		return badOption("QOS %q does not exist", name)
 	case p.c.Verb == Delete:
 		if who := qosUser(p.t.State, name); who != "" {
-			return bad("QOS %q is in use by %s", name, who)
+			return badOption("QOS %q is in use by %s", name, who)
 		}
 		if err := p.takeOut(name); err != nil {
 			return err
 		}
 		p.names = append(p.names, name)
-		return p.emit(&event.QOSRemoved{Name: name})
+		return p.emitEvent(&event.QOSRemoved{Name: name})
 	case old != nil:
 		q = *old
 	default:
@@ -262,12 +262,12 @@ func (p *planner) oneQOS(name string) error {
 	if err := validShares(&q); err != nil {
 		return err
 	}
-	if err := p.emit(&event.QOSPut{QOS: q}); err != nil {
+	if err := p.emitEvent(&event.QOSPut{QOS: q}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
 	if clear {
-		return p.emit(&event.UsageCleared{QOS: q.ID})
+		return p.emitEvent(&event.UsageCleared{QOS: q.ID})
 	}
 	return nil
 }
@@ -282,9 +282,9 @@ func validShares(q *spec.QOS) error {
 		for _, l := range *list {
 			switch {
 			case !limits.IsShare(l.Name):
-				return bad("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", q.Name, l.Name)
+				return badOption("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", q.Name, l.Name)
 			case l.N > 100:
-				return bad("QOS %s is Relative: %s=%d is more than 100 per cent", q.Name, l.Name, l.N)
+				return badOption("QOS %s is Relative: %s=%d is more than 100 per cent", q.Name, l.Name, l.N)
 			}
 		}
 	}
@@ -294,7 +294,7 @@ func validShares(q *spec.QOS) error {
 // validName refuses names that no list or file could hold.
 func validName(name string) error {
 	if name == "" || strings.ContainsAny(name, " \t\n,:='\"|") {
-		return bad("%q is not a name", name)
+		return badOption("%q is not a name", name)
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func (p *planner) takeOut(name string) error {
 		if a.DefaultQOS == name {
 			a.DefaultQOS = ""
 		}
-		if err := p.emit(&event.AssociationPut{Association: a}); err != nil {
+		if err := p.emitEvent(&event.AssociationPut{Association: a}); err != nil {
 			return err
 		}
 	}
@@ -321,7 +321,7 @@ func (p *planner) takeOut(name string) error {
 			continue
 		}
 		q.Preempt = slices.DeleteFunc(slices.Clone(q.Preempt), is)
-		if err := p.emit(&event.QOSPut{QOS: q}); err != nil {
+		if err := p.emitEvent(&event.QOSPut{QOS: q}); err != nil {
 			return err
 		}
 	}

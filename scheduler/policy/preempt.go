@@ -9,9 +9,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// preempts changes the list of QOS whose jobs a QOS may preempt. A list that
+// setPreempts changes the list of QOS whose jobs a QOS may preempt. A list that
 // would let two QOS preempt each other's jobs in turn is refused.
-func preempts(pol *state.Policy, q *spec.QOS) setter {
+func setPreempts(pol *state.Policy, q *spec.QOS) setter {
 	return func(v string, mode byte) error {
 		var names []string
 		for _, n := range strings.Split(v, ",") {

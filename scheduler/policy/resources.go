@@ -17,27 +17,27 @@ func (p *planner) addKey(name, user string) (bool, error) {
 	if p.pol().FindWCKey(name, user) != nil {
 		return false, nil
 	}
-	return true, p.emit(&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}})
+	return true, p.emitEvent(&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}})
 }
 
-// wckey adds or deletes keys of users: names are keys, user= says whose.
-func (p *planner) wckey() error {
-	users, ok := listValue(p.all(), "user", "users")
+// planWCKey adds or deletes keys of users: names are keys, user= says whose.
+func (p *planner) planWCKey() error {
+	users, ok := listValue(p.allPairs(), "user", "users")
 	names := p.c.Names
-	if by, given := listValue(p.all(), "name", "names", "wckey", "wckeys"); given {
+	if by, given := listValue(p.allPairs(), "name", "names", "wckey", "wckeys"); given {
 		names = append(slices.Clone(names), by...)
 	}
 	switch {
 	case p.c.Verb == Modify:
-		return bad("wckeys are added and deleted, not modified")
+		return badOption("wckeys are added and deleted, not modified")
 	case len(names) == 0, p.c.Verb == Add && !ok:
-		return bad("name the keys and user=: add wckey prod user=alice")
+		return badOption("name the keys and user=: add wckey prod user=alice")
 	}
 	for _, name := range names {
 		if p.c.Verb == Add {
 			for _, user := range users {
 				if p.pol().FindUser(user) == nil {
-					return bad("user %q does not exist", user)
+					return badOption("user %q does not exist", user)
 				}
 				added, err := p.addKey(name, user)
 				if err != nil {
@@ -53,7 +53,7 @@ func (p *planner) wckey() error {
 			if k.Name != name || (ok && !slices.Contains(users, k.User)) {
 				continue
 			}
-			if err := p.emit(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+			if err := p.emitEvent(&event.WCKeyRemoved{ID: k.ID}); err != nil {
 				return err
 			}
 			p.names = append(p.names, k.Name+" of "+k.User)
@@ -62,16 +62,16 @@ func (p *planner) wckey() error {
 	return nil
 }
 
-// resource changes what jobs hold beside nodes: name@server.
-func (p *planner) resource() error {
-	servers, byServer := listValue(p.all(), "server")
+// planResource changes what jobs hold beside nodes: name@server.
+func (p *planner) planResource() error {
+	servers, byServer := listValue(p.allPairs(), "server")
 	names := p.c.Names
-	if by, ok := listValue(p.all(), "name", "names", "resource", "resources"); ok {
+	if by, ok := listValue(p.allPairs(), "name", "names", "resource", "resources"); ok {
 		names = append(slices.Clone(names), by...)
 	}
 	if p.c.Verb == Add {
 		if len(names) == 0 || len(servers) != 1 {
-			return bad("a resource needs a name and server=")
+			return badOption("a resource needs a name and server=")
 		}
 		for _, name := range names {
 			if err := p.addResource(name, servers[0]); err != nil {
@@ -81,7 +81,7 @@ func (p *planner) resource() error {
 		return nil
 	}
 	if len(names) == 0 && !byServer {
-		return bad("name the resource, or say where server=")
+		return badOption("name the resource, or say where server=")
 	}
 	for _, r := range slices.Clone(p.pol().Resources) {
 		if (len(names) > 0 && !slices.Contains(names, r.Name)) || (byServer && !slices.Contains(servers, r.Server)) {
@@ -89,9 +89,9 @@ func (p *planner) resource() error {
 		}
 		var err error
 		if p.c.Verb == Delete {
-			err = p.emit(&event.ResourceRemoved{Name: r.Name, Server: r.Server})
+			err = p.emitEvent(&event.ResourceRemoved{Name: r.Name, Server: r.Server})
 		} else if err = setResource(&r, p.c.Set); err == nil {
-			err = p.emit(&event.ResourcePut{Resource: r})
+			err = p.emitEvent(&event.ResourcePut{Resource: r})
 		}
 		if err != nil {
 			return err
@@ -109,20 +109,20 @@ func (p *planner) addResource(name, server string) error {
 		return nil
 	}
 	r := spec.Resource{Name: name, Server: server, Type: "License", Description: name, Manager: ""}
-	if err := setResource(&r, p.all()); err != nil {
+	if err := setResource(&r, p.allPairs()); err != nil {
 		return err
 	}
 	if r.Count == 0 {
-		return bad("resource %q needs count=", name)
+		return badOption("resource %q needs count=", name)
 	}
 	p.names = append(p.names, name+"@"+server)
-	return p.emit(&event.ResourcePut{Resource: r})
+	return p.emitEvent(&event.ResourcePut{Resource: r})
 }
 
 func setResource(r *spec.Resource, set []spec.KeyValue) error {
 	options := []option{
-		{"count", whole(&r.Count)}, {"lastconsumed", whole(&r.LastConsumed)}, {"description", text(&r.Description)},
-		{"servertype", text(&r.ServerType)}, {"allowed percentallowed", whole(&r.Allowed)},
+		{"count", setWhole(&r.Count)}, {"lastconsumed", setWhole(&r.LastConsumed)}, {"description", setText(&r.Description)},
+		{"servertype", setText(&r.ServerType)}, {"allowed percentallowed", setWhole(&r.Allowed)},
 		{"type", func(v string, _ byte) error {
 			if !strings.EqualFold(v, "license") {
 				return errText("only licenses are counted")
@@ -140,11 +140,11 @@ func setResource(r *spec.Resource, set []spec.KeyValue) error {
 			return nil
 		}},
 	}
-	if err := apply("resource", options, []string{"server", "cluster", "clusters", "name", "names", "resource", "resources"}, set); err != nil {
+	if err := applyOptions("resource", options, []string{"server", "cluster", "clusters", "name", "names", "resource", "resources"}, set); err != nil {
 		return err
 	}
 	if !r.Absolute && r.Allowed > 100 {
-		return bad("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", r.Allowed)
+		return badOption("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", r.Allowed)
 	}
 	return nil
 }

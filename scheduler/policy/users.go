@@ -17,7 +17,7 @@ func userKeys() []string {
 		"defaultwckey", "wckey", "wckeys"}
 }
 
-func (p *planner) user() error {
+func (p *planner) planUser() error {
 	if err := p.knownConditions("name", "names", "user", "users", "account", "accounts", "partition", "partitions", "defaultaccount", "adminlevel", "admin", "defaultwckey", "wckey", "wckeys"); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p *planner) matchUsers() []string {
 		if def, ok := listValue(p.c.Where, "defaultaccount"); ok && !slices.Contains(def, u.DefaultAccount) {
 			continue
 		}
-		if level, ok := value(p.c.Where, "adminlevel", "admin"); ok {
+		if level, ok := lastValue(p.c.Where, "adminlevel", "admin"); ok {
 			want := spec.User{}
 			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil || want.AdminLevel != u.AdminLevel {
 				continue
@@ -63,17 +63,17 @@ func (p *planner) matchUsers() []string {
 		if key, ok := listValue(p.c.Where, "defaultwckey"); ok && !slices.Contains(key, u.DefaultWCKey) {
 			continue
 		}
-		if len(p.assocsOf(u.Name)) > 0 || !p.narrowed() {
+		if len(p.assocsOf(u.Name)) > 0 || !p.isNarrowed() {
 			out = append(out, u.Name)
 		}
 	}
 	return out
 }
 
-// narrowed tells whether the conditions choose among a user's associations.
-func (p *planner) narrowed() bool {
-	_, a := value(p.c.Where, "account", "accounts")
-	_, b := value(p.c.Where, "partition", "partitions")
+// isNarrowed tells whether the conditions choose among a user's associations.
+func (p *planner) isNarrowed() bool {
+	_, a := lastValue(p.c.Where, "account", "accounts")
+	_, b := lastValue(p.c.Where, "partition", "partitions")
 	return a || b
 }
 
@@ -98,9 +98,9 @@ func (p *planner) addUser(name string) error {
 	if err := validName(name); err != nil {
 		return err
 	}
-	all := p.all()
+	all := p.allPairs()
 	u := p.pol().FindUser(name)
-	def, hasDef := value(all, "defaultaccount")
+	def, hasDef := lastValue(all, "defaultaccount")
 	accounts, given := listValue(all, "account", "accounts")
 	switch {
 	case !given && hasDef:
@@ -110,7 +110,7 @@ func (p *planner) addUser(name string) error {
 	}
 	keys, hasKeys := listValue(all, "wckey", "wckeys")
 	if len(accounts) == 0 && !(u != nil && hasKeys) {
-		return bad("user %q needs an account: account=NAME", name)
+		return badOption("user %q needs an account: account=NAME", name)
 	}
 	nu := spec.User{Name: name}
 	if u != nil {
@@ -141,14 +141,14 @@ func (p *planner) addUser(name string) error {
 		return nil
 	}
 	p.names = append(p.names, name)
-	return p.emit(&event.UserPut{User: nu})
+	return p.emitEvent(&event.UserPut{User: nu})
 }
 
 // addUserTo adds a user to an account, in each partition named.
 func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error) {
 	parent := p.pol().AccountAssoc(acct)
 	if parent == 0 {
-		return 0, bad("account %q does not exist: add it first", acct)
+		return 0, badOption("account %q does not exist: add it first", acct)
 	}
 	parts, ok := listValue(all, "partition", "partitions")
 	if !ok || len(parts) == 0 {
@@ -157,7 +157,7 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 	n := 0
 	for _, part := range parts {
 		if part != "" && p.t.Parts.Find(part) == nil {
-			return n, bad("partition %q does not exist", part)
+			return n, badOption("partition %q does not exist", part)
 		}
 		if a := p.pol().FindAssoc(acct, name, part); a != nil && a.Partition == part {
 			continue
@@ -172,19 +172,19 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 
 // setUser applies what is the user's own.
 func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
-	if v, ok := value(set, "defaultaccount"); ok {
+	if v, ok := lastValue(set, "defaultaccount"); ok {
 		if u.Name != "" && v != "" && !slices.ContainsFunc(pol.Assocs, func(a spec.Association) bool { return a.User == u.Name && a.Account == v }) {
-			return bad("user %q has no association with account %q, which shall be the default", u.Name, v)
+			return badOption("user %q has no association with account %q, which shall be the default", u.Name, v)
 		}
 		u.DefaultAccount = v
 	}
-	if v, ok := value(set, "defaultwckey"); ok {
+	if v, ok := lastValue(set, "defaultwckey"); ok {
 		if v != "" && pol.FindWCKey(v, u.Name) == nil {
-			return bad("user %q has no wckey %q", u.Name, v)
+			return badOption("user %q has no wckey %q", u.Name, v)
 		}
 		u.DefaultWCKey = v
 	}
-	v, ok := value(set, "adminlevel", "admin")
+	v, ok := lastValue(set, "adminlevel", "admin")
 	if !ok {
 		return nil
 	}
@@ -197,7 +197,7 @@ func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
 	case low != "" && strings.HasPrefix("administrator", low):
 		u.AdminLevel = "Administrator"
 	default:
-		return bad("adminlevel=%q: expected None, Operator or Administrator", v)
+		return badOption("adminlevel=%q: expected None, Operator or Administrator", v)
 	}
 	return nil
 }
@@ -205,15 +205,15 @@ func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
 func (p *planner) modifyUser(name string) error {
 	u := p.pol().FindUser(name)
 	if u == nil {
-		return bad("user %q does not exist", name)
+		return badOption("user %q does not exist", name)
 	}
 	nu := *u
 	if err := setUser(p.pol(), &nu, p.c.Set); err != nil {
 		return err
 	}
 	assocs := p.assocsOf(name)
-	if len(assocs) == 0 && p.narrowed() {
-		return bad("user %q has no association there", name)
+	if len(assocs) == 0 && p.isNarrowed() {
+		return badOption("user %q has no association there", name)
 	}
 	own := slices.DeleteFunc(slices.Clone(p.c.Set), func(kv spec.KeyValue) bool { return slices.Contains(userKeys(), plainKey(kv.Key)) })
 	for _, as := range assocs {
@@ -228,7 +228,7 @@ func (p *planner) modifyUser(name string) error {
 		return err
 	}
 	p.names = append(p.names, name)
-	return p.emit(&event.UserPut{User: nu})
+	return p.emitEvent(&event.UserPut{User: nu})
 }
 
 // keysOf applies wckeys=, wckeys+= and wckeys-= of a user.
@@ -241,7 +241,7 @@ func (p *planner) keysOf(user string) error {
 		removing, exact := strings.HasSuffix(kv.Key, "-"), !strings.HasSuffix(kv.Key, "+")
 		for _, k := range slices.Clone(p.pol().WCKeys) {
 			if k.User == user && slices.Contains(want, k.Name) == removing && exact {
-				if err := p.emit(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+				if err := p.emitEvent(&event.WCKeyRemoved{ID: k.ID}); err != nil {
 					return err
 				}
 			}
@@ -261,18 +261,18 @@ func (p *planner) keysOf(user string) error {
 func (p *planner) deleteUser(name string) error {
 	u := p.pol().FindUser(name)
 	if u == nil {
-		return bad("user %q does not exist", name)
+		return badOption("user %q does not exist", name)
 	}
-	assocs, narrowed := p.assocsOf(name), p.narrowed()
+	assocs, narrowed := p.assocsOf(name), p.isNarrowed()
 	if narrowed && len(assocs) == 0 {
-		return bad("user %q has no association there", name)
+		return badOption("user %q has no association there", name)
 	}
 	gone := func(id uint32) bool {
 		return slices.ContainsFunc(assocs, func(a spec.Association) bool { return a.ID == id })
 	}
 	live := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) })
 	if live > 0 {
-		return bad("user %q has %d jobs", name, live)
+		return badOption("user %q has %d jobs", name, live)
 	}
 	left := false
 	for i := range p.pol().Assocs {
@@ -284,7 +284,7 @@ func (p *planner) deleteUser(name string) error {
 		return p.dropUser(name)
 	}
 	for _, a := range assocs {
-		if err := p.emit(&event.AssociationRemoved{ID: a.ID}); err != nil {
+		if err := p.emitEvent(&event.AssociationRemoved{ID: a.ID}); err != nil {
 			return err
 		}
 	}
@@ -299,34 +299,34 @@ func (p *planner) dropUser(name string) error {
 	for _, a := range slices.Clone(p.pol().Accounts) {
 		if slices.Contains(a.Coordinators, name) {
 			a.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return c == name })
-			if err := p.emit(&event.AccountPut{Account: a}); err != nil {
+			if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
 				return err
 			}
 		}
 	}
-	return p.emit(&event.UserRemoved{Name: name})
+	return p.emitEvent(&event.UserRemoved{Name: name})
 }
 
-// association changes associations by what they tie together: account=, user=
+// planAssociation changes associations by what they tie together: account=, user=
 // and partition=.
-func (p *planner) association() error {
-	all := p.all()
+func (p *planner) planAssociation() error {
+	all := p.allPairs()
 	users, byUser := listValue(all, "user", "users")
 	switch {
 	case len(p.c.Names) > 0:
-		return bad("an association has no name: say account=, user= and partition=")
+		return badOption("an association has no name: say account=, user= and partition=")
 	case p.c.Verb == Add && byUser:
 		p.c.Entity, p.c.Names = "user", users
-		return p.user()
+		return p.planUser()
 	case p.c.Verb == Add:
-		return bad("an association needs account= and user=; an account has its own")
+		return badOption("an association needs account= and user=; an account has its own")
 	case byUser:
 		p.c.Entity, p.c.Names = "user", users
 		p.c.Where = slices.DeleteFunc(slices.Clone(p.c.Where), func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "user" || plainKey(kv.Key) == "users" })
-		return p.user()
+		return p.planUser()
 	case p.c.Verb == Modify:
 		p.c.Entity = "account"
-		return p.account()
+		return p.planAccount()
 	}
-	return bad("an account's own association goes with the account: delete account")
+	return badOption("an account's own association goes with the account: delete account")
 }

@@ -86,7 +86,7 @@ func Run(st *state.State, j *state.Job, limit spec.Span) Prediction {
 // From predicts the length of a requested run from past ones, oldest first.
 func From(past []state.PastRun, request state.PastRun) Prediction {
 	for level := SameName; level > None; level-- {
-		similar := newest(past, request, level)
+		similar := newestSimilar(past, request, level)
 		if len(similar) < MinSamples {
 			continue
 		}
@@ -105,8 +105,8 @@ func From(past []state.PastRun, request state.PastRun) Prediction {
 	return Prediction{Length: request.Limit}
 }
 
-// newest returns the lengths of the newest past runs that are similar enough.
-func newest(past []state.PastRun, request state.PastRun, level Level) []spec.Span {
+// newestSimilar returns the lengths of the newest past runs that are similar enough.
+func newestSimilar(past []state.PastRun, request state.PastRun, level Level) []spec.Span {
 	var lengths []spec.Span
 	for i := len(past) - 1; i >= 0 && len(lengths) < MaxSamples; i-- {
 		if similar(past[i], request, level) {

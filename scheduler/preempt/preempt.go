@@ -63,7 +63,7 @@ type run struct {
 // preemption.
 func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	c := &st.Config.Sched
-	if none(c) && !has(c.PreemptMode, "GANG") {
+	if noneByRank(c) && !has(c.PreemptMode, "GANG") {
 		return nil
 	}
 	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
@@ -71,7 +71,7 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 		if ran != nil && !ran.Active.Has(uid) {
 			return true
 		}
-		if x, ok := r.look(st.Job(spec.JobUID(uid))); ok {
+		if x, ok := r.lookAt(st.Job(spec.JobUID(uid))); ok {
 			r.runs = append(r.runs, x)
 		}
 		return true
@@ -79,7 +79,7 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	if r.runs == nil {
 		return nil
 	}
-	slices.SortStableFunc(r.runs, r.cheaper(c.PreemptYoungest))
+	slices.SortStableFunc(r.runs, r.compareCost(c.PreemptYoungest))
 	return r
 }
 
@@ -92,10 +92,12 @@ func (r *Rules) Since(ran *state.State) *Rules {
 }
 
 // Configured tells that jobs of a higher rank push others out.
-func Configured(c *spec.SchedConfig) bool { return !none(c) }
+func Configured(c *spec.SchedConfig) bool { return !noneByRank(c) }
 
-// none tells that no job is preempted for one of a higher rank.
-func none(c *spec.SchedConfig) bool { return c.PreemptType == "" || c.PreemptType == "preempt/none" }
+// noneByRank tells that no job is preempted for one of a higher rank.
+func noneByRank(c *spec.SchedConfig) bool {
+	return c.PreemptType == "" || c.PreemptType == "preempt/none"
+}
 
 // defaultSlice is SchedulerTimeSlice.
 const defaultSlice = 30 * spec.Second
@@ -108,34 +110,34 @@ func Slice(c *spec.SchedConfig) spec.Span {
 	return defaultSlice
 }
 
-// turns is how many jobs of a partition take turns on the same CPUs; 0 = they
+// turnsOf is how many jobs of a partition take turns on the same CPUs; 0 = they
 // do not.
-func turns(c *spec.SchedConfig, part *spec.PartitionSpec) int {
+func turnsOf(c *spec.SchedConfig, part *spec.PartitionSpec) int {
 	if part == nil {
 		return 0
 	}
 	return c.Turns(part)
 }
 
-// look applies the rules that depend on the victim alone.
-func (r *Rules) look(j *state.Job) (run, bool) {
+// lookAt applies the rules that depend on the victim alone.
+func (r *Rules) lookAt(j *state.Job) (run, bool) {
 	c := &r.st.Config.Sched
 	if j.State != spec.Running || j.Ending != nil || j.Alloc == nil {
 		return run{}, false
 	}
-	x := r.ranked(j)
-	if none(c) || (c.PreemptExemptPrio > 0 && x.prio >= c.PreemptExemptPrio) {
+	x := r.findRank(j)
+	if noneByRank(c) || (c.PreemptExemptPrio > 0 && x.prio >= c.PreemptExemptPrio) {
 		x.mode = Off
 	}
 	x.turn = j.RunsSince().Add(Slice(c))
 	if j.Het == nil {
-		x.share = turns(c, x.part)
+		x.share = turnsOf(c, x.part)
 	}
 	return x, x.mode != Off || x.share > 1
 }
 
-// ranked finds the rank of a job that runs and how it is preempted.
-func (r *Rules) ranked(j *state.Job) run {
+// findRank finds the rank of a job that runs and how it is preempted.
+func (r *Rules) findRank(j *state.Job) run {
 	c := &r.st.Config.Sched
 	x := run{job: j, prio: r.prio.Of(j), words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.QOS())}
 	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
@@ -201,9 +203,9 @@ func modeOf(words string) Mode {
 
 func has(words, word string) bool { return slices.Contains(strings.Split(words, ","), word) }
 
-// cheaper orders victims: the lowest tier or priority of the QOS first, then
+// compareCost orders victims: the lowest tier or priority of the QOS first, then
 // the lowest priority, then the youngest; with youngest_first that comes first.
-func (r *Rules) cheaper(youngest bool) func(a, b run) int {
+func (r *Rules) compareCost(youngest bool) func(a, b run) int {
 	rank := func(x *run) int64 {
 		if !r.byQ {
 			return int64(x.tier)
@@ -238,9 +240,9 @@ func (x *run) takesTurns(part *spec.PartitionSpec) bool {
 	return x.share > 1 && x.part.Name == part.Name
 }
 
-// crowded tells that as many jobs take turns with one that runs as may, on some
+// isCrowded tells that as many jobs take turns with one that runs as may, on some
 // node that it still has.
-func (r *Rules) crowded(x *run) bool {
+func (r *Rules) isCrowded(x *run) bool {
 	for i := range x.job.Alloc.Nodes {
 		if x.job.Done.Has(i) {
 			continue // who is there now shares nothing with it
@@ -286,7 +288,7 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 	q := r.st.Policy.FindQOS(j.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
-		if j.Het == nil && !r.outranks(q, part, x) && x.takesTurns(part) && !r.crowded(x) {
+		if j.Het == nil && !r.outranks(q, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
 			if x.turn > r.now {
 				next = min(next, x.turn)
 				continue
@@ -314,7 +316,7 @@ func Allowed(st *state.State, now spec.Instant, j *state.Job, part *spec.Partiti
 		return false
 	}
 	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
-	x, ok := r.look(victim)
+	x, ok := r.lookAt(victim)
 	if !ok {
 		return false
 	}

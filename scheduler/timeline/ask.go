@@ -34,20 +34,20 @@ type Query struct {
 // NewQuery prepares the questions about a demand on the allowed nodes.
 func (t *Timeline) NewQuery(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Query {
 	query := t.madeAsks.take()
-	*query = Query{Demand: d, allowed: allowed, options: opt, view: t.viewer(bars), from: t.now, wantsGPU: d.WantsGPU()}
+	*query = Query{Demand: d, allowed: allowed, options: opt, view: t.viewerFor(bars), from: t.now, wantsGPU: d.WantsGPU()}
 	if len(opt.OneOf) > 0 || opt.Prefer != nil {
-		return t.choice(query, bars)
+		return t.chooseSets(query, bars)
 	}
 	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
 		query.allowed, query.options.Must = opt.Must.And(allowed), nil
 	}
-	query.ids = t.list(query.allowed)
+	query.ids = t.listNodes(query.allowed)
 	loose := t.mixed && slices.ContainsFunc(query.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
 	loose = loose || (opt.Mix != nil && d.MaxNodes == 1) // the choice is not one of an order of nodes
 	tasks, even := d.Even()
 	query.even = even && !loose && query.options.Open()
 	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
-		query.nodes, query.each, query.form = d.MinNodes, each, t.index(form, each, bars)
+		query.nodes, query.each, query.form = d.MinNodes, each, t.indexFor(form, each, bars)
 	}
 	if query.even {
 		query.each = tasks
@@ -56,7 +56,7 @@ func (t *Timeline) NewQuery(d place.Demand, allowed spec.Bitset, opt place.Optio
 	query.reduced = &place.Demand{}
 	*query.reduced = d
 	query.reduced.PerJob = nil
-	query.one = t.index(query.reduced, 1, bars)
+	query.one = t.indexFor(query.reduced, 1, bars)
 	return query
 }
 
@@ -99,8 +99,8 @@ type Hint struct {
 	Devices []view.PlannedDevice
 }
 
-// on is which devices of a node were promised, by position.
-func (h *Hint) on(id spec.NodeID) []int32 {
+// devicesOn is which devices of a node were promised, by position.
+func (h *Hint) devicesOn(id spec.NodeID) []int32 {
 	var out []int32
 	for _, d := range h.Devices {
 		if d.Node == id {
@@ -116,14 +116,14 @@ func (t *Timeline) Earliest(query *Query, until spec.Instant, hint *Hint) (Slot,
 		return Slot{}, false
 	}
 	if query.oneOf != nil {
-		return t.chosen(query, until, hint)
+		return t.earliestOnSets(query, until, hint)
 	}
 	at := spec.FarFuture
 	if query.form != nil {
-		at = query.form.earliest(query.ids, query.nodes, query.from, query.Demand.Limit)
+		at = query.form.earliestFit(query.ids, query.nodes, query.from, query.Demand.Limit)
 	}
 	if !query.even {
-		if parts, sooner := t.uneven(query, min(at, until.Add(1)), hint); parts != nil {
+		if parts, sooner := t.startUneven(query, min(at, until.Add(1)), hint); parts != nil {
 			query.from = sooner
 			return Slot{sooner, parts}, true
 		}
@@ -136,22 +136,22 @@ func (t *Timeline) Earliest(query *Query, until spec.Instant, hint *Hint) (Slot,
 		return Slot{}, false
 	}
 	query.from = at
-	return Slot{at, t.choose(query, at, hint)}, true
+	return Slot{at, t.chooseNodes(query, at, hint)}, true
 }
 
 // NotNow tells that no start at an instant exists any more.
 func (query *Query) NotNow(now spec.Instant) bool { return query.from > now }
 
-// choose takes the best of the nodes that fit the even form at an instant.
-func (t *Timeline) choose(query *Query, at spec.Instant, hint *Hint) []place.Part {
+// chooseNodes takes the best of the nodes that fit the even form at an instant.
+func (t *Timeline) chooseNodes(query *Query, at spec.Instant, hint *Hint) []place.Part {
 	x, limit := query.form, query.Demand.Limit
 	want := int(query.nodes)
-	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 && t.again(query, at, hint) {
-		return t.parts(query, hint.Nodes)
+	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 && t.canRepeat(query, at, hint) {
+		return t.evenParts(query, hint.Nodes)
 	}
 	t.ranks = t.ranks[:0]
 	for _, id := range query.ids {
-		if x.fits(id, at, limit) {
+		if x.fitsThroughout(id, at, limit) {
 			t.ranks = append(t.ranks, rank{id: id})
 		}
 	}
@@ -159,20 +159,20 @@ func (t *Timeline) choose(query *Query, at spec.Instant, hint *Hint) []place.Par
 		want = max(want, min(int(query.Demand.Stretch), len(t.ranks)))
 	}
 	if tree := query.options.Tree; tree != nil && want > 1 && want < len(t.ranks) {
-		t.narrow(tree, query, at, want)
+		t.narrowRanks(tree, query, at, want)
 	}
 	if want < len(t.ranks) {
 		for i := range t.ranks {
-			t.ranks[i].order = t.order(query, t.lanes[t.ranks[i].id], at)
+			t.ranks[i].order = t.nodeOrder(query, t.lanes[t.ranks[i].id], at)
 		}
-		least(t.ranks, want)
+		selectLeast(t.ranks, want)
 	}
 	out := make([]spec.NodeID, want)
 	for i := range out {
 		out[i] = spec.NodeID(t.ranks[i].id)
 	}
 	slices.Sort(out)
-	return t.parts(query, out)
+	return t.evenParts(query, out)
 }
 
 // rank orders a node among those that can all take a demand.
@@ -181,16 +181,16 @@ type rank struct {
 	id    int32
 }
 
-func (r rank) before(q rank) bool {
+func (r rank) ranksBefore(q rank) bool {
 	return r.order < q.order || (r.order == q.order && r.id < q.id)
 }
 
-// order is place.Demand's order of nodes in one number: weight, those that are
+// nodeOrder is place.Demand's order of nodes in one number: weight, those that are
 // up, then (with LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
-func (t *Timeline) order(query *Query, l *lane, at spec.Instant) uint64 {
+func (t *Timeline) nodeOrder(query *Query, l *lane, at spec.Instant) uint64 {
 	f := &l.segs[0].free
 	if at != t.now {
-		f = &l.segs[l.at(at)].free
+		f = &l.segs[l.segmentAt(at)].free
 	}
 	cpu, gpu := uint64(min(max(f.CPU, 0), 1<<16-1)), uint64(min(max(f.GPU, 0), 1<<15-1))
 	if l.shape.GPUs > 0 && !query.wantsGPU {
@@ -206,17 +206,17 @@ func (t *Timeline) order(query *Query, l *lane, at spec.Instant) uint64 {
 	return first | gpu<<16 | cpu
 }
 
-// least brings the first k of a list to its front, in any order.
-func least(list []rank, k int) {
+// selectLeast brings the first k of a list to its front, in any order.
+func selectLeast(list []rank, k int) {
 	lo, hi := 0, len(list)-1
 	for lo < hi {
 		pivot := list[int(uint(lo+hi)>>1)]
 		i, j := lo, hi
 		for i <= j {
-			for list[i].before(pivot) {
+			for list[i].ranksBefore(pivot) {
 				i++
 			}
-			for pivot.before(list[j]) {
+			for pivot.ranksBefore(list[j]) {
 				j--
 			}
 			if i <= j {
@@ -235,25 +235,25 @@ func least(list []rank, k int) {
 	}
 }
 
-// again tells whether a promise can be kept on the same nodes.
-func (t *Timeline) again(query *Query, at spec.Instant, hint *Hint) bool {
+// canRepeat tells whether a promise can be kept on the same nodes.
+func (t *Timeline) canRepeat(query *Query, at spec.Instant, hint *Hint) bool {
 	if hint.Start > at {
 		return false
 	}
 	for _, id := range hint.Nodes {
-		if !t.Usable(id) || !query.allowed.Has(int(id)) || !query.form.fits(int32(id), at, query.Demand.Limit) {
+		if !t.Usable(id) || !query.allowed.Has(int(id)) || !query.form.fitsThroughout(int32(id), at, query.Demand.Limit) {
 			return false
 		}
 	}
 	return true
 }
 
-// parts is the even form on nodes in order of their ids.
-func (t *Timeline) parts(query *Query, ids []spec.NodeID) []place.Part {
+// evenParts is the even form on nodes in order of their ids.
+func (t *Timeline) evenParts(query *Query, ids []spec.NodeID) []place.Part {
 	out := make([]place.Part, len(ids))
 	for i, id := range ids {
 		l := t.lanes[id]
-		out[i] = place.Part{Node: l.node, Tasks: query.each, Need: query.form.need(l.shape).Need}
+		out[i] = place.Part{Node: l.node, Tasks: query.each, Need: query.form.needOf(l.shape).Need}
 	}
 	return out
 }

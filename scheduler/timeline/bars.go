@@ -30,8 +30,8 @@ type viewer struct {
 	spans [][]Window // by node id: in order, apart from each other
 }
 
-// viewer finds or makes the viewer of some bars; nil if there are none.
-func (t *Timeline) viewer(b Bars) *viewer {
+// viewerFor finds or makes the viewer of some bars; nil if there are none.
+func (t *Timeline) viewerFor(b Bars) *viewer {
 	if len(b.List) == 0 {
 		return nil
 	}
@@ -74,17 +74,17 @@ func Merge(list []Window) []Window {
 	return out[:n]
 }
 
-// barred tells whether a window of a node cuts [at, end), and until when the
+// isBarred tells whether a window of a node cuts [at, end), and until when the
 // answer stays the same if nothing else changes.
-func (v *viewer) barred(id int32, at, end spec.Instant, limit spec.Span) (bool, spec.Instant) {
+func (v *viewer) isBarred(id int32, at, end spec.Instant, limit spec.Span) (bool, spec.Instant) {
 	if v == nil {
 		return false, spec.FarFuture
 	}
-	return within(v.spans[id], at, end, limit)
+	return barredWithin(v.spans[id], at, end, limit)
 }
 
-// within is barred for a list of windows.
-func within(windows []Window, at, end spec.Instant, limit spec.Span) (bool, spec.Instant) {
+// barredWithin is barred for a list of windows.
+func barredWithin(windows []Window, at, end spec.Instant, limit spec.Span) (bool, spec.Instant) {
 	for _, w := range windows {
 		switch {
 		case w.To <= at:
@@ -99,17 +99,17 @@ func within(windows []Window, at, end spec.Instant, limit spec.Span) (bool, spec
 	return false, spec.FarFuture
 }
 
-// cut takes a node's windows out of the spans in which an index found room;
+// cutBarred takes a node's windows out of the spans in which an index found room;
 // tail is where the endless one begins.
-func (v *viewer) cut(id int, spans []window, tail spec.Instant) ([]window, spec.Instant) {
+func (v *viewer) cutBarred(id int, spans []window, tail spec.Instant) ([]window, spec.Instant) {
 	if v == nil {
 		return spans, tail
 	}
-	return cut(v.spans[id], spans, tail)
+	return cutWindows(v.spans[id], spans, tail)
 }
 
-// cut takes windows that are in order and apart out of spans.
-func cut(windows []Window, spans []window, tail spec.Instant) ([]window, spec.Instant) {
+// cutWindows takes windows that are in order and apart out of spans.
+func cutWindows(windows []Window, spans []window, tail spec.Instant) ([]window, spec.Instant) {
 	if len(windows) == 0 {
 		return spans, tail
 	}

@@ -4,9 +4,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// choice makes an ask of those on each of some sets of nodes. What is
+// chooseSets makes an ask of those on each of some sets of nodes. What is
 // preferred comes in front, and counts only for a start now.
-func (t *Timeline) choice(query *Query, bars Bars) *Query {
+func (t *Timeline) chooseSets(query *Query, bars Bars) *Query {
 	opt := query.options
 	sets := opt.OneOf
 	if len(sets) == 0 {
@@ -27,9 +27,9 @@ func (t *Timeline) choice(query *Query, bars Bars) *Query {
 	return query
 }
 
-// chosen is the earliest start on any of the sets, on the first of those where
+// earliestOnSets is the earliest start on any of the sets, on the first of those where
 // it is the same.
-func (t *Timeline) chosen(query *Query, until spec.Instant, hint *Hint) (Slot, bool) {
+func (t *Timeline) earliestOnSets(query *Query, until spec.Instant, hint *Hint) (Slot, bool) {
 	if query.prefer != nil && query.from <= t.now {
 		if slot, ok := t.Earliest(query.prefer, t.now, hint); ok {
 			return slot, true

@@ -44,8 +44,8 @@ func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
 	return k
 }
 
-// hash is equal for equal keys.
-func (k *key) hash() uint64 {
+// hashKey is equal for equal keys.
+func (k *key) hashKey() uint64 {
 	h := uint64(14695981039346656037)
 	for _, text := range [...]string{k.partition, k.inside, k.bars, k.gres} { // mostly empty
 		for i := range len(text) {
@@ -89,8 +89,8 @@ type bound struct {
 	from  spec.Instant
 }
 
-// lower raises an instant to what is known to precede every start.
-func (x *index) lower(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+// raiseToKnown raises an instant to what is known to precede every start.
+func (x *index) raiseToKnown(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
 	if x.given != x.t.given {
 		x.known, x.given = x.known[:0], x.t.given
 	}
@@ -102,8 +102,8 @@ func (x *index) lower(ids []int32, n int64, from spec.Instant, limit spec.Span) 
 	return from
 }
 
-// learn notes what was found. What follows from it is dropped.
-func (x *index) learn(ids []int32, n int64, limit spec.Span, from spec.Instant) {
+// learnStart notes what was found. What follows from it is dropped.
+func (x *index) learnStart(ids []int32, n int64, limit spec.Span, from spec.Instant) {
 	keep := x.known[:0]
 	for _, b := range x.known {
 		if b.set != &ids[0] || b.nodes < n || b.limit < limit || b.from > from {
@@ -123,11 +123,11 @@ type shapeNeed struct {
 // window is a span of time.
 type window struct{ from, to spec.Instant }
 
-// index finds or makes the index of what tasks of a demand need of a node.
-func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
+// indexFor finds or makes the index of what tasks of a demand need of a node.
+func (t *Timeline) indexFor(d *place.Demand, tasks int64, bars Bars) *index {
 	k := t.keyOf(d, tasks)
 	k.bars = bars.Key
-	h := k.hash()
+	h := k.hashKey()
 	first := t.indexes[h]
 	for x := first; x != nil; x = x.next {
 		if x.key == k {
@@ -135,12 +135,12 @@ func (t *Timeline) index(d *place.Demand, tasks int64, bars Bars) *index {
 		}
 	}
 	x := t.madeIndexes.take()
-	*x = index{t: t, key: k, next: first, view: t.viewer(bars), demand: d, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
+	*x = index{t: t, key: k, next: first, view: t.viewerFor(bars), demand: d, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
 	t.indexes[h] = x
 	return x
 }
 
-func (x *index) need(s *place.Shape) *shapeNeed {
+func (x *index) needOf(s *place.Shape) *shapeNeed {
 	if x.shape == s {
 		return &x.onShape
 	}
@@ -161,8 +161,8 @@ func (x *index) need(s *place.Shape) *shapeNeed {
 	return n
 }
 
-// update accounts for the promises made since the last question.
-func (x *index) update() {
+// applyPromises accounts for the promises made since the last question.
+func (x *index) applyPromises() {
 	if !x.built {
 		n := len(x.t.lanes)
 		if cap(x.spans) < n {
@@ -173,7 +173,7 @@ func (x *index) update() {
 		x.spans, x.tail, x.hole = x.spans[:n], x.tail[:n], x.hole[:n]
 		for id, l := range x.t.lanes {
 			if l != nil {
-				x.rebuild(id, l)
+				x.rebuildSpans(id, l)
 				continue
 			}
 			x.spans[id], x.tail[id], x.hole[id] = x.spans[id][:0], spec.FarFuture, 0
@@ -188,15 +188,15 @@ func (x *index) update() {
 	for _, id := range x.t.changed[x.seen:] {
 		if x.t.stamp[id] != x.t.epoch {
 			x.t.stamp[id] = x.t.epoch
-			x.rebuild(int(id), x.t.lanes[id])
+			x.rebuildSpans(int(id), x.t.lanes[id])
 		}
 	}
 	x.seen = len(x.t.changed)
 }
 
-// rebuild derives a node's spans from its lane.
-func (x *index) rebuild(id int, l *lane) {
-	n := x.need(l.shape)
+// rebuildSpans derives a node's spans from its lane.
+func (x *index) rebuildSpans(id int, l *lane) {
+	n := x.needOf(l.shape)
 	spans, hole := x.spans[id][:0], spec.Span(0)
 	open, since := false, spec.Instant(0)
 	if n.ok {
@@ -215,16 +215,16 @@ func (x *index) rebuild(id int, l *lane) {
 	if open {
 		tail = since
 	}
-	spans, tail = x.view.cut(id, spans, tail)
-	spans, tail = cut(x.t.strangers(int32(id), &x.demand.Tenant, nil), spans, tail)
+	spans, tail = x.view.cutBarred(id, spans, tail)
+	spans, tail = cutWindows(x.t.strangerWindows(int32(id), &x.demand.Tenant, nil), spans, tail)
 	for _, w := range spans {
 		hole = max(hole, w.to.Sub(w.from))
 	}
 	x.spans[id], x.hole[id], x.tail[id] = spans, hole, tail
 }
 
-// first is the earliest start on one node, or FarFuture.
-func (x *index) first(id int32, from spec.Instant, limit spec.Span) spec.Instant {
+// firstStart is the earliest start on one node, or FarFuture.
+func (x *index) firstStart(id int32, from spec.Instant, limit spec.Span) spec.Instant {
 	if x.hole[id] >= limit {
 		for _, w := range x.spans[id] {
 			if s := max(w.from, from); w.to.Sub(s) >= limit {
@@ -238,8 +238,8 @@ func (x *index) first(id int32, from spec.Instant, limit spec.Span) spec.Instant
 	return max(x.tail[id], from)
 }
 
-// fits tells whether one node can give it throughout [at, at+limit).
-func (x *index) fits(id int32, at spec.Instant, limit spec.Span) bool {
+// fitsThroughout tells whether one node can give it throughout [at, at+limit).
+func (x *index) fitsThroughout(id int32, at spec.Instant, limit spec.Span) bool {
 	if x.tail[id] <= at {
 		return true
 	}
@@ -256,27 +256,27 @@ func (x *index) fits(id int32, at spec.Instant, limit spec.Span) bool {
 	return false
 }
 
-// earliest is the first instant not before from at which n of the listed nodes
+// earliestFit is the first instant not before from at which n of the listed nodes
 // can give it for the whole limit, or FarFuture.
-func (x *index) earliest(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+func (x *index) earliestFit(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
 	if len(ids) == 0 {
 		return spec.FarFuture
 	}
-	x.update()
-	from = x.lower(ids, n, from, limit)
-	at := x.search(ids, n, from, limit)
+	x.applyPromises()
+	from = x.raiseToKnown(ids, n, from, limit)
+	at := x.searchStart(ids, n, from, limit)
 	if at > from {
-		x.learn(ids, n, limit, at)
+		x.learnStart(ids, n, limit, at)
 	}
 	return at
 }
 
-// search is earliest without what is known.
-func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+// searchStart is earliest without what is known.
+func (x *index) searchStart(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
 	if n == 1 {
 		best := spec.FarFuture
 		for _, id := range ids {
-			best = min(best, x.first(id, from, limit))
+			best = min(best, x.firstStart(id, from, limit))
 			if best == from {
 				break
 			}
@@ -294,7 +294,7 @@ func (x *index) search(ids []int32, n int64, from spec.Instant, limit spec.Span)
 	}
 	latest := spec.FarFuture
 	if int64(len(t.tails)) >= n {
-		latest = nth(t.tails, int(n)-1)
+		latest = nthSmallest(t.tails, int(n)-1)
 	}
 	if !holes || latest == from {
 		return latest
@@ -326,19 +326,19 @@ func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) 
 	}
 	todo := t.windows // a heap with the first to open on top: mostly a few are enough
 	for i := len(todo)/2 - 1; i >= 0; i-- {
-		settle(todo, i)
+		siftDown(todo, i)
 	}
 	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
 	for len(todo) > 0 {
 		at := todo[0].from
 		for len(todo) > 0 && todo[0].from == at {
-			t.tails = push(t.tails, todo[0].to)
+			t.tails = pushLeast(t.tails, todo[0].to)
 			todo[0] = todo[len(todo)-1]
 			todo = todo[:len(todo)-1]
-			settle(todo, 0)
+			siftDown(todo, 0)
 		}
 		for len(t.tails) > 0 && t.tails[0] < at {
-			t.tails = pop(t.tails)
+			t.tails = popLeast(t.tails)
 		}
 		if int64(len(t.tails)) >= n {
 			return at
@@ -347,8 +347,8 @@ func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) 
 	return within.to
 }
 
-// settle lets a window sink to its place in a heap by from.
-func settle(h []window, i int) {
+// siftDown lets a window sink to its place in a heap by from.
+func siftDown(h []window, i int) {
 	for {
 		kid := 2*i + 1
 		if kid >= len(h) {
@@ -365,8 +365,8 @@ func settle(h []window, i int) {
 	}
 }
 
-// push and pop keep a slice as a heap with the least first.
-func push(h []spec.Instant, v spec.Instant) []spec.Instant {
+// pushLeast and pop keep a slice as a heap with the least first.
+func pushLeast(h []spec.Instant, v spec.Instant) []spec.Instant {
 	h = append(h, v)
 	for i := len(h) - 1; i > 0; {
 		up := (i - 1) / 2
@@ -379,7 +379,7 @@ func push(h []spec.Instant, v spec.Instant) []spec.Instant {
 	return h
 }
 
-func pop(h []spec.Instant) []spec.Instant {
+func popLeast(h []spec.Instant) []spec.Instant {
 	n := len(h) - 1
 	h[0] = h[n]
 	h = h[:n]
@@ -399,8 +399,8 @@ func pop(h []spec.Instant) []spec.Instant {
 	}
 }
 
-// nth is the k-th smallest of a list, counted from 0. The list is reordered.
-func nth(list []spec.Instant, k int) spec.Instant {
+// nthSmallest is the k-th smallest of a list, counted from 0. The list is reordered.
+func nthSmallest(list []spec.Instant, k int) spec.Instant {
 	lo, hi := 0, len(list)-1
 	for lo < hi {
 		pivot := list[int(uint(lo+hi)>>1)]

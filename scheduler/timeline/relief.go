@@ -43,19 +43,19 @@ func (t *Timeline) Relieved(query *Query, at spec.Instant, gone []Gone) []place.
 	t.cands = t.cands[:0]
 	for _, id := range query.ids {
 		l := t.lanes[id]
-		if barred, _ := query.view.barred(id, at, end, query.Demand.Limit); barred {
+		if barred, _ := query.view.isBarred(id, at, end, query.Demand.Limit); barred {
 			continue
 		}
-		if barred, _ := within(t.strangers(id, &query.Demand.Tenant, leaving), at, end, query.Demand.Limit); barred {
+		if barred, _ := barredWithin(t.strangerWindows(id, &query.Demand.Tenant, leaving), at, end, query.Demand.Limit); barred {
 			continue
 		}
-		free := l.over(at, end)
+		free := l.leastOver(at, end)
 		if list := without[spec.NodeID(id)]; list != nil {
-			copied := l.copied()
+			copied := l.copyLane()
 			for _, g := range list {
-				t.relieve(copied, g, at)
+				t.relievePart(copied, g, at)
 			}
-			free = copied.over(at, end)
+			free = copied.leastOver(at, end)
 		}
 		t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: free})
 	}
@@ -69,7 +69,7 @@ func (t *Timeline) Relieve(at spec.Instant, gone []Gone) {
 	for _, g := range gone {
 		for i := range g.Job.Alloc.Nodes {
 			if id := g.Job.Alloc.Nodes[i].ID; !g.Job.Done.Has(i) && t.Usable(id) {
-				t.relieve(t.lanes[id], g, at)
+				t.relievePart(t.lanes[id], g, at)
 				t.changed = append(t.changed, uint32(id))
 				t.cutStay(id, g.Job.UID, at)
 			}
@@ -85,15 +85,15 @@ func (t *Timeline) Sketch() *Timeline {
 	s.lanes, s.changed = make([]*lane, len(t.lanes)), nil
 	for id, l := range t.lanes {
 		if l != nil {
-			s.lanes[id] = l.copied()
+			s.lanes[id] = l.copyLane()
 			s.lanes[id].stays = slices.Clone(l.stays)
 		}
 	}
 	return &s
 }
 
-// copied is a lane of its own with the same future; who stays is shared.
-func (l *lane) copied() *lane {
+// copyLane is a lane of its own with the same future; who stays is shared.
+func (l *lane) copyLane() *lane {
 	c := *l
 	c.segs = slices.Clone(l.segs)
 	for i := range c.segs {
@@ -102,9 +102,9 @@ func (l *lane) copied() *lane {
 	return &c
 }
 
-// relieve gives one job's part of a lane back between an instant and the end
+// relievePart gives one job's part of a lane back between an instant and the end
 // at which it was to come back.
-func (t *Timeline) relieve(l *lane, g Gone, at spec.Instant) {
+func (t *Timeline) relievePart(l *lane, g Gone, at spec.Instant) {
 	j := g.Job
 	end := max(j.Deadline(), t.now.Add(t.tick))
 	if end <= at {
@@ -114,9 +114,9 @@ func (t *Timeline) relieve(l *lane, g Gone, at spec.Instant) {
 	if g.CPUs {
 		held = l.shape.OnCPUs(held)
 	}
-	first, last := l.split(at), len(l.segs)
+	first, last := l.splitAt(at), len(l.segs)
 	if end != spec.FarFuture {
-		last = l.split(end)
+		last = l.splitAt(end)
 	}
 	l.segs[first].after = j.UID
 	for k := first; k < last; k++ {

@@ -77,7 +77,7 @@ func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (Rese
 	if len(st.Reservations) == 0 && js.Place.Reservation == "" {
 		return v, nil
 	}
-	if r := v.own(st, js, now); r != nil {
+	if r := v.findOwn(st, js, now); r != nil {
 		return v, r
 	}
 	var key strings.Builder
@@ -87,7 +87,7 @@ func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (Rese
 			continue
 		}
 		if v.Own == nil && r.Flags.Has(spec.ResvMagnetic) && Admits(st, r, js) {
-			v.attract(r, now)
+			v.noteMagnetic(r, now)
 			continue
 		}
 		if v.Own != nil && !v.Own.Heeds(r) {
@@ -102,7 +102,7 @@ func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (Rese
 		key.WriteString(r.Name + ",")
 	}
 	if v.Own != nil && !v.Own.Flags.Has(spec.ResvFlex) {
-		v.Bars.List = append(v.Bars.List, Bar{All: true, Windows: outside(Windows(v.Own, now), now)})
+		v.Bars.List = append(v.Bars.List, Bar{All: true, Windows: outsideWindows(Windows(v.Own, now), now)})
 		key.WriteString("=" + v.Own.Name)
 	}
 	if len(v.Bars.List) > 0 {
@@ -111,9 +111,9 @@ func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (Rese
 	return v, nil
 }
 
-// attract notes a magnetic reservation that a job may use. Of several of cores
+// noteMagnetic notes a magnetic reservation that a job may use. Of several of cores
 // the one counts that begins first.
-func (v *ReservationView) attract(r *spec.Reservation, now spec.Instant) {
+func (v *ReservationView) noteMagnetic(r *spec.Reservation, now spec.Instant) {
 	v.admitted = append(v.admitted, r)
 	if r.Cores == nil {
 		return
@@ -123,8 +123,8 @@ func (v *ReservationView) attract(r *spec.Reservation, now spec.Instant) {
 	}
 }
 
-// own finds the reservation that a job asked for.
-func (v *ReservationView) own(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Reason {
+// findOwn finds the reservation that a job asked for.
+func (v *ReservationView) findOwn(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Reason {
 	if js.Place.Reservation == "" {
 		return nil
 	}
@@ -202,8 +202,8 @@ func KeepReserved(st *state.State, t *Timeline, now spec.Instant) {
 	}
 }
 
-// outside is the time between windows, before and after them.
-func outside(list []Window, now spec.Instant) []Window {
+// outsideWindows is the time between windows, before and after them.
+func outsideWindows(list []Window, now spec.Instant) []Window {
 	var out []Window
 	from := now
 	for _, w := range Merge(list) {

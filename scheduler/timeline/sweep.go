@@ -18,19 +18,19 @@ type sweep struct {
 	better             bool  // something fits at this instant that did not before
 }
 
-// uneven finds the first start before an instant, in any distribution, or
+// startUneven finds the first start before an instant, in any distribution, or
 // returns nil and the instant that no start precedes.
-func (t *Timeline) uneven(query *Query, before spec.Instant, hint *Hint) ([]place.Part, spec.Instant) {
-	at := query.one.earliest(query.ids, query.Demand.MinNodes, query.from, query.Demand.Limit)
+func (t *Timeline) startUneven(query *Query, before spec.Instant, hint *Hint) ([]place.Part, spec.Instant) {
+	at := query.one.earliestFit(query.ids, query.Demand.MinNodes, query.from, query.Demand.Limit)
 	if at >= before {
 		return nil, before
 	}
 	s := &t.sweep
-	s.begin(t, query)
+	s.beginSweep(t, query)
 	for at < before {
-		next := s.step(t, query, at)
+		next := s.stepTo(t, query, at)
 		if s.better && s.suffices(&query.Demand) {
-			if parts := t.pick(query, at, hint); parts != nil {
+			if parts := t.pickNodes(query, at, hint); parts != nil {
 				return parts, at
 			}
 		}
@@ -48,7 +48,7 @@ func (s *sweep) suffices(demand *place.Demand) bool {
 	return s.nodes >= demand.MinNodes && s.tasks >= demand.Tasks
 }
 
-func (s *sweep) begin(t *Timeline, query *Query) {
+func (s *sweep) beginSweep(t *Timeline, query *Query) {
 	s.ids = s.ids[:0]
 	s.fit = s.fit[:0]
 	s.room = s.room[:0]
@@ -57,7 +57,7 @@ func (s *sweep) begin(t *Timeline, query *Query) {
 	s.tasks = 0
 	s.gres = 0
 	for _, id := range query.ids {
-		if query.one.need(t.lanes[id].shape).ok {
+		if query.one.needOf(t.lanes[id].shape).ok {
 			s.ids = append(s.ids, id)
 			s.fit = append(s.fit, 0)
 			s.room = append(s.room, 0)
@@ -66,31 +66,31 @@ func (s *sweep) begin(t *Timeline, query *Query) {
 	}
 }
 
-// step brings the sums up to an instant and returns the next one at which
+// stepTo brings the sums up to an instant and returns the next one at which
 // they may change.
-func (s *sweep) step(t *Timeline, query *Query, at spec.Instant) spec.Instant {
+func (s *sweep) stepTo(t *Timeline, query *Query, at spec.Instant) spec.Instant {
 	next := spec.FarFuture
 	s.better = false
 	for i, id := range s.ids {
 		if s.until[i] <= at {
-			s.measure(t, query, i, t.lanes[id], at)
+			s.measureNode(t, query, i, t.lanes[id], at)
 		}
 		next = min(next, s.until[i])
 	}
 	return next
 }
 
-// measure finds what fits on the ith node at an instant, and until when.
-func (s *sweep) measure(t *Timeline, query *Query, i int, lane *lane, at spec.Instant) {
+// measureNode finds what fits on the ith node at an instant, and until when.
+func (s *sweep) measureNode(t *Timeline, query *Query, i int, lane *lane, at spec.Instant) {
 	limit := query.Demand.Limit
 	end := at.Add(limit)
-	free := lane.over(at, end)
+	free := lane.leastOver(at, end)
 	fit, _ := query.reduced.Fits(lane.shape, &free)
 	node := int32(lane.node.ID)
-	barred, until := query.view.barred(node, at, end, limit)
+	barred, until := query.view.isBarred(node, at, end, limit)
 	if t.apart && !barred {
 		var apartUntil spec.Instant
-		barred, apartUntil = within(t.strangers(node, &query.Demand.Tenant, nil), at, end, limit)
+		barred, apartUntil = barredWithin(t.strangerWindows(node, &query.Demand.Tenant, nil), at, end, limit)
 		until = min(until, apartUntil)
 	}
 	if barred {
@@ -113,7 +113,7 @@ func (s *sweep) measure(t *Timeline, query *Query, i int, lane *lane, at spec.In
 // instant has the same free on the lane wherever it begins: then another segment
 // begins at its front, or at its end.
 func (l *lane) sameUntil(at, end spec.Instant, length spec.Span) spec.Instant {
-	front := l.at(at) + 1
+	front := l.segmentAt(at) + 1
 	if front >= len(l.segs) {
 		return spec.FarFuture
 	}
@@ -121,7 +121,7 @@ func (l *lane) sameUntil(at, end spec.Instant, length spec.Span) spec.Instant {
 	if end == spec.FarFuture {
 		return until
 	}
-	back := l.at(end-1) + 1
+	back := l.segmentAt(end-1) + 1
 	if back >= len(l.segs) {
 		return until
 	}
@@ -135,14 +135,14 @@ func bit(n int64) int64 {
 	return 0
 }
 
-// pick places a demand at an instant on the nodes that have anything for it.
+// pickNodes places a demand at an instant on the nodes that have anything for it.
 // A promise is kept on its nodes if they still do.
-func (t *Timeline) pick(query *Query, at spec.Instant, hint *Hint) []place.Part {
+func (t *Timeline) pickNodes(query *Query, at spec.Instant, hint *Hint) []place.Part {
 	t.cands = t.cands[:0]
 	end := at.Add(query.Demand.Limit)
 	for i, id := range t.sweep.ids {
 		if l := t.lanes[id]; t.sweep.fit[i] > 0 {
-			t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: l.over(at, end)})
+			t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)})
 		}
 	}
 	if hint != nil && hint.Start <= at && len(hint.Nodes) > 0 {
@@ -154,7 +154,7 @@ func (t *Timeline) pick(query *Query, at spec.Instant, hint *Hint) []place.Part 
 		for i := range t.cands {
 			if old.Has(int(t.cands[i].Node.ID)) {
 				same = append(same, t.cands[i])
-				same[len(same)-1].Before = hint.on(t.cands[i].Node.ID)
+				same[len(same)-1].Before = hint.devicesOn(t.cands[i].Node.ID)
 			}
 		}
 		if parts := place.Pick(&query.Demand, same, query.options); parts != nil {

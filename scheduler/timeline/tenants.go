@@ -34,24 +34,24 @@ func (t *Timeline) TrackTenants() {
 				continue
 			}
 			tenant := place.TenantOf(j)
-			l.stays = append(l.stays, stay{window{t.now, t.until(j)}, uid, &tenant})
+			l.stays = append(l.stays, stay{window{t.now, t.expectedEnd(j)}, uid, &tenant})
 		}
 	}
 }
 
-// enter notes that a job is on the node of a part.
-func (t *Timeline) enter(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
+// enterPart notes that a job is on the node of a part.
+func (t *Timeline) enterPart(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
 	if !t.apart || p.Tenant == nil {
 		return
 	}
 	l := t.lanes[p.Node.ID]
 	l.stays = append(l.stays, stay{window{from, to}, uid, p.Tenant})
-	t.touch(p.Node.ID)
+	t.touchNear(p.Node.ID)
 }
 
-// leave is the reverse of enter. A stay that was cut short is not found, and
+// leavePart is the reverse of enter. A stay that was cut short is not found, and
 // needs not be.
-func (t *Timeline) leave(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
+func (t *Timeline) leavePart(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
 	if !t.apart {
 		return
 	}
@@ -59,7 +59,7 @@ func (t *Timeline) leave(p *place.Part, from, to spec.Instant, uid spec.JobUID) 
 	i := slices.IndexFunc(l.stays, func(s stay) bool { return s.uid == uid && s.from == from && s.to == to })
 	if i >= 0 {
 		l.stays = slices.Delete(l.stays, i, i+1)
-		t.touch(p.Node.ID)
+		t.touchNear(p.Node.ID)
 	}
 }
 
@@ -68,14 +68,14 @@ func (t *Timeline) cutStay(id spec.NodeID, uid spec.JobUID, at spec.Instant) {
 	for i := range t.lanes[id].stays {
 		if s := &t.lanes[id].stays[i]; s.uid == uid {
 			s.to = min(s.to, at)
-			t.touch(id)
+			t.touchNear(id)
 		}
 	}
 }
 
-// touch marks the nodes near one as changed: those on which a job that keeps
+// touchNear marks the nodes near one as changed: those on which a job that keeps
 // its block for itself meets what is on it.
-func (t *Timeline) touch(id spec.NodeID) {
+func (t *Timeline) touchNear(id spec.NodeID) {
 	if t.near == nil {
 		return
 	}
@@ -86,9 +86,9 @@ func (t *Timeline) touch(id spec.NodeID) {
 	}
 }
 
-// strangers are the times at which a tenant cannot be on a node because of the
+// strangerWindows are the times at which a tenant cannot be on a node because of the
 // others there, or in its block, in order and apart from each other.
-func (t *Timeline) strangers(id int32, who *place.Tenant, gone []spec.JobUID) []Window {
+func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobUID) []Window {
 	if !t.apart {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (t *Timeline) strangers(id int32, who *place.Tenant, gone []spec.JobUID) []
 			case int32(other) == id:
 				continue
 			case !t.Usable(other):
-				out = t.beyond(out, other, who, gone)
+				out = t.strangersBeyond(out, other, who, gone)
 				continue
 			}
 			for _, s := range t.lanes[other].stays {
@@ -123,16 +123,16 @@ func (t *Timeline) strangers(id int32, who *place.Tenant, gone []spec.JobUID) []
 	return out
 }
 
-// beyond is strangers for a node that the timeline does not have: who runs
+// strangersBeyond is strangers for a node that the timeline does not have: who runs
 // there is known, if nothing else.
-func (t *Timeline) beyond(out []Window, id spec.NodeID, who *place.Tenant, gone []spec.JobUID) []Window {
+func (t *Timeline) strangersBeyond(out []Window, id spec.NodeID, who *place.Tenant, gone []spec.JobUID) []Window {
 	n := t.st.NodeByID(id)
 	if n == nil {
 		return out
 	}
 	for _, uid := range n.Jobs {
 		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, uid) {
-			out = append(out, Window{t.now, t.until(j)})
+			out = append(out, Window{t.now, t.expectedEnd(j)})
 		}
 	}
 	return out

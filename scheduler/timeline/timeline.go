@@ -76,7 +76,7 @@ type segment struct {
 // is given.
 func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, old *Timeline) *Timeline {
 	size := len(st.NodeIDs)
-	t := old.renewed(size, min(nodes.Count(), size))
+	t := old.emptyTimeline(size, min(nodes.Count(), size))
 	t.st, t.now, t.tick = st, now, tick
 	t.shapes.Caps = place.Caps(st)
 	ends, picky := t.ends[:0], false
@@ -90,8 +90,8 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, o
 		*l = lane{node: n, shape: t.shapes.Of(n), segs: l.segs}
 		t.lanes[id] = l
 		t.mixed = t.mixed || l.shape.Mixed()
-		ends = t.fill(l, ends[:0], &picky)
-		t.count(l, 1)
+		ends = t.fillLane(l, ends[:0], &picky)
+		t.countFree(l, 1)
 	}
 	t.ends = ends
 	if picky || t.pickyBeyond() {
@@ -100,17 +100,17 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, o
 	return t
 }
 
-// renewed is an empty timeline with room for so many node ids and lanes, in the
+// emptyTimeline is an empty timeline with room for so many node ids and lanes, in the
 // memory of one that is no longer used.
-func (t *Timeline) renewed(size, lanes int) *Timeline {
+func (t *Timeline) emptyTimeline(size, lanes int) *Timeline {
 	if t == nil {
 		t = &Timeline{indexes: map[uint64]*index{}, viewers: map[string]*viewer{}, lists: map[*uint64][]int32{}}
 	}
 	clear(t.indexes)
 	clear(t.viewers)
 	clear(t.lists)
-	t.madeAsks.renew(keptAsks)
-	t.madeIndexes.renew(keptCells / max(size, 1))
+	t.madeAsks.renewSlab(keptAsks)
+	t.madeIndexes.renewSlab(keptCells / max(size, 1))
 	t.shapes.Forget(keptShapes)
 	*t = Timeline{shapes: t.shapes, lanes: t.lanes, store: t.store, stamp: t.stamp, changed: t.changed[:0], ends: t.ends, turns: t.turns,
 		tails: t.tails, windows: t.windows, cands: t.cands, ranks: t.ranks, sweep: t.sweep,
@@ -151,8 +151,8 @@ func (s *slab[T]) take() *T {
 	return s.list[s.used-1]
 }
 
-// renew takes all values back, and keeps so many.
-func (s *slab[T]) renew(most int) {
+// renewSlab takes all values back, and keeps so many.
+func (s *slab[T]) renewSlab(most int) {
 	if len(s.list) > most {
 		clear(s.list[most:])
 		s.list = s.list[:most]
@@ -160,8 +160,8 @@ func (s *slab[T]) renew(most int) {
 	s.used = 0
 }
 
-// count adds what a node can give now to what all can, or takes it away.
-func (t *Timeline) count(l *lane, sign int64) {
+// countFree adds what a node can give now to what all can, or takes it away.
+func (t *Timeline) countFree(l *lane, sign int64) {
 	t.cpus += sign * max(l.segs[0].free.CPU, 0)
 	t.gpus += sign * max(l.segs[0].free.GPU, 0)
 }
@@ -175,9 +175,9 @@ func (t *Timeline) MayHaveRoom(least *spec.TRES) bool {
 // HasFree is Room for so many CPUs and GPUs.
 func (t *Timeline) HasFree(cpus, gpus int64) bool { return cpus <= t.cpus && gpus <= t.gpus }
 
-// list gives the nodes of a set that the timeline has. Sets that nobody
+// listNodes gives the nodes of a set that the timeline has. Sets that nobody
 // changes are listed once.
-func (t *Timeline) list(set spec.Bitset) []int32 {
+func (t *Timeline) listNodes(set spec.Bitset) []int32 {
 	if len(set) == 0 {
 		return nil
 	}
@@ -207,8 +207,8 @@ type turn struct {
 	nth int
 }
 
-// fill derives a lane's segments from the jobs on its node.
-func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
+// fillLane derives a lane's segments from the jobs on its node.
+func (t *Timeline) fillLane(l *lane, ends []ending, picky *bool) []ending {
 	n := l.node
 	f := l.shape.Now(n)
 	for _, uid := range n.Jobs {
@@ -231,7 +231,7 @@ func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 		f.GPU += l.shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])
 		l.shape.TakeGPUs(&f, j.Alloc, &j.Alloc.Nodes[i])
 		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
-		end := t.until(j)
+		end := t.expectedEnd(j)
 		if end != spec.FarFuture {
 			ends = append(ends, ending{end, uid, part})
 		}
@@ -262,8 +262,8 @@ func (t *Timeline) fill(l *lane, ends []ending, picky *bool) []ending {
 	return ends
 }
 
-// until is when a running job is taken to have given its nodes back.
-func (t *Timeline) until(j *state.Job) spec.Instant {
+// expectedEnd is when a running job is taken to have given its nodes back.
+func (t *Timeline) expectedEnd(j *state.Job) spec.Instant {
 	end := j.Deadline()
 	if j.Completing() || j.Ending != nil || end <= t.now {
 		end = t.now.Add(t.tick)
@@ -271,8 +271,8 @@ func (t *Timeline) until(j *state.Job) spec.Instant {
 	return end
 }
 
-// at is the index of the segment that an instant lies in.
-func (l *lane) at(t spec.Instant) int {
+// segmentAt is the index of the segment that an instant lies in.
+func (l *lane) segmentAt(t spec.Instant) int {
 	lo, hi := 0, len(l.segs)
 	for lo < hi {
 		if mid := int(uint(lo+hi) >> 1); l.segs[mid].from <= t {
@@ -284,9 +284,9 @@ func (l *lane) at(t spec.Instant) int {
 	return max(lo-1, 0)
 }
 
-// split makes a segment begin at an instant and returns its index.
-func (l *lane) split(at spec.Instant) int {
-	i := l.at(at)
+// splitAt makes a segment begin at an instant and returns its index.
+func (l *lane) splitAt(at spec.Instant) int {
+	i := l.segmentAt(at)
 	if l.segs[i].from >= at {
 		return i
 	}
@@ -294,10 +294,10 @@ func (l *lane) split(at spec.Instant) int {
 	return i + 1
 }
 
-// over is the least that the lane can give throughout [from, to). The result
+// leastOver is the least that the lane can give throughout [from, to). The result
 // may share memory with the lane.
-func (l *lane) over(from, to spec.Instant) place.Free {
-	i := l.at(from)
+func (l *lane) leastOver(from, to spec.Instant) place.Free {
+	i := l.segmentAt(from)
 	f := l.segs[i].free
 	if i+1 >= len(l.segs) || l.segs[i+1].from >= to {
 		return f
@@ -317,20 +317,20 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 	for i := range parts {
 		id := parts[i].Node.ID
 		l := t.lanes[id]
-		first, last := l.split(start), len(l.segs)
+		first, last := l.splitAt(start), len(l.segs)
 		if end != spec.FarFuture {
-			last = l.split(end)
+			last = l.splitAt(end)
 			if l.segs[last].after == 0 {
 				l.segs[last].after = uid
 			}
 		}
-		t.count(l, -1)
+		t.countFree(l, -1)
 		for k := first; k < last; k++ {
 			l.segs[k].free.Add(&parts[i].Use, -1)
 		}
-		t.count(l, 1)
+		t.countFree(l, 1)
 		t.changed = append(t.changed, uint32(id))
-		t.enter(&parts[i], start, end, uid)
+		t.enterPart(&parts[i], start, end, uid)
 	}
 }
 
@@ -364,7 +364,7 @@ func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, win
 	for _, uid := range n.Jobs {
 		j := t.st.Job(uid)
 		i := j.Alloc.Index(n.ID)
-		if until := t.until(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == r.Name && until > over {
+		if until := t.expectedEnd(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == r.Name && until > over {
 			held := place.Free{CPU: int64(j.Alloc.Nodes[i].CPUs.Count()), GPU: shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])}
 			if j.Yields {
 				held.CPU = 0
@@ -381,7 +381,7 @@ func (t *Timeline) Holds(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation, 
 		return false
 	}
 	l := t.lanes[n.ID]
-	need, free := l.shape.Held(n, a, of), l.over(t.now, until)
+	need, free := l.shape.Held(n, a, of), l.leastOver(t.now, until)
 	need.Mem = 0
 	return free.Holds(&need)
 }
@@ -395,17 +395,17 @@ func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Spa
 	for i := range parts {
 		id := parts[i].Node.ID
 		l := t.lanes[id]
-		first, last := l.split(start), len(l.segs)
+		first, last := l.splitAt(start), len(l.segs)
 		if end != spec.FarFuture {
-			last = l.split(end)
+			last = l.splitAt(end)
 		}
-		t.count(l, -1)
+		t.countFree(l, -1)
 		for k := first; k < last; k++ {
 			l.segs[k].free.Add(&parts[i].Use, 1)
 		}
-		t.count(l, 1)
+		t.countFree(l, 1)
 		t.changed = append(t.changed, uint32(id))
-		t.leave(&parts[i], start, end, uid)
+		t.leavePart(&parts[i], start, end, uid)
 	}
 }
 
@@ -419,7 +419,7 @@ func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUI
 			out = append(out, uid)
 			continue
 		}
-		for k := l.at(at); k > 0 && len(out) < maxBlockers; k-- {
+		for k := l.segmentAt(at); k > 0 && len(out) < maxBlockers; k-- {
 			if uid := l.segs[k].after; uid != 0 && uid != self {
 				if !slices.Contains(out, uid) {
 					out = append(out, uid)
@@ -446,7 +446,7 @@ func (t *Timeline) Takes(p *place.Part) bool {
 // FreeCPUs is how many CPUs of a node nobody has now, nor was promised for as
 // soon as somebody ends.
 func (t *Timeline) FreeCPUs(id spec.NodeID) int64 {
-	return t.lanes[id].over(t.now, t.NextTick().Add(1)).CPU
+	return t.lanes[id].leastOver(t.now, t.NextTick().Add(1)).CPU
 }
 
 // OnCPUs is what one node's part of an allocation takes of its CPUs.

@@ -5,10 +5,10 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// narrow leaves those of the nodes in t.ranks that are below as few switches
+// narrowRanks leaves those of the nodes in t.ranks that are below as few switches
 // as may be, just as many as are wanted. It changes nothing where no switch
 // has enough.
-func (t *Timeline) narrow(tree *place.Tree, query *Query, at spec.Instant, want int) {
+func (t *Timeline) narrowRanks(tree *place.Tree, query *Query, at spec.Instant, want int) {
 	counts := make([]int, tree.Leaves)
 	for _, r := range t.ranks {
 		if leaf := tree.LeafOf[r.id]; leaf >= 0 {
@@ -26,12 +26,12 @@ func (t *Timeline) narrow(tree *place.Tree, query *Query, at spec.Instant, want 
 		var here []rank
 		for _, r := range all {
 			if tree.LeafOf[r.id] == leaf {
-				r.order = t.order(query, t.lanes[r.id], at)
+				r.order = t.nodeOrder(query, t.lanes[r.id], at)
 				here = append(here, r)
 			}
 		}
 		if len(here) > of[i] {
-			least(here, of[i])
+			selectLeast(here, of[i])
 			here = here[:of[i]]
 		}
 		chosen = append(chosen, here...)

@@ -154,7 +154,7 @@ func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Pro
 		e.look = e.now
 		e.st = state.New().Freeze().Fork() // whoever looks sees the totals too
 	}
-	if err := e.found(); err != nil {
+	if err := e.foundCluster(); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.After != nil }) {
@@ -565,8 +565,8 @@ func (e *engine) started(ev *event.JobStarted) {
 	e.push(ending{e.now.Add(min(run, ev.Limit)), e.order, ev.UID, run >= ev.Limit})
 }
 
-// found makes the cluster: its configuration and all its nodes, idle.
-func (e *engine) found() error {
+// foundCluster makes the cluster: its configuration and all its nodes, idle.
+func (e *engine) foundCluster() error {
 	system := event.Actor{Kind: event.ActorSystem}
 	first := []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: e.w.Config.ClusterName, Version: event.Version}}
 	if _, _, err := e.decide(system, scheduler.Policy{Events: append(first, e.w.Policy...)}); err != nil {
@@ -577,7 +577,7 @@ func (e *engine) found() error {
 	}
 	for i := range e.w.Config.Nodes {
 		n := &e.w.Config.Nodes[i]
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: n.Name}, scheduler.RegisterNode{Node: n.Name, Inventory: inventory(n)}); err != nil {
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: n.Name}, scheduler.RegisterNode{Node: n.Name, Inventory: fullInventory(n)}); err != nil {
 			return err
 		}
 		e.res.Procs += e.st.Node(n.Name).CPUs
@@ -586,8 +586,8 @@ func (e *engine) found() error {
 	return nil
 }
 
-// inventory is what a node presents that has all that is configured.
-func inventory(n *spec.NodeSpec) spec.Inventory {
+// fullInventory is what a node presents that has all that is configured.
+func fullInventory(n *spec.NodeSpec) spec.Inventory {
 	inv := spec.Inventory{BootID: "replay", CPUs: n.CPUs, Sockets: n.Sockets, CoresPerSocket: n.CoresPerSocket, ThreadsPerCore: n.ThreadsPerCore, Mem: n.Mem, TmpDisk: n.TmpDisk}
 	for _, g := range n.GRES {
 		if g.Name != "gpu" {
@@ -638,7 +638,7 @@ func (e *engine) pop() ending {
 	return top
 }
 
-// emit folds an event that is no command's.
-func (e *engine) emit(ev event.Event) error {
+// foldEvent folds an event that is no command's.
+func (e *engine) foldEvent(ev event.Event) error {
 	return trial.On(e.st, e.now, event.Actor{Kind: event.ActorSystem}, "replay").Emit(ev)
 }

@@ -90,7 +90,7 @@ func TestGoldenSchedules(t *testing.T) {
 					continue
 				}
 				compared++
-				if got := seconds(res.Jobs[i].Wait()); got != r.Wait || !res.Jobs[i].Started() {
+				if got := wholeSeconds(res.Jobs[i].Wait()); got != r.Wait || !res.Jobs[i].Started() {
 					if wrong++; wrong == 1 {
 						first = fmt.Sprintf("job %d, submitted at %d, waits %d s, want %d s (%v)", r.ID, r.Submit, got, r.Wait, res.Jobs[i].Refused)
 					}

@@ -121,7 +121,7 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 	if h.config == nil {
 		h.config, h.policy = h.st.Config, h.st.Policy
 	}
-	w = &Workload{Config: open(h.config), Policy: puts(h.policy)}
+	w = &Workload{Config: openConfig(h.config), Policy: puts(h.policy)}
 	at := map[spec.JobUID]int{} // in w.Jobs
 	for _, uid := range h.order {
 		p := h.jobs[uid]
@@ -147,7 +147,7 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 	if len(w.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
 	}
-	w.sort()
+	w.sortJobs()
 	return w, leftOut, nil
 }
 
@@ -174,9 +174,9 @@ func (h *History) link(w *Workload, j *Job, p *past, at map[spec.JobUID]int) boo
 	return true
 }
 
-// sort puts the jobs in order of submission; none comes before those that it
+// sortJobs puts the jobs in order of submission; none comes before those that it
 // depends on.
-func (w *Workload) sort() {
+func (w *Workload) sortJobs() {
 	order := make([]int, len(w.Jobs))
 	for i := range order {
 		order[i] = i
@@ -201,13 +201,13 @@ func (w *Workload) sort() {
 func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload, error) {
 	out := *w
 	if config != nil {
-		out.Config = open(config)
+		out.Config = openConfig(config)
 	}
 	if len(changes) == 0 {
 		return &out, nil
 	}
 	e := &engine{w: &out, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, res: &Result{}}
-	if err := e.found(); err != nil {
+	if err := e.foundCluster(); err != nil {
 		return nil, err
 	}
 	out.Policy = slices.Clone(out.Policy)
@@ -217,7 +217,7 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 			return nil, err
 		}
 		for _, ev := range events {
-			if err := e.emit(ev); err != nil {
+			if err := e.foldEvent(ev); err != nil {
 				return nil, fmt.Errorf("%T: %w", ev, err)
 			}
 		}
@@ -226,9 +226,9 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 	return &out, nil
 }
 
-// open is a configuration without what would keep a whole history from being
+// openConfig is a configuration without what would keep a whole history from being
 // submitted, or its jobs from being forgotten once they have ended.
-func open(c *spec.Config) *spec.Config {
+func openConfig(c *spec.Config) *spec.Config {
 	out := *c
 	out.Limits.MaxJobCount, out.Limits.MaxJobID = 1<<30, 1<<30
 	if out.Timing.MinJobAge == 0 {

@@ -67,7 +67,7 @@ func TestDependenciesOfTheHistory(t *testing.T) {
 	system := event.Actor{Kind: event.ActorSystem}
 	s.do(system, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "t", Version: event.Version}}})
 	s.do(system, scheduler.Configure{Config: cluster(4)})
-	s.do(event.Actor{Kind: event.ActorNode, Name: "n"}, scheduler.RegisterNode{Node: "n", Inventory: inventory(&cluster(4).Nodes[0])})
+	s.do(event.Actor{Kind: event.ActorNode, Name: "n"}, scheduler.RegisterNode{Node: "n", Inventory: fullInventory(&cluster(4).Nodes[0])})
 	size := spec.Size{Tasks: 4}
 	first := s.submit(spec.JobSpec{Size: size})
 	parent := s.submit(spec.JobSpec{Size: size})
@@ -104,7 +104,7 @@ func TestDependenciesOfTheHistory(t *testing.T) {
 		}
 		for i := range x.want {
 			j := &res.Jobs[i]
-			if got := [3]int64{seconds(j.Submit.Sub(epoch)), seconds(j.Start.Sub(epoch)), seconds(j.End.Sub(epoch))}; got != x.want[i] {
+			if got := [3]int64{wholeSeconds(j.Submit.Sub(epoch)), wholeSeconds(j.Start.Sub(epoch)), wholeSeconds(j.End.Sub(epoch))}; got != x.want[i] {
 				t.Errorf("with %d CPUs job %d: %d, want %d (%v)", x.cpus, i+1, got, x.want[i], j.Refused)
 			}
 		}

@@ -33,7 +33,7 @@ const firstUnknown = 1 << 30
 // what a configuration enforces has somebody to be enforced on. Left out are the
 // runs that did not come to their end.
 func Imported(config *spec.Config, records []Record, from, to spec.Instant) (w *Workload, leftOut int, err error) {
-	w = &Workload{Config: open(config), Policy: policy.Founding(config.Enforce.Associations)}
+	w = &Workload{Config: openConfig(config), Policy: policy.Founding(config.Enforce.Associations)}
 	ids := map[string]uint32{}
 	users, all := map[string]map[string]bool{}, map[string]bool{}
 	for i := range records {
@@ -61,7 +61,7 @@ func Imported(config *spec.Config, records []Record, from, to spec.Instant) (w *
 	if len(w.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
 	}
-	w.sort()
+	w.sortJobs()
 	w, err = w.With(nil, whoTheyAre(users, all))
 	return w, leftOut, err
 }

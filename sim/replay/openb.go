@@ -188,7 +188,7 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 		return nil, err
 	}
 	for i := range c.Nodes {
-		if err := do(scheduler.RegisterNode{Node: c.Nodes[i].Name, Inventory: inventory(&c.Nodes[i])}); err != nil {
+		if err := do(scheduler.RegisterNode{Node: c.Nodes[i].Name, Inventory: fullInventory(&c.Nodes[i])}); err != nil {
 			return nil, err
 		}
 	}

@@ -43,7 +43,7 @@ func TestSmallLog(t *testing.T) {
 	res := replayed(t, tr, 4, "easy")
 	for i, want := range []struct{ start, end int64 }{{0, 100}, {100, 150}, {100, 130}, {130, 330}} {
 		j := &res.Jobs[i]
-		if start, end := seconds(j.Start.Sub(epoch)), seconds(j.End.Sub(epoch)); start != want.start || end != want.end {
+		if start, end := wholeSeconds(j.Start.Sub(epoch)), wholeSeconds(j.End.Sub(epoch)); start != want.start || end != want.end {
 			t.Errorf("job %d runs from %d to %d, want %+v", i+1, start, end, want)
 		}
 	}
@@ -202,7 +202,7 @@ func TestSuspended(t *testing.T) {
 	}
 	for i, want := range []struct{ start, end int64 }{{0, 151}, {41, 91}} {
 		j := &res.Jobs[i]
-		if start, end := seconds(j.Start.Sub(epoch)), seconds(j.End.Sub(epoch)); start != want.start || end != want.end {
+		if start, end := wholeSeconds(j.Start.Sub(epoch)), wholeSeconds(j.End.Sub(epoch)); start != want.start || end != want.end {
 			t.Errorf("job %d runs from %d to %d, want %+v", i+1, start, end, want)
 		}
 	}

@@ -61,6 +61,6 @@ func (r *Result) Summarise() Summary {
 	return s
 }
 
-func seconds(s spec.Span) int64 { return int64(s / spec.Second) }
+func wholeSeconds(s spec.Span) int64 { return int64(s / spec.Second) }
 
 func asFloat(s spec.Span) float64 { return float64(s) / float64(spec.Second) }

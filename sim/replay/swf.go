@@ -90,14 +90,14 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 	case err != nil:
 		return nil, err
 	}
-	return t, t.settle()
+	return t, t.sortRows()
 }
 
 // ErrEmpty tells that a trace has no job.
 var ErrEmpty = errors.New("there is no job in it")
 
-// settle puts the rows in order.
-func (t *Trace) settle() error {
+// sortRows puts the rows in order.
+func (t *Trace) sortRows() error {
 	if len(t.Rows) == 0 {
 		return ErrEmpty
 	}
@@ -122,7 +122,7 @@ func swfRow(text []byte) (Row, error) {
 		if end < 0 {
 			end = len(text)
 		}
-		v, err := whole(text[:end])
+		v, err := parseWhole(text[:end])
 		if err != nil {
 			return Row{}, fmt.Errorf("field %d: %w", n+1, err)
 		}
@@ -139,8 +139,8 @@ func swfRow(text []byte) (Row, error) {
 	return row, nil
 }
 
-// whole reads a number and drops its decimals.
-func whole(b []byte) (int64, error) {
+// parseWhole reads a number and drops its decimals.
+func parseWhole(b []byte) (int64, error) {
 	if i := bytes.IndexByte(b, '.'); i >= 0 {
 		b = b[:i]
 	}
@@ -174,8 +174,8 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 		run := int64(-1)
 		status := int64(5)
 		if j := &res.Jobs[i]; j.Started() {
-			wait = seconds(j.Wait())
-			run = seconds(j.End.Sub(j.Start))
+			wait = wholeSeconds(j.Wait())
+			run = wholeSeconds(j.End.Sub(j.Start))
 			status = -1
 		}
 		limit := int64(-1)

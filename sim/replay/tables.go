@@ -64,7 +64,7 @@ func (t *table) number(name string) int64 {
 	if s == "" {
 		return 0
 	}
-	v, err := whole([]byte(s))
+	v, err := parseWhole([]byte(s))
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("line %d: %s: %w", t.line, name, err)
 	}
@@ -111,7 +111,7 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 	if len(out.Rows) == 0 && len(others) > 0 {
 		return nil, fmt.Errorf("no job of cluster %q: the file has %d other clusters", cluster, len(others))
 	}
-	return out, out.settle()
+	return out, out.sortRows()
 }
 
 // ReadGraham reads the jobs of a Slurm site that were still pending at some
@@ -136,7 +136,7 @@ func ReadGraham(r io.Reader) (*Trace, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	if err := out.settle(); err != nil {
+	if err := out.sortRows(); err != nil {
 		return nil, err
 	}
 	zero := out.Rows[0].Submit

@@ -49,31 +49,31 @@ func ParseArray(s string) (Array, error) {
 		text = text[1 : len(text)-1]
 	}
 	if text == "" {
-		return Array{}, bad(what, s, "it is empty")
+		return Array{}, badInput(what, s, "it is empty")
 	}
 	var a Array
 	throttled := false
 	for part := range strings.SplitSeq(text, ",") {
 		part, limit, percent := strings.Cut(part, "%")
 		if percent {
-			n, ok := digits(limit, MaxArrayIndex+1)
+			n, ok := parseDigits(limit, MaxArrayIndex+1)
 			switch {
 			case !ok:
-				return Array{}, bad(what, s, "expected a number after %%, found %q", limit)
+				return Array{}, badInput(what, s, "expected a number after %%, found %q", limit)
 			case throttled && uint32(n) != a.Throttle:
-				return Array{}, bad(what, s, "more than one %% limit")
+				return Array{}, badInput(what, s, "more than one %% limit")
 			}
 			a.Throttle, throttled = uint32(n), true
 		}
 		r, reason := parseRange(part)
 		if reason != "" {
-			return Array{}, bad(what, s, reason)
+			return Array{}, badInput(what, s, reason)
 		}
 		a.Ranges = append(a.Ranges, r)
 	}
 	ranges, ok := normal(a.Ranges)
 	if !ok {
-		return Array{}, bad(what, s, "its ranges overlap too often or are more than %d", maxRanges)
+		return Array{}, badInput(what, s, "its ranges overlap too often or are more than %d", maxRanges)
 	}
 	a.Ranges = ranges
 	return a, nil
@@ -85,11 +85,11 @@ func parseRange(s string) (r Range, reason string) {
 	if !ranged {
 		last = first
 	}
-	lo, ok1 := digits(first, MaxArrayIndex+1)
-	hi, ok2 := digits(last, MaxArrayIndex+1)
+	lo, ok1 := parseDigits(first, MaxArrayIndex+1)
+	hi, ok2 := parseDigits(last, MaxArrayIndex+1)
 	by, ok3 := int64(1), true
 	if stepped {
-		by, ok3 = digits(step, MaxArrayIndex+1)
+		by, ok3 = parseDigits(step, MaxArrayIndex+1)
 	}
 	switch {
 	case s == "":

@@ -29,15 +29,15 @@ func (e *SyntaxError) Error() string {
 	return "invalid " + e.What + " " + strconv.Quote(in) + ": " + e.Reason
 }
 
-func bad(what, input, reason string, args ...any) error {
+func badInput(what, input, reason string, args ...any) error {
 	if len(args) > 0 {
 		reason = fmt.Sprintf(reason, args...)
 	}
 	return &SyntaxError{What: what, Input: input, Reason: reason}
 }
 
-// digits reads a non-empty string of decimal digits below limit.
-func digits(s string, limit int64) (int64, bool) {
+// parseDigits reads a non-empty string of decimal digits below limit.
+func parseDigits(s string, limit int64) (int64, bool) {
 	if s == "" {
 		return 0, false
 	}
@@ -55,8 +55,8 @@ func digits(s string, limit int64) (int64, bool) {
 	return n, true
 }
 
-// lower is ASCII lower case: keywords must not depend on a locale.
-func lower(s string) string {
+// lowerASCII is ASCII lower case: keywords must not depend on a locale.
+func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
 		if c >= 'A' && c <= 'Z' {

@@ -21,11 +21,11 @@ const (
 // in Slurm, fields may exceed their natural size: 90:00 is ninety minutes.
 func ParseDuration(s string) (int64, error) {
 	const forms = "expected minutes, m:s, h:m:s, d-h, d-h:m, d-h:m:s or UNLIMITED"
-	switch lower(s) {
+	switch lowerASCII(s) {
 	case "unlimited", "infinite", "-1":
 		return Infinite, nil
 	case "":
-		return 0, bad("duration", s, "it is empty; "+forms)
+		return 0, badInput("duration", s, "it is empty; "+forms)
 	}
 	days, rest, withDays := strings.Cut(s, "-")
 	if !withDays {
@@ -33,22 +33,22 @@ func ParseDuration(s string) (int64, error) {
 	}
 	parts := strings.Split(rest, ":")
 	if len(parts) > 3 {
-		return 0, bad("duration", s, forms)
+		return 0, badInput("duration", s, forms)
 	}
 	var f [3]int64
 	for i, p := range parts {
-		n, ok := digits(p, maxField)
+		n, ok := parseDigits(p, maxField)
 		if !ok {
-			return 0, bad("duration", s, forms)
+			return 0, badInput("duration", s, forms)
 		}
 		f[i] = n
 	}
 	var sec int64
 	switch {
 	case withDays:
-		d, ok := digits(days, maxField/86400)
+		d, ok := parseDigits(days, maxField/86400)
 		if !ok {
-			return 0, bad("duration", s, forms)
+			return 0, badInput("duration", s, forms)
 		}
 		sec = d*86400 + f[0]*3600 + f[1]*60 + f[2]
 	case len(parts) == 1:
@@ -59,7 +59,7 @@ func ParseDuration(s string) (int64, error) {
 		sec = f[0]*3600 + f[1]*60 + f[2]
 	}
 	if sec > maxDuration {
-		return 0, bad("duration", s, "it is longer than 285 years; write UNLIMITED")
+		return 0, badInput("duration", s, "it is longer than 285 years; write UNLIMITED")
 	}
 	return sec, nil
 }

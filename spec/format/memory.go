@@ -14,26 +14,26 @@ const units = "KMGTP"
 // the power is def.
 func amount(what, s string, def int) (n int64, power int, err error) {
 	num := strings.TrimRight(s, "kKmMgGtTpPbB")
-	suffix := lower(s[len(num):])
+	suffix := lowerASCII(s[len(num):])
 	power = def
 	if suffix != "" {
-		power = strings.IndexByte(lower(units), suffix[0]) + 1
+		power = strings.IndexByte(lowerASCII(units), suffix[0]) + 1
 		if power == 0 || (len(suffix) > 1 && suffix[1:] != "b") {
-			return 0, 0, bad(what, s, "unknown unit; use K, M, G, T or P")
+			return 0, 0, badInput(what, s, "unknown unit; use K, M, G, T or P")
 		}
 	}
-	n, ok := digits(num, maxAmount)
+	n, ok := parseDigits(num, maxAmount)
 	switch {
 	case ok:
 		return n, power, nil
 	case strings.ContainsRune(num, '.'):
-		return 0, 0, bad(what, s, "fractions are not possible; use a smaller unit")
+		return 0, 0, badInput(what, s, "fractions are not possible; use a smaller unit")
 	case strings.HasPrefix(num, "-"):
-		return 0, 0, bad(what, s, "it is negative")
+		return 0, 0, badInput(what, s, "it is negative")
 	case num != "" && strings.Trim(num, "0123456789") == "":
-		return 0, 0, bad(what, s, "it is too large")
+		return 0, 0, badInput(what, s, "it is too large")
 	}
-	return 0, 0, bad(what, s, "expected a whole number and at most one of K, M, G, T, P")
+	return 0, 0, badInput(what, s, "expected a whole number and at most one of K, M, G, T, P")
 }
 
 // ParseMemory reads an amount of memory into MiB, rounded up: 500M, 4G, 1T,
@@ -52,7 +52,7 @@ func ParseMemory(s string) (int64, error) {
 	for ; power > 2; power-- {
 		n <<= 10
 		if n >= maxAmount {
-			return 0, bad("memory size", s, "it is too large")
+			return 0, badInput("memory size", s, "it is too large")
 		}
 	}
 	return n, nil
@@ -68,7 +68,7 @@ func ParseCount(s string) (int64, error) {
 	for ; power > 0; power-- {
 		n <<= 10
 		if n >= maxAmount {
-			return 0, bad("count", s, "it is too large")
+			return 0, badInput("count", s, "it is too large")
 		}
 	}
 	return n, nil

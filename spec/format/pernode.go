@@ -36,20 +36,20 @@ func ParsePerNode(s string) ([]int64, error) {
 	var out []int64
 	for part := range strings.SplitSeq(s, ",") {
 		num, times, folded := strings.Cut(part, "(x")
-		n, ok := digits(num, maxAmount)
+		n, ok := parseDigits(num, maxAmount)
 		if !ok {
-			return nil, bad(what, s, "expected counts such as 2(x3),1")
+			return nil, badInput(what, s, "expected counts such as 2(x3),1")
 		}
 		reps := int64(1)
 		if folded {
 			body, closed := strings.CutSuffix(times, ")")
-			reps, ok = digits(body, maxPerNode+1)
+			reps, ok = parseDigits(body, maxPerNode+1)
 			if !ok || !closed || reps == 0 {
-				return nil, bad(what, s, "expected counts such as 2(x3),1")
+				return nil, badInput(what, s, "expected counts such as 2(x3),1")
 			}
 		}
 		if int64(len(out))+reps > maxPerNode {
-			return nil, bad(what, s, "more than %d nodes", maxPerNode)
+			return nil, badInput(what, s, "more than %d nodes", maxPerNode)
 		}
 		for range reps {
 			out = append(out, n)

@@ -18,7 +18,7 @@ const maxSignal = 64
 
 // ParseSignal reads TERM, SIGTERM or 15 into the number.
 func ParseSignal(s string) (int, error) {
-	if n, ok := digits(s, maxSignal+1); ok && n > 0 {
+	if n, ok := parseDigits(s, maxSignal+1); ok && n > 0 {
 		return int(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
@@ -35,7 +35,7 @@ func ParseSignal(s string) (int, error) {
 	case "POLL":
 		return 29, nil
 	}
-	return 0, bad("signal", s, "expected a name such as TERM or SIGUSR1, or a number from 1 to %d", maxSignal)
+	return 0, badInput("signal", s, "expected a name such as TERM or SIGUSR1, or a number from 1 to %d", maxSignal)
 }
 
 // Signal prints a number's name without SIG, or the number if it has none.
@@ -61,30 +61,30 @@ func ParseEarlySignal(s string) (EarlySignal, error) {
 	rest := s
 	if flags, tail, ok := strings.Cut(s, ":"); ok {
 		rest = tail
-		for _, c := range lower(flags) {
+		for _, c := range lowerASCII(flags) {
 			switch c {
 			case 'b':
 				e.Batch = true
 			case 'r':
 				e.Overlap = true
 			default:
-				return EarlySignal{}, bad(what, s, "the part before ':' may only hold R and B")
+				return EarlySignal{}, badInput(what, s, "the part before ':' may only hold R and B")
 			}
 		}
 		if flags == "" {
-			return EarlySignal{}, bad(what, s, "the part before ':' is empty")
+			return EarlySignal{}, badInput(what, s, "the part before ':' is empty")
 		}
 	}
 	name, before, timed := strings.Cut(rest, "@")
 	n, err := ParseSignal(name)
 	if err != nil {
-		return EarlySignal{}, bad(what, s, "unknown signal %q", name)
+		return EarlySignal{}, badInput(what, s, "unknown signal %q", name)
 	}
 	e.Number = n
 	if timed {
-		sec, ok := digits(before, 65536)
+		sec, ok := parseDigits(before, 65536)
 		if !ok {
-			return EarlySignal{}, bad(what, s, "expected seconds from 0 to 65535 after @")
+			return EarlySignal{}, badInput(what, s, "expected seconds from 0 to 65535 after @")
 		}
 		e.Before = sec
 	}

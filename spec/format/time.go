@@ -23,7 +23,7 @@ const timeForms = "expected now[+N[unit]], HH:MM[:SS] [AM|PM], midnight, noon, f
 // its midnight. A local time that does not exist (summer time begins) is moved
 // forward, one that exists twice is the first.
 func ParseTime(s string, m Moment) (int64, error) {
-	text := lower(strings.TrimSpace(s))
+	text := lowerASCII(strings.TrimSpace(s))
 	if rest, ok := strings.CutPrefix(text, "now"); ok {
 		return parseNow(s, strings.ReplaceAll(rest, " ", ""), m.Now)
 	}
@@ -44,7 +44,7 @@ func ParseTime(s string, m Moment) (int64, error) {
 		}
 	}
 	if reason != "" {
-		return 0, bad("time", s, "%s; %s", reason, timeForms)
+		return 0, badInput("time", s, "%s; %s", reason, timeForms)
 	}
 	return p.resolve(m.Past), nil
 }
@@ -83,12 +83,12 @@ func parseNow(s, rest string, now int64) (int64, error) {
 		sign = -1
 	case '+':
 	default:
-		return 0, bad("time", s, timeForms)
+		return 0, badInput("time", s, timeForms)
 	}
 	num := strings.TrimRight(rest[1:], "abcdefghijklmnopqrstuvwxyz")
-	n, ok := digits(num, maxField/604800)
+	n, ok := parseDigits(num, maxField/604800)
 	if !ok {
-		return 0, bad("time", s, "expected a whole number after now%c", rest[0])
+		return 0, badInput("time", s, "expected a whole number after now%c", rest[0])
 	}
 	switch unit := rest[1+len(num):]; unit {
 	case "", "s", "sec", "secs", "second", "seconds":
@@ -101,7 +101,7 @@ func parseNow(s, rest string, now int64) (int64, error) {
 	case "w", "week", "weeks":
 		n *= 604800
 	default:
-		return 0, bad("time", s, "unknown unit %q; use seconds, minutes, hours, days or weeks", unit)
+		return 0, badInput("time", s, "unknown unit %q; use seconds, minutes, hours, days or weeks", unit)
 	}
 	return now + sign*n, nil
 }
@@ -151,7 +151,7 @@ func (p *timeParser) clock(s string) string {
 		if i == 0 {
 			limit = 24
 		}
-		field, ok := digits(part, limit)
+		field, ok := parseDigits(part, limit)
 		if !ok || len(part) > 2 {
 			return strconv.Quote(s) + " is not a time of day"
 		}
@@ -182,7 +182,7 @@ func (p *timeParser) date(s string) string {
 		return ""
 	}
 	if parts := strings.Split(s, "-"); len(parts) == 3 {
-		year, ok := digits(parts[0], 10000)
+		year, ok := parseDigits(parts[0], 10000)
 		if !ok || len(parts[0]) != 4 {
 			return fail
 		}
@@ -203,7 +203,7 @@ func (p *timeParser) date(s string) string {
 	case 2:
 		return p.dayOfMonth(-1, parts[0], parts[1], fail)
 	case 3:
-		year, ok := digits(parts[2], 10000)
+		year, ok := parseDigits(parts[2], 10000)
 		if !ok || (len(parts[2]) != 2 && len(parts[2]) != 4) {
 			return fail
 		}
@@ -244,7 +244,7 @@ func (p *timeParser) dayOfMonth(year int64, monthText, dayText, fail string) str
 
 // ordinal reads one or two digits from 1 to last.
 func ordinal(text string, last int64) (n int, ok bool) {
-	number, ok := digits(text, last+1)
+	number, ok := parseDigits(text, last+1)
 	return int(number), ok && number > 0 && len(text) <= 2
 }
 

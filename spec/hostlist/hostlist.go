@@ -64,7 +64,7 @@ type run struct {
 	width          int // at least 1; 0 = a name without a number
 }
 
-func (r *run) count() int {
+func (r *run) countHosts() int {
 	if r.width == 0 {
 		return 1
 	}
@@ -114,7 +114,7 @@ func (l List) Hosts() []string {
 	size := 0
 	for i := range l.runs {
 		r := &l.runs[i]
-		size += r.count() * (len(r.prefix) + len(r.suffix) + max(r.width, decimals(r.hi)))
+		size += r.countHosts() * (len(r.prefix) + len(r.suffix) + max(r.width, countDigits(r.hi)))
 	}
 	buf := make([]byte, 0, size)
 	ends := make([]int, 0, l.count)
@@ -187,18 +187,18 @@ func (r *run) has(host string) bool {
 		return false
 	}
 	digits := host[len(r.prefix) : len(host)-len(r.suffix)]
-	n, ok := number(digits)
-	return ok && n >= r.lo && n <= r.hi && len(digits) == max(r.width, decimals(n))
+	n, ok := parseNumber(digits)
+	return ok && n >= r.lo && n <= r.hi && len(digits) == max(r.width, countDigits(n))
 }
 
 // joins reports whether the host made of the same parts and number n, written
 // with width digits, is the next one of r.
 func (r *run) joins(prefix, suffix string, n uint64, written int) bool {
-	return r.width > 0 && n == r.hi+1 && written == max(r.width, decimals(n)) && r.prefix == prefix && r.suffix == suffix
+	return r.width > 0 && n == r.hi+1 && written == max(r.width, countDigits(n)) && r.prefix == prefix && r.suffix == suffix
 }
 
-// push adds one plain host name at the end.
-func (l *List) push(host string) {
+// pushHost adds one plain host name at the end.
+func (l *List) pushHost(host string) {
 	l.count++
 	at := len(host)
 	for at > 0 && len(host)-at < maxDigits && isDigit(host[at-1]) {
@@ -208,7 +208,7 @@ func (l *List) push(host string) {
 		l.runs = append(l.runs, run{prefix: host})
 		return
 	}
-	n, _ := number(host[at:])
+	n, _ := parseNumber(host[at:])
 	written := len(host) - at
 	if k := len(l.runs); k > 0 && l.runs[k-1].joins(host[:at], "", n, written) {
 		l.runs[k-1].hi = n
@@ -219,9 +219,9 @@ func (l *List) push(host string) {
 
 // pushRange adds a whole range at the end, joining it to the last one if it continues it.
 func (l *List) pushRange(r run) {
-	l.count += r.count()
-	if k := len(l.runs); k > 0 && l.runs[k-1].joins(r.prefix, r.suffix, r.lo, max(r.width, decimals(r.lo))) &&
-		max(r.width, decimals(r.hi)) == max(l.runs[k-1].width, decimals(r.hi)) {
+	l.count += r.countHosts()
+	if k := len(l.runs); k > 0 && l.runs[k-1].joins(r.prefix, r.suffix, r.lo, max(r.width, countDigits(r.lo))) &&
+		max(r.width, countDigits(r.hi)) == max(l.runs[k-1].width, countDigits(r.hi)) {
 		l.runs[k-1].hi = r.hi
 		return
 	}
@@ -267,7 +267,7 @@ func (l List) appendTo(b []byte) []byte {
 func fold(hosts []string) List {
 	var l List
 	for _, h := range hosts {
-		l.push(h)
+		l.pushHost(h)
 	}
 	return l
 }
@@ -304,8 +304,8 @@ func Contains(expr, host string) (bool, error) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// number reads 1 to maxDigits decimal digits.
-func number(s string) (uint64, bool) {
+// parseNumber reads 1 to maxDigits decimal digits.
+func parseNumber(s string) (uint64, bool) {
 	if s == "" || len(s) > maxDigits {
 		return 0, false
 	}
@@ -319,7 +319,7 @@ func number(s string) (uint64, bool) {
 	return n, true
 }
 
-func decimals(n uint64) int {
+func countDigits(n uint64) int {
 	d := 1
 	for n >= 10 {
 		n /= 10
@@ -329,7 +329,7 @@ func decimals(n uint64) int {
 }
 
 func appendNumber(b []byte, n uint64, width int) []byte {
-	for d := decimals(n); d < width; d++ {
+	for d := countDigits(n); d < width; d++ {
 		b = append(b, '0')
 	}
 	return strconv.AppendUint(b, n, 10)

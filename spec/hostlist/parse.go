@@ -89,7 +89,7 @@ func (p *parser) term() error {
 		if p.list.count == MaxHosts {
 			return p.fail(start, "more than %d hosts", MaxHosts)
 		}
-		p.list.push(p.expr[start:p.pos])
+		p.list.pushHost(p.expr[start:p.pos])
 		return nil
 	}
 	p.pos = start
@@ -105,8 +105,8 @@ func (p *parser) term() error {
 			if r.hi-r.lo >= MaxHosts {
 				return p.fail(start, "more than %d hosts", MaxHosts)
 			}
-			n += r.count()
-			width = max(width, r.width, decimals(r.hi))
+			n += r.countHosts()
+			width = max(width, r.width, countDigits(r.hi))
 		}
 		if n > MaxHosts || size*n > MaxHosts-p.list.count {
 			return p.fail(start, "more than %d hosts", MaxHosts)
@@ -189,7 +189,7 @@ func (p *parser) numbers(open int) (run, error) {
 			return run{}, p.fail(at, "range %s runs backwards", p.expr[at:p.pos])
 		}
 		// [001-3] is common and clear; [1-010] would lose the padding of its end.
-		if hiWidth > decimals(hi) && hiWidth != width {
+		if hiWidth > countDigits(hi) && hiWidth != width {
 			return run{}, p.fail(at, "range %s is zero padded at its end only", p.expr[at:p.pos])
 		}
 		r.hi = hi
@@ -208,7 +208,7 @@ func (p *parser) number(open int) (n uint64, width int, err error) {
 		}
 		return 0, 0, p.fail(at, "a number is missing")
 	}
-	n, ok := number(p.expr[at:p.pos])
+	n, ok := parseNumber(p.expr[at:p.pos])
 	if !ok {
 		return 0, 0, p.fail(at, "number longer than %d digits", maxDigits)
 	}

@@ -30,7 +30,7 @@ func sortHosts(hosts []string) []string {
 		if at == len(h) {
 			continue
 		}
-		items[i].n, _ = number(h[at:])
+		items[i].n, _ = parseNumber(h[at:])
 		items[i].class = 1
 		if width := len(h) - at; width > 1 && h[at] == '0' {
 			items[i].class = width
@@ -43,7 +43,7 @@ func sortHosts(hosts []string) []string {
 			continue
 		}
 		if widths := groups[it.prefix]; widths != 0 {
-			for w := decimals(it.n); w > 1; w-- {
+			for w := countDigits(it.n); w > 1; w-- {
 				if widths&(1<<w) != 0 {
 					it.class = w
 					break

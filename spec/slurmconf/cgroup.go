@@ -48,9 +48,9 @@ func cgroupKeys() []key[Cgroup] {
 	)
 	percent := func(to func(*Cgroup) *Percent) func(*Cgroup, value) {
 		return func(c *Cgroup, v value) {
-			n, ok := micros(strings.TrimSuffix(v.Value, "%"))
+			n, ok := parseMicros(strings.TrimSuffix(v.Value, "%"))
 			if !ok || n < 0 || n > 1_000_000e6 || n%10_000 != 0 {
-				v.fail("%s is no percentage (with at most two decimals)", short(v.Value))
+				v.failValue("%s is no percentage (with at most two decimals)", quoteShort(v.Value))
 				return
 			}
 			*to(c) = Percent(n / 10_000)
@@ -64,7 +64,7 @@ func cgroupKeys() []key[Cgroup] {
 		{"CgroupAutomount", meaningless, "", "cgroups are used where they are mounted", nil},
 		{"CgroupMountpoint", implemented, "", "", func(c *Cgroup, v value) {
 			if !strings.HasPrefix(v.Value, "/") {
-				v.fail("%s is no absolute path", short(v.Value))
+				v.failValue("%s is no absolute path", quoteShort(v.Value))
 				return
 			}
 			c.Mountpoint = v.Value
@@ -72,11 +72,11 @@ func cgroupKeys() []key[Cgroup] {
 		{"CgroupPlugin", implemented, "", "", oneOf("autodetect|cgroup/v1|cgroup/v2|disabled", func(c *Cgroup) *string { return &c.Plugin })},
 		{"CgroupReleaseAgentDir", meaningless, "", "Slurm removed it; the shepherd removes empty cgroups", nil},
 		{"CgroupSlice", unsupported, "", systemd, nil},
-		{"ConstrainCores", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainCores })},
-		{"ConstrainDevices", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainDevices })},
+		{"ConstrainCores", implemented, "", "", setBool(func(c *Cgroup) *bool { return &c.ConstrainCores })},
+		{"ConstrainDevices", implemented, "", "", setBool(func(c *Cgroup) *bool { return &c.ConstrainDevices })},
 		{"ConstrainKmemSpace", meaningless, "no|0|false", kmem, nil},
-		{"ConstrainRAMSpace", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainRAM })},
-		{"ConstrainSwapSpace", implemented, "", "", truth(func(c *Cgroup) *bool { return &c.ConstrainSwap })},
+		{"ConstrainRAMSpace", implemented, "", "", setBool(func(c *Cgroup) *bool { return &c.ConstrainRAM })},
+		{"ConstrainSwapSpace", implemented, "", "", setBool(func(c *Cgroup) *bool { return &c.ConstrainSwap })},
 		{"EnableControllers", meaningless, "", "the agent enables the controllers that it needs", nil},
 		{"EnableExtraControllers", unsupported, "", "only cpu, cpuset, io, memory and pids are enabled", nil},
 		{"IgnoreSystemd", meaningless, "", systemd, nil},
@@ -85,17 +85,17 @@ func cgroupKeys() []key[Cgroup] {
 		{"MaxRAMPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxRAM })},
 		{"MaxSwapPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxSwap })},
 		{"MaxTasks", implemented, "", "", func(c *Cgroup, v value) { // Muster's own: see Cgroup.MaxTasks
-			if v.infinite() {
+			if v.isInfinite() {
 				c.MaxTasks = 0
 				return
 			}
-			if n, ok := v.integer(16, 1<<22); ok {
+			if n, ok := v.parseInteger(16, 1<<22); ok {
 				c.MaxTasks = int64(n)
 			}
 		}},
 		{"MemorySwappiness", unsupported, "", "the kernel's own swappiness applies", nil},
 		{"MinKmemSpace", meaningless, "", kmem, nil},
-		{"MinRAMSpace", implemented, "", "", memory(func(c *Cgroup) *int64 { return &c.MinRAM })},
+		{"MinRAMSpace", implemented, "", "", setMemory(func(c *Cgroup) *int64 { return &c.MinRAM })},
 		{"SignalChildrenProcesses", unsupported, "no|0|false", "signals go to the processes that Slurm's rules name", nil},
 		{"SystemdTimeout", meaningless, "", systemd, nil},
 		{"TaskAffinity", unsupported, "no|0|false", "Slurm replaced it by TaskPlugin=task/affinity in slurm.conf", nil},
@@ -121,15 +121,15 @@ func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
 	if c.ConstrainSwap && !c.ConstrainRAM {
 		// Slurm's rule: RAM and swap together cannot be limited without RAM.
 		c.ConstrainRAM = true
-		ps.add(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
+		ps.addProblem(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
 	}
 	if c.ConstrainRAM && c.AllowedRAM < Hundred {
-		ps.add(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
+		ps.addProblem(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
 	}
 	if c.Plugin == "disabled" && (c.ConstrainCores || c.ConstrainDevices || c.ConstrainRAM || c.ConstrainSwap) {
-		ps.add(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
+		ps.addProblem(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
 	}
-	return c, ps.sort()
+	return c, ps.sortedByLine()
 }
 
 // readFlat reads a file of one setting a line.
@@ -139,15 +139,15 @@ func readFlat[T any](to *T, t *table[T], recs []Record, ps *Problems) []Setting 
 	for _, rec := range recs {
 		s := rec[0]
 		if len(rec) > 1 {
-			ps.add(rec[1], Error, "a line of this file holds one setting; %s stands on it already", s.Key)
+			ps.addProblem(rec[1], Error, "a line of this file holds one setting; %s stands on it already", s.Key)
 		}
 		low := strings.ToLower(s.Key)
 		if before, again := seen[low]; again {
-			ps.add(s, Warning, "is given again; this value replaces the one of %s", place(s, before))
+			ps.addProblem(s, Warning, "is given again; this value replaces the one of %s", namePlace(s, before))
 		}
 		seen[low] = s
 		all = append(all, s)
-		apply(to, t, s, ps)
+		applySetting(to, t, s, ps)
 	}
 	return all
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// changeable are the keys of a PartitionName record that ChangePartition takes.
-func changeable() []string {
+// changeableKeys are the keys of a PartitionName record that ChangePartition takes.
+func changeableKeys() []string {
 	return []string{"Nodes", "State", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "AllowGroups", "AllowAccounts", "DenyAccounts",
 		"AllowQos", "DenyQos", "PriorityTier", "PriorityJobFactor", "Hidden", "Default", "QOS", "OverSubscribe", "PreemptMode", "GraceTime",
 		"OverTimeLimit", "DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU", "DefCpuPerGPU", "JobDefaults", "MaxMemPerCPU", "MaxMemPerNode",
@@ -29,15 +29,15 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 		rec = append(rec, Setting{Key: kv.Key, Value: kv.Value, Line: 1})
 	}
 	var ps Problems
-	b, at := running(c, &ps)
+	b, at := runningBuilder(c, &ps)
 	var d partDraft
 	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
 	b.parts = []partDraft{d}
 	b.buildPartitions(at)
 	if t := d.PartitionSpec.Topology; t != "" && !c.HasTopology(t) {
-		ps.add(d.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", short(t))
+		ps.addProblem(d.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(t))
 	}
-	said, err := told(&ps)
+	said, err := describeTyped(&ps)
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err
 	}
@@ -46,9 +46,9 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 	return p, said, nil
 }
 
-// running is a builder for records that are typed while the cluster of a
+// runningBuilder is a builder for records that are typed while the cluster of a
 // configuration runs, and where its nodes are in that.
-func running(c *spec.Config, ps *Problems) (b *builder, at map[string]int) {
+func runningBuilder(c *spec.Config, ps *Problems) (b *builder, at map[string]int) {
 	at = make(map[string]int, len(c.Nodes))
 	for i := range c.Nodes {
 		at[c.Nodes[i].Name] = i
@@ -69,10 +69,10 @@ func (b *builder) changeNodes(d *partDraft, at map[string]int, was *spec.Partiti
 		expr = b.signedNodes(s, expr, at, was.NodeNames)
 	}
 	var names []string
-	for _, k := range b.members(s, expr, at, nil) {
+	for _, k := range b.resolveNodes(s, expr, at, nil) {
 		names = append(names, b.file.Config.Nodes[k].Name)
 	}
-	d.AllNodes, d.NodeFeatures = b.later(expr)
+	d.AllNodes, d.NodeFeatures = b.laterNodes(expr)
 	d.NodeNames, d.PartitionSpec.Nodes = names, hostlist.Fold(names)
 }
 
@@ -94,10 +94,10 @@ func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []
 	}
 	for _, item := range items {
 		if item == "" || (item[0] != '+' && item[0] != '-') {
-			b.problems.add(s, Error, "%s has neither + nor - before it: all items have one, or none", short(item))
+			b.problems.addProblem(s, Error, "%s has neither + nor - before it: all items have one, or none", quoteShort(item))
 			return ""
 		}
-		for _, k := range b.members(s, item[1:], at, nil) {
+		for _, k := range b.resolveNodes(s, item[1:], at, nil) {
 			name := b.file.Config.Nodes[k].Name
 			switch i := slices.Index(names, name); {
 			case item[0] == '+' && i < 0:
@@ -105,16 +105,16 @@ func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []
 			case item[0] == '-' && i >= 0:
 				names = slices.Delete(names, i, i+1)
 			case item[0] == '-':
-				b.problems.add(s, Error, "node %s is not of the partition", short(name))
+				b.problems.addProblem(s, Error, "node %s is not of the partition", quoteShort(name))
 			}
 		}
 	}
 	return hostlist.Fold(names)
 }
 
-// told is what is to be said of a record that somebody typed, and what is wrong
+// describeTyped is what is to be said of a record that somebody typed, and what is wrong
 // with it.
-func told(ps *Problems) (said []string, err error) {
+func describeTyped(ps *Problems) (said []string, err error) {
 	if bad := ps.AtLeast(Error); len(bad) > 0 {
 		return nil, errors.New(bad[0].Key + ": " + bad[0].Text)
 	}
@@ -128,10 +128,10 @@ func told(ps *Problems) (said []string, err error) {
 // the cluster of a configuration runs, and what is to be said about them. What only
 // a file can say does not change so.
 func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue, c *spec.Config) (spec.PartitionSpec, []string, error) {
-	rec, can := make(Record, len(set)), changeable()
+	rec, can := make(Record, len(set)), changeableKeys()
 	for i, kv := range set {
 		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
-			return p, nil, errors.New(short(kv.Key) + " of a partition cannot be updated: change the configuration and reconfigure")
+			return p, nil, errors.New(quoteShort(kv.Key) + " of a partition cannot be updated: change the configuration and reconfigure")
 		}
 		if slices.ContainsFunc(set[:i], func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }) {
 			return p, nil, errors.New(kv.Key + " is given twice")
@@ -141,12 +141,12 @@ func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue, c *spec.Config) 
 	var ps Problems
 	d := partDraft{PartitionSpec: p, haveTier: true, haveFactor: true}
 	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
-	b, at := running(c, &ps)
-	b.complete(&d)
+	b, at := runningBuilder(c, &ps)
+	b.completePartition(&d)
 	if ChangesNodes(set) {
 		b.changeNodes(&d, at, &p)
 	}
-	said, err := told(&ps)
+	said, err := describeTyped(&ps)
 	if err != nil {
 		return p, nil, err
 	}

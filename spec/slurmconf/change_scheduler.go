@@ -28,7 +28,7 @@ func ChangeScheduler(c *spec.Config, set []spec.KeyValue) (*spec.Config, error) 
 	f := &File{Config: out}
 	var ps Problems
 	setSchedulerParameters(f, schedulerLine(replaced(c.Sched.Params, set, fresh), &ps))
-	if _, err := told(&ps); err != nil {
+	if _, err := describeTyped(&ps); err != nil {
 		return nil, err
 	}
 	return &f.Config, nil

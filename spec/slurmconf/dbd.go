@@ -28,7 +28,7 @@ func dbdKeys() []key[DBD] {
 	)
 	secret := func(d *DBD, v value) {
 		d.HasSecret, d.secretAt = true, v.Setting
-		v.note("not used: %s", storage)
+		v.noteValue("not used: %s", storage)
 	}
 	return []key[DBD]{
 		{"AllResourcesAbsolute", unsupported, "no|0|false", "licences belong to one cluster", nil},
@@ -105,8 +105,8 @@ func ReadDBD(fsys fs.FS, name string) (*DBD, Problems) {
 	d.Settings = readFlat(d, newTable("slurmdbd.conf", dbdKeys()), recs, &ps)
 	for _, m := range modes {
 		if m.mode&everyone != 0 && d.HasSecret && m.name == d.secretAt.File {
-			ps.add(d.secretAt, Error, "everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out", m.mode.Perm())
+			ps.addProblem(d.secretAt, Error, "everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out", m.mode.Perm())
 		}
 	}
-	return d, ps.sort()
+	return d, ps.sortedByLine()
 }

@@ -16,12 +16,12 @@ func ReadNode(line string, c *spec.Config) ([]spec.NodeSpec, error) {
 	}
 	var ps Problems
 	l := lexer{problems: &ps}
-	l.record("", &logical{text: line, first: 1, starts: []int{0}})
+	l.splitLine("", &logical{text: line, first: 1, starts: []int{0}})
 	f := &File{Config: spec.Config{GresTypes: c.GresTypes, Sched: c.Sched}}
 	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()), node: newTable("a NodeName record", nodeKeys()),
 		part: newTable("a PartitionName record", partKeys()), set: newTable("a NodeSet record", setKeys())}
 	for _, rec := range l.records {
-		b.record(rec)
+		b.addRecord(rec)
 	}
 	b.buildNodes()
 	if len(f.Config.Nodes) == 0 && ps.Err() == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// fencing reads FencingPolicy, of the cluster or of a partition.
-func fencing(v value) (spec.FencingPolicy, bool) {
+// readFencing reads FencingPolicy, of the cluster or of a partition.
+func readFencing(v value) (spec.FencingPolicy, bool) {
 	word, arg, _ := strings.Cut(v.Value, "=")
 	switch strings.ToLower(word) {
 	case "wait":
@@ -18,7 +18,7 @@ func fencing(v value) (spec.FencingPolicy, bool) {
 	case "lease":
 		inner := v
 		inner.Value = arg
-		if seconds, ok := inner.integer(1, 1<<31); ok {
+		if seconds, ok := inner.parseInteger(1, 1<<31); ok {
 			return spec.FencingPolicy{Kind: spec.FenceLease, Lease: spec.Span(seconds) * spec.Second}, true
 		}
 		return spec.FencingPolicy{}, false
@@ -26,10 +26,10 @@ func fencing(v value) (spec.FencingPolicy, bool) {
 		if path.IsAbs(arg) {
 			return spec.FencingPolicy{Kind: spec.FenceProgram, Program: arg}, true
 		}
-		v.fail("%s is not an absolute path", short(arg))
+		v.failValue("%s is not an absolute path", quoteShort(arg))
 		return spec.FencingPolicy{}, false
 	}
-	v.fail("%s is unknown; it must be wait, lease=SECONDS or program=PATH", short(v.Value))
+	v.failValue("%s is unknown; it must be wait, lease=SECONDS or program=PATH", quoteShort(v.Value))
 	return spec.FencingPolicy{}, false
 }
 
@@ -39,11 +39,11 @@ func (b *builder) checkFencing(p spec.FencingPolicy, at Setting) {
 	switch {
 	case p.Kind == spec.FenceWait:
 	case timeout == spec.Infinite:
-		b.problems.add(at, Error, "SlurmdTimeout=0: no node is ever given up, so there is nothing to fence; set SlurmdTimeout")
+		b.problems.addProblem(at, Error, "SlurmdTimeout=0: no node is ever given up, so there is nothing to fence; set SlurmdTimeout")
 	case p.Kind == spec.FenceLease && p.Lease < timeout:
-		b.problems.add(at, Error, "a lease of %d s ends jobs of nodes that are not given up yet: it must be at least SlurmdTimeout, %d s",
+		b.problems.addProblem(at, Error, "a lease of %d s ends jobs of nodes that are not given up yet: it must be at least SlurmdTimeout, %d s",
 			p.Lease.Seconds(), timeout.Seconds())
 	case b.file.Config.RequeueUnfenced:
-		b.problems.add(at, Warning, "has no effect with requeue_unfenced of SlurmctldParameters, which starts jobs again without fencing")
+		b.problems.addProblem(at, Warning, "has no effect with requeue_unfenced of SlurmctldParameters, which starts jobs again without fencing")
 	}
 }

@@ -109,7 +109,7 @@ func TestMisspellings(t *testing.T) {
 		}
 		_, ps := Read(conf(minimal+wrong+"=1\n"), "slurm.conf")
 		table := newTable("", topKeys())
-		if _, real := table.find(wrong); real {
+		if _, real := table.findKey(wrong); real {
 			return
 		}
 		if len(ps) == 0 || ps[0].Severity != Error || ps[0].Line != 5 {

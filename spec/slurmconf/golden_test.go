@@ -80,7 +80,7 @@ func TestSites(t *testing.T) {
 			c.Config.Raw = nil // printed by TestRawKeepsEverything
 			nodes, parts := c.Config.Nodes, c.Config.Partitions
 			c.Config.Nodes, c.Config.Partitions = nil, nil
-			diff(&b, "Config", defaults(), c.Config)
+			diff(&b, "Config", defaultSettings(), c.Config)
 			for _, n := range nodes {
 				oneLine(&b, "node", n)
 			}

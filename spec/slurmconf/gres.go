@@ -47,12 +47,12 @@ type gresDraft struct {
 func gresKeys() []key[gresDraft] {
 	files := func(multiple bool) func(*gresDraft, value) {
 		return func(d *gresDraft, v value) {
-			got, reason := devices(v.Value)
+			got, reason := expandDevices(v.Value)
 			switch {
 			case reason != "":
-				v.fail("%s", reason)
+				v.failValue("%s", reason)
 			case len(d.Files) > 0:
-				v.fail("File and MultipleFiles cannot be combined")
+				v.failValue("File and MultipleFiles cannot be combined")
 			default:
 				d.Files = got
 				d.Multiple = multiple
@@ -64,7 +64,7 @@ func gresKeys() []key[gresDraft] {
 		{"AutoDetect", implemented, "", "", setAutoDetect},
 		{"Cores", implemented, "", "", func(d *gresDraft, v value) {
 			if _, err := format.ParseArray(v.Value); err != nil {
-				v.fail("%s is no list of cores such as 0-15", short(v.Value))
+				v.failValue("%s is no list of cores such as 0-15", quoteShort(v.Value))
 				return
 			}
 			d.GRES.Cores = v.Value
@@ -72,19 +72,19 @@ func gresKeys() []key[gresDraft] {
 		{"Count", implemented, "", "", func(d *gresDraft, v value) {
 			n, err := format.ParseCount(v.Value)
 			if err != nil {
-				v.fail("%s", err)
+				v.failValue("%s", err)
 				return
 			}
 			d.count, d.haveCount = n, true
 		}},
 		{"CPUs", implemented, "", "", func(_ *gresDraft, v value) {
-			v.fail("Slurm replaced it by Cores, which counts cores and not CPUs")
+			v.failValue("Slurm replaced it by Cores, which counts cores and not CPUs")
 		}},
 		{"File", implemented, "", "", files(false)},
 		{"Flags", implemented, "", "", func(d *gresDraft, v value) {
-			v.options(gresFlags(), nil)
+			v.checkOptions(gresFlags(), nil)
 			d.GRES.Flags = v.Value
-			d.GRES.NoConsume = slices.ContainsFunc(v.items(), func(s string) bool { return strings.EqualFold(s, "no_consume") })
+			d.GRES.NoConsume = slices.ContainsFunc(v.splitItems(), func(s string) bool { return strings.EqualFold(s, "no_consume") })
 		}},
 		{"Ignore", unsupported, "", "every line is read", nil},
 		{"Link", implemented, "", "", setLinks},
@@ -93,7 +93,7 @@ func gresKeys() []key[gresDraft] {
 		{"Name", implemented, "", "", func(d *gresDraft, v value) {
 			switch {
 			case !gresName(v.Value):
-				v.fail("%s is no name for a resource", short(v.Value))
+				v.failValue("%s is no name for a resource", quoteShort(v.Value))
 			default:
 				d.GRES.Name = v.Value
 			}
@@ -101,14 +101,14 @@ func gresKeys() []key[gresDraft] {
 		{"NodeName", implemented, "", "", func(d *gresDraft, v value) {
 			l, err := hostlist.Parse(v.Value)
 			if err != nil {
-				v.fail("%s", err)
+				v.failValue("%s", err)
 				return
 			}
 			d.Nodes = l
 		}},
 		{"Type", implemented, "", "", func(d *gresDraft, v value) {
 			if !gresName(v.Value) {
-				v.fail("%s is no name for a type", short(v.Value))
+				v.failValue("%s is no name for a type", quoteShort(v.Value))
 				return
 			}
 			d.GRES.Type = v.Value
@@ -134,23 +134,23 @@ func gresFlags() []option {
 }
 
 func setAutoDetect(d *gresDraft, v value) {
-	switch w, _ := v.word("nvml|nvidia|rsmi|oneapi|nrt|off"); w {
+	switch w, _ := v.parseWord("nvml|nvidia|rsmi|oneapi|nrt|off"); w {
 	case "nvml", "off":
 		d.AutoDetect = w
 	case "nvidia":
-		v.note("NVIDIA's library is asked, as with nvml")
+		v.noteValue("NVIDIA's library is asked, as with nvml")
 		d.AutoDetect = "nvml"
 	case "rsmi", "oneapi", "nrt":
-		v.fail("%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File", w)
+		v.failValue("%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File", w)
 	}
 }
 
 func setLinks(d *gresDraft, v value) {
 	own := 0
-	for _, n := range v.items() {
+	for _, n := range v.splitItems() {
 		inner := v
 		inner.Value = n
-		k, ok := inner.integer(-1, 1<<20)
+		k, ok := inner.parseInteger(-1, 1<<20)
 		if !ok {
 			return
 		}
@@ -159,7 +159,7 @@ func setLinks(d *gresDraft, v value) {
 		}
 	}
 	if own != 1 {
-		v.fail("%s: exactly one number must be -1, the device itself", short(v.Value))
+		v.failValue("%s: exactly one number must be -1, the device itself", quoteShort(v.Value))
 		return
 	}
 	d.GRES.Links = v.Value
@@ -179,15 +179,15 @@ func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
 		before := len(ps.AtLeast(Error))
 		applyAll(&d, t, rec, &ps)
 		if len(ps.AtLeast(Error)) == before {
-			g.line(&d, &ps)
+			g.keepLine(&d, &ps)
 		}
 	}
-	g.overlaps(&ps)
-	return g, ps.sort()
+	g.findOverlaps(&ps)
+	return g, ps.sortedByLine()
 }
 
-// line checks a line as a whole and keeps it.
-func (g *Gres) line(d *gresDraft, ps *Problems) {
+// keepLine checks a line as a whole and keeps it.
+func (g *Gres) keepLine(d *gresDraft, ps *Problems) {
 	at := d.Setting
 	at.Key = ""
 	n := len(d.Files)
@@ -196,22 +196,22 @@ func (g *Gres) line(d *gresDraft, ps *Problems) {
 	}
 	switch {
 	case d.GRES.Name == "" && (n > 0 || d.haveCount || d.GRES.Type != "" || d.GRES.Cores != "" || d.GRES.Links != "" || d.GRES.Flags != ""):
-		ps.add(at, Error, "the line says what a resource is like, but Name is missing")
+		ps.addProblem(at, Error, "the line says what a resource is like, but Name is missing")
 		return
 	case d.GRES.Name == "" && d.Nodes.Len() == 0 && d.AutoDetect != "":
 		if g.AutoDetect != "" && g.AutoDetect != d.AutoDetect {
-			ps.add(d.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, d.AutoDetect)
+			ps.addProblem(d.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, d.AutoDetect)
 		}
 		g.AutoDetect = d.AutoDetect
 		return
 	case spec.Shares(d.GRES.Name):
-		g.shares(d, at, ps)
+		g.keepShares(d, at, ps)
 		return
 	case n > 0 && d.haveCount && d.count != int64(n):
-		ps.add(at, Error, "Count=%d, but the files are %d", d.count, n)
+		ps.addProblem(at, Error, "Count=%d, but the files are %d", d.count, n)
 		return
 	case d.GRES.Links != "" && n > 1:
-		ps.add(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
+		ps.addProblem(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
 		return
 	}
 	switch {
@@ -225,47 +225,47 @@ func (g *Gres) line(d *gresDraft, ps *Problems) {
 	g.Lines = append(g.Lines, d.GresLine)
 }
 
-// shares checks and keeps a line of a sharing resource: its Count is spread over
+// keepShares checks and keeps a line of a sharing resource: its Count is spread over
 // its files, or over all GPUs of the node.
-func (g *Gres) shares(d *gresDraft, at Setting, ps *Problems) {
+func (g *Gres) keepShares(d *gresDraft, at Setting, ps *Problems) {
 	switch {
 	case d.Multiple:
-		ps.add(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", d.GRES.Name)
+		ps.addProblem(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", d.GRES.Name)
 	case len(d.Files) > 0 && !d.haveCount:
-		ps.add(at, Error, "Count is missing: how many %s its devices have together", d.GRES.Name)
+		ps.addProblem(at, Error, "Count is missing: how many %s its devices have together", d.GRES.Name)
 	case d.haveCount && d.count < max(int64(len(d.Files)), 1):
-		ps.add(at, Error, "Count=%d is fewer than its devices", d.count)
+		ps.addProblem(at, Error, "Count=%d is fewer than its devices", d.count)
 	case d.GRES.NoConsume:
-		ps.add(at, Error, "no_consume: what of a GPU is shared is counted")
+		ps.addProblem(at, Error, "no_consume: what of a GPU is shared is counted")
 	case d.GRES.HasFlag("one_sharing") && d.GRES.HasFlag("all_sharing"):
-		ps.add(at, Error, "one_sharing and all_sharing are opposites")
+		ps.addProblem(at, Error, "one_sharing and all_sharing are opposites")
 	default:
 		d.GRES.N = d.count // 0: as many as slurm.conf says
 		g.Lines = append(g.Lines, d.GresLine)
 	}
 }
 
-// overlaps finds devices that two lines give to the same node.
-func (g *Gres) overlaps(ps *Problems) {
+// findOverlaps finds devices that two lines give to the same node.
+func (g *Gres) findOverlaps(ps *Problems) {
 	owner := make(map[string][]int)
 	for i := range g.Lines {
 		l := &g.Lines[i]
 		for _, f := range l.Files {
 			k := slices.IndexFunc(owner[f], func(other int) bool {
-				return l.GRES.Name == g.Lines[other].GRES.Name && meet(l.Nodes, g.Lines[other].Nodes)
+				return l.GRES.Name == g.Lines[other].GRES.Name && shareNode(l.Nodes, g.Lines[other].Nodes)
 			})
 			if k >= 0 {
 				at := l.Setting
 				at.Key = "File"
-				ps.add(at, Error, "%s belongs to %s already", f, place(at, g.Lines[owner[f][k]].Setting))
+				ps.addProblem(at, Error, "%s belongs to %s already", f, namePlace(at, g.Lines[owner[f][k]].Setting))
 			}
 			owner[f] = append(owner[f], i)
 		}
 	}
 }
 
-// meet reports whether two node lists share a node; an empty one is all nodes.
-func meet(a, b hostlist.List) bool {
+// shareNode reports whether two node lists share a node; an empty one is all nodes.
+func shareNode(a, b hostlist.List) bool {
 	if a.Len() == 0 || b.Len() == 0 {
 		return true
 	}
@@ -300,7 +300,7 @@ func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
 		n := &nodes[i]
 		var out []spec.GRESSpec
 		for _, want := range n.GRES {
-			out = append(out, g.fill(n.Name, want, used, &ps)...)
+			out = append(out, g.fillResource(n.Name, want, used, &ps)...)
 		}
 		n.GRES = out
 	}
@@ -308,14 +308,14 @@ func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
 		if l := &g.Lines[i]; !used[i] && l.GRES.Name != "" {
 			at := l.Setting
 			at.Key = ""
-			ps.add(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
+			ps.addProblem(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
 		}
 	}
-	return ps.sort()
+	return ps.sortedByLine()
 }
 
-// fill describes one declared resource of a node by the lines about it.
-func (g *Gres) fill(node string, want spec.GRESSpec, used []bool, ps *Problems) []spec.GRESSpec {
+// fillResource describes one declared resource of a node by the lines about it.
+func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, ps *Problems) []spec.GRESSpec {
 	var out []spec.GRESSpec
 	have, first := int64(0), Setting{}
 	for i := range g.Lines {
@@ -336,20 +336,20 @@ func (g *Gres) fill(node string, want spec.GRESSpec, used []bool, ps *Problems) 
 			part.N = want.N
 		}
 		have += part.N
-		out = append(out, l.apart(part)...)
+		out = append(out, l.splitFiles(part)...)
 	}
 	if first.File == "" {
 		return []spec.GRESSpec{want}
 	}
 	if have != want.N {
 		first.Key = ""
-		ps.add(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
+		ps.addProblem(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
 	}
 	return out
 }
 
-// apart gives each file of a sharing resource its own entry; others are one.
-func (g *GresLine) apart(part spec.GRESSpec) []spec.GRESSpec {
+// splitFiles gives each file of a sharing resource its own entry; others are one.
+func (g *GresLine) splitFiles(part spec.GRESSpec) []spec.GRESSpec {
 	if !spec.Shares(part.Name) || len(g.Files) == 0 {
 		return []spec.GRESSpec{part}
 	}
@@ -388,23 +388,23 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	f, ps := Read(fsys, name)
 	c := &Cluster{File: f, Gres: &Gres{}, Cgroup: cgroupDefaults()}
 	dir := path.Dir(name)
-	if beside := path.Join(dir, "gres.conf"); exists(fsys, beside) {
+	if beside := path.Join(dir, "gres.conf"); fileExists(fsys, beside) {
 		g, more := ReadGres(fsys, beside)
 		c.Gres, ps = g, append(ps, more...)
 		if more.Err() == nil {
 			ps = append(ps, g.Merge(f.Config.Nodes)...)
 		}
 	}
-	if beside := path.Join(dir, "cgroup.conf"); exists(fsys, beside) {
+	if beside := path.Join(dir, "cgroup.conf"); fileExists(fsys, beside) {
 		g, more := ReadCgroup(fsys, beside)
 		c.Cgroup, ps = g, append(ps, more...)
 	}
 	ps = c.addContainers(fsys, path.Join(dir, "job_container.conf"), ps)
-	ps = f.spank(fsys, path.Join(dir, "plugstack.conf"), ps)
-	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sort()
+	ps = f.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), ps)
+	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sortedByLine()
 }
 
-func exists(fsys fs.FS, name string) bool {
+func fileExists(fsys fs.FS, name string) bool {
 	_, err := fs.Stat(fsys, name)
 	return err == nil
 }

@@ -54,8 +54,8 @@ func setContainerType(f *File, v value) {
 	case slices.Contains(containerTypes, word):
 		f.Agent.PrivateFolders = true
 	default:
-		v.fail("%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
-			short(v.Value), strings.Join(containerTypes, " and "))
+		v.failValue("%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
+			quoteShort(v.Value), strings.Join(containerTypes, " and "))
 	}
 }
 
@@ -67,7 +67,7 @@ func containerKeys() []key[containerLine] {
 	absolute := func(to func(*containerLine) *string) func(*containerLine, value) {
 		return func(l *containerLine, v value) {
 			if !path.IsAbs(v.Value) {
-				v.fail("%s is no absolute path", short(v.Value))
+				v.failValue("%s is no absolute path", quoteShort(v.Value))
 				return
 			}
 			*to(l) = path.Clean(v.Value)
@@ -99,7 +99,7 @@ func containerKeys() []key[containerLine] {
 		{"NodeName", implemented, "", "", func(l *containerLine, v value) {
 			nodes, err := hostlist.Parse(v.Value)
 			if err != nil {
-				v.fail("%s", err)
+				v.failValue("%s", err)
 				return
 			}
 			l.nodes = nodes
@@ -113,20 +113,20 @@ var neverPrivate = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/pro
 
 func setPrivateDirs(l *containerLine, v value) {
 	var dirs []string
-	for _, d := range v.items() {
+	for _, d := range v.splitItems() {
 		clean := path.Clean(d)
 		switch {
 		case !path.IsAbs(d):
-			v.fail("%s is no absolute path", short(d))
+			v.failValue("%s is no absolute path", quoteShort(d))
 			return
 		case slices.Contains(neverPrivate, clean):
-			v.fail("%s cannot be private: no program would find what it needs there", clean)
+			v.failValue("%s cannot be private: no program would find what it needs there", clean)
 			return
 		case strings.HasPrefix(clean, "/dev/") && clean != "/dev/shm":
-			v.fail("%s cannot be private: of the devices' folder only /dev/shm can", clean)
+			v.failValue("%s cannot be private: of the devices' folder only /dev/shm can", clean)
 			return
 		case slices.ContainsFunc(dirs, func(o string) bool { return Within(clean, o) || Within(o, clean) }):
-			v.fail("%s is named twice, or lies in another folder of the list", clean)
+			v.failValue("%s is named twice, or lies in another folder of the list", clean)
 			return
 		}
 		dirs = append(dirs, clean)
@@ -167,14 +167,14 @@ func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
 		}
 		for _, d := range dirs {
 			if l.base != "" && Within(l.base, d) {
-				ps.add(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", l.base, d)
+				ps.addProblem(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", l.base, d)
 			}
 		}
 	}
 	if readable && !slices.ContainsFunc(c.lines, func(l containerLine) bool { return l.base != "" }) {
-		ps.add(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
+		ps.addProblem(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
 	}
-	return c, ps.sort()
+	return c, ps.sortedByLine()
 }
 
 // Of gives the private folders of jobs on a node. Later lines count, key by key,
@@ -218,15 +218,15 @@ func (l *containerLine) into(p *PrivateFolders) {
 
 // addContainers reads job_container.conf where slurm.conf asks for it.
 func (c *Cluster) addContainers(fsys fs.FS, name string, ps Problems) Problems {
-	there := exists(fsys, name)
+	there := fileExists(fsys, name)
 	switch {
 	case c.Agent.PrivateFolders && !there:
-		ps.add(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
+		ps.addProblem(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
 	case c.Agent.PrivateFolders:
 		jc, more := ReadJobContainer(fsys, name)
 		c.Containers, ps = jc, append(ps, more...)
 	case there:
-		ps.add(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
+		ps.addProblem(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
 	}
 	return ps
 }

@@ -202,7 +202,7 @@ func TestUnreadable(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	ps := Problems{{"a", 2, "K", Note, "n"}, {"a", 1, "", Error, "e"}, {"a", 2, "K", Note, "n"}, {"A", 9, "K", Warning, "w"}}.sort()
+	ps := Problems{{"a", 2, "K", Note, "n"}, {"a", 1, "", Error, "e"}, {"a", 2, "K", Note, "n"}, {"A", 9, "K", Warning, "w"}}.sortedByLine()
 	if got, want := ps.String(), "A:9: warning: K: w\na:1: error: e\na:2: note: K: n\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -49,33 +49,33 @@ type fileMode struct {
 	mode fs.FileMode
 }
 
-// file reads one file and what it includes. from is the Include line, if any.
-func (l *lexer) file(name string, from Setting) {
+// readFile reads one file and what it includes. from is the Include line, if any.
+func (l *lexer) readFile(name string, from Setting) {
 	at := from
 	if at.File == "" {
 		at = Setting{File: name}
 	}
 	if slices.Contains(l.open, name) {
-		l.problems.add(at, Error, "%s includes itself", name)
+		l.problems.addProblem(at, Error, "%s includes itself", name)
 		return
 	}
 	l.files++
 	if len(l.open) >= maxDepth || l.files > maxFiles {
-		l.problems.add(at, Error, "more than %d files or %d levels of Include", maxFiles, maxDepth)
+		l.problems.addProblem(at, Error, "more than %d files or %d levels of Include", maxFiles, maxDepth)
 		return
 	}
 	data, mode, err := read(l.fsys, name)
 	if err != nil {
 		if from.File != "" {
-			l.problems.add(at, Error, "%s: %s", name, plain(err))
+			l.problems.addProblem(at, Error, "%s: %s", name, plainError(err))
 		} else {
-			l.problems.add(at, Error, "%s", plain(err))
+			l.problems.addProblem(at, Error, "%s", plainError(err))
 		}
 		return
 	}
 	l.modes = append(l.modes, fileMode{name, mode})
 	l.open = append(l.open, name)
-	l.lines(name, strings.TrimPrefix(data, "\ufeff"))
+	l.joinLines(name, strings.TrimPrefix(data, "\ufeff"))
 	l.open = l.open[:len(l.open)-1]
 }
 
@@ -94,8 +94,8 @@ func read(fsys fs.FS, name string) (string, fs.FileMode, error) {
 	return string(data), info.Mode(), err
 }
 
-// plain drops the path of an fs error: the problem names the file already.
-func plain(err error) string {
+// plainError drops the path of an fs error: the problem names the file already.
+func plainError(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
@@ -121,14 +121,14 @@ func (g *logical) line(at int) int {
 	return g.first + k
 }
 
-// lines joins continued lines and hands each to record.
-func (l *lexer) lines(name, data string) {
+// joinLines joins continued lines and hands each to record.
+func (l *lexer) joinLines(name, data string) {
 	var g logical
 	quoted, n := false, 0
 	for line := range strings.SplitSeq(data, "\n") {
 		n++
 		var text string
-		text, quoted = uncomment(strings.TrimSuffix(line, "\r"), quoted)
+		text, quoted = cutComment(strings.TrimSuffix(line, "\r"), quoted)
 		if len(g.starts) == 0 {
 			g.first = n
 		}
@@ -139,17 +139,17 @@ func (l *lexer) lines(name, data string) {
 			continue
 		}
 		g.text += text
-		l.record(name, &g)
+		l.splitLine(name, &g)
 		g, quoted = logical{}, false
 	}
 	if len(g.starts) > 0 {
-		l.problems.add(Setting{File: name, Line: n}, Error, `the file ends after a "\" that continues the line`)
-		l.record(name, &g)
+		l.problems.addProblem(Setting{File: name, Line: n}, Error, `the file ends after a "\" that continues the line`)
+		l.splitLine(name, &g)
 	}
 }
 
-// uncomment cuts a comment off, but not inside quotes; "\#" is a plain '#'.
-func uncomment(s string, quoted bool) (string, bool) {
+// cutComment cuts a comment off, but not inside quotes; "\#" is a plain '#'.
+func cutComment(s string, quoted bool) (string, bool) {
 	if strings.IndexByte(s, '#') < 0 {
 		return s, quoted != (strings.Count(s, `"`)%2 == 1)
 	}
@@ -170,18 +170,18 @@ func uncomment(s string, quoted bool) (string, bool) {
 	return string(b), quoted
 }
 
-// record splits one logical line into settings, or follows an Include.
-func (l *lexer) record(name string, g *logical) {
+// splitLine splits one logical line into settings, or follows an Include.
+func (l *lexer) splitLine(name string, g *logical) {
 	text := g.text
 	here := func(at int) Setting { return Setting{File: name, Line: g.line(at)} }
 	for i := range len(text) {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
-			l.problems.add(here(i), Error, "control character %#02x", c)
+			l.problems.addProblem(here(i), Error, "control character %#02x", c)
 			return
 		}
 	}
 	if !utf8.ValidString(text) {
-		l.problems.add(here(0), Error, "the line is not UTF-8 text")
+		l.problems.addProblem(here(0), Error, "the line is not UTF-8 text")
 		return
 	}
 	at := skip(text, 0)
@@ -189,12 +189,12 @@ func (l *lexer) record(name string, g *logical) {
 		return
 	}
 	if word := text[at:keyEnd(text, at)]; strings.EqualFold(word, "include") && !strings.HasPrefix(strings.TrimLeft(text[at+len(word):], " \t"), "=") {
-		l.include(here(at), strings.TrimSpace(text[at+len(word):]))
+		l.followInclude(here(at), strings.TrimSpace(text[at+len(word):]))
 		return
 	}
 	var rec Record
 	for at < len(text) {
-		s, next, reason := setting(text, at)
+		s, next, reason := readSetting(text, at)
 		s.File, s.Line = name, g.line(at)
 		if len(rec) > 0 && rec[0].secret() {
 			// What follows may be the rest of the password: name nothing of it.
@@ -203,7 +203,7 @@ func (l *lexer) record(name string, g *logical) {
 			reason = "the value cannot be read; put a value with blanks in double quotes"
 		}
 		if reason != "" {
-			l.problems.add(s, Error, "%s", reason)
+			l.problems.addProblem(s, Error, "%s", reason)
 			break
 		}
 		if s.secret() {
@@ -221,11 +221,11 @@ func (l *lexer) record(name string, g *logical) {
 	l.records = append(l.records, rec)
 }
 
-// setting reads Key = Value at a position. A reason says why it is none.
-func setting(text string, at int) (s Setting, next int, reason string) {
+// readSetting reads Key = Value at a position. A reason says why it is none.
+func readSetting(text string, at int) (s Setting, next int, reason string) {
 	end := keyEnd(text, at)
 	if end == at {
-		return s, at, "expected Key=value, found " + short(text[at:])
+		return s, at, "expected Key=value, found " + quoteShort(text[at:])
 	}
 	s.Key = text[at:end]
 	p := skip(text, end)
@@ -234,9 +234,9 @@ func setting(text string, at int) (s Setting, next int, reason string) {
 			return s, p, "write the whole value with =, not a change with " + text[p:p+2]
 		}
 		if p == end && p < len(text) { // a strange character inside the word
-			return Setting{}, p, "expected Key=value, found " + short(text[at:])
+			return Setting{}, p, "expected Key=value, found " + quoteShort(text[at:])
 		}
-		return Setting{}, p, short(text[at:end]) + " has no value; expected Key=value (put a value with blanks in double quotes)"
+		return Setting{}, p, quoteShort(text[at:end]) + " has no value; expected Key=value (put a value with blanks in double quotes)"
 	}
 	p++
 	v := skip(text, p)
@@ -251,7 +251,7 @@ func setting(text string, at int) (s Setting, next int, reason string) {
 		s.Value = text[v+1 : v+1+q]
 		next = v + q + 2
 		if next < len(text) && text[next] != ' ' && text[next] != '\t' {
-			return s, next, "text follows the closing quote: " + short(text[next:])
+			return s, next, "text follows the closing quote: " + quoteShort(text[next:])
 		}
 		return s, next, ""
 	}
@@ -262,7 +262,7 @@ func setting(text string, at int) (s Setting, next int, reason string) {
 	}
 	s.Value = text[v:next]
 	if k := keyEnd(s.Value, 0); v > p && k > 0 && k < len(s.Value) && s.Value[k] == '=' {
-		return s, next, "its value is missing: " + short(s.Value) + " is the next setting"
+		return s, next, "its value is missing: " + quoteShort(s.Value) + " is the next setting"
 	}
 	return s, next, ""
 }
@@ -285,8 +285,8 @@ func keyEnd(s string, at int) int {
 	return at
 }
 
-// short quotes the beginning of a text for a message.
-func short(s string) string {
+// quoteShort quotes the beginning of a text for a message.
+func quoteShort(s string) string {
 	const most = 40
 	if len(s) > most {
 		cut := most
@@ -298,19 +298,19 @@ func short(s string) string {
 	return `"` + s + `"`
 }
 
-// include follows an Include line. %c is the cluster's name; a relative path
+// followInclude follows an Include line. %c is the cluster's name; a relative path
 // is looked up beside the main file.
-func (l *lexer) include(at Setting, arg string) {
+func (l *lexer) followInclude(at Setting, arg string) {
 	at.Key = "Include"
 	if len(arg) > 1 && arg[0] == '"' && arg[len(arg)-1] == '"' {
 		arg = arg[1 : len(arg)-1]
 	}
 	switch {
 	case arg == "":
-		l.problems.add(at, Error, "the file name is missing")
+		l.problems.addProblem(at, Error, "the file name is missing")
 		return
 	case strings.Contains(arg, "%c") && l.cluster == "":
-		l.problems.add(at, Error, "%%c needs ClusterName, which must stand above this line")
+		l.problems.addProblem(at, Error, "%%c needs ClusterName, which must stand above this line")
 		return
 	}
 	arg = strings.ReplaceAll(arg, "%c", l.cluster)
@@ -319,8 +319,8 @@ func (l *lexer) include(at Setting, arg string) {
 		name = strings.TrimPrefix(path.Clean(arg), "/")
 	}
 	if !fs.ValidPath(name) {
-		l.problems.add(at, Error, "%s is no usable path", short(arg))
+		l.problems.addProblem(at, Error, "%s is no usable path", quoteShort(arg))
 		return
 	}
-	l.file(name, at)
+	l.readFile(name, at)
 }

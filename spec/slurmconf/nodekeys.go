@@ -17,13 +17,13 @@ type nodeDraft struct {
 func nodeKeys() []key[nodeDraft] {
 	num := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) {
 		return func(d *nodeDraft, v value) {
-			if n, ok := v.integer(1, 1<<20); ok {
+			if n, ok := v.parseInteger(1, 1<<20); ok {
 				*to(d) = n
 			}
 		}
 	}
-	mib := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) { return memory(to) }
-	features := func(d *nodeDraft, v value) { d.Features = v.items() }
+	mib := func(to func(*nodeDraft) *int64) func(*nodeDraft, value) { return setMemory(to) }
+	features := func(d *nodeDraft, v value) { d.Features = v.splitItems() }
 	return []key[nodeDraft]{
 		{"NodeName", implemented, "", "", func(d *nodeDraft, v value) { d.at, d.Name = v.Setting, v.Value }},
 		{"BcastAddr", unsupported, "", "sbcast reaches nodes at the addresses of their agents", nil},
@@ -32,13 +32,13 @@ func nodeKeys() []key[nodeDraft] {
 		{"CPUSpecList", implemented, "", "", func(d *nodeDraft, v value) {
 			set, ok := spec.ParseRanges(v.Value, 1<<20)
 			if !ok || set.Empty() {
-				v.fail("%s are no CPUs: want their numbers, such as 0,8 or 0-3", short(v.Value))
+				v.failValue("%s are no CPUs: want their numbers, such as 0,8 or 0-3", quoteShort(v.Value))
 				return
 			}
 			d.Reserved = set
 		}},
 		{"CoreSpecCount", implemented, "", "", func(d *nodeDraft, v value) {
-			if n, ok := v.integer(0, 1<<20); ok {
+			if n, ok := v.parseInteger(0, 1<<20); ok {
 				d.CoreSpecCount = n
 			}
 		}},
@@ -49,18 +49,18 @@ func nodeKeys() []key[nodeDraft] {
 		{"Gres", implemented, "", "", func(d *nodeDraft, v value) { d.gres = parseGres(v) }},
 		{"GresConf", unsupported, "", "write the resources of an added node into Gres, and its devices into gres.conf", nil},
 		{"MemSpecLimit", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.MemSpecLimit })},
-		{"NodeAddr", implemented, "", "", text(func(d *nodeDraft) *string { return &d.addrs })},
-		{"NodeHostname", implemented, "", "", text(func(d *nodeDraft) *string { return &d.hosts })},
+		{"NodeAddr", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.addrs })},
+		{"NodeHostname", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.hosts })},
 		{"Parameters", unsupported, "", "nodes have no parameters", nil},
-		{"Port", implemented, "", "", text(func(d *nodeDraft) *string { return &d.ports })},
+		{"Port", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.ports })},
 		{"Procs", implemented, "", "", func(d *nodeDraft, v value) {
-			v.note("old name of CPUs")
-			if n, ok := v.integer(1, 1<<20); ok {
+			v.noteValue("old name of CPUs")
+			if n, ok := v.parseInteger(1, 1<<20); ok {
 				d.cpus = n
 			}
 		}},
 		{"RealMemory", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.Mem })},
-		{"Reason", implemented, "", "", text(func(d *nodeDraft) *string { return &d.Reason })},
+		{"Reason", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.Reason })},
 		{"RestrictedCoresPerGPU", unsupported, "0", "jobs without GPUs may take all cores", nil},
 		{"Sockets", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Sockets })},
 		{"SocketsPerBoard", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.socketsPerBoard })},
@@ -70,7 +70,7 @@ func nodeKeys() []key[nodeDraft] {
 		{"TmpDisk", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.TmpDisk })},
 		{"Topology", unsupported, "", "the place of a node in the network is set in topology.conf", nil},
 		{"Weight", implemented, "", "", func(d *nodeDraft, v value) {
-			if n, ok := v.integer(0, 1<<31); ok {
+			if n, ok := v.parseInteger(0, 1<<31); ok {
 				d.Weight = uint32(n)
 			}
 		}},
@@ -78,14 +78,14 @@ func nodeKeys() []key[nodeDraft] {
 }
 
 func setNodeState(d *nodeDraft, v value) {
-	if s, ok := v.word("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
+	if s, ok := v.parseWord("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
 		switch s {
 		case "UNKNOWN", "IDLE":
 			d.State = ""
 		case "FAILING":
 			d.State = "FAIL"
 		case "EXTERNAL":
-			v.fail("EXTERNAL nodes are not supported: every node runs an agent")
+			v.failValue("EXTERNAL nodes are not supported: every node runs an agent")
 		default:
 			d.State = s
 		}
@@ -102,7 +102,7 @@ type downDraft struct {
 func downKeys() []key[downDraft] {
 	return []key[downDraft]{
 		{"DownNodes", implemented, "", "", func(d *downDraft, v value) { d.at, d.nodes = v.Setting, v.Value }},
-		{"Reason", implemented, "", "", text(func(d *downDraft) *string { return &d.reason })},
+		{"Reason", implemented, "", "", setText(func(d *downDraft) *string { return &d.reason })},
 		{"State", implemented, "", "", oneOf("DOWN|DRAIN|FAIL|FAILING|FUTURE", func(d *downDraft) *string { return &d.state })},
 	}
 }
@@ -116,7 +116,7 @@ type setDraft struct {
 func setKeys() []key[setDraft] {
 	return []key[setDraft]{
 		{"NodeSet", implemented, "", "", func(d *setDraft, v value) { d.at, d.name = v.Setting, v.Value }},
-		{"Feature", implemented, "", "", text(func(d *setDraft) *string { return &d.feature })},
-		{"Nodes", implemented, "", "", text(func(d *setDraft) *string { return &d.nodes })},
+		{"Feature", implemented, "", "", setText(func(d *setDraft) *string { return &d.feature })},
+		{"Nodes", implemented, "", "", setText(func(d *setDraft) *string { return &d.nodes })},
 	}
 }

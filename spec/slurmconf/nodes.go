@@ -21,19 +21,19 @@ func (b *builder) buildNodes() map[string]int {
 	lines := make(map[string]Setting)
 	for i := range b.nodes {
 		d := &b.nodes[i]
-		names, ok := b.hosts(d.at, "NodeName", d.Name)
+		names, ok := b.expandHosts(d.at, "NodeName", d.Name)
 		if !ok {
 			continue
 		}
 		if len(names)+len(b.file.Config.Nodes) > maxNodes {
-			b.problems.add(d.at, Error, "more than %d nodes", maxNodes)
+			b.problems.addProblem(d.at, Error, "more than %d nodes", maxNodes)
 			return at
 		}
-		b.shape(d)
+		b.fillShape(d)
 		b.nodeGres(d)
-		hosts := b.each(d, "NodeHostname", d.hosts, names)
-		addrs := b.each(d, "NodeAddr", d.addrs, hosts)
-		ports := b.ports(d, len(names))
+		hosts := b.pairWithNodes(d, "NodeHostname", d.hosts, names)
+		addrs := b.pairWithNodes(d, "NodeAddr", d.addrs, hosts)
+		ports := b.readPorts(d, len(names))
 		var again []string
 		for k, name := range names {
 			if _, twice := at[name]; twice {
@@ -50,7 +50,7 @@ func (b *builder) buildNodes() map[string]int {
 			b.file.Config.Nodes = append(b.file.Config.Nodes, n)
 		}
 		if len(again) > 0 {
-			b.problems.add(d.at, Error, "%s stands in the record of %s already", hostlist.Fold(again), place(d.at, lines[again[0]]))
+			b.problems.addProblem(d.at, Error, "%s stands in the record of %s already", hostlist.Fold(again), namePlace(d.at, lines[again[0]]))
 		}
 	}
 	for _, d := range b.downs {
@@ -59,42 +59,42 @@ func (b *builder) buildNodes() map[string]int {
 	return at
 }
 
-// hosts expands a node list of a record.
-func (b *builder) hosts(s Setting, key, expr string) ([]string, bool) {
+// expandHosts expands a node list of a record.
+func (b *builder) expandHosts(s Setting, key, expr string) ([]string, bool) {
 	s.Key = key
 	names, err := hostlist.Expand(expr)
 	switch {
 	case err != nil:
-		b.problems.add(s, Error, "%s", err)
+		b.problems.addProblem(s, Error, "%s", err)
 		return nil, false
 	case len(names) == 0:
-		b.problems.add(s, Error, "names no node")
+		b.problems.addProblem(s, Error, "names no node")
 		return nil, false
 	}
 	for _, n := range names {
 		if strings.EqualFold(n, "ALL") || strings.EqualFold(n, "DEFAULT") {
-			b.problems.add(s, Error, "%s is a reserved word", n)
+			b.problems.addProblem(s, Error, "%s is a reserved word", n)
 			return nil, false
 		}
 	}
 	return names, true
 }
 
-// each pairs a list with the nodes: one for all, or one for each.
-func (b *builder) each(d *nodeDraft, key, expr string, otherwise []string) []string {
+// pairWithNodes pairs a list with the nodes: one for all, or one for each.
+func (b *builder) pairWithNodes(d *nodeDraft, key, expr string, otherwise []string) []string {
 	if expr == "" {
 		return otherwise
 	}
 	got, err := hostlist.Expand(expr)
 	switch {
 	case err != nil:
-		b.problems.add(d.setting(key), Error, "%s", err)
+		b.problems.addProblem(d.setting(key), Error, "%s", err)
 	case len(got) == 1:
 		return slices.Repeat(got, len(otherwise))
 	case len(got) == len(otherwise):
 		return got
 	default:
-		b.problems.add(d.setting(key), Error, "%d names for %d nodes", len(got), len(otherwise))
+		b.problems.addProblem(d.setting(key), Error, "%d names for %d nodes", len(got), len(otherwise))
 	}
 	return otherwise
 }
@@ -103,21 +103,21 @@ func (d *nodeDraft) setting(key string) Setting {
 	return Setting{Key: key, File: d.at.File, Line: d.at.Line}
 }
 
-// ports reads Port=7000 or Port=[7000-7009].
-func (b *builder) ports(d *nodeDraft, n int) []uint32 {
+// readPorts reads Port=7000 or Port=[7000-7009].
+func (b *builder) readPorts(d *nodeDraft, n int) []uint32 {
 	out := make([]uint32, n)
 	if d.ports == "" {
 		return out
 	}
 	names, err := hostlist.Expand(d.ports)
 	if err != nil || (len(names) != 1 && len(names) != n) {
-		b.problems.add(d.setting("Port"), Error, "%s: expected one port, or one for each of %d nodes", short(d.ports), n)
+		b.problems.addProblem(d.setting("Port"), Error, "%s: expected one port, or one for each of %d nodes", quoteShort(d.ports), n)
 		return out
 	}
 	for i := range out {
 		p, err := strconv.ParseUint(names[min(i, len(names)-1)], 10, 16)
 		if err != nil || p == 0 {
-			b.problems.add(d.setting("Port"), Error, "%s is no port", short(names[min(i, len(names)-1)]))
+			b.problems.addProblem(d.setting("Port"), Error, "%s is no port", quoteShort(names[min(i, len(names)-1)]))
 			return out
 		}
 		out[i] = uint32(p)
@@ -125,13 +125,13 @@ func (b *builder) ports(d *nodeDraft, n int) []uint32 {
 	return out
 }
 
-// shape fills sockets, cores and threads, and checks them against CPUs.
-func (b *builder) shape(d *nodeDraft) {
+// fillShape fills sockets, cores and threads, and checks them against CPUs.
+func (b *builder) fillShape(d *nodeDraft) {
 	d.Boards, d.CoresPerSocket, d.ThreadsPerCore = max(1, d.Boards), max(1, d.CoresPerSocket), max(1, d.ThreadsPerCore)
 	perSocket := d.CoresPerSocket * d.ThreadsPerCore
 	switch {
 	case d.Sockets > 0 && d.socketsPerBoard > 0 && d.Sockets != d.Boards*d.socketsPerBoard:
-		b.problems.add(d.setting("Sockets"), Error, "%d sockets are not %d boards of %d", d.Sockets, d.Boards, d.socketsPerBoard)
+		b.problems.addProblem(d.setting("Sockets"), Error, "%d sockets are not %d boards of %d", d.Sockets, d.Boards, d.socketsPerBoard)
 	case d.Sockets > 0:
 	case d.socketsPerBoard > 0:
 		d.Sockets = d.Boards * d.socketsPerBoard
@@ -145,29 +145,29 @@ func (b *builder) shape(d *nodeDraft) {
 	case d.Sockets, cores, threads:
 		d.CPUs = d.cpus
 	default:
-		b.problems.add(d.setting("CPUs"), Error, "%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)", d.cpus, d.Sockets, cores, threads)
+		b.problems.addProblem(d.setting("CPUs"), Error, "%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)", d.cpus, d.Sockets, cores, threads)
 	}
 	if d.Mem == 0 {
 		d.Mem = 1
 		if b.file.Config.Sched.Memory && d.State != "FUTURE" {
-			b.problems.add(d.setting("RealMemory"), Warning, "is not given, so it is Slurm's default of 1 MB, and no job will fit")
+			b.problems.addProblem(d.setting("RealMemory"), Warning, "is not given, so it is Slurm's default of 1 MB, and no job will fit")
 		}
 	}
 	if d.MemSpecLimit >= d.Mem && d.MemSpecLimit > 0 {
-		b.problems.add(d.setting("MemSpecLimit"), Error, "%s are kept from jobs, but the node has %s", format.TRESMemory(d.MemSpecLimit), format.TRESMemory(d.Mem))
+		b.problems.addProblem(d.setting("MemSpecLimit"), Error, "%s are kept from jobs, but the node has %s", format.TRESMemory(d.MemSpecLimit), format.TRESMemory(d.Mem))
 	}
 	if d.CoreSpecCount >= cores && d.CoreSpecCount > 0 {
-		b.problems.add(d.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", d.CoreSpecCount, cores)
+		b.problems.addProblem(d.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", d.CoreSpecCount, cores)
 	}
-	b.reserved(d, threads)
+	b.checkReservedCPUs(d, threads)
 	if d.Weight == 0 {
 		d.Weight = 1
 	}
 }
 
-// reserved checks the CPUs that a node keeps for the system, and keeps whole
+// checkReservedCPUs checks the CPUs that a node keeps for the system, and keeps whole
 // cores.
-func (b *builder) reserved(d *nodeDraft, threads int64) {
+func (b *builder) checkReservedCPUs(d *nodeDraft, threads int64) {
 	if d.Reserved.Empty() {
 		return
 	}
@@ -183,13 +183,13 @@ func (b *builder) reserved(d *nodeDraft, threads int64) {
 	}
 	switch {
 	case d.CoreSpecCount > 0:
-		b.problems.add(s, Error, "cannot be combined with CoreSpecCount")
+		b.problems.addProblem(s, Error, "cannot be combined with CoreSpecCount")
 	case int64(whole.Last()) >= d.CPUs:
-		b.problems.add(s, Error, "CPU %d is kept from jobs, but the node has %d", d.Reserved.Last(), d.CPUs)
+		b.problems.addProblem(s, Error, "CPU %d is kept from jobs, but the node has %d", d.Reserved.Last(), d.CPUs)
 	case int64(whole.Count()) == d.CPUs:
-		b.problems.add(s, Error, "no CPU is left for jobs")
+		b.problems.addProblem(s, Error, "no CPU is left for jobs")
 	case whole.Count() != d.Reserved.Count():
-		b.problems.add(s, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
+		b.problems.addProblem(s, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
 	}
 	d.Reserved, d.CPUSpecList = whole.Trim(), whole.Ranges()
 }
@@ -199,10 +199,10 @@ func (b *builder) nodeGres(d *nodeDraft) {
 	b.nodeShares(d)
 	for _, g := range d.gres {
 		if !slices.Contains(b.file.Config.GresTypes, g.Name) {
-			if near := nearest(g.Name, b.file.Config.GresTypes); near != "" {
-				b.problems.add(d.setting("Gres"), Error, "%s is not in GresTypes; did you mean %s?", g.Name, near)
+			if near := nearestName(g.Name, b.file.Config.GresTypes); near != "" {
+				b.problems.addProblem(d.setting("Gres"), Error, "%s is not in GresTypes; did you mean %s?", g.Name, near)
 			} else {
-				b.problems.add(d.setting("Gres"), Error, "%s is not in GresTypes", g.Name)
+				b.problems.addProblem(d.setting("Gres"), Error, "%s is not in GresTypes", g.Name)
 			}
 		}
 	}
@@ -221,13 +221,13 @@ func (b *builder) nodeShares(d *nodeDraft) {
 		case !spec.Shares(g.Name):
 			continue
 		case gpus == 0:
-			b.problems.add(d.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", g.Name, g.Name, g.N)
+			b.problems.addProblem(d.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", g.Name, g.Name, g.N)
 		case g.NoConsume:
-			b.problems.add(d.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", g.Name)
+			b.problems.addProblem(d.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", g.Name)
 		case g.N < gpus:
-			b.problems.add(d.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", g.Name, g.N, gpus)
+			b.problems.addProblem(d.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", g.Name, g.N, gpus)
 		case name != "" && name != g.Name:
-			b.problems.add(d.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, g.Name)
+			b.problems.addProblem(d.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, g.Name)
 		}
 		name = g.Name
 	}
@@ -244,7 +244,7 @@ func parseGres(v value) []spec.GRESSpec {
 		if at := strings.IndexByte(body, '('); at >= 0 {
 			// Sockets such as (S:0-1) come from copying scontrol's output.
 			if !strings.HasSuffix(body, ")") {
-				v.fail("%s: expected name[:type][:count]", short(item))
+				v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 				continue
 			}
 			body = body[:at]
@@ -258,7 +258,7 @@ func parseGres(v value) []spec.GRESSpec {
 			case err == nil:
 				g.N, parts = n, parts[:k-1]
 			case k > 1:
-				v.fail("%s: %s", short(item), err)
+				v.failValue("%s: %s", quoteShort(item), err)
 				continue
 			}
 		}
@@ -269,15 +269,15 @@ func parseGres(v value) []spec.GRESSpec {
 			case g.Type == "" && gresName(p):
 				g.Type = p
 			default:
-				v.fail("%s: expected name[:type][:count]", short(item))
+				v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 			}
 		}
 		if !gresName(g.Name) {
-			v.fail("%s: expected name[:type][:count]", short(item))
+			v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 			continue
 		}
 		if slices.ContainsFunc(out, func(o spec.GRESSpec) bool { return o.Name == g.Name && o.Type == g.Type }) {
-			v.fail("%s is named twice", short(body))
+			v.failValue("%s is named twice", quoteShort(body))
 			continue
 		}
 		out = append(out, g)
@@ -309,7 +309,7 @@ func gresItems(s string) []string {
 func (b *builder) applyDown(d downDraft, at map[string]int) {
 	names, err := hostlist.Expand(d.nodes)
 	if err != nil {
-		b.problems.add(d.at, Error, "%s", err)
+		b.problems.addProblem(d.at, Error, "%s", err)
 		return
 	}
 	var unknown []string
@@ -340,10 +340,10 @@ func (b *builder) unknownNodes(s Setting, unknown []string) {
 		known = append(known, d.name)
 	}
 	hint := ""
-	if near := nearest(unknown[0], known); near != "" && len(unknown) == 1 {
+	if near := nearestName(unknown[0], known); near != "" && len(unknown) == 1 {
 		hint = "; did you mean " + near + "?"
 	}
-	b.problems.add(s, Error, "no NodeName record has %s%s", shorten(hostlist.Fold(unknown)), hint)
+	b.problems.addProblem(s, Error, "no NodeName record has %s%s", shorten(hostlist.Fold(unknown)), hint)
 }
 
 func shorten(s string) string {
@@ -353,18 +353,18 @@ func shorten(s string) string {
 	return s
 }
 
-// devices expands File= of gres.conf: absolute paths with ranges in the last
+// expandDevices expands File= of gres.conf: absolute paths with ranges in the last
 // part, such as /dev/nvidia[0-7],/dev/nvidia9.
-func devices(expr string) ([]string, string) {
+func expandDevices(expr string) ([]string, string) {
 	var out []string
 	for _, item := range outsideBrackets(expr) {
 		dir, base := path.Split(item)
 		if !strings.HasPrefix(dir, "/") || path.Clean(dir) != strings.TrimSuffix(dir, "/") && dir != "/" {
-			return nil, short(item) + " is no absolute path"
+			return nil, quoteShort(item) + " is no absolute path"
 		}
 		for i := range len(dir) {
 			if c := dir[i]; c != '/' && hostlist.CheckName(dir[i:i+1]) != nil {
-				return nil, short(item) + " has a strange character in its folder"
+				return nil, quoteShort(item) + " has a strange character in its folder"
 			}
 		}
 		names, err := hostlist.Expand(base)
@@ -372,7 +372,7 @@ func devices(expr string) ([]string, string) {
 			return nil, err.Error()
 		}
 		if len(names) == 0 {
-			return nil, short(item) + " names no file"
+			return nil, quoteShort(item) + " names no file"
 		}
 		if len(out)+len(names) > maxDevices {
 			return nil, "more than " + strconv.Itoa(maxDevices) + " files"

@@ -16,25 +16,25 @@ func (b *builder) buildPartitions(at map[string]int) {
 	for i := range b.parts {
 		d := &b.parts[i]
 		if before, twice := lines[d.Name]; twice {
-			b.problems.add(d.at, Error, "%s is defined on %s already", d.Name, place(d.at, before))
+			b.problems.addProblem(d.at, Error, "%s is defined on %s already", d.Name, namePlace(d.at, before))
 			continue
 		}
 		lines[d.Name] = d.at
 		if hostlist.CheckName(d.Name) != nil {
-			b.problems.add(d.at, Error, "%s is no name for a partition", short(d.Name))
+			b.problems.addProblem(d.at, Error, "%s is no name for a partition", quoteShort(d.Name))
 		}
-		b.complete(d)
+		b.completePartition(d)
 		if d.Default {
 			if byDefault != nil {
-				b.problems.add(d.at, Error, "%s and %s (%s) are both Default=YES", d.Name, byDefault.Name, place(d.at, byDefault.at))
+				b.problems.addProblem(d.at, Error, "%s and %s (%s) are both Default=YES", d.Name, byDefault.Name, namePlace(d.at, byDefault.at))
 			}
 			byDefault = d
 		}
 		if d.PartitionSpec.Topology != "" {
 			b.file.topologies = append(b.file.topologies, d.topologyAt)
 		}
-		places := b.members(d.nodesAt, d.nodes, at, sets)
-		d.AllNodes, d.NodeFeatures = b.later(d.nodes)
+		places := b.resolveNodes(d.nodesAt, d.nodes, at, sets)
+		d.AllNodes, d.NodeFeatures = b.laterNodes(d.nodes)
 		d.NodeNames = make([]string, len(places))
 		for k, p := range places {
 			d.NodeNames[k] = b.file.Config.Nodes[p].Name
@@ -44,9 +44,9 @@ func (b *builder) buildPartitions(at map[string]int) {
 	}
 }
 
-// later says which nodes that are added while the cluster runs are of a
+// laterNodes says which nodes that are added while the cluster runs are of a
 // partition: all, or those with one of some features.
-func (b *builder) later(nodes string) (all bool, features []string) {
+func (b *builder) laterNodes(nodes string) (all bool, features []string) {
 	if b.file.Config.MaxNodes == 0 {
 		return false, nil // none is added
 	}
@@ -69,8 +69,8 @@ func (b *builder) later(nodes string) (all bool, features []string) {
 	return all, features
 }
 
-// complete fills defaults and checks what one record may not combine.
-func (b *builder) complete(d *partDraft) {
+// completePartition fills defaults and checks what one record may not combine.
+func (b *builder) completePartition(d *partDraft) {
 	s := func(key string) Setting { return Setting{Key: key, File: d.at.File, Line: d.at.Line} }
 	if d.State == 0 {
 		d.State = spec.PartitionUp
@@ -89,22 +89,22 @@ func (b *builder) complete(d *partDraft) {
 	}
 	d.DisableRootJobs = d.DisableRootJobs || b.file.disableRoot
 	if d.DefaultTime > d.MaxTime {
-		b.problems.add(s("DefaultTime"), Error, "is longer than MaxTime")
+		b.problems.addProblem(s("DefaultTime"), Error, "is longer than MaxTime")
 	}
 	if d.MaxNodes > 0 && d.MinNodes > d.MaxNodes {
-		b.problems.add(s("MinNodes"), Error, "%d is above MaxNodes, %d", d.MinNodes, d.MaxNodes)
+		b.problems.addProblem(s("MinNodes"), Error, "%d is above MaxNodes, %d", d.MinNodes, d.MaxNodes)
 	}
 	if d.DefMemPerCPU != 0 && d.DefMemPerNode != 0 {
-		b.problems.add(s("DefMemPerNode"), Error, "cannot be combined with DefMemPerCPU")
+		b.problems.addProblem(s("DefMemPerNode"), Error, "cannot be combined with DefMemPerCPU")
 	}
 	if d.MaxMemPerCPU != 0 && d.MaxMemPerNode != 0 {
-		b.problems.add(s("MaxMemPerNode"), Error, "cannot be combined with MaxMemPerCPU")
+		b.problems.addProblem(s("MaxMemPerNode"), Error, "cannot be combined with MaxMemPerCPU")
 	}
 	if len(d.AllowAccounts) > 0 && len(d.DenyAccounts) > 0 {
-		b.problems.add(s("DenyAccounts"), Warning, "has no effect beside AllowAccounts")
+		b.problems.addProblem(s("DenyAccounts"), Warning, "has no effect beside AllowAccounts")
 	}
 	if len(d.AllowQOS) > 0 && len(d.DenyQOS) > 0 {
-		b.problems.add(s("DenyQos"), Warning, "has no effect beside AllowQos")
+		b.problems.addProblem(s("DenyQos"), Warning, "has no effect beside AllowQos")
 	}
 }
 
@@ -113,20 +113,20 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 	sets := make(map[string][]int, len(b.sets))
 	for _, d := range b.sets {
 		if _, twice := sets[d.name]; twice {
-			b.problems.add(d.at, Error, "%s is defined twice", d.name)
+			b.problems.addProblem(d.at, Error, "%s is defined twice", d.name)
 			continue
 		}
 		if _, isNode := at[d.name]; isNode || strings.EqualFold(d.name, "ALL") || hostlist.CheckName(d.name) != nil {
-			b.problems.add(d.at, Error, "%s is no name for a set: it is taken or not a plain name", short(d.name))
+			b.problems.addProblem(d.at, Error, "%s is no name for a set: it is taken or not a plain name", quoteShort(d.name))
 			continue
 		}
 		if d.feature == "" && d.nodes == "" {
-			b.problems.add(d.at, Error, "needs Nodes or Feature")
+			b.problems.addProblem(d.at, Error, "needs Nodes or Feature")
 			continue
 		}
 		var places []int
 		if d.nodes != "" {
-			places = b.members(d.at, d.nodes, at, nil)
+			places = b.resolveNodes(d.at, d.nodes, at, nil)
 		}
 		if d.feature != "" {
 			found := len(places)
@@ -136,7 +136,7 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 				}
 			}
 			if len(places) == found && b.file.Config.MaxNodes == 0 { // else one may be added
-				b.problems.add(d.at, Warning, "no node has the feature %s", short(d.feature))
+				b.problems.addProblem(d.at, Warning, "no node has the feature %s", quoteShort(d.feature))
 			}
 		}
 		slices.Sort(places)
@@ -145,8 +145,8 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 	return sets
 }
 
-// members resolves Nodes= to places in Config.Nodes, in their order.
-func (b *builder) members(s Setting, expr string, at map[string]int, sets map[string][]int) []int {
+// resolveNodes resolves Nodes= to places in Config.Nodes, in their order.
+func (b *builder) resolveNodes(s Setting, expr string, at map[string]int, sets map[string][]int) []int {
 	var places []int
 	if strings.EqualFold(expr, "ALL") {
 		for k := range b.file.Config.Nodes {
@@ -156,7 +156,7 @@ func (b *builder) members(s Setting, expr string, at map[string]int, sets map[st
 	}
 	list, err := hostlist.Parse(expr)
 	if err != nil {
-		b.problems.add(s, Error, "%s", err)
+		b.problems.addProblem(s, Error, "%s", err)
 		return nil
 	}
 	var unknown []string

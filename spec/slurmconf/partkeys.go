@@ -25,75 +25,75 @@ func partKeys() []key[partDraft] {
 	return []key[partDraft]{
 		{"PartitionName", implemented, "", "", func(d *partDraft, v value) { d.at, d.Name = v.Setting, v.Value }},
 		{"AllocNodes", refused, "ALL", "jobs could be submitted from any host", nil},
-		{"AllowAccounts", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowAccounts })},
-		{"AllowGroups", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowGroups })},
-		{"AllowQos", implemented, "", "", all(func(d *partDraft) *[]string { return &d.AllowQOS })},
+		{"AllowAccounts", implemented, "", "", listOrAll(func(d *partDraft) *[]string { return &d.AllowAccounts })},
+		{"AllowGroups", implemented, "", "", listOrAll(func(d *partDraft) *[]string { return &d.AllowGroups })},
+		{"AllowQos", implemented, "", "", listOrAll(func(d *partDraft) *[]string { return &d.AllowQOS })},
 		{"Alternate", unsupported, "", "a job waits in the partition that it names", nil},
 		{"CpuBind", unsupported, "none", "tasks are bound to the cores of their job only", nil},
-		{"Default", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Default })},
+		{"Default", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.Default })},
 		{"DefaultTime", implemented, "", "", func(d *partDraft, v value) {
 			if v.isOff("NONE") {
 				d.DefaultTime = 0
 				return
 			}
-			duration(func(d *partDraft) *spec.Span { return &d.DefaultTime })(d, v)
+			setDuration(func(d *partDraft) *spec.Span { return &d.DefaultTime })(d, v)
 		}},
-		{"DefCpuPerGPU", implemented, "", "", count(func(d *partDraft) *int64 { return &d.DefCPUPerGPU }, 0)},
-		{"DefMemPerCPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerCPU })},
-		{"DefMemPerGPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerGPU })},
-		{"DefMemPerNode", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.DefMemPerNode })},
-		{"DenyAccounts", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyAccounts })},
-		{"DenyQos", implemented, "", "", list(func(d *partDraft) *[]string { return &d.DenyQOS })},
-		{"DisableRootJobs", implemented, "", "", truth(func(d *partDraft) *bool { return &d.DisableRootJobs })},
-		{"ExclusiveTopo", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveTopo })},
-		{"ExclusiveUser", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ExclusiveUser })},
+		{"DefCpuPerGPU", implemented, "", "", setCount(func(d *partDraft) *int64 { return &d.DefCPUPerGPU }, 0)},
+		{"DefMemPerCPU", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.DefMemPerCPU })},
+		{"DefMemPerGPU", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.DefMemPerGPU })},
+		{"DefMemPerNode", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.DefMemPerNode })},
+		{"DenyAccounts", implemented, "", "", setList(func(d *partDraft) *[]string { return &d.DenyAccounts })},
+		{"DenyQos", implemented, "", "", setList(func(d *partDraft) *[]string { return &d.DenyQOS })},
+		{"DisableRootJobs", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.DisableRootJobs })},
+		{"ExclusiveTopo", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.ExclusiveTopo })},
+		{"ExclusiveUser", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.ExclusiveUser })},
 		{"FencingPolicy", implemented, "", "", func(d *partDraft, v value) { // Muster's own: see spec.FencingPolicy
-			if p, ok := fencing(v); ok {
+			if p, ok := readFencing(v); ok {
 				d.Fencing, d.fencingAt = &p, v.Setting
 			}
 		}},
-		{"GraceTime", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
-		{"Hidden", implemented, "", "", truth(func(d *partDraft) *bool { return &d.Hidden })},
+		{"GraceTime", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.GraceTime }, spec.Second)},
+		{"Hidden", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.Hidden })},
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(d *partDraft) (gpuCPU, gpuMem *int64) { return &d.DefCPUPerGPU, &d.DefMemPerGPU })},
-		{"LLN", implemented, "", "", truth(func(d *partDraft) *bool { return &d.LLN })},
-		{"MaxCPUsPerNode", implemented, "", "", count(func(d *partDraft) *int64 { return &d.MaxCPUsPerNode }, 1)},
+		{"LLN", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.LLN })},
+		{"MaxCPUsPerNode", implemented, "", "", setCount(func(d *partDraft) *int64 { return &d.MaxCPUsPerNode }, 1)},
 		{"MaxCPUsPerSocket", refused, "UNLIMITED|INFINITE", "CPUs per socket would not be limited", nil},
-		{"MaxMemPerCPU", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.MaxMemPerCPU })},
-		{"MaxMemPerNode", implemented, "", "", memory(func(d *partDraft) *int64 { return &d.MaxMemPerNode })},
-		{"MaxNodes", implemented, "", "", number(func(d *partDraft) *uint32 { return &d.MaxNodes }, 1, 1<<31, 0)},
-		{"MaxTime", implemented, "", "", duration(func(d *partDraft) *spec.Span { return &d.MaxTime })},
-		{"MinNodes", implemented, "", "", number(func(d *partDraft) *uint32 { return &d.MinNodes }, 0, 1<<31, noUnlimited)},
+		{"MaxMemPerCPU", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.MaxMemPerCPU })},
+		{"MaxMemPerNode", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.MaxMemPerNode })},
+		{"MaxNodes", implemented, "", "", setNumber(func(d *partDraft) *uint32 { return &d.MaxNodes }, 1, 1<<31, 0)},
+		{"MaxTime", implemented, "", "", setDuration(func(d *partDraft) *spec.Span { return &d.MaxTime })},
+		{"MinNodes", implemented, "", "", setNumber(func(d *partDraft) *uint32 { return &d.MinNodes }, 0, 1<<31, noUnlimited)},
 		{"Nodes", implemented, "", "", func(d *partDraft, v value) { d.nodes, d.nodesAt = v.Value, v.Setting }},
 		{"OverSubscribe", implemented, "", "", oversubscribe},
-		{"OverTimeLimit", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.OverTimeLimit }, spec.Minute)},
-		{"PowerDownOnIdle", implemented, "", "", truth(func(d *partDraft) *bool { return &d.PowerDownOnIdle })},
+		{"OverTimeLimit", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.OverTimeLimit }, spec.Minute)},
+		{"PowerDownOnIdle", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.PowerDownOnIdle })},
 		{"PreemptMode", implemented, "", "", func(d *partDraft, v value) {
-			if w, ok := v.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
+			if w, ok := v.parseWord("OFF|CANCEL|REQUEUE|SUSPEND|GANG"); ok {
 				d.PreemptMode = w
 			}
 		}},
 		{"Priority", implemented, "", "", setOldPriority},
 		{"PriorityJobFactor", implemented, "", "", func(d *partDraft, v value) {
-			if n, ok := v.integer(0, 65533); ok {
+			if n, ok := v.parseInteger(0, 65533); ok {
 				d.PriorityJobFactor, d.haveFactor = uint32(n), true
 			}
 		}},
 		{"PriorityTier", implemented, "", "", func(d *partDraft, v value) {
-			if n, ok := v.integer(0, 65533); ok {
+			if n, ok := v.parseInteger(0, 65533); ok {
 				d.PriorityTier, d.haveTier = uint32(n), true
 			}
 		}},
-		{"QOS", implemented, "", "", text(func(d *partDraft) *string { return &d.QOS })},
-		{"ReqResv", implemented, "", "", truth(func(d *partDraft) *bool { return &d.ReqResv })},
-		{"ResumeTimeout", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.ResumeTimeout }, spec.Second)},
-		{"RootOnly", implemented, "", "", truth(func(d *partDraft) *bool { return &d.RootOnly })},
+		{"QOS", implemented, "", "", setText(func(d *partDraft) *string { return &d.QOS })},
+		{"ReqResv", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.ReqResv })},
+		{"ResumeTimeout", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.ResumeTimeout }, spec.Second)},
+		{"RootOnly", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.RootOnly })},
 		{"SelectTypeParameters", unsupported, "NONE", "SelectTypeParameters of the cluster apply", nil},
 		{"Shared", implemented, "", "", func(d *partDraft, v value) {
-			v.note("old name of OverSubscribe")
+			v.noteValue("old name of OverSubscribe")
 			oversubscribe(d, v)
 		}},
 		{"State", implemented, "", "", func(d *partDraft, v value) {
-			switch w, _ := v.word("UP|DOWN|DRAIN|INACTIVE"); w {
+			switch w, _ := v.parseWord("UP|DOWN|DRAIN|INACTIVE"); w {
 			case "UP":
 				d.State = spec.PartitionUp
 			case "DOWN":
@@ -105,20 +105,20 @@ func partKeys() []key[partDraft] {
 			}
 		}},
 		{"SuspendTime", implemented, "", "", idleTime(func(d *partDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
-		{"SuspendTimeout", implemented, "", "", span(func(d *partDraft) *spec.Span { return &d.SuspendTimeout }, spec.Second)},
+		{"SuspendTimeout", implemented, "", "", setSpan(func(d *partDraft) *spec.Span { return &d.SuspendTimeout }, spec.Second)},
 		{"Topology", implemented, "", "", func(d *partDraft, v value) { d.PartitionSpec.Topology, d.topologyAt = v.Value, v.Setting }},
-		{"TRESBillingWeights", implemented, "", "", func(d *partDraft, v value) { d.BillingWeights = v.weights(true, false) }},
+		{"TRESBillingWeights", implemented, "", "", func(d *partDraft, v value) { d.BillingWeights = v.parseWeights(true, false) }},
 		{"TRESWeights", meaningless, "", "Slurm replaced it by TRESBillingWeights", nil},
 	}
 }
 
 // setOldPriority maps Priority, which Slurm split into two keys.
 func setOldPriority(d *partDraft, v value) {
-	n, ok := v.integer(0, 65533)
+	n, ok := v.parseInteger(0, 65533)
 	if !ok {
 		return
 	}
-	v.note("old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given", n, n)
+	v.noteValue("old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given", n, n)
 	if !d.haveTier {
 		d.PriorityTier = uint32(n)
 	}
@@ -131,17 +131,17 @@ func setOversubscribe(d *partDraft, v value) {
 	word, times, counted := strings.Cut(v.Value, ":")
 	inner := v
 	inner.Value = word
-	w, ok := inner.word("NO|YES|FORCE|EXCLUSIVE")
+	w, ok := inner.parseWord("NO|YES|FORCE|EXCLUSIVE")
 	if !ok {
 		return
 	}
 	if counted {
 		inner.Value = times
 		if w == "NO" || w == "EXCLUSIVE" {
-			v.fail("%s takes no count", w)
+			v.failValue("%s takes no count", w)
 			return
 		}
-		if _, ok := inner.integer(1, 65533); !ok {
+		if _, ok := inner.parseInteger(1, 65533); !ok {
 			return
 		}
 		w += ":" + times

@@ -17,22 +17,22 @@ type powerDraft struct {
 	keepAt, partsAt, suspendAt Setting
 }
 
-// program stores the path of a program of the site's.
-func program(to func(*File) *string) func(*File, value) {
+// setProgram stores the path of a program of the site's.
+func setProgram(to func(*File) *string) func(*File, value) {
 	return func(f *File, v value) {
 		if v.isOff("none|(null)") {
 			return
 		}
 		if !path.IsAbs(v.Value) {
-			v.fail("%s is not an absolute path", short(v.Value))
+			v.failValue("%s is not an absolute path", quoteShort(v.Value))
 			return
 		}
 		*to(f) = v.Value
 	}
 }
 
-// powerful marks that a key of power saving was given.
-func powerful(set func(*File, value)) func(*File, value) {
+// markPowerSaving marks that a key of power saving was given.
+func markPowerSaving(set func(*File, value)) func(*File, value) {
 	return func(f *File, v value) {
 		f.power.given = true
 		set(f, v)
@@ -46,7 +46,7 @@ func idleTime[T any](to func(*T) *spec.Span, never spec.Span) func(*T, value) {
 			*to(d) = never
 			return
 		}
-		if n, ok := v.integer(0, 1<<31); ok {
+		if n, ok := v.parseInteger(0, 1<<31); ok {
 			*to(d) = spec.Seconds(n)
 		}
 	}
@@ -75,7 +75,7 @@ func keep(f *File, v value, item string) {
 	if counted {
 		inner := v
 		inner.Value = most
-		n, ok := inner.integer(1, 1<<31)
+		n, ok := inner.parseInteger(1, 1<<31)
 		if !ok {
 			return
 		}
@@ -84,7 +84,7 @@ func keep(f *File, v value, item string) {
 	var err error
 	k.Nodes, err = hostlist.Expand(expr)
 	if err != nil || len(k.Nodes) == 0 {
-		v.fail("%s is no list of nodes", short(expr))
+		v.failValue("%s is no list of nodes", quoteShort(expr))
 		return
 	}
 	f.power.Keep = append(f.power.Keep, k)
@@ -93,15 +93,15 @@ func keep(f *File, v value, item string) {
 // setKeepStates reads SuspendExcStates.
 func setKeepStates(f *File, v value) {
 	f.power.KeepStates = nil
-	for _, w := range v.items() {
+	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
-		if s, ok := inner.word("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
+		if s, ok := inner.parseWord("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
 			switch s {
 			case "CLOUD", "DOWN", "DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "RESERVED", "MAINTENANCE":
 				f.power.KeepStates = append(f.power.KeepStates, s)
 			default:
-				inner.warn("%s is not supported: no node is kept up for it", s)
+				inner.warnValue("%s is not supported: no node is kept up for it", s)
 			}
 		}
 	}
@@ -125,11 +125,11 @@ func (b *builder) finishPower(names map[string]int) {
 	}
 	for _, name := range p.KeepParts {
 		if !slices.ContainsFunc(f.Config.Partitions, func(s spec.PartitionSpec) bool { return s.Name == name }) {
-			b.problems.add(p.partsAt, Error, "there is no partition %s", short(name))
+			b.problems.addProblem(p.partsAt, Error, "there is no partition %s", quoteShort(name))
 		}
 	}
 	if p.IdleAfter > 0 && !p.On() {
-		b.problems.add(p.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
+		b.problems.addProblem(p.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
 	}
 	c := p.PowerConfig
 	f.Config.Power = &c

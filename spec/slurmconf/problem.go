@@ -96,20 +96,20 @@ func (e *RefusedError) Error() string {
 	return strings.TrimSuffix(e.Problems.String(), "\n")
 }
 
-func (ps *Problems) add(at Setting, s Severity, format string, args ...any) {
+func (ps *Problems) addProblem(at Setting, s Severity, format string, args ...any) {
 	*ps = append(*ps, Problem{File: at.File, Line: at.Line, Key: at.Key, Severity: s, Text: fmt.Sprintf(format, args...)})
 }
 
-// sort orders by file and line; what was found first on a line stays first.
-func (ps Problems) sort() Problems {
+// sortedByLine orders by file and line; what was found first on a line stays first.
+func (ps Problems) sortedByLine() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
 	return slices.Compact(ps)
 }
 
-// place names where something else stands, seen from a setting.
-func place(from, to Setting) string {
+// namePlace names where something else stands, seen from a setting.
+func namePlace(from, to Setting) string {
 	if from.File == to.File {
 		return fmt.Sprintf("line %d", to.Line)
 	}

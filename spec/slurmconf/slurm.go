@@ -90,7 +90,7 @@ func (f *File) Value(key string) (string, bool) {
 // problems hold an Error.
 func Read(fsys fs.FS, name string) (*File, Problems) {
 	var ps Problems
-	f := &File{Name: name, Config: defaults(), Agent: Agent{SampleEvery: 30 * spec.Second},
+	f := &File{Name: name, Config: defaultSettings(), Agent: Agent{SampleEvery: 30 * spec.Second},
 		power: powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}}}
 	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()),
 		node: newTable("a NodeName record", nodeKeys()), part: newTable("a PartitionName record", partKeys()),
@@ -98,25 +98,25 @@ func Read(fsys fs.FS, name string) (*File, Problems) {
 	b.top.also = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "Include"}
 	recs, _ := lexFiles(fsys, name, &ps)
 	for _, rec := range recs {
-		b.record(rec)
+		b.addRecord(rec)
 	}
-	b.finish()
-	return f, ps.sort()
+	b.finishConfig()
+	return f, ps.sortedByLine()
 }
 
 // lexFiles reads a file and its includes into records.
 func lexFiles(fsys fs.FS, name string, ps *Problems) ([]Record, []fileMode) {
 	l := lexer{fsys: fsys, base: path.Dir(name), problems: ps}
 	if !fs.ValidPath(name) {
-		ps.add(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
+		ps.addProblem(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
 		return nil, nil
 	}
-	l.file(name, Setting{})
+	l.readFile(name, Setting{})
 	return l.records, l.modes
 }
 
-// defaults is what Slurm 25.11 does without a line.
-func defaults() spec.Config {
+// defaultSettings is what Slurm 25.11 does without a line.
+func defaultSettings() spec.Config {
 	return spec.Config{
 		SlurmUser: "root",
 		Priority: spec.PriorityConfig{MaxAge: 7 * spec.Day, HalfLife: 7 * spec.Day, CalcPeriod: 5 * spec.Minute,
@@ -152,7 +152,7 @@ type builder struct {
 	lastStart Setting
 }
 
-func (b *builder) record(rec Record) {
+func (b *builder) addRecord(rec Record) {
 	first := rec[0]
 	b.file.Settings = append(b.file.Settings, rec...)
 	kind := "" // of the record; the main part has none
@@ -202,10 +202,10 @@ func applyAll[T any](to *T, t *table[T], rec Record, ps *Problems, others ...cat
 	for i, s := range rec {
 		for _, before := range rec[:i] {
 			if strings.EqualFold(before.Key, s.Key) {
-				ps.add(s, Error, "is given twice in this record; first on %s", place(s, before))
+				ps.addProblem(s, Error, "is given twice in this record; first on %s", namePlace(s, before))
 			}
 		}
-		apply(to, t, s, ps, others...)
+		applySetting(to, t, s, ps, others...)
 	}
 }
 
@@ -213,72 +213,72 @@ func applyAll[T any](to *T, t *table[T], rec Record, ps *Problems, others ...cat
 func (b *builder) main(rec Record) {
 	s := rec[0]
 	if len(rec) > 1 {
-		b.problems.add(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", s.Key)
+		b.problems.addProblem(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", s.Key)
 	}
-	if b.stray(s) {
+	if b.explainStray(s) {
 		return
 	}
 	low := strings.ToLower(s.Key)
 	if before, again := b.seen[low]; again && low != "slurmctldhost" {
-		b.problems.add(s, Warning, "is given again; this value replaces the one of %s", place(s, before))
+		b.problems.addProblem(s, Warning, "is given again; this value replaces the one of %s", namePlace(s, before))
 	}
 	if b.seen == nil {
 		b.seen = make(map[string]Setting)
 	}
 	b.seen[low] = s
-	apply(b.file, b.top, s, b.problems, b.node, b.part)
+	applySetting(b.file, b.top, s, b.problems, b.node, b.part)
 }
 
-// stray explains a record's key that stands alone, which mostly means that a
+// explainStray explains a record's key that stands alone, which mostly means that a
 // continuation ended early: in Slurm, too, a line that holds only a comment
 // ends it.
-func (b *builder) stray(s Setting) bool {
-	if _, ok := b.top.find(s.Key); ok || b.lastKind == "" || s.File != b.lastStart.File {
+func (b *builder) explainStray(s Setting) bool {
+	if _, ok := b.top.findKey(s.Key); ok || b.lastKind == "" || s.File != b.lastStart.File {
 		return false
 	}
-	_, inNode := b.node.find(s.Key)
-	_, inPart := b.part.find(s.Key)
+	_, inNode := b.node.findKey(s.Key)
+	_, inPart := b.part.findKey(s.Key)
 	if inNode && strings.EqualFold(b.lastKind, "NodeName") || inPart && strings.EqualFold(b.lastKind, "PartitionName") {
-		b.problems.add(s, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
+		b.problems.addProblem(s, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
 		return true
 	}
 	return false
 }
 
-// finish builds nodes and partitions and checks what spans lines.
-func (b *builder) finish() {
+// finishConfig builds nodes and partitions and checks what spans lines.
+func (b *builder) finishConfig() {
 	f, c := b.file, &b.file.Config
 	whole := Setting{File: f.Name}
 	names := b.buildNodes()
 	b.buildPartitions(names)
 	b.finishPower(names)
-	if len(*b.problems) > 0 && b.problems.missing(f.Name) {
+	if len(*b.problems) > 0 && b.problems.isFileMissing(f.Name) {
 		return
 	}
 	if c.ClusterName == "" && !b.given("ClusterName") {
-		b.problems.add(whole, Error, "ClusterName is missing")
+		b.problems.addProblem(whole, Error, "ClusterName is missing")
 	}
 	if len(b.nodes) == 0 && c.MaxNodes == 0 {
-		b.problems.add(whole, Error, "no NodeName record: the cluster has no nodes")
+		b.problems.addProblem(whole, Error, "no NodeName record: the cluster has no nodes")
 	}
 	if len(b.parts) == 0 {
-		b.problems.add(whole, Error, "no PartitionName record: jobs have nowhere to go")
+		b.problems.addProblem(whole, Error, "no PartitionName record: jobs have nowhere to go")
 	}
 	for _, t := range c.TRES {
 		if kind, ok := strings.CutPrefix(t, "gres/"); ok {
 			kind, _, _ = strings.Cut(kind, ":")
 			if !slices.Contains(c.GresTypes, kind) {
-				b.problems.add(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
+				b.problems.addProblem(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
 			}
 		}
 	}
 	if n := len(c.Nodes); c.MaxNodes > 0 && n > int(c.MaxNodes) {
-		b.problems.add(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", c.MaxNodes, n)
+		b.problems.addProblem(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", c.MaxNodes, n)
 	}
 	b.exclusive("defmempercpu", "defmempernode", c.Limits.DefMemPerCPU != 0 && c.Limits.DefMemPerNode != 0)
 	b.exclusive("maxmempercpu", "maxmempernode", c.Limits.MaxMemPerCPU != 0 && c.Limits.MaxMemPerNode != 0)
 	if c.Limits.FirstJobID > c.Limits.MaxJobID {
-		b.problems.add(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", c.Limits.FirstJobID, c.Limits.MaxJobID)
+		b.problems.addProblem(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", c.Limits.FirstJobID, c.Limits.MaxJobID)
 	}
 	// In Slurm 0 switches these off.
 	for _, s := range []*spec.Span{&c.Timing.MinJobAge, &c.Timing.NodeTimeout} {
@@ -304,7 +304,7 @@ func (b *builder) finish() {
 			c.JobCompFile = "/var/log/slurm_jobcomp.log"
 		}
 		if !path.IsAbs(c.JobCompFile) {
-			b.problems.add(f.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", short(c.JobCompFile))
+			b.problems.addProblem(f.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", quoteShort(c.JobCompFile))
 		}
 	}
 }
@@ -316,12 +316,12 @@ func (b *builder) given(key string) bool {
 
 func (b *builder) exclusive(first, second string, both bool) {
 	if both {
-		b.problems.add(b.seen[second], Error, "cannot be combined with %s of %s", b.seen[first].Key, place(b.seen[second], b.seen[first]))
+		b.problems.addProblem(b.seen[second], Error, "cannot be combined with %s of %s", b.seen[first].Key, namePlace(b.seen[second], b.seen[first]))
 	}
 }
 
-// missing tells that the main file itself could not be read; then nothing else
+// isFileMissing tells that the main file itself could not be read; then nothing else
 // is worth saying.
-func (ps Problems) missing(name string) bool {
+func (ps Problems) isFileMissing(name string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.File == name && p.Line == 0 && p.Key == "" })
 }

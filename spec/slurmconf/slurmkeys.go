@@ -42,7 +42,7 @@ func topKeys() []key[File] {
 		{"AccountingStorageTRES", implemented, "", "", setTRES},
 		{"AccountingStorageType", implemented, "", "", setStorageType},
 		{"AccountingStorageUser", meaningless, "", whyDSN, nil},
-		{"AccountingStoreFlags", implemented, "", "", func(_ *File, v value) { v.options(storeFlags(), nil) }},
+		{"AccountingStoreFlags", implemented, "", "", func(_ *File, v value) { v.checkOptions(storeFlags(), nil) }},
 		{"AccountingStoreJobComment", meaningless, "", "Slurm replaced it by AccountingStoreFlags=job_comment", nil},
 		{"AcctGatherEnergyType", meaningless, "acct_gather_energy/none", whyEnergy, nil},
 		{"AcctGatherFilesystemType", unsupported, "acct_gather_filesystem/none", whyGather, nil},
@@ -80,33 +80,33 @@ func topKeys() []key[File] {
 		{"CryptoType", meaningless, "", "job credentials are always signed with Ed25519", nil},
 		{"DataParserParameters", meaningless, "", "the data parser has no parameters", nil},
 		{"DebugFlags", meaningless, "none", whyLogs, nil},
-		{"DefCpuPerGPU", implemented, "", "", count(func(f *File) *int64 { return &f.Config.Limits.DefCPUPerGPU }, 0)},
-		{"DefMemPerCPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerCPU })},
-		{"DefMemPerGPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerGPU })},
-		{"DefMemPerNode", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerNode })},
+		{"DefCpuPerGPU", implemented, "", "", setCount(func(f *File) *int64 { return &f.Config.Limits.DefCPUPerGPU }, 0)},
+		{"DefMemPerCPU", implemented, "", "", setMemory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerCPU })},
+		{"DefMemPerGPU", implemented, "", "", setMemory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerGPU })},
+		{"DefMemPerNode", implemented, "", "", setMemory(func(f *File) *int64 { return &f.Config.Limits.DefMemPerNode })},
 		{"DependencyParameters", implemented, "", "", setDependency},
-		{"DisableRootJobs", implemented, "", "", truth(func(f *File) *bool { return &f.disableRoot })},
+		{"DisableRootJobs", implemented, "", "", setBool(func(f *File) *bool { return &f.disableRoot })},
 		{"EioTimeout", meaningless, "", whySteps, nil},
 		{"EnforcePartLimits", implemented, "", "", setEnforcePart},
 		{"Epilog", implemented, "none|(null)", "", nodeScript(func(f *File) *[]string { return &f.Agent.Epilog })},
 		{"EpilogMsgTime", meaningless, "", "ends of jobs are committed in batches; they need no spreading", nil},
 		{"EpilogSlurmctld", implemented, "none|(null)", "", oneProgram(func(f *File) *string { return &f.ctl.Epilog })},
-		{"EpilogTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.EpilogTimeout }, spec.Second)},
+		{"EpilogTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.EpilogTimeout }, spec.Second)},
 		{"ExtSensorsFreq", meaningless, "0", "Slurm removed it", nil},
 		{"ExtSensorsType", meaningless, "ext_sensors/none", "Slurm removed it", nil},
-		{"FairShareDampeningFactor", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Dampening })},
+		{"FairShareDampeningFactor", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.Dampening })},
 		{"FastSchedule", meaningless, "", "Slurm replaced it by SlurmdParameters=config_overrides", nil},
 		{"FederationParameters", unsupported, "", whyFed, nil},
 		{"FencingPolicy", implemented, "", "", func(f *File, v value) { // Muster's own: see spec.FencingPolicy
-			if p, ok := fencing(v); ok {
+			if p, ok := readFencing(v); ok {
 				f.Config.Fencing = &p
 			}
 		}},
-		{"FirstJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
+		{"FirstJobId", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
 		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
 		{"GpuFreqDef", implemented, "", "", func(f *File, v value) {
 			if _, err := spec.ParseGPUFreq(v.Value); err != nil {
-				v.fail("%s is no GPU frequency: want [type=]value[,type=value] with low, medium, high, highm1 or MHz", short(v.Value))
+				v.failValue("%s is no GPU frequency: want [type=]value[,type=value] with low, medium, high, highm1 or MHz", quoteShort(v.Value))
 				return
 			}
 			f.Agent.GPUFreq = v.Value
@@ -115,14 +115,14 @@ func topKeys() []key[File] {
 		{"GroupUpdateForce", meaningless, "", "groups are looked up when a job is submitted", nil},
 		{"GroupUpdateTime", meaningless, "", "groups are looked up when a job is submitted", nil},
 		{"HashPlugin", meaningless, "", "gRPC protects messages", nil},
-		{"HealthCheckInterval", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.Check.Every }, spec.Second)},
+		{"HealthCheckInterval", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.Check.Every }, spec.Second)},
 		{"HealthCheckNodeState", implemented, "", "", setCheckStates},
 		{"HealthCheckProgram", implemented, "none|(null)", "", func(f *File, v value) {
-			if off(v) {
+			if isOff(v) {
 				return
 			}
 			if !path.IsAbs(v.Value) {
-				v.fail("%s is not an absolute path", short(v.Value))
+				v.failValue("%s is not an absolute path", quoteShort(v.Value))
 				return
 			}
 			f.Agent.Check.Program = v.Value
@@ -132,13 +132,13 @@ func topKeys() []key[File] {
 		{"InteractiveStepOptions", unsupported, "", whySteps, nil},
 		{"JobAcctGatherFrequency", implemented, "", "", setGatherFrequency},
 		{"JobAcctGatherParams", implemented, "", "", func(f *File, v value) {
-			v.options(gatherParams(), func(name string, _ value) {
+			v.checkOptions(gatherParams(), func(name string, _ value) {
 				f.Agent.OverMemoryKill = f.Agent.OverMemoryKill || name == "OverMemoryKill"
 			})
 		}},
 		{"JobAcctGatherType", implemented, "", "", setGatherType},
 		{"JobCompHost", meaningless, "", whyJobComp, nil},
-		{"JobCompLoc", implemented, "", "", text(func(f *File) *string { return &f.jobCompLoc })},
+		{"JobCompLoc", implemented, "", "", setText(func(f *File) *string { return &f.jobCompLoc })},
 		{"JobCompParams", meaningless, "", whyJobComp, nil},
 		{"JobCompPass", meaningless, "", whyJobComp, nil},
 		{"JobCompPassScript", meaningless, "", whyJobComp, nil},
@@ -151,13 +151,13 @@ func topKeys() []key[File] {
 		{"JobDefaults", implemented, "", "", setJobDefaults(func(f *File) (gpuCPU, gpuMem *int64) {
 			return &f.Config.Limits.DefCPUPerGPU, &f.Config.Limits.DefMemPerGPU
 		})},
-		{"JobFileAppend", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
-		{"JobRequeue", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
+		{"JobFileAppend", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Limits.JobFileAppend })},
+		{"JobRequeue", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Limits.JobRequeue })},
 		{"JobSubmitPlugins", refused, "none|(null)|k8s_resource_completion|job_submit/k8s_resource_completion", "no plugin and no job_submit.lua runs here, so submissions would pass that it changes or rejects: take the line out, and say what it says with partitions, QOS, associations and limits", nil},
 		{"KeepAliveTime", meaningless, "", whyStreams, nil},
-		{"KillOnBadExit", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Limits.KillOnBadExit })},
-		{"KillWait", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.KillWait }, spec.Second)},
-		{"LaunchParameters", implemented, "", "", func(_ *File, v value) { v.options(launchParams(), nil) }},
+		{"KillOnBadExit", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Limits.KillOnBadExit })},
+		{"KillWait", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.KillWait }, spec.Second)},
+		{"LaunchParameters", implemented, "", "", func(_ *File, v value) { v.checkOptions(launchParams(), nil) }},
 		{"LaunchType", meaningless, "launch/slurm", "Slurm removed it", nil},
 		{"Licenses", implemented, "", "", setLicenses},
 		{"LogTimeFormat", meaningless, "", whyLogs, nil},
@@ -165,24 +165,24 @@ func topKeys() []key[File] {
 		{"MCSPlugin", implemented, "", "", setMCSPlugin},
 		{"MailDomain", implemented, "", "", setMailDomain},
 		{"MailProg", implemented, "", "", setMailProg},
-		{"MaxArraySize", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxArraySize }, 1, 4_000_001, noUnlimited)},
-		{"MaxBatchRequeue", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxBatchRequeue }, 1, 1<<20, noUnlimited)},
+		{"MaxArraySize", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.MaxArraySize }, 1, 4_000_001, noUnlimited)},
+		{"MaxBatchRequeue", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.MaxBatchRequeue }, 1, 1<<20, noUnlimited)},
 		{"MaxDBDMsgs", meaningless, "", "the ledger is the buffer while accounting is away", nil},
-		{"MaxJobCount", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxJobCount }, 1, 1<<31, noUnlimited)},
-		{"MaxJobId", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxJobID }, 1, 1<<31, noUnlimited)},
-		{"MaxMemPerCPU", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerCPU })},
-		{"MaxMemPerNode", implemented, "", "", memory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerNode })},
-		{"MaxNodeCount", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.MaxNodes }, 1, maxNodes, noUnlimited)},
+		{"MaxJobCount", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.MaxJobCount }, 1, 1<<31, noUnlimited)},
+		{"MaxJobId", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.MaxJobID }, 1, 1<<31, noUnlimited)},
+		{"MaxMemPerCPU", implemented, "", "", setMemory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerCPU })},
+		{"MaxMemPerNode", implemented, "", "", setMemory(func(f *File) *int64 { return &f.Config.Limits.MaxMemPerNode })},
+		{"MaxNodeCount", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.MaxNodes }, 1, maxNodes, noUnlimited)},
 		{"MaxStepCount", meaningless, "", whySteps, nil},
-		{"MaxTasksPerNode", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Limits.MaxTasksPerNode }, 1, 65533, noUnlimited)},
-		{"MessageTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MessageTimeout }, spec.Second)},
+		{"MaxTasksPerNode", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.MaxTasksPerNode }, 1, 65533, noUnlimited)},
+		{"MessageTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.MessageTimeout }, spec.Second)},
 		{"MetricsType", meaningless, "", "metrics are always served", nil},
-		{"MinJobAge", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
+		{"MinJobAge", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
 		{"MpiDefault", implemented, "", "", setMPI},
 		{"MpiParams", unsupported, "none", "srun does not start MPI programs; use mpirun inside the allocation", nil},
 		{"NamespaceType", implemented, "", "", setContainerType},
 		{"NodeFeaturesPlugins", unsupported, "none|node_features/k8s_resources|k8s_resources", "features are as configured; nodes are not rebooted to change them", nil},
-		{"OverTimeLimit", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
+		{"OverTimeLimit", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
 		{"PlugStackConfig", refused, "none|(null)", "SPANK plugins are not loaded, and they may isolate jobs", nil},
 		{"PluginDir", meaningless, "", "there are no plugins to load", nil},
 		{"PowerParameters", meaningless, "", "Slurm removed it", nil},
@@ -191,65 +191,65 @@ func topKeys() []key[File] {
 		{"PrEpPlugins", refused, "none|prep/script", whyProlog, nil},
 		{"PreemptExemptTime", implemented, "", "", func(f *File, v value) {
 			if v.Value != "-1" { // which is the default
-				duration(func(f *File) *spec.Span { return &f.Config.Sched.PreemptExempt })(f, v)
+				setDuration(func(f *File) *spec.Span { return &f.Config.Sched.PreemptExempt })(f, v)
 			}
 		}},
 		{"PreemptMode", implemented, "", "", setPreemptMode},
 		{"PreemptParameters", implemented, "", "", setPreemptParameters},
 		{"PreemptType", implemented, "", "", setPreemptType},
-		{"PriorityCalcPeriod", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.CalcPeriod })},
-		{"PriorityDecayHalfLife", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.HalfLife })},
-		{"PriorityFavorSmall", implemented, "", "", truth(func(f *File) *bool { return &f.Config.Priority.FavorSmall })},
+		{"PriorityCalcPeriod", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.CalcPeriod })},
+		{"PriorityDecayHalfLife", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.HalfLife })},
+		{"PriorityFavorSmall", implemented, "", "", setBool(func(f *File) *bool { return &f.Config.Priority.FavorSmall })},
 		{"PriorityFlags", implemented, "", "", func(f *File, v value) {
-			v.options(priorityFlags(), nil)
-			f.Config.Priority.Flags = v.items()
+			v.checkOptions(priorityFlags(), nil)
+			f.Config.Priority.Flags = v.splitItems()
 		}},
-		{"PriorityMaxAge", implemented, "", "", duration(func(f *File) *spec.Span { return &f.Config.Priority.MaxAge })},
+		{"PriorityMaxAge", implemented, "", "", setDuration(func(f *File) *spec.Span { return &f.Config.Priority.MaxAge })},
 		{"PriorityParameters", unsupported, "", "no site factor is computed", nil},
 		{"PrioritySiteFactorParameters", unsupported, "", "no site factor is computed", nil},
 		{"PrioritySiteFactorPlugin", unsupported, "none|site_factor/none", "no site factor is computed", nil},
 		{"PriorityType", implemented, "", "", func(f *File, v value) {
-			if w, ok := v.word("priority/multifactor|priority/basic"); ok {
+			if w, ok := v.parseWord("priority/multifactor|priority/basic"); ok {
 				f.Config.Priority.Basic = w == "priority/basic"
 			}
 		}},
 		{"PriorityUsageResetPeriod", implemented, "", "", oneOf("NONE|NOW|DAILY|WEEKLY|MONTHLY|QUARTERLY|YEARLY", func(f *File) *string { return &f.Config.Priority.UsageReset })},
-		{"PriorityWeightAge", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Age })},
-		{"PriorityWeightAssoc", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Assoc })},
-		{"PriorityWeightFairshare", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.FairShare })},
-		{"PriorityWeightJobSize", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.JobSize })},
-		{"PriorityWeightPartition", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.Partition })},
-		{"PriorityWeightQOS", implemented, "", "", weight(func(f *File) *uint32 { return &f.Config.Priority.QOS })},
-		{"PriorityWeightTRES", implemented, "", "", func(f *File, v value) { f.Config.Priority.TRES = v.weights(false, true) }},
+		{"PriorityWeightAge", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.Age })},
+		{"PriorityWeightAssoc", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.Assoc })},
+		{"PriorityWeightFairshare", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.FairShare })},
+		{"PriorityWeightJobSize", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.JobSize })},
+		{"PriorityWeightPartition", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.Partition })},
+		{"PriorityWeightQOS", implemented, "", "", weightOf(func(f *File) *uint32 { return &f.Config.Priority.QOS })},
+		{"PriorityWeightTRES", implemented, "", "", func(f *File, v value) { f.Config.Priority.TRES = v.parseWeights(false, true) }},
 		{"PrivateData", implemented, "none", "", setPrivateData},
 		{"ProctrackType", implemented, "", "", setProctrack},
 		{"Prolog", implemented, "none|(null)", "", nodeScript(func(f *File) *[]string { return &f.Agent.Prolog })},
 		{"PrologEpilogTimeout", implemented, "", "", setPrologEpilogTimeout},
 		{"PrologFlags", implemented, "none", "", setPrologFlags},
 		{"PrologSlurmctld", implemented, "none|(null)", "", oneProgram(func(f *File) *string { return &f.ctl.Prolog })},
-		{"PrologTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)},
+		{"PrologTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)},
 		{"PropagatePrioProcess", unsupported, "0", "jobs start with the node's own nice value", nil},
 		{"PropagateResourceLimits", unsupported, "ALL", "all soft limits of the submitter are passed on", nil},
 		{"PropagateResourceLimitsExcept", unsupported, "NONE", "all soft limits of the submitter are passed on", nil},
-		{"RebootProgram", implemented, "", "", program(func(f *File) *string { return &f.Config.RebootProgram })},
+		{"RebootProgram", implemented, "", "", setProgram(func(f *File) *string { return &f.Config.RebootProgram })},
 		{"ReconfigFlags", unsupported, "none", "a changed file replaces what scontrol changed before", nil},
 		{"RequeueExit", unsupported, "none", "exit codes do not requeue jobs", nil},
 		{"RequeueExitHold", unsupported, "none", "exit codes do not requeue jobs", nil},
-		{"ResumeFailProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.ResumeFail }))},
-		{"ResumeProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.Resume }))},
-		{"ResumeRate", implemented, "", "", powerful(number(func(f *File) *uint32 { return &f.power.UpRate }, 0, 1<<16, noUnlimited))},
-		{"ResumeTimeout", implemented, "", "", powerful(span(func(f *File) *spec.Span { return &f.power.UpIn }, spec.Second))},
+		{"ResumeFailProgram", implemented, "", "", markPowerSaving(setProgram(func(f *File) *string { return &f.power.ResumeFail }))},
+		{"ResumeProgram", implemented, "", "", markPowerSaving(setProgram(func(f *File) *string { return &f.power.Resume }))},
+		{"ResumeRate", implemented, "", "", markPowerSaving(setNumber(func(f *File) *uint32 { return &f.power.UpRate }, 0, 1<<16, noUnlimited))},
+		{"ResumeTimeout", implemented, "", "", markPowerSaving(setSpan(func(f *File) *spec.Span { return &f.power.UpIn }, spec.Second))},
 		{"ResvEpilog", unsupported, "none|(null)", whyTrigger, nil},
 		{"ResvOverRun", unsupported, "0", "jobs end with their reservation", nil},
 		{"ResvProlog", unsupported, "none|(null)", whyTrigger, nil},
-		{"ReturnToService", implemented, "", "", number(func(f *File) *uint32 { return &f.Config.Timing.ReturnToService }, 0, 2, noUnlimited)},
+		{"ReturnToService", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Timing.ReturnToService }, 0, 2, noUnlimited)},
 		{"RoutePlugin", meaningless, "", whyStreams, nil},
 		{"SallocDefaultCommand", meaningless, "", "Slurm removed it", nil},
 		{"SbcastParameters", unsupported, "none", "the options of sbcast are set on its command line", nil},
 		{"SchedulerParameters", implemented, "", "", setSchedulerParameters},
-		{"SchedulerTimeSlice", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Sched.TimeSlice }, spec.Second)},
+		{"SchedulerTimeSlice", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Sched.TimeSlice }, spec.Second)},
 		{"SchedulerType", implemented, "", "", func(f *File, v value) {
-			if w, ok := v.word("sched/backfill|sched/builtin"); ok {
+			if w, ok := v.parseWord("sched/backfill|sched/builtin"); ok {
 				f.Config.Sched.Backfill = w == "sched/backfill"
 			}
 		}},
@@ -258,31 +258,31 @@ func topKeys() []key[File] {
 		{"SelectTypeParameters", implemented, "", "", setSelectParameters},
 		{"SlurmSchedLogFile", meaningless, "", whyLogs, nil},
 		{"SlurmSchedLogLevel", meaningless, "", whyLogs, nil},
-		{"SlurmUser", implemented, "", "", text(func(f *File) *string { return &f.Config.SlurmUser })},
+		{"SlurmUser", implemented, "", "", setText(func(f *File) *string { return &f.Config.SlurmUser })},
 		{"SlurmctldAddr", meaningless, "", whyListen, nil},
 		{"SlurmctldDebug", meaningless, "", whyLogs, nil},
 		{"SlurmctldHost", implemented, "", "", setControlHost},
 		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
 		{"SlurmctldParameters", implemented, "", "", func(f *File, v value) {
 			rate, limited := spec.RateLimit{}, false
-			v.options(controllerParams(), func(name string, arg value) {
+			v.checkOptions(controllerParams(), func(name string, arg value) {
 				switch name {
 				case "requeue_unfenced":
 					f.Config.RequeueUnfenced = true
 				case "rl_enable":
 					limited = true
 				case "rl_bucket_size":
-					number(func(r *spec.RateLimit) *uint32 { return &r.Bucket }, 1, maxRate, noUnlimited)(&rate, arg)
+					setNumber(func(r *spec.RateLimit) *uint32 { return &r.Bucket }, 1, maxRate, noUnlimited)(&rate, arg)
 				case "rl_refill_rate":
-					number(func(r *spec.RateLimit) *uint32 { return &r.Refill }, 1, maxRate, noUnlimited)(&rate, arg)
+					setNumber(func(r *spec.RateLimit) *uint32 { return &r.Refill }, 1, maxRate, noUnlimited)(&rate, arg)
 				case "rl_refill_period":
-					span(func(r *spec.RateLimit) *spec.Span { return &r.Period }, spec.Second)(&rate, arg)
+					setSpan(func(r *spec.RateLimit) *spec.Span { return &r.Period }, spec.Second)(&rate, arg)
 				case "rl_table_size":
-					number(func(r *spec.RateLimit) *uint32 { return &r.Users }, 1, maxRate, noUnlimited)(&rate, arg)
+					setNumber(func(r *spec.RateLimit) *uint32 { return &r.Users }, 1, maxRate, noUnlimited)(&rate, arg)
 				case "idle_on_node_suspend":
 					f.power.IdleOnDown = true
 				case "max_powered_nodes":
-					number(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(f, arg)
+					setNumber(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(f, arg)
 				}
 			})
 			if limited {
@@ -295,11 +295,11 @@ func topKeys() []key[File] {
 		{"SlurmctldPrimaryOffProg", unsupported, "none|(null)", whyTrigger, nil},
 		{"SlurmctldPrimaryOnProg", unsupported, "none|(null)", whyTrigger, nil},
 		{"SlurmctldSyslogDebug", meaningless, "", whyLogs, nil},
-		{"SlurmctldTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.ControllerTimeout }, spec.Second)},
+		{"SlurmctldTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.ControllerTimeout }, spec.Second)},
 		{"SlurmdDebug", meaningless, "", whyLogs, nil},
 		{"SlurmdLogFile", meaningless, "", whyLogs, nil},
 		{"SlurmdParameters", implemented, "", "", func(f *File, v value) {
-			v.options(agentParams(), func(name string, _ value) {
+			v.checkOptions(agentParams(), func(name string, _ value) {
 				f.Config.ConfigOverrides = f.Config.ConfigOverrides || name == "config_overrides"
 			})
 		}},
@@ -307,22 +307,22 @@ func topKeys() []key[File] {
 		{"SlurmdPort", implemented, "", "", setPort(func(f *File) *uint32 { return &f.Control.AgentPort })},
 		{"SlurmdSpoolDir", meaningless, "", whyDirs, nil},
 		{"SlurmdSyslogDebug", meaningless, "", whyLogs, nil},
-		{"SlurmdTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.NodeTimeout }, spec.Second)},
+		{"SlurmdTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.NodeTimeout }, spec.Second)},
 		{"SlurmdUser", unsupported, "root", "the agent runs as the user that starts it; jobs of other users need root", nil},
 		{"SrunEpilog", unsupported, "none|(null)", "srun runs no program of its own: use TaskEpilog, or Epilog on the nodes", nil},
 		{"SrunPortRange", meaningless, "0-0", "srun listens on no port; agents are dialled", nil},
 		{"SrunProlog", unsupported, "none|(null)", "srun runs no program of its own: use TaskProlog, or Prolog on the nodes", nil},
 		{"StateSaveLocation", meaningless, "", whyDirs, nil},
-		{"SuspendExcNodes", implemented, "", "", powerful(setKeepNodes)},
-		{"SuspendExcParts", implemented, "", "", powerful(func(f *File, v value) { f.power.KeepParts, f.power.partsAt = v.items(), v.Setting })},
-		{"SuspendExcStates", implemented, "", "", powerful(setKeepStates)},
-		{"SuspendProgram", implemented, "", "", powerful(program(func(f *File) *string { return &f.power.Suspend }))},
-		{"SuspendRate", implemented, "", "", powerful(number(func(f *File) *uint32 { return &f.power.DownRate }, 0, 1<<16, noUnlimited))},
-		{"SuspendTime", implemented, "", "", powerful(func(f *File, v value) {
+		{"SuspendExcNodes", implemented, "", "", markPowerSaving(setKeepNodes)},
+		{"SuspendExcParts", implemented, "", "", markPowerSaving(func(f *File, v value) { f.power.KeepParts, f.power.partsAt = v.splitItems(), v.Setting })},
+		{"SuspendExcStates", implemented, "", "", markPowerSaving(setKeepStates)},
+		{"SuspendProgram", implemented, "", "", markPowerSaving(setProgram(func(f *File) *string { return &f.power.Suspend }))},
+		{"SuspendRate", implemented, "", "", markPowerSaving(setNumber(func(f *File) *uint32 { return &f.power.DownRate }, 0, 1<<16, noUnlimited))},
+		{"SuspendTime", implemented, "", "", markPowerSaving(func(f *File, v value) {
 			f.power.suspendAt = v.Setting
 			idleTime(func(f *File) *spec.Span { return &f.power.IdleAfter }, 0)(f, v)
 		})},
-		{"SuspendTimeout", implemented, "", "", powerful(span(func(f *File) *spec.Span { return &f.power.DownIn }, spec.Second))},
+		{"SuspendTimeout", implemented, "", "", markPowerSaving(setSpan(func(f *File) *spec.Span { return &f.power.DownIn }, spec.Second))},
 		{"SwitchParameters", unsupported, "", "no network is set up for jobs", nil},
 		{"SwitchType", unsupported, "none|switch/none", "no network is set up for jobs", nil},
 		{"TCPTimeout", meaningless, "", whyStreams, nil},
@@ -337,47 +337,47 @@ func topKeys() []key[File] {
 			if v.isOff("none") {
 				return
 			}
-			v.options(topologyParams(), func(name string, _ value) {
+			v.checkOptions(topologyParams(), func(name string, _ value) {
 				f.Config.Sched.TopoOptional = f.Config.Sched.TopoOptional || name == "TopoOptional"
 				f.Config.Sched.Dragonfly = f.Config.Sched.Dragonfly || name == "Dragonfly"
 			})
 		}},
 		{"TopologyPlugin", implemented, "", "", setTopology},
 		{"TrackWCKey", implemented, "", "", func(f *File, v value) {
-			truth(func(f *File) *bool { return &f.Config.TrackWCKey })(f, v)
+			setBool(func(f *File) *bool { return &f.Config.TrackWCKey })(f, v)
 			f.Config.TrackWCKey = f.Config.TrackWCKey || f.Config.Enforce.WCKeys
 		}},
 		{"TreeWidth", meaningless, "", whyStreams, nil},
 		{"UnkillableStepProgram", unsupported, "none|(null)", whyTrigger, nil},
-		{"UnkillableStepTimeout", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.UnkillableAfter }, spec.Second)},
+		{"UnkillableStepTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.UnkillableAfter }, spec.Second)},
 		{"UrlParserType", meaningless, "", "HTTP is Go's own", nil},
 		{"UsePAM", refused, "0|no|false|down", "jobs are started without a PAM session, so the limits and rules of /etc/pam.d/slurm would not hold: take the line out, and set limits with the units' Limit lines or in a Prolog", nil},
 		{"VSizeFactor", refused, "0", "virtual memory would not be limited", nil},
-		{"WaitTime", implemented, "", "", span(func(f *File) *spec.Span { return &f.Config.Timing.WaitTime }, spec.Second)},
+		{"WaitTime", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.WaitTime }, spec.Second)},
 		{"X11Parameters", unsupported, "none", "X11 is not forwarded", nil},
 	}
 }
 
-// weight is a factor's weight in a job's priority.
-func weight(to func(*File) *uint32) func(*File, value) { return number(to, 0, 1<<31, noUnlimited) }
+// weightOf is a factor's weight in a job's priority.
+func weightOf(to func(*File) *uint32) func(*File, value) { return setNumber(to, 0, 1<<31, noUnlimited) }
 
 // setJobDefaults reads DefCpuPerGPU=4,DefMemPerGPU=16000.
 func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) {
 	return func(t *T, v value) {
 		cpu, mem := to(t)
-		for _, item := range v.items() {
+		for _, item := range v.splitItems() {
 			name, num, _ := strings.Cut(item, "=")
 			inner := v
 			inner.Value = num
 			switch strings.ToLower(name) {
 			case "defcpupergpu":
-				if n, ok := inner.integer(0, 1<<20); ok {
+				if n, ok := inner.parseInteger(0, 1<<20); ok {
 					*cpu = n
 				}
 			case "defmempergpu":
-				memory(func(*T) *int64 { return mem })(t, inner)
+				setMemory(func(*T) *int64 { return mem })(t, inner)
 			default:
-				v.fail("%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU", short(name))
+				v.failValue("%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU", quoteShort(name))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func setClusterName(f *File, v value) {
 	if err := hostlist.CheckName(v.Value); err != nil || strings.ContainsAny(v.Value, ".:") || v.Value != strings.ToLower(v.Value) {
-		v.fail("%s: a cluster's name is lower case letters, digits, '-' and '_'", short(v.Value))
+		v.failValue("%s: a cluster's name is lower case letters, digits, '-' and '_'", quoteShort(v.Value))
 		return
 	}
 	f.Config.ClusterName = v.Value
@@ -21,7 +21,7 @@ func setClusterName(f *File, v value) {
 
 func setEnforce(f *File, v value) {
 	e := &f.Config.Enforce
-	v.options([]option{
+	v.checkOptions([]option{
 		{"all", implemented, ""}, {"associations", implemented, ""}, {"limits", implemented, ""},
 		{"none", implemented, ""},
 		{"nojobs", unsupported, "every job is recorded"}, {"nosteps", unsupported, "every step is recorded"},
@@ -53,11 +53,11 @@ func setEnforce(f *File, v value) {
 }
 
 func setTRES(f *File, v value) {
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		name := tresName(item)
 		switch {
 		case !spec.KnownTRES(name):
-			v.fail("%s is no TRES", short(item))
+			v.failValue("%s is no TRES", quoteShort(item))
 		case !strings.Contains(name, "/"), name == "fs/disk":
 			// Tracked in any case.
 		default:
@@ -70,20 +70,20 @@ func setStorageType(_ *File, v value) {
 	switch strings.ToLower(v.Value) {
 	case "accounting_storage/slurmdbd":
 	case "accounting_storage/none":
-		v.note("not used: jobs are always accounted in ClickHouse")
+		v.noteValue("not used: jobs are always accounted in ClickHouse")
 	case "accounting_storage/mysql", "accounting_storage/pgsql", "accounting_storage/filetxt", "accounting_storage/ctld_relay":
-		v.warn("%s is not supported: accounting goes to ClickHouse (its DSN is in muster.yaml)", v.Value)
+		v.warnValue("%s is not supported: accounting goes to ClickHouse (its DSN is in muster.yaml)", v.Value)
 	default:
-		v.fail("%s is unknown; it must be accounting_storage/slurmdbd", short(v.Value))
+		v.failValue("%s is unknown; it must be accounting_storage/slurmdbd", quoteShort(v.Value))
 	}
 }
 
 func setAuthType(_ *File, v value) {
-	switch w, _ := v.word("auth/munge|auth/slurm|auth/none"); w {
+	switch w, _ := v.parseWord("auth/munge|auth/slurm|auth/none"); w {
 	case "auth/munge":
-		v.note("MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init")
+		v.noteValue("MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init")
 	case "auth/slurm", "auth/none":
-		v.note("not used: identity is the user of the local socket, between machines a certificate made by muster init")
+		v.noteValue("not used: identity is the user of the local socket, between machines a certificate made by muster init")
 	}
 }
 
@@ -95,14 +95,14 @@ func setControlHost(f *File, v value) {
 	if name, rest, ok := strings.Cut(v.Value, "("); ok {
 		addr, closed := strings.CutSuffix(rest, ")")
 		if !closed || addr == "" || name == "" {
-			v.fail("%s: expected host or host(address)", short(v.Value))
+			v.failValue("%s: expected host or host(address)", quoteShort(v.Value))
 			return
 		}
 		h = Host{name, addr}
 	}
 	for _, part := range []string{h.Name, h.Addr} {
 		if part != "" && hostlist.CheckName(part) != nil {
-			v.fail("%s is no host name", short(part))
+			v.failValue("%s is no host name", quoteShort(part))
 			return
 		}
 	}
@@ -110,14 +110,14 @@ func setControlHost(f *File, v value) {
 }
 
 func setControlMachine(f *File, v value) {
-	v.note("old name of SlurmctldHost")
+	v.noteValue("old name of SlurmctldHost")
 	if len(f.Control.Hosts) == 0 {
 		setControlHost(f, v)
 	}
 }
 
 func setControlAddr(f *File, v value) {
-	v.note("old form of SlurmctldHost=name(address)")
+	v.noteValue("old form of SlurmctldHost=name(address)")
 	if len(f.Control.Hosts) > 0 && f.Control.Hosts[0].Addr == "" {
 		f.Control.Hosts[0].Addr = v.Value
 	}
@@ -128,23 +128,23 @@ func setPort(to func(*File) *uint32) func(*File, value) {
 	return func(f *File, v value) {
 		low, _, ranged := strings.Cut(v.Value, "-")
 		if ranged {
-			v.note("one port is enough; the first of the range is used")
+			v.noteValue("one port is enough; the first of the range is used")
 		}
 		v.Value = low
-		if n, ok := v.integer(1, 65535); ok {
+		if n, ok := v.parseInteger(1, 65535); ok {
 			*to(f) = uint32(n)
 		}
 	}
 }
 
 func setDependency(f *File, v value) {
-	v.options(dependencyParams(), func(name string, _ value) {
+	v.checkOptions(dependencyParams(), func(name string, _ value) {
 		f.Config.Limits.KillInvalidDep = f.Config.Limits.KillInvalidDep || name == "kill_invalid_depend"
 	})
 }
 
 func setEnforcePart(f *File, v value) {
-	w, ok := v.word("NO|ANY|ALL|YES")
+	w, ok := v.parseWord("NO|ANY|ALL|YES")
 	if !ok {
 		return
 	}
@@ -156,13 +156,13 @@ func setEnforcePart(f *File, v value) {
 
 func setGresTypes(f *File, v value) {
 	f.Config.GresTypes = nil
-	for _, name := range v.items() {
+	for _, name := range v.splitItems() {
 		switch strings.ToLower(name) {
 		case "none", "(null)":
 			continue
 		}
 		if !gresName(name) {
-			v.fail("%s is no name for a resource", short(name))
+			v.failValue("%s is no name for a resource", quoteShort(name))
 			continue
 		}
 		f.Config.GresTypes = append(f.Config.GresTypes, name)
@@ -181,7 +181,7 @@ func gresName(s string) bool {
 }
 
 func setGatherFrequency(f *File, v value) {
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		name, num, named := strings.Cut(item, "=")
 		if !named {
 			name, num = "task", item
@@ -190,23 +190,23 @@ func setGatherFrequency(f *File, v value) {
 		inner.Value = num
 		switch strings.ToLower(name) {
 		case "task":
-			if n, ok := inner.integer(0, 1<<20); ok {
+			if n, ok := inner.parseInteger(0, 1<<20); ok {
 				f.Agent.SampleEvery = spec.Seconds(n)
 			}
 		case "energy", "filesystem", "network":
-			v.note("%s is not used: only the task interval is", name)
+			v.noteValue("%s is not used: only the task interval is", name)
 		default:
-			v.fail("%s is unknown; it may hold task=, energy=, filesystem= and network=", short(name))
+			v.failValue("%s is unknown; it may hold task=, energy=, filesystem= and network=", quoteShort(name))
 		}
 	}
 }
 
 func setGatherType(_ *File, v value) {
-	switch w, _ := v.word("jobacct_gather/cgroup|jobacct_gather/linux|jobacct_gather/none"); w {
+	switch w, _ := v.parseWord("jobacct_gather/cgroup|jobacct_gather/linux|jobacct_gather/none"); w {
 	case "jobacct_gather/linux":
-		v.note("usage is read from the job's cgroup where there is one, else from its processes")
+		v.noteValue("usage is read from the job's cgroup where there is one, else from its processes")
 	case "jobacct_gather/none":
-		v.note("not used: usage is always measured")
+		v.noteValue("not used: usage is always measured")
 	}
 }
 
@@ -216,26 +216,26 @@ func setJobComp(f *File, v value) {
 		f.jobComp = w
 		f.jobCompAt = v.Setting
 	case "jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka", "jobcomp/lua", "jobcomp/script", "jobcomp/pgsql", "jobcomp/slurmdbd":
-		v.fail("%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file", w)
+		v.failValue("%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file", w)
 	default:
-		v.word("jobcomp/none|jobcomp/filetxt")
+		v.parseWord("jobcomp/none|jobcomp/filetxt")
 	}
 }
 
 func setLicenses(f *File, v value) {
 	f.Config.Licenses = nil
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		name, num, counted := strings.Cut(item, ":")
 		if !counted {
 			num = "1"
 		}
 		inner := v
 		inner.Value = num
-		n, ok := inner.integer(0, 1<<31)
+		n, ok := inner.parseInteger(0, 1<<31)
 		switch {
 		case !ok:
 		case strings.Contains(name, "@") || !gresName(name):
-			v.fail("%s is no name for a local licence", short(name))
+			v.failValue("%s is no name for a local licence", quoteShort(name))
 		default:
 			f.Config.Licenses = append(f.Config.Licenses, spec.Count{Name: name, N: n})
 		}
@@ -246,26 +246,26 @@ func setMPI(_ *File, v value) {
 	switch w := strings.ToLower(v.Value); {
 	case w == "none" || w == "pmi2": // srun serves PMI-2 (and PMI-1) unless it is told --mpi=none
 	case w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
-		v.warn("%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation", v.Value)
+		v.warnValue("%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation", v.Value)
 	default:
-		v.fail("%s is unknown; it may be none, pmi2 or pmix", short(v.Value))
+		v.failValue("%s is unknown; it may be none, pmi2 or pmix", quoteShort(v.Value))
 	}
 }
 
 func setPreemptMode(f *File, v value) {
-	for _, w := range v.items() {
+	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
-		if _, ok := inner.word("OFF|CANCEL|REQUEUE|SUSPEND|GANG|PRIORITY|WITHIN"); !ok {
+		if _, ok := inner.parseWord("OFF|CANCEL|REQUEUE|SUSPEND|GANG|PRIORITY|WITHIN"); !ok {
 			return
 		}
 	}
-	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.items(), ","))
+	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.splitItems(), ","))
 }
 
 func setPreemptParameters(f *File, v value) {
 	s := &f.Config.Sched
-	v.options([]option{
+	v.checkOptions([]option{
 		{"min_exempt_priority", implemented, ""},
 		{"reclaim_licenses", unsupported, "jobs are not preempted for licences"},
 		{"reorder_count", meaningless, "victims that are not needed are always left out"},
@@ -276,7 +276,7 @@ func setPreemptParameters(f *File, v value) {
 	}, func(name string, arg value) {
 		switch name {
 		case "min_exempt_priority":
-			if n, ok := arg.integer(1, 1<<32-1); ok {
+			if n, ok := arg.parseInteger(1, 1<<32-1); ok {
 				s.PreemptExemptPrio = uint32(n)
 			}
 		case "strict_order":
@@ -288,24 +288,24 @@ func setPreemptParameters(f *File, v value) {
 }
 
 func setPreemptType(f *File, v value) {
-	if w, ok := v.word("preempt/none|preempt/partition_prio|preempt/qos"); ok {
+	if w, ok := v.parseWord("preempt/none|preempt/partition_prio|preempt/qos"); ok {
 		f.Config.Sched.PreemptType = w
 	}
 }
 
 func setProctrack(_ *File, v value) {
-	switch w, _ := v.word("proctrack/cgroup|proctrack/linuxproc|proctrack/pgid"); w {
+	switch w, _ := v.parseWord("proctrack/cgroup|proctrack/linuxproc|proctrack/pgid"); w {
 	case "proctrack/linuxproc", "proctrack/pgid":
-		v.note("processes are tracked by cgroup where the agent may make them, else by the shepherd, from which they cannot escape by a new process group")
+		v.noteValue("processes are tracked by cgroup where the agent may make them, else by the shepherd, from which they cannot escape by a new process group")
 	}
 }
 
 func setSelectType(_ *File, v value) {
-	switch w, _ := v.word("select/cons_tres|select/cons_res|select/linear|select/cray_aries"); w {
+	switch w, _ := v.parseWord("select/cons_tres|select/cons_res|select/linear|select/cray_aries"); w {
 	case "select/cons_res":
-		v.note("Slurm replaced it by select/cons_tres, which is what is used")
+		v.noteValue("Slurm replaced it by select/cons_tres, which is what is used")
 	case "select/linear", "select/cray_aries":
-		v.fail("%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions", w)
+		v.failValue("%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions", w)
 	}
 }
 
@@ -315,7 +315,7 @@ func setSelectParameters(f *File, v value) {
 	s.Memory = false
 	s.LLN = false
 	s.LeastShared = false
-	v.options(selectParams(), func(name string, _ value) {
+	v.checkOptions(selectParams(), func(name string, _ value) {
 		switch name {
 		case "CR_CPU":
 			s.Cores = false
@@ -332,24 +332,24 @@ func setSelectParameters(f *File, v value) {
 }
 
 func setTaskPlugin(f *File, v value) {
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		inner := v
 		inner.Value = item
-		switch w, _ := inner.word("task/none|task/affinity|task/cgroup"); w {
+		switch w, _ := inner.parseWord("task/none|task/affinity|task/cgroup"); w {
 		case "task/affinity":
 			f.Agent.TaskAffinity = true
 		case "task/cgroup":
 			f.Agent.TaskCgroup = true
 		case "task/none":
-			v.note("tasks are not bound to cores")
+			v.noteValue("tasks are not bound to cores")
 		}
 	}
 }
 
 func setSchedulerParameters(f *File, v value) {
 	s := &f.Config.Sched
-	s.Params = v.items()
-	v.options(schedulerParams(), func(name string, v value) {
+	s.Params = v.splitItems()
+	v.checkOptions(schedulerParams(), func(name string, v value) {
 		switch name {
 		case "nohold_on_prolog_fail", "enable_user_top":
 			return // read from Params
@@ -358,7 +358,7 @@ func setSchedulerParameters(f *File, v value) {
 			return
 		}
 		if v.Value == "" {
-			v.fail("a value is missing")
+			v.failValue("a value is missing")
 			return
 		}
 		switch name {
@@ -377,7 +377,7 @@ func setSchedulerParameters(f *File, v value) {
 			case "prediction":
 				s.PredictRuns = true
 			default:
-				v.fail("%s is not limit or prediction", short(v.Value))
+				v.failValue("%s is not limit or prediction", quoteShort(v.Value))
 			}
 		case "bf_promise_slack":
 			small(v, &s.PromiseSlack)
@@ -386,11 +386,11 @@ func setSchedulerParameters(f *File, v value) {
 		case "bf_max_job_array_resv":
 			small(v, &s.ArrayResv)
 		case "max_user_share":
-			if n, ok := v.integer(1, 100); ok {
+			if n, ok := v.parseInteger(1, 100); ok {
 				f.Config.Limits.UserShare = uint32(n)
 			}
 		case "max_script_size":
-			if n, ok := v.integer(1, 512<<20); ok {
+			if n, ok := v.parseInteger(1, 512<<20); ok {
 				f.Config.Limits.MaxScript = n
 			}
 		}
@@ -399,14 +399,14 @@ func setSchedulerParameters(f *File, v value) {
 
 func seconds(v value, to *spec.Span, unit spec.Span) {
 	if n, err := strconv.ParseInt(v.Value, 10, 32); err != nil || n < 1 {
-		v.fail("%s is not a whole number above 0", short(v.Value))
+		v.failValue("%s is not a whole number above 0", quoteShort(v.Value))
 	} else {
 		*to = spec.Span(n) * unit
 	}
 }
 
 func small(v value, to *uint32) {
-	if n, ok := v.integer(0, 1<<31); ok {
+	if n, ok := v.parseInteger(0, 1<<31); ok {
 		*to = uint32(n)
 	}
 }
@@ -414,15 +414,15 @@ func small(v value, to *uint32) {
 // nodeScript is Prolog and Epilog, which may be given several times.
 func nodeScript(to func(f *File) *[]string) func(*File, value) {
 	return func(f *File, v value) {
-		if off(v) {
+		if isOff(v) {
 			return
 		}
 		if !path.IsAbs(v.Value) {
-			v.fail("must be an absolute path, not %s", short(v.Value))
+			v.failValue("must be an absolute path, not %s", quoteShort(v.Value))
 			return
 		}
 		if _, err := path.Match(v.Value, ""); err != nil {
-			v.fail("%s is not a pattern of file names", short(v.Value))
+			v.failValue("%s is not a pattern of file names", quoteShort(v.Value))
 			return
 		}
 		*to(f) = append(*to(f), v.Value)
@@ -430,17 +430,17 @@ func nodeScript(to func(f *File) *[]string) func(*File, value) {
 }
 
 func setPrologEpilogTimeout(f *File, v value) {
-	span(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)(f, v)
+	setSpan(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)(f, v)
 	f.Agent.EpilogTimeout = f.Agent.PrologTimeout
 }
 
 // setCheckStates reads when a node looks at its health.
 func setCheckStates(f *File, v value) {
 	c := &f.Agent.Check
-	for _, w := range v.items() {
+	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
-		w, ok := inner.word("ALLOC|ANY|CYCLE|IDLE|MIXED|NONDRAINED_IDLE|START_ONLY")
+		w, ok := inner.parseWord("ALLOC|ANY|CYCLE|IDLE|MIXED|NONDRAINED_IDLE|START_ONLY")
 		if !ok {
 			return
 		}
@@ -451,7 +451,7 @@ func setCheckStates(f *File, v value) {
 			c.Idle = true
 		case "NONDRAINED_IDLE":
 			c.Idle = true
-			inner.note("taken as IDLE: a node that was drained for its health is found well only by another look")
+			inner.noteValue("taken as IDLE: a node that was drained for its health is found well only by another look")
 		case "ANY":
 			c.Idle, c.Busy = true, true
 		case "CYCLE":
@@ -462,14 +462,14 @@ func setCheckStates(f *File, v value) {
 	}
 }
 
-// off tells the words with which a program is switched off.
-func off(v value) bool { return strings.EqualFold(v.Value, "none") || v.Value == "(null)" }
+// isOff tells the words with which a program is switched off.
+func isOff(v value) bool { return strings.EqualFold(v.Value, "none") || v.Value == "(null)" }
 
 func setPrologFlags(f *File, v value) {
-	if off(v) {
+	if isOff(v) {
 		return
 	}
-	v.options(prologFlags(), func(name string, _ value) {
+	v.checkOptions(prologFlags(), func(name string, _ value) {
 		if name == "ForceRequeueOnFail" {
 			f.ctl.ForceRequeue = true
 		} else {
@@ -480,10 +480,10 @@ func setPrologFlags(f *File, v value) {
 
 func setPrivateData(f *File, v value) {
 	f.Config.Private = nil
-	if off(v) {
+	if isOff(v) {
 		return
 	}
-	v.options(privateData(), func(name string, _ value) { f.Config.Private = append(f.Config.Private, name) })
+	v.checkOptions(privateData(), func(name string, _ value) { f.Config.Private = append(f.Config.Private, name) })
 }
 
 func (f *File) mcs() *spec.MCSConfig {
@@ -494,11 +494,11 @@ func (f *File) mcs() *spec.MCSConfig {
 }
 
 func setMCSPlugin(f *File, v value) {
-	switch w, _ := v.word("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
+	switch w, _ := v.parseWord("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
 	case "mcs/user", "mcs/account":
 		f.mcs().By = strings.TrimPrefix(w, "mcs/")
 	case "mcs/group", "mcs/label":
-		v.fail("%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are", w)
+		v.failValue("%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are", w)
 	}
 }
 
@@ -510,7 +510,7 @@ func setMCSParameters(f *File, v value) {
 	for item := range strings.SplitSeq(words, ",") {
 		one := v
 		one.Value = strings.TrimSpace(item)
-		switch w, _ := one.word("ondemand|enforced|noselect|select|ondemandselect|privatedata|noprivatedata"); w {
+		switch w, _ := one.parseWord("ondemand|enforced|noselect|select|ondemandselect|privatedata|noprivatedata"); w {
 		case "enforced":
 			m.Enforced = true
 		case "noselect":
@@ -518,7 +518,7 @@ func setMCSParameters(f *File, v value) {
 		case "select":
 			m.Always = true
 		case "privatedata":
-			v.fail("privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is")
+			v.failValue("privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is")
 		}
 	}
 }
@@ -527,9 +527,9 @@ func setMCSParameters(f *File, v value) {
 func oneProgram(to func(f *File) *string) func(*File, value) {
 	return func(f *File, v value) {
 		switch {
-		case off(v):
+		case isOff(v):
 		case !path.IsAbs(v.Value):
-			v.fail("must be an absolute path, not %s", short(v.Value))
+			v.failValue("must be an absolute path, not %s", quoteShort(v.Value))
 		default:
 			*to(f) = v.Value
 		}

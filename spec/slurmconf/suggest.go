@@ -2,24 +2,24 @@ package slurmconf
 
 import "strings"
 
-// nearest finds the known name that someone who wrote this most likely meant;
+// nearestName finds the known name that someone who wrote this most likely meant;
 // empty if none is near. The first of equally near names wins.
-func nearest(written string, known []string) string {
+func nearestName(written string, known []string) string {
 	if len(written) > 64 {
 		return ""
 	}
 	best, at := "", 1+min(3, (len(written)+1)/3)
 	for _, k := range known {
-		if d := distance(strings.ToLower(written), strings.ToLower(k), at); d < at {
+		if d := editDistance(strings.ToLower(written), strings.ToLower(k), at); d < at {
 			best, at = k, d
 		}
 	}
 	return best
 }
 
-// distance counts the letters to insert, delete, change or swap to get from a
+// editDistance counts the letters to insert, delete, change or swap to get from a
 // to b; anything from limit up is limit.
-func distance(a, b string, limit int) int {
+func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
 	}

@@ -45,7 +45,7 @@ func newTable[T any](kind string, keys []key[T]) *table[T] {
 	return t
 }
 
-func (t *table[T]) find(name string) (*key[T], bool) {
+func (t *table[T]) findKey(name string) (*key[T], bool) {
 	i, ok := t.index[strings.ToLower(name)]
 	if !ok {
 		return nil, false
@@ -68,25 +68,25 @@ type catalogue interface {
 }
 
 func (t *table[T]) place(name string) (string, bool) {
-	_, ok := t.find(name)
+	_, ok := t.findKey(name)
 	return t.kind, ok
 }
 
-// apply gives one setting to its key. others are the tables of the same file.
-func apply[T any](to *T, t *table[T], s Setting, ps *Problems, others ...catalogue) {
-	k, ok := t.find(s.Key)
+// applySetting gives one setting to its key. others are the tables of the same file.
+func applySetting[T any](to *T, t *table[T], s Setting, ps *Problems, others ...catalogue) {
+	k, ok := t.findKey(s.Key)
 	if !ok {
 		for _, o := range others {
 			if kind, found := o.place(s.Key); found {
-				ps.add(s, Error, "belongs to %s, not to %s", kind, t.kind)
+				ps.addProblem(s, Error, "belongs to %s, not to %s", kind, t.kind)
 				return
 			}
 		}
-		if near := nearest(s.Key, append(t.names(), t.also...)); near != "" {
-			ps.add(s, Error, "unknown key; did you mean %s?", near)
+		if near := nearestName(s.Key, append(t.names(), t.also...)); near != "" {
+			ps.addProblem(s, Error, "unknown key; did you mean %s?", near)
 			return
 		}
-		ps.add(s, Error, "unknown key in %s", t.kind)
+		ps.addProblem(s, Error, "unknown key in %s", t.kind)
 		return
 	}
 	s.Key = k.name
@@ -95,7 +95,7 @@ func apply[T any](to *T, t *table[T], s Setting, ps *Problems, others ...catalog
 		k.set(to, v)
 		return
 	}
-	v.report(k.class, k.off, k.why)
+	v.reportClass(k.class, k.off, k.why)
 }
 
 // value is a setting on its way into the typed result.
@@ -105,26 +105,26 @@ type value struct {
 	part     string // which word of the value is meant: "bf_window: ", or empty
 }
 
-func (v value) note(format string, args ...any) { v.say(Note, format, args) }
-func (v value) warn(format string, args ...any) { v.say(Warning, format, args) }
-func (v value) fail(format string, args ...any) { v.say(Error, format, args) }
+func (v value) noteValue(format string, args ...any) { v.say(Note, format, args) }
+func (v value) warnValue(format string, args ...any) { v.say(Warning, format, args) }
+func (v value) failValue(format string, args ...any) { v.say(Error, format, args) }
 
 func (v value) say(s Severity, format string, args []any) {
-	v.problems.add(v.Setting, s, "%s%s", v.part, fmt.Sprintf(format, args...))
+	v.problems.addProblem(v.Setting, s, "%s%s", v.part, fmt.Sprintf(format, args...))
 }
 
-// report says what the class of a key or option means for this value.
-func (v value) report(c class, off, why string) {
+// reportClass says what the class of a key or option means for this value.
+func (v value) reportClass(c class, off, why string) {
 	if v.isOff(off) {
 		return
 	}
 	switch c {
 	case meaningless:
-		v.note("not used: %s", why)
+		v.noteValue("not used: %s", why)
 	case unsupported:
-		v.warn("not supported: %s", why)
+		v.warnValue("not supported: %s", why)
 	case refused:
-		v.fail("%s is not supported, and to ignore it would be unsafe: %s", short(v.Value), why)
+		v.failValue("%s is not supported, and to ignore it would be unsafe: %s", quoteShort(v.Value), why)
 	}
 }
 

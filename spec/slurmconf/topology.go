@@ -25,13 +25,13 @@ func (d *switchDraft) setSizes(v value) {
 	for item := range strings.SplitSeq(v.Value, ",") {
 		one := v
 		one.Value = item
-		n, ok := one.integer(1, 1<<20)
+		n, ok := one.parseInteger(1, 1<<20)
 		if !ok {
 			return
 		}
 		if k := uint32(n); len(d.sizes) > 0 {
 			if times := k / d.sizes[0]; k%d.sizes[0] != 0 || times&(times-1) != 0 || k <= d.sizes[len(d.sizes)-1] {
-				v.fail("each size is the first one times a power of two, in ascending order")
+				v.failValue("each size is the first one times a power of two, in ascending order")
 				return
 			}
 		}
@@ -47,7 +47,7 @@ func topologyKeys() []key[switchDraft] {
 		return func(d *switchDraft, v value) {
 			l, err := hostlist.Parse(v.Value)
 			if err != nil {
-				v.fail("%v", err)
+				v.failValue("%v", err)
 				return
 			}
 			*to(d) = l
@@ -89,22 +89,22 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Blo
 			sizes = d.sizes
 			continue
 		case d.block == "":
-			ps.add(rec[0], Error, "topology/block: the line names no block (BlockName)")
+			ps.addProblem(rec[0], Error, "topology/block: the line names no block (BlockName)")
 			continue
 		case d.nodes.Len() == 0:
-			ps.add(rec[0], Error, "block %s has no Nodes", short(d.block))
+			ps.addProblem(rec[0], Error, "block %s has no Nodes", quoteShort(d.block))
 			continue
 		case slices.ContainsFunc(out, func(b spec.Block) bool { return b.Name == d.block }):
-			ps.add(rec[0], Error, "block %s is there twice", short(d.block))
+			ps.addProblem(rec[0], Error, "block %s is there twice", quoteShort(d.block))
 			continue
 		}
 		b := spec.Block{Name: d.block, Nodes: slices.Collect(d.nodes.All())}
 		for _, n := range b.Nodes {
 			switch other, twice := blockOf[n]; {
 			case !known[n]:
-				ps.add(d.Setting, Error, "node %s is not configured", short(n))
+				ps.addProblem(d.Setting, Error, "node %s is not configured", quoteShort(n))
 			case twice:
-				ps.add(d.Setting, Error, "node %s is in block %s already", short(n), other)
+				ps.addProblem(d.Setting, Error, "node %s is in block %s already", quoteShort(n), other)
 			}
 			blockOf[n] = d.block
 		}
@@ -117,7 +117,7 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Blo
 		}
 		sizes = []uint32{uint32(most)}
 	}
-	return out, sizes, ps.sort()
+	return out, sizes, ps.sortedByLine()
 }
 
 // ReadTopology reads topology.conf as a tree of switches over some nodes: the
@@ -137,23 +137,23 @@ func settleTree(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Switc
 		applyAll(&d, t, rec, &ps)
 		switch {
 		case d.Name == "" || d.block != "" || d.sizes != nil:
-			ps.add(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
+			ps.addProblem(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
 		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == d.Name }):
-			ps.add(rec[0], Error, "switch %s is there twice", short(d.Name))
+			ps.addProblem(rec[0], Error, "switch %s is there twice", quoteShort(d.Name))
 		case (d.nodes.Len() == 0) == (d.switches.Len() == 0):
-			ps.add(rec[0], Error, "a switch has either Nodes or Switches")
+			ps.addProblem(rec[0], Error, "a switch has either Nodes or Switches")
 		default:
 			list = append(list, d)
 		}
 	}
 	if ps.Err() != nil {
-		return nil, ps.sort()
+		return nil, ps.sortedByLine()
 	}
-	return layers(list, nodes, &ps), ps.sort()
+	return computeLayers(list, nodes, &ps), ps.sortedByLine()
 }
 
-// layers works out levels and all the nodes below each switch.
-func layers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Switch {
+// computeLayers works out levels and all the nodes below each switch.
+func computeLayers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Switch {
 	known := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		known[nodes[i].Name] = true
@@ -170,17 +170,17 @@ func layers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Swit
 			}
 		}
 		if ready == nil {
-			ps.add(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
+			ps.addProblem(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
 			return nil
 		}
 		for _, d := range ready {
 			s := spec.Switch{Name: d.Name, Level: level, Switches: slices.Collect(d.switches.All())}
 			for n := range d.nodes.All() {
 				if !known[n] {
-					ps.add(d.Setting, Error, "node %s is not configured", short(n))
+					ps.addProblem(d.Setting, Error, "node %s is not configured", quoteShort(n))
 				}
 				if other, twice := leafOf[n]; twice {
-					ps.add(d.Setting, Error, "node %s is below switch %s already", short(n), other)
+					ps.addProblem(d.Setting, Error, "node %s is below switch %s already", quoteShort(n), other)
 				}
 				leafOf[n] = d.Name
 				s.Nodes = append(s.Nodes, n)
@@ -194,7 +194,7 @@ func layers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Swit
 	}
 	for i := range nodes {
 		if leafOf[nodes[i].Name] == "" && len(list) > 0 {
-			ps.add(list[0].Setting, Warning, "node %s is below no switch", short(nodes[i].Name))
+			ps.addProblem(list[0].Setting, Warning, "node %s is below no switch", quoteShort(nodes[i].Name))
 		}
 	}
 	return out
@@ -211,7 +211,7 @@ func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
 
 // setTopology takes the plugin; the tree itself is in topology.conf.
 func setTopology(f *File, v value) {
-	w, ok := v.word("none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus")
+	w, ok := v.parseWord("none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus")
 	if !ok {
 		return
 	}
@@ -221,7 +221,7 @@ func setTopology(f *File, v value) {
 	case "topology/block":
 		f.BlockTopology = true
 	case "topology/3d_torus":
-		v.warn("%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are", w)
+		v.warnValue("%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are", w)
 	}
 }
 
@@ -231,20 +231,20 @@ func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
 	ps = append(ps, c.readTopology(fsys, name)...)
 	for _, s := range c.topologies {
 		if !c.Config.HasTopology(s.Value) {
-			ps.add(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", short(s.Value))
+			ps.addProblem(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(s.Value))
 		}
 	}
 	return ps
 }
 
 func (c *Cluster) readTopology(fsys fs.FS, name string) (ps Problems) {
-	if yaml := strings.TrimSuffix(name, ".conf") + ".yaml"; exists(fsys, yaml) {
+	if yaml := strings.TrimSuffix(name, ".conf") + ".yaml"; fileExists(fsys, yaml) {
 		return c.yamlTopology(fsys, yaml)
 	}
 	if !c.TreeTopology && !c.BlockTopology {
 		return nil
 	}
-	if !exists(fsys, name) {
+	if !fileExists(fsys, name) {
 		return Problems{{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)}}
 	}
 	if c.BlockTopology {

@@ -28,7 +28,7 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	var ps Problems
 	data, err := fs.ReadFile(fsys, name)
 	if err != nil {
-		ps.add(Setting{File: name}, Error, "%v", err)
+		ps.addProblem(Setting{File: name}, Error, "%v", err)
 		return ps
 	}
 	root := parseYAML(name, data, &ps)
@@ -44,7 +44,7 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		entries = root.list
 	}
 	if len(entries) == 0 {
-		ps.add(Setting{File: name}, Error, "it names no topology")
+		ps.addProblem(Setting{File: name}, Error, "it names no topology")
 		return ps
 	}
 	main := 0
@@ -62,9 +62,9 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		ps = append(ps, more...)
 		switch {
 		case t.Name == "" && len(entries) > 1:
-			ps.add(e.at, Error, "of several topologies each has a name (topology:)")
+			ps.addProblem(e.at, Error, "of several topologies each has a name (topology:)")
 		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == t.Name }):
-			ps.add(e.at, Error, "topology %s is there twice", short(t.Name))
+			ps.addProblem(e.at, Error, "topology %s is there twice", quoteShort(t.Name))
 		}
 		all = append(all, t)
 	}
@@ -82,28 +82,28 @@ func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
 	if n := e.get("topology"); n != nil {
 		t.Name = n.text
 	}
-	e.only(&ps, "topology", "cluster_default", "tree", "block", "flat")
+	e.refuseOthers(&ps, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
 	switch tree, block, flat := e.get("tree"), e.get("block"), e.get("flat"); {
 	case (tree != nil && block != nil) || (flat != nil && (tree != nil || block != nil)):
-		ps.add(e.at, Error, "a topology is one of tree, block and flat")
+		ps.addProblem(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
-		tree.only(&ps, "switches")
+		tree.refuseOthers(&ps, "switches")
 		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &ps)
 		if ps.Err() == nil {
 			t.Switches, ps = settleTree(recs, c.Config.Nodes, ps)
 		}
 	case block != nil:
-		block.only(&ps, "block_sizes", "blocks")
+		block.refuseOthers(&ps, "block_sizes", "blocks")
 		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &ps)
 		if sizes := block.get("block_sizes"); sizes != nil {
-			recs = append(recs, Record{sizes.setting("BlockSizes")})
+			recs = append(recs, Record{sizes.asSetting("BlockSizes")})
 		}
 		if ps.Err() == nil {
 			t.Blocks, t.Sizes, ps = settleBlocks(recs, c.Config.Nodes, ps)
 		}
 	case flat == nil:
-		ps.add(e.at, Error, "a topology is a tree, block or flat: others are not supported")
+		ps.addProblem(e.at, Error, "a topology is a tree, block or flat: others are not supported")
 	}
 	return t, ps
 }
@@ -111,7 +111,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
 // yamlRecords makes a record of each entry of a list, its keys renamed.
 func yamlRecords(at Setting, list *yamlNode, keys map[string]string, ps *Problems) []Record {
 	if list == nil || len(list.list) == 0 {
-		ps.add(at, Error, "a tree has a list of switches, a block topology one of blocks")
+		ps.addProblem(at, Error, "a tree has a list of switches, a block topology one of blocks")
 		return nil
 	}
 	var out []Record
@@ -120,13 +120,13 @@ func yamlRecords(at Setting, list *yamlNode, keys map[string]string, ps *Problem
 		for _, p := range e.pairs {
 			key, ok := keys[p.key]
 			if !ok {
-				ps.add(p.value.at, Error, "%s is not known here", short(p.key))
+				ps.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
 				continue
 			}
-			rec = append(rec, p.value.setting(key))
+			rec = append(rec, p.value.asSetting(key))
 		}
 		if rec == nil {
-			ps.add(e.at, Error, "this entry has no keys")
+			ps.addProblem(e.at, Error, "this entry has no keys")
 			continue
 		}
 		out = append(out, rec)
@@ -147,11 +147,11 @@ type yamlPair struct {
 	value *yamlNode
 }
 
-// only refuses keys other than those given.
-func (n *yamlNode) only(ps *Problems, keys ...string) {
+// refuseOthers refuses keys other than those given.
+func (n *yamlNode) refuseOthers(ps *Problems, keys ...string) {
 	for _, p := range n.pairs {
 		if !slices.Contains(keys, p.key) {
-			ps.add(p.value.at, Error, "%s is not known here", short(p.key))
+			ps.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
 		}
 	}
 }
@@ -167,8 +167,8 @@ func (n *yamlNode) get(key string) *yamlNode {
 	return nil
 }
 
-// setting is a text, or a list of texts, as the value of a key.
-func (n *yamlNode) setting(key string) Setting {
+// asSetting is a text, or a list of texts, as the value of a key.
+func (n *yamlNode) asSetting(key string) Setting {
 	s := n.at
 	s.Key, s.Value = key, n.text
 	var items []string
@@ -205,7 +205,7 @@ func parseYAML(file string, data []byte, ps *Problems) *yamlNode {
 		n++
 		text := strings.TrimRight(string(raw), " \r\n")
 		if strings.Contains(text, "\t") {
-			ps.add(Setting{File: file, Line: n}, Error, "tabs are not read here: indent with blanks")
+			ps.addProblem(Setting{File: file, Line: n}, Error, "tabs are not read here: indent with blanks")
 			return nil
 		}
 		if i := strings.Index(" "+text, " #"); i >= 0 {
@@ -218,19 +218,19 @@ func parseYAML(file string, data []byte, ps *Problems) *yamlNode {
 	if len(r.lines) == 0 {
 		return nil
 	}
-	root := r.block(r.lines[0].indent)
+	root := r.readBlock(r.lines[0].indent)
 	if len(r.lines) > 0 && ps.Err() == nil {
 		r.bad(r.lines[0], "it is indented otherwise than what it follows")
 	}
 	return root
 }
 
-func (r *yamlReader) bad(l yamlLine, why string) { r.ps.add(r.where(l), Error, "%s", why) }
+func (r *yamlReader) bad(l yamlLine, why string) { r.ps.addProblem(r.where(l), Error, "%s", why) }
 
 func (r *yamlReader) where(l yamlLine) Setting { return Setting{File: r.file, Line: l.n} }
 
-// block reads the lines of one indentation.
-func (r *yamlReader) block(indent int) *yamlNode {
+// readBlock reads the lines of one indentation.
+func (r *yamlReader) readBlock(indent int) *yamlNode {
 	n := &yamlNode{at: r.where(r.lines[0])}
 	r.depth++
 	if r.depth > maxYAMLDepth {
@@ -250,10 +250,10 @@ func (r *yamlReader) block(indent int) *yamlNode {
 			deep := indent + len(l.text) - len(item)
 			r.lines[0] = yamlLine{l.n, deep, item}
 			if _, _, isMap := yamlKey(item); isMap {
-				n.list = append(n.list, r.block(deep))
+				n.list = append(n.list, r.readBlock(deep))
 			} else {
 				r.lines = r.lines[1:]
-				n.list = append(n.list, r.scalar(l, item))
+				n.list = append(n.list, r.readScalar(l, item))
 			}
 			continue
 		}
@@ -270,9 +270,9 @@ func (r *yamlReader) block(indent int) *yamlNode {
 		var value *yamlNode
 		switch {
 		case rest != "":
-			value = r.scalar(l, rest)
+			value = r.readScalar(l, rest)
 		case len(r.lines) > 0 && (r.lines[0].indent > indent || (r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- "))):
-			value = r.nested(indent)
+			value = r.readNested(indent)
 		default:
 			value = &yamlNode{at: r.where(l)}
 		}
@@ -281,11 +281,11 @@ func (r *yamlReader) block(indent int) *yamlNode {
 	return n
 }
 
-// nested reads what belongs to a key: deeper lines, or a list that is not
+// readNested reads what belongs to a key: deeper lines, or a list that is not
 // indented further.
-func (r *yamlReader) nested(indent int) *yamlNode {
+func (r *yamlReader) readNested(indent int) *yamlNode {
 	if r.lines[0].indent > indent {
-		return r.block(r.lines[0].indent)
+		return r.readBlock(r.lines[0].indent)
 	}
 	n := &yamlNode{at: r.where(r.lines[0])}
 	for len(r.lines) > 0 && r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- ") && r.ps.Err() == nil {
@@ -294,11 +294,11 @@ func (r *yamlReader) nested(indent int) *yamlNode {
 		deep := indent + len(l.text) - len(item)
 		r.lines[0] = yamlLine{l.n, deep, item}
 		if _, _, isMap := yamlKey(item); isMap {
-			n.list = append(n.list, r.block(deep))
+			n.list = append(n.list, r.readBlock(deep))
 			continue
 		}
 		r.lines = r.lines[1:]
-		n.list = append(n.list, r.scalar(l, item))
+		n.list = append(n.list, r.readScalar(l, item))
 	}
 	return n
 }
@@ -312,8 +312,8 @@ func yamlKey(text string) (key, rest string, ok bool) {
 	return strings.ToLower(strings.TrimSpace(text[:i])), strings.TrimSpace((text + " ")[i+1:]), true
 }
 
-// scalar reads a text, perhaps in quotes, or [a, b].
-func (r *yamlReader) scalar(l yamlLine, text string) *yamlNode {
+// readScalar reads a text, perhaps in quotes, or [a, b].
+func (r *yamlReader) readScalar(l yamlLine, text string) *yamlNode {
 	n := &yamlNode{at: r.where(l)}
 	first, last := text[0], text[len(text)-1]
 	switch {

@@ -11,25 +11,25 @@ import (
 
 // The functions below make the set of a key from the place its value goes to.
 
-func text[T any](to func(*T) *string) func(*T, value) {
+func setText[T any](to func(*T) *string) func(*T, value) {
 	return func(t *T, v value) { *to(t) = v.Value }
 }
 
-func list[T any](to func(*T) *[]string) func(*T, value) {
-	return func(t *T, v value) { *to(t) = v.items() }
+func setList[T any](to func(*T) *[]string) func(*T, value) {
+	return func(t *T, v value) { *to(t) = v.splitItems() }
 }
 
-// all is list, but ALL stands for no restriction.
-func all[T any](to func(*T) *[]string) func(*T, value) {
+// listOrAll is list, but ALL stands for no restriction.
+func listOrAll[T any](to func(*T) *[]string) func(*T, value) {
 	return func(t *T, v value) {
 		*to(t) = nil
 		if !strings.EqualFold(v.Value, "ALL") {
-			*to(t) = v.items()
+			*to(t) = v.splitItems()
 		}
 	}
 }
 
-func truth[T any](to func(*T) *bool) func(*T, value) {
+func setBool[T any](to func(*T) *bool) func(*T, value) {
 	return func(t *T, v value) {
 		if b, ok := v.yes(); ok {
 			*to(t) = b
@@ -37,14 +37,14 @@ func truth[T any](to func(*T) *bool) func(*T, value) {
 	}
 }
 
-// number is an unsigned number; UNLIMITED and INFINITE give unlimited.
-func number[T any](to func(*T) *uint32, least, most uint32, unlimited uint32) func(*T, value) {
+// setNumber is an unsigned number; UNLIMITED and INFINITE give unlimited.
+func setNumber[T any](to func(*T) *uint32, least, most uint32, unlimited uint32) func(*T, value) {
 	return func(t *T, v value) {
-		if v.infinite() && unlimited != noUnlimited {
+		if v.isInfinite() && unlimited != noUnlimited {
 			*to(t) = unlimited
 			return
 		}
-		if n, ok := v.integer(int64(least), int64(most)); ok {
+		if n, ok := v.parseInteger(int64(least), int64(most)); ok {
 			*to(t) = uint32(n)
 		}
 	}
@@ -53,55 +53,55 @@ func number[T any](to func(*T) *uint32, least, most uint32, unlimited uint32) fu
 // noUnlimited: the key has no value for "no limit".
 const noUnlimited = 1<<32 - 1
 
-// span is a number of units.
-func span[T any](to func(*T) *spec.Span, unit spec.Span) func(*T, value) {
+// setSpan is a number of units.
+func setSpan[T any](to func(*T) *spec.Span, unit spec.Span) func(*T, value) {
 	return func(t *T, v value) {
-		if v.infinite() {
+		if v.isInfinite() {
 			*to(t) = spec.Infinite
 			return
 		}
-		if n, ok := v.integer(0, 1<<31); ok {
+		if n, ok := v.parseInteger(0, 1<<31); ok {
 			*to(t) = spec.Span(n) * unit
 		}
 	}
 }
 
-// duration is a time such as 7-0 or 30:00.
-func duration[T any](to func(*T) *spec.Span) func(*T, value) {
+// setDuration is a time such as 7-0 or 30:00.
+func setDuration[T any](to func(*T) *spec.Span) func(*T, value) {
 	return func(t *T, v value) {
 		sec, err := format.ParseDuration(v.Value)
 		if err != nil {
-			v.fail("%s", err)
+			v.failValue("%s", err)
 			return
 		}
 		*to(t) = spec.Seconds(sec)
 	}
 }
 
-// memory is MiB, with or without a unit; UNLIMITED is 0.
-func memory[T any](to func(*T) *int64) func(*T, value) {
+// setMemory is MiB, with or without a unit; UNLIMITED is 0.
+func setMemory[T any](to func(*T) *int64) func(*T, value) {
 	return func(t *T, v value) {
-		if v.infinite() {
+		if v.isInfinite() {
 			*to(t) = 0
 			return
 		}
 		n, err := format.ParseMemory(v.Value)
 		if err != nil {
-			v.fail("%s", err)
+			v.failValue("%s", err)
 			return
 		}
 		*to(t) = n
 	}
 }
 
-// count is an amount; UNLIMITED is 0.
-func count[T any](to func(*T) *int64, least int64) func(*T, value) {
+// setCount is an amount; UNLIMITED is 0.
+func setCount[T any](to func(*T) *int64, least int64) func(*T, value) {
 	return func(t *T, v value) {
-		if v.infinite() {
+		if v.isInfinite() {
 			*to(t) = 0
 			return
 		}
-		if n, ok := v.integer(least, 1<<40); ok {
+		if n, ok := v.parseInteger(least, 1<<40); ok {
 			*to(t) = n
 		}
 	}
@@ -110,20 +110,20 @@ func count[T any](to func(*T) *int64, least int64) func(*T, value) {
 // oneOf takes one of some words, separated by |, and stores it as spelled there.
 func oneOf[T any](words string, to func(*T) *string) func(*T, value) {
 	return func(t *T, v value) {
-		if w, ok := v.word(words); ok {
+		if w, ok := v.parseWord(words); ok {
 			*to(t) = w
 		}
 	}
 }
 
-func (v value) infinite() bool {
+func (v value) isInfinite() bool {
 	return strings.EqualFold(v.Value, "UNLIMITED") || strings.EqualFold(v.Value, "INFINITE")
 }
 
-func (v value) integer(least, most int64) (int64, bool) {
+func (v value) parseInteger(least, most int64) (int64, bool) {
 	n, err := strconv.ParseInt(v.Value, 10, 64)
 	if err != nil || n < least || n > most {
-		v.fail("%s is not a whole number from %d to %d", short(v.Value), least, most)
+		v.failValue("%s is not a whole number from %d to %d", quoteShort(v.Value), least, most)
 		return 0, false
 	}
 	return n, true
@@ -136,27 +136,27 @@ func (v value) yes() (answer, ok bool) {
 	case "no", "false", "down", "0":
 		return false, true
 	}
-	v.fail("%s is neither YES nor NO", short(v.Value))
+	v.failValue("%s is neither YES nor NO", quoteShort(v.Value))
 	return false, false
 }
 
-func (v value) word(words string) (string, bool) {
+func (v value) parseWord(words string) (string, bool) {
 	for w := range strings.SplitSeq(words, "|") {
 		if strings.EqualFold(w, v.Value) {
 			return w, true
 		}
 	}
 	all := strings.Split(words, "|")
-	if near := nearest(v.Value, all); near != "" {
-		v.fail("%s is unknown; did you mean %s?", short(v.Value), near)
+	if near := nearestName(v.Value, all); near != "" {
+		v.failValue("%s is unknown; did you mean %s?", quoteShort(v.Value), near)
 	} else {
-		v.fail("%s is unknown; it must be one of %s", short(v.Value), strings.Join(all, ", "))
+		v.failValue("%s is unknown; it must be one of %s", quoteShort(v.Value), strings.Join(all, ", "))
 	}
 	return "", false
 }
 
-// items splits at commas and drops empty parts.
-func (v value) items() []string {
+// splitItems splits at commas and drops empty parts.
+func (v value) splitItems() []string {
 	var out []string
 	for p := range strings.SplitSeq(v.Value, ",") {
 		p = strings.TrimSpace(p)
@@ -167,19 +167,19 @@ func (v value) items() []string {
 	return out
 }
 
-// weights reads CPU=1.0,Mem=0.25G,GRES/gpu=2.0. units says whether a weight
+// parseWeights reads CPU=1.0,Mem=0.25G,GRES/gpu=2.0. units says whether a weight
 // may name the unit it is for; negative whether it may be below zero.
-func (v value) weights(units, negative bool) []spec.Weight {
+func (v value) parseWeights(units, negative bool) []spec.Weight {
 	var out []spec.Weight
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		name, num, ok := strings.Cut(item, "=")
 		if !ok || num == "" {
-			v.fail("%s: expected a TRES and its weight, such as CPU=1.0", short(item))
+			v.failValue("%s: expected a TRES and its weight, such as CPU=1.0", quoteShort(item))
 			continue
 		}
 		w := spec.Weight{TRES: tresName(name)}
 		if !spec.KnownTRES(w.TRES) {
-			v.fail("%s is no TRES", short(name))
+			v.failValue("%s is no TRES", quoteShort(name))
 			continue
 		}
 		if k := strings.IndexByte("KMGTP", num[len(num)-1]&^0x20); k >= 0 && units {
@@ -190,7 +190,7 @@ func (v value) weights(units, negative bool) []spec.Weight {
 					w.Per <<= 10
 				}
 			case k == 0:
-				v.fail("%s: memory is weighed per M or more", short(item))
+				v.failValue("%s: memory is weighed per M or more", quoteShort(item))
 				continue
 			default:
 				for w.Per = 1; k > 1; k-- {
@@ -201,9 +201,9 @@ func (v value) weights(units, negative bool) []spec.Weight {
 				w.Per = 0
 			}
 		}
-		micro, ok := micros(num)
+		micro, ok := parseMicros(num)
 		if !ok || (micro < 0 && !negative) {
-			v.fail("%s: %s is no weight (a number with at most six decimals)", short(item), short(num))
+			v.failValue("%s: %s is no weight (a number with at most six decimals)", quoteShort(item), quoteShort(num))
 			continue
 		}
 		w.Micro = micro
@@ -221,8 +221,8 @@ func tresName(s string) string {
 	return strings.ToLower(kind) + "/" + name
 }
 
-// micros reads a decimal number into millionths, exactly.
-func micros(s string) (int64, bool) {
+// parseMicros reads a decimal number into millionths, exactly.
+func parseMicros(s string) (int64, bool) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, part, _ := strings.Cut(digits, ".")
 	if len(part) > 6 || whole+part == "" || len(whole) > 12 {
@@ -245,15 +245,15 @@ type option struct {
 	why   string
 }
 
-// options checks a comma separated list against a table of words, each with
+// checkOptions checks a comma separated list against a table of words, each with
 // or without =value, and calls use for the implemented ones.
-func (v value) options(table []option, use func(name string, v value)) {
+func (v value) checkOptions(table []option, use func(name string, v value)) {
 	names := make([]string, len(table))
 	for i, o := range table {
 		names[i] = o.name
 	}
 items:
-	for _, item := range v.items() {
+	for _, item := range v.splitItems() {
 		name, arg, _ := strings.Cut(item, "=")
 		for _, o := range table {
 			if !strings.EqualFold(o.name, name) {
@@ -267,18 +267,18 @@ items:
 					use(o.name, inner)
 				}
 			case meaningless:
-				v.note("%s is not used: %s", o.name, o.why)
+				v.noteValue("%s is not used: %s", o.name, o.why)
 			case unsupported:
-				v.warn("%s is not supported: %s", o.name, o.why)
+				v.warnValue("%s is not supported: %s", o.name, o.why)
 			case refused:
-				v.fail("%s is not supported, and to ignore it would be unsafe: %s", o.name, o.why)
+				v.failValue("%s is not supported, and to ignore it would be unsafe: %s", o.name, o.why)
 			}
 			continue items
 		}
-		if near := nearest(name, names); near != "" {
-			v.fail("unknown option %s; did you mean %s?", short(name), near)
+		if near := nearestName(name, names); near != "" {
+			v.failValue("unknown option %s; did you mean %s?", quoteShort(name), near)
 		} else {
-			v.fail("unknown option %s", short(name))
+			v.failValue("unknown option %s", quoteShort(name))
 		}
 	}
 }
@@ -290,7 +290,7 @@ func setMailProg(f *File, v value) {
 		return
 	}
 	if !path.IsAbs(v.Value) {
-		v.fail("%s is not an absolute path, and not none", short(v.Value))
+		v.failValue("%s is not an absolute path, and not none", quoteShort(v.Value))
 		return
 	}
 	f.Config.MailProg = v.Value
@@ -302,7 +302,7 @@ func setMailDomain(f *File, v value) {
 		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	}
 	if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return !valid(r) }) {
-		v.fail("%s is not a domain", short(v.Value))
+		v.failValue("%s is not a domain", quoteShort(v.Value))
 		return
 	}
 	f.Config.MailDomain = v.Value

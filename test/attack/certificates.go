@@ -44,11 +44,11 @@ func calls() []call {
 // attackCertificates comes with certificates of an authority of the attacker's
 // own, with none, and with statements about who asks that nobody may make.
 func attackCertificates(ctx context.Context, l *lab, r *report) error {
-	held, err := l.submit(ctx, victim, "-H", "-J", secret, "--wrap", "true")
+	held, err := l.submitJob(ctx, victim, "-H", "-J", secret, "--wrap", "true")
 	if err != nil {
 		return err
 	}
-	defer l.as(ctx, 0, "scancel", held)
+	defer l.runAs(ctx, 0, "scancel", held)
 	// A user's own question must be answered, or the refusals below say nothing.
 	if err := l.callAsAttacker(ctx, calls()[0]); err != nil {
 		return err
@@ -84,7 +84,7 @@ func attackCertificates(ctx context.Context, l *lab, r *report) error {
 		}
 	}
 	for _, attest := range append(attests, "0:0:0", "-1:0", "4294967295:0", " 0:0", "0", "root", "0:0,1:1") {
-		for _, path := range []string{l.socket(), l.stepSocket()} {
+		for _, path := range []string{l.socketPath(), l.stepSocket()} {
 			l.overFrames(ctx, r, path, attest)
 			l.overGRPC(ctx, r, path, attest)
 		}
@@ -102,23 +102,23 @@ func (l *lab) overTLS(ctx context.Context, r *report, name string, port int, cer
 		}
 		return cfg
 	}
-	target := client.Target{Network: "tcp", Address: l.address(port), Secure: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
+	target := client.Target{Network: "tcp", Address: l.portAddress(port), Secure: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
 		secure := tls.Client(plain, config(framed.ALPN))
 		return secure, secure.HandshakeContext(ctx)
 	}}
 	for _, c := range calls() {
 		err := callFramed(ctx, target, attest, c)
-		r.try(err == nil, "with %s and the statement %q, %s is answered at port +%d over frames", name, attest, c.method, port)
+		r.countTry(err == nil, "with %s and the statement %q, %s is answered at port +%d over frames", name, attest, c.method, port)
 	}
-	conn, err := grpcx.DialTLS(l.address(port), func() *tls.Config { return config(channel.ALPNGRPC) })
+	conn, err := grpcx.DialTLS(l.portAddress(port), func() *tls.Config { return config(channel.ALPNGRPC) })
 	if err != nil {
-		r.try(false, "")
+		r.countTry(false, "")
 		return
 	}
 	defer conn.Close()
 	for _, c := range calls() {
 		err := callGRPC(ctx, conn, attest, c)
-		r.try(err == nil, "with %s and the statement %q, %s is answered at port +%d over gRPC", name, attest, c.method, port)
+		r.countTry(err == nil, "with %s and the statement %q, %s is answered at port +%d over gRPC", name, attest, c.method, port)
 	}
 }
 
@@ -126,28 +126,28 @@ func (l *lab) overTLS(ctx context.Context, r *report, name string, port int, cer
 // says who asks. A statement beside that must not change it.
 func (l *lab) overFrames(ctx context.Context, r *report, path, attest string) {
 	for _, c := range calls() {
-		raw, err := l.dial(ctx, path, attacker)
+		raw, err := l.dialAs(ctx, path, attacker)
 		if err != nil {
-			r.try(false, "")
+			r.countTry(false, "")
 			continue
 		}
 		conn := client.New(raw)
 		err = framedCall(ctx, conn, attest, c)
 		conn.Close()
-		r.try(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over frames: %v", attest, c.method, path, c.rep)
+		r.countTry(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over frames: %v", attest, c.method, path, c.rep)
 	}
 }
 
 func (l *lab) overGRPC(ctx context.Context, r *report, path, attest string) {
-	conn, err := grpcx.DialUnix(path, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.dial(ctx, path, attacker) }))
+	conn, err := grpcx.DialUnix(path, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.dialAs(ctx, path, attacker) }))
 	if err != nil {
-		r.try(false, "")
+		r.countTry(false, "")
 		return
 	}
 	defer conn.Close()
 	for _, c := range calls() {
 		err := callGRPC(ctx, conn, attest, c)
-		r.try(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over gRPC: %v", attest, c.method, path, c.rep)
+		r.countTry(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over gRPC: %v", attest, c.method, path, c.rep)
 	}
 }
 

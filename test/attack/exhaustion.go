@@ -42,27 +42,27 @@ func pressures(short bool) []pressure {
 		connections, bodies = 1500, 100
 	}
 	local := func(path func(l *lab) string) dialer {
-		return func(ctx context.Context, l *lab) (net.Conn, error) { return l.dial(ctx, path(l), attacker) }
+		return func(ctx context.Context, l *lab) (net.Conn, error) { return l.dialAs(ctx, path(l), attacker) }
 	}
 	tcp := func(port int) dialer {
 		return func(ctx context.Context, l *lab) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", l.address(port))
+			return (&net.Dialer{}).DialContext(ctx, "tcp", l.portAddress(port))
 		}
 	}
 	frameHead := binary.BigEndian.AppendUint32([]byte(framed.Preface), framed.MaxFrame)
 	body := fmt.Sprintf("POST /v1/Cluster/Submit HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 15<<20)
 	return []pressure{
 		{"nothing", func(ctx context.Context, _ *lab) error { <-ctx.Done(); return nil }},
-		{"idle connections, frames", hold(connections, local((*lab).socket), framed.Preface)},
-		{"idle connections, gRPC", hold(connections, local((*lab).socket), hostile.ClientPreface)},
-		{"idle connections, nothing sent", hold(connections, local((*lab).socket), "")},
+		{"idle connections, frames", hold(connections, local((*lab).socketPath), framed.Preface)},
+		{"idle connections, gRPC", hold(connections, local((*lab).socketPath), hostile.ClientPreface)},
+		{"idle connections, nothing sent", hold(connections, local((*lab).socketPath), "")},
 		{"idle connections, REST", hold(connections, local((*lab).restSocket), "")},
 		{"idle connections, a node's socket", hold(connections, local((*lab).stepSocket), "")},
 		{"idle connections, API over TCP", hold(connections, tcp(portAPI), "")},
 		{"idle connections, REST over TCP", hold(connections, tcp(portREST), "")},
 		{"idle connections, metrics", hold(connections, tcp(portMetrics), "GET /metrics HTTP/1.1\r\nHost: x\r\n")},
 		{"connections with TLS and no certificate", hold(connections/4, overTLS(tcp(portAPI)), "")},
-		{"unfinished frames", hold(bodies, local((*lab).socket), string(frameHead)+strings.Repeat("\x01", 60_000))},
+		{"unfinished frames", hold(bodies, local((*lab).socketPath), string(frameHead)+strings.Repeat("\x01", 60_000))},
 		{"unfinished messages, gRPC", unfinished(bodies)},
 		{"unfinished bodies, REST", hold(bodies, local((*lab).restSocket), body)},
 		{"slow headers, REST", hold(connections/4, local((*lab).restSocket), "GET /v1/Cluster/Ping HTTP/1.1\r\nHost: x\r\nX-A: ")},
@@ -86,7 +86,7 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.note("%-40s %7s %12s %12s %12s", "a neighbour beside", "n", "sbatch p99", "squeue p99", "resident")
+	r.printFigure("%-40s %7s %12s %12s %12s", "a neighbour beside", "n", "sbatch p99", "squeue p99", "resident")
 	for _, p := range pressures(l.o.short) {
 		pressing, stop := context.WithTimeout(ctx, length)
 		done := make(chan error, 1)
@@ -96,29 +96,29 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 		if err := <-done; err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		resident, _, err := memory(pid)
+		resident, _, err := residentMemory(pid)
 		if err != nil {
 			return fmt.Errorf("the controller is gone beside %q: %w", p.name, err)
 		}
-		r.note("%-40s %7d %9.0f ms %9.0f ms %8.0f MiB", p.name, len(work.sbatch), p99(work.sbatch), p99(work.squeue), float64(resident)/(1<<20))
-		r.try(resident > maxMemory, "%s: the controller has %d MiB resident", p.name, resident>>20)
+		r.printFigure("%-40s %7d %9.0f ms %9.0f ms %8.0f MiB", p.name, len(work.sbatch), p99(work.sbatch), p99(work.squeue), float64(resident)/(1<<20))
+		r.countTry(resident > maxMemory, "%s: the controller has %d MiB resident", p.name, resident>>20)
 		if l.o.p99 > 0 {
 			slowest := time.Duration(max(p99(work.sbatch), p99(work.squeue)) * float64(time.Millisecond))
-			r.try(slowest > l.o.p99, "%s: the neighbour waits %s at p99", p.name, slowest)
+			r.countTry(slowest > l.o.p99, "%s: the neighbour waits %s at p99", p.name, slowest)
 		}
 		for _, uid := range []int{neighbour, attacker} {
-			l.as(ctx, 0, "scancel", "-u", fmt.Sprint(uid))
+			l.runAs(ctx, 0, "scancel", "-u", fmt.Sprint(uid))
 		}
-		if err := l.until(ctx, "", "squeue", "-h"); err != nil {
+		if err := l.awaitAnswer(ctx, "", "squeue", "-h"); err != nil {
 			return err
 		}
 	}
-	_, peak, err := memory(pid)
+	_, peak, err := residentMemory(pid)
 	if err != nil {
 		return err
 	}
-	r.note("the controller had at most %d MiB resident", peak>>20)
-	r.try(peak > maxMemory, "the controller had %d MiB resident", peak>>20)
+	r.printFigure("the controller had at most %d MiB resident", peak>>20)
+	r.countTry(peak > maxMemory, "the controller had %d MiB resident", peak>>20)
 	return nil
 }
 
@@ -130,9 +130,9 @@ func (l *lab) neighbourWorks(ctx context.Context, r *report, beside string) work
 	var w work
 	do := func(times *[]time.Duration, program string, args ...string) {
 		// The command that is under way when the time is over is let finish.
-		out := l.program(context.WithoutCancel(ctx), neighbour, "", filepath.Join(l.o.bin, program), args...)
+		out := l.runProgram(context.WithoutCancel(ctx), neighbour, "", filepath.Join(l.o.bin, program), args...)
 		*times = append(*times, out.took)
-		r.try(out.code != 0, "%s: the neighbour's %s fails after %s: %s", beside, args[0], out.took, out.both())
+		r.countTry(out.code != 0, "%s: the neighbour's %s fails after %s: %s", beside, args[0], out.took, out.allText())
 	}
 	for ctx.Err() == nil {
 		do(&w.sbatch, "muster-sbatch", "-H", "--wrap", "true")
@@ -190,7 +190,7 @@ func hold(connections int, dial dialer, first string) func(ctx context.Context, 
 			go func() {
 				_, err := io.WriteString(conn, first)
 				_ = err // refused
-				discard(conn)
+				discardAll(conn)
 			}()
 		}
 		<-ctx.Done()
@@ -206,11 +206,11 @@ func hold(connections int, dial dialer, first string) func(ctx context.Context, 
 func unfinished(calls int) func(ctx context.Context, l *lab) error {
 	return func(ctx context.Context, l *lab) error {
 		for ctx.Err() == nil {
-			conn, err := l.dial(ctx, l.socket(), attacker)
+			conn, err := l.dialAs(ctx, l.socketPath(), attacker)
 			if err != nil {
 				return err
 			}
-			go discard(conn)
+			go discardAll(conn)
 			for _, portion := range hostile.UnfinishedMessages(calls, 15<<20, 16000) {
 				if _, err := conn.Write(portion); err != nil {
 					break // the server has ended the connection
@@ -251,7 +251,9 @@ func pause(ctx context.Context, length time.Duration) {
 
 // manyValues sends a request in JSON that is expensive to decode.
 func manyValues(ctx context.Context, l *lab) error {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, l.restSocket(), attacker) }}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return l.dialAs(ctx, l.restSocket(), attacker)
+	}}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://rest/v1/Cluster/ListJobs", strings.NewReader(hostile.ManyValues(5_000_000)))
 	if err != nil {
@@ -271,7 +273,7 @@ func manyValues(ctx context.Context, l *lab) error {
 
 // callAsAttacker makes one call of the attacker over a connection of its own.
 func (l *lab) callAsAttacker(ctx context.Context, call call) error {
-	raw, err := l.dial(ctx, l.socket(), attacker)
+	raw, err := l.dialAs(ctx, l.socketPath(), attacker)
 	if err != nil {
 		return err
 	}
@@ -325,7 +327,7 @@ func fillQueue(ctx context.Context, l *lab) error {
 
 // submitUntil submits one job after the other until the context ends.
 func (l *lab) submitUntil(ctx context.Context) {
-	raw, err := l.dial(ctx, l.socket(), attacker)
+	raw, err := l.dialAs(ctx, l.socketPath(), attacker)
 	if err != nil {
 		return // refused
 	}

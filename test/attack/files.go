@@ -41,7 +41,7 @@ func attackFiles(ctx context.Context, l *lab, r *report) error {
 		return err
 	}
 	after, err := os.ReadFile(l.rootFile)
-	r.try(err != nil || string(after) != string(target), "a file of root was changed: %q, %v", after, err)
+	r.countTry(err != nil || string(after) != string(target), "a file of root was changed: %q, %v", after, err)
 	return l.attackFolders(ctx, r)
 }
 
@@ -58,13 +58,13 @@ func (l *lab) attackByOptions(ctx context.Context, r *report, others string) {
 				if program == "muster" {
 					full = append([]string{"sbatch"}, args...)
 				}
-				out := l.program(ctx, attacker, "", filepath.Join(l.o.bin, program), full...)
-				r.try(strings.Contains(out.both(), secret), "%s %s shows a file of another: %s", program, strings.Join(full, " "), out.both())
+				out := l.runProgram(ctx, attacker, "", filepath.Join(l.o.bin, program), full...)
+				r.countTry(strings.Contains(out.allText(), secret), "%s %s shows a file of another: %s", program, strings.Join(full, " "), out.allText())
 			}
 		}
 		for _, args := range [][]string{{"srun", "-i", file, "cat"}, {"srun", "--multi-prog", file}, {"srun", "--bcast=/tmp/x", file}, {"sql", file}, {"sacctmgr", "load", "file=" + file}, {"scontrol", "create", "file=" + file}} {
-			out := l.as(ctx, attacker, args...)
-			r.try(strings.Contains(out.both(), secret), "muster %s shows a file of another: %s", strings.Join(args, " "), out.both())
+			out := l.runAs(ctx, attacker, args...)
+			r.countTry(strings.Contains(out.allText(), secret), "muster %s shows a file of another: %s", strings.Join(args, " "), out.allText())
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 		return err
 	}
 	// What a job may do must work, or the refusals below say nothing.
-	id, err := l.submit(ctx, attacker, "-i", l.o.bin+"/muster-sbatch", "-o", "own-output", "--wrap", "head -c 4 >/dev/null; echo written")
+	id, err := l.submitJob(ctx, attacker, "-i", l.o.bin+"/muster-sbatch", "-o", "own-output", "--wrap", "head -c 4 >/dev/null; echo written")
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 		{"-i", l.rootFile, "-o", "read-%j"}, {"-i", "link-to-root", "-o", "read-%j"}, {"-i", "hard-link", "-o", "read-%j"}, {"-i", filepath.Join(l.dir, "state", "tls", "ca.key"), "-o", "read-%j"},
 		{"-o", "/proc/self/environ"}, {"-o", "/proc/1/oom_score_adj"}, {"-o", "/dev/mem"}, {"-o", "/proc/self/fd/9"},
 	} {
-		id, err := l.submit(ctx, attacker, append(args, script...)...)
+		id, err := l.submitJob(ctx, attacker, append(args, script...)...)
 		if err != nil {
-			r.try(false, "") // refused at once
+			r.countTry(false, "") // refused at once
 			continue
 		}
 		if err := l.ended(ctx, id); err != nil {
@@ -114,7 +114,7 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 		shown, err := os.ReadFile(filepath.Join(mine, "read-"+id))
 		leaked := err == nil && (strings.Contains(string(shown), secret) || strings.Contains(string(shown), "PRIVATE KEY"))
 		_, made := os.Stat(fresh)
-		r.try(leaked || made == nil, "a job with %s reaches files of root: read %q, file in root's folder: %v", strings.Join(args, " "), shown, made == nil)
+		r.countTry(leaked || made == nil, "a job with %s reaches files of root: read %q, file in root's folder: %v", strings.Join(args, " "), shown, made == nil)
 		if made == nil {
 			if err := os.Remove(fresh); err != nil {
 				return err
@@ -135,20 +135,20 @@ func (l *lab) attackByFIFO(ctx context.Context, r *report) error {
 		return err
 	}
 	for _, args := range [][]string{{"-o", "fifo"}, {"-i", "fifo", "-o", "/dev/null"}, {"-o", "/dev/null", "-e", "fifo"}} {
-		blocked, err := l.submit(ctx, attacker, append(args, "--wrap", "true")...)
+		blocked, err := l.submitJob(ctx, attacker, append(args, "--wrap", "true")...)
 		if err != nil {
-			r.try(false, "")
+			r.countTry(false, "")
 			continue
 		}
-		id, err := l.submit(ctx, neighbour, "--wrap", "true")
+		id, err := l.submitJob(ctx, neighbour, "--wrap", "true")
 		if err != nil {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		err = l.ended(limited, id)
 		cancel()
-		r.try(err != nil, "while a job opens a FIFO (%s), another's job does not run: %v", strings.Join(args, " "), err)
-		l.as(ctx, 0, "scancel", blocked)
+		r.countTry(err != nil, "while a job opens a FIFO (%s), another's job does not run: %v", strings.Join(args, " "), err)
+		l.runAs(ctx, 0, "scancel", blocked)
 	}
 	return nil
 }
@@ -175,11 +175,11 @@ func (l *lab) attackByLink(ctx context.Context, r *report) error {
 	}
 	var last string
 	for range jobs {
-		id, err := l.submit(ctx, attacker, "-o", "changing", "-e", "changing", "--wrap", "echo written")
+		id, err := l.submitJob(ctx, attacker, "-o", "changing", "-e", "changing", "--wrap", "echo written")
 		if err == nil {
 			last = id
 		}
-		r.try(false, "")
+		r.countTry(false, "")
 	}
 	err = l.ended(ctx, last)
 	stop()
@@ -188,7 +188,7 @@ func (l *lab) attackByLink(ctx context.Context, r *report) error {
 	if err := errors.Join(err, statErr); err != nil {
 		return err
 	}
-	r.try(after.Size() != before.Size() || after.ModTime() != before.ModTime(), "a file of root was written through a link that changes")
+	r.countTry(after.Size() != before.Size() || after.ModTime() != before.ModTime(), "a file of root was written through a link that changes")
 	return nil
 }
 
@@ -215,9 +215,9 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 	}
 	for _, variable := range []string{"BASH_ENV=" + evil, "ENV=" + evil, "PROMPT_COMMAND=. " + evil, "BASH_FUNC_true%%=() { . " + evil + "; }", "SLURM_CONF=" + evil, "SLURM_JOB_USER=root", "SLURM_JOB_UID=0", "PATH=" + mine,
 		"LD_LIBRARY_PATH=" + mine, "LD_PRELOAD=" + filepath.Join(mine, "none.so"), "IFS=/", "SHELLOPTS=xtrace", "PS4=$(id -u >> " + trace + ")", "MUSTER_SOCKET=" + trace, "TMPDIR=/root"} {
-		id, err := l.submit(ctx, attacker, "--export=ALL,"+variable, "-o", "/dev/null", "--wrap", "true")
+		id, err := l.submitJob(ctx, attacker, "--export=ALL,"+variable, "-o", "/dev/null", "--wrap", "true")
 		if err != nil {
-			r.try(false, "")
+			r.countTry(false, "")
 			continue
 		}
 		if err := l.ended(ctx, id); err != nil {
@@ -227,19 +227,19 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.try(strings.Contains("\n"+string(ran), "\n0\n"), "a job's %s makes root's prolog run what the user says", variable)
+		r.countTry(strings.Contains("\n"+string(ran), "\n0\n"), "a job's %s makes root's prolog run what the user says", variable)
 	}
 	return nil
 }
 
 // attackOthersJob tries to look into a job of the victim, and to run in it.
 func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
-	id, err := l.submit(ctx, victim, "-J", secret, "-o", "out", "--wrap", "echo "+secret+"; "+l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'")
+	id, err := l.submitJob(ctx, victim, "-J", secret, "-o", "out", "--wrap", "echo "+secret+"; "+l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'")
 	if err != nil {
 		return err
 	}
-	defer l.as(ctx, 0, "scancel", id)
-	if err := l.until(ctx, "R", "squeue", "-h", "-j", id, "-o", "%t"); err != nil {
+	defer l.runAs(ctx, 0, "scancel", id)
+	if err := l.awaitAnswer(ctx, "R", "squeue", "-h", "-j", id, "-o", "%t"); err != nil {
 		return err
 	}
 	for _, args := range [][]string{
@@ -247,8 +247,8 @@ func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
 		{"sacct", "-B", "-j", id}, {"sacct", "--env-vars", "-j", id}, {"sstat", "-j", id}, {"sbcast", "-j", id, filepath.Join(l.home[attacker], "evil.sh"), "/tmp/x"}, {"gpu", "job", id},
 		{"scontrol", "show", "job", id}, {"scontrol", "-dd", "show", "job", id},
 	} {
-		out := l.as(ctx, attacker, args...)
-		r.try(out.code == 0 && strings.Contains(out.out, secret) || strings.Contains(out.out, "uid="), "muster %s: %s", strings.Join(args, " "), out.both())
+		out := l.runAs(ctx, attacker, args...)
+		r.countTry(out.code == 0 && strings.Contains(out.out, secret) || strings.Contains(out.out, "uid="), "muster %s: %s", strings.Join(args, " "), out.allText())
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
 // attackFolders opens every file of the cluster's folder as a user. The sockets
 // of the API are for everybody; what daemons keep is for nobody.
 func (l *lab) attackFolders(ctx context.Context, r *report) error {
-	open := map[string]bool{l.socket(): true, l.restSocket(): true, l.stepSocket(): true}
+	open := map[string]bool{l.socketPath(): true, l.restSocket(): true, l.stepSocket(): true}
 	return filepath.WalkDir(l.dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // of a job that has ended meanwhile
@@ -276,17 +276,17 @@ func (l *lab) attackFolders(ctx context.Context, r *report) error {
 		case info.Mode()&fs.ModeSymlink != 0, own:
 			return nil
 		case info.Mode()&fs.ModeSocket != 0:
-			conn, err := l.dial(ctx, path, attacker)
+			conn, err := l.dialAs(ctx, path, attacker)
 			if err == nil {
 				conn.Close()
 			}
 			alias := strings.HasSuffix(path, "/steps.sock") // of each node's folder
-			r.try(err == nil && !open[path] && !alias, "the socket %s takes a user's connection", path)
+			r.countTry(err == nil && !open[path] && !alias, "the socket %s takes a user's connection", path)
 		default:
 			kept := strings.HasPrefix(path, filepath.Join(l.dir, "state")) && !info.IsDir()
 			may := l.allowed(ctx, path)
-			r.try(may.write, "a user can write to %s", path)
-			r.try(may.read && kept && !public(path), "a user can read %s", path)
+			r.countTry(may.write, "a user can write to %s", path)
+			r.countTry(may.read && kept && !public(path), "a user can read %s", path)
 		}
 		return nil
 	})
@@ -302,7 +302,7 @@ type access struct{ read, write bool }
 
 // allowed asks the kernel, as the attacker.
 func (l *lab) allowed(ctx context.Context, path string) access {
-	out := l.program(ctx, attacker, "", "/bin/sh", "-c", `[ -r "$1" ] && echo r; [ -w "$1" ] && echo w; true`, "sh", path)
+	out := l.runProgram(ctx, attacker, "", "/bin/sh", "-c", `[ -r "$1" ] && echo r; [ -w "$1" ] && echo w; true`, "sh", path)
 	return access{read: strings.Contains(out.out, "r"), write: strings.Contains(out.out, "w")}
 }
 
@@ -311,5 +311,5 @@ func (l *lab) ended(ctx context.Context, id string) error {
 	if _, err := strconv.Atoi(id); err != nil {
 		return fmt.Errorf("%q is no job number", id)
 	}
-	return l.until(ctx, "", "squeue", "-h", "-j", id, "-t", "PD,CF,R,CG,S")
+	return l.awaitAnswer(ctx, "", "squeue", "-h", "-j", id, "-t", "PD,CF,R,CG,S")
 }

@@ -18,26 +18,26 @@ const absent = "3999999"
 // attackHidden compares the answers about another's job with those about no job,
 // and looks for traces of it in whatever a user can list.
 func attackHidden(ctx context.Context, l *lab, r *report) error {
-	running, err := l.submit(ctx, victim, "-J", secret, "--comment", secret, "--gres=gpu:1", "--wrap", "sleep 600 # "+secret)
+	running, err := l.submitJob(ctx, victim, "-J", secret, "--comment", secret, "--gres=gpu:1", "--wrap", "sleep 600 # "+secret)
 	if err != nil {
 		return err
 	}
-	array, err := l.submit(ctx, victim, "-J", secret, "-H", "--array=1-3", "--wrap", "true")
+	array, err := l.submitJob(ctx, victim, "-J", secret, "-H", "--array=1-3", "--wrap", "true")
 	if err != nil {
 		return err
 	}
-	ended, err := l.submit(ctx, victim, "-J", secret, "--wrap", "true")
+	ended, err := l.submitJob(ctx, victim, "-J", secret, "--wrap", "true")
 	if err != nil {
 		return err
 	}
-	own, err := l.submit(ctx, attacker, "-H", "--wrap", "true")
+	own, err := l.submitJob(ctx, attacker, "-H", "--wrap", "true")
 	if err != nil {
 		return err
 	}
-	if err := l.until(ctx, "R", "squeue", "-h", "-j", running, "-o", "%t"); err != nil {
+	if err := l.awaitAnswer(ctx, "R", "squeue", "-h", "-j", running, "-o", "%t"); err != nil {
 		return err
 	}
-	if err := l.until(ctx, "COMPLETED", "sacct", "-n", "-X", "-P", "-j", ended, "-o", "State"); err != nil {
+	if err := l.awaitAnswer(ctx, "COMPLETED", "sacct", "-n", "-X", "-P", "-j", ended, "-o", "State"); err != nil {
 		return err
 	}
 	for _, hidden := range []string{running, array, ended} {
@@ -59,24 +59,24 @@ func attackHidden(ctx context.Context, l *lab, r *report) error {
 		l.compare(ctx, r, command, running, absent)
 	}
 	for _, command := range listings() {
-		out := l.as(ctx, attacker, strings.Fields(command)...)
-		r.try(showsVictim(out.both()), "muster %s shows another's job:\n%s", command, linesOfVictim(out.both()))
+		out := l.runAs(ctx, attacker, strings.Fields(command)...)
+		r.countTry(showsVictim(out.allText()), "muster %s shows another's job:\n%s", command, linesOfVictim(out.allText()))
 	}
 	for _, view := range query.Views() {
-		out := l.as(ctx, attacker, "sql", "-f", "json", "SELECT * FROM "+view.Name)
-		r.try(showsVictim(out.both()), "the view %s shows another's job:\n%s", view.Name, linesOfVictim(out.both()))
+		out := l.runAs(ctx, attacker, "sql", "-f", "json", "SELECT * FROM "+view.Name)
+		r.countTry(showsVictim(out.allText()), "the view %s shows another's job:\n%s", view.Name, linesOfVictim(out.allText()))
 	}
 	for _, port := range []int{portMetrics, portAgentMetrics} {
-		body, err := fetch(ctx, "http://"+l.address(port)+"/metrics")
+		body, err := fetch(ctx, "http://"+l.portAddress(port)+"/metrics")
 		if err != nil {
 			return err
 		}
-		r.try(showsVictim(body), "the metrics at %s show another's job:\n%s", l.address(port), linesOfVictim(body))
+		r.countTry(showsVictim(body), "the metrics at %s show another's job:\n%s", l.portAddress(port), linesOfVictim(body))
 		job := regexp.MustCompile(`(slurm_job_id|job|jobid|hpc_job)="` + running + `"`).FindString(body)
-		r.try(job != "", "the metrics at %s show the number of another's job: %s", l.address(port), job)
+		r.countTry(job != "", "the metrics at %s show the number of another's job: %s", l.portAddress(port), job)
 	}
 	for _, id := range []string{running, array, own} {
-		l.as(ctx, 0, "scancel", id)
+		l.runAs(ctx, 0, "scancel", id)
 	}
 	return nil
 }
@@ -108,11 +108,11 @@ func listings() []string {
 // compare asks the same of a job that is hidden and of one that does not exist.
 func (l *lab) compare(ctx context.Context, r *report, command, hidden, missing string) {
 	ask := func(job string) output {
-		return l.as(ctx, attacker, strings.Fields(strings.ReplaceAll(command, "JOB", job))...)
+		return l.runAs(ctx, attacker, strings.Fields(strings.ReplaceAll(command, "JOB", job))...)
 	}
 	one, other := ask(hidden), ask(missing)
 	a, b := plain(one, hidden), plain(other, missing)
-	r.try(a != b, "muster %s: another's job %s: %q, no job: %q", command, hidden, a, b)
+	r.countTry(a != b, "muster %s: another's job %s: %q, no job: %q", command, hidden, a, b)
 }
 
 // changing are parts of answers that differ between any two calls.

@@ -67,7 +67,7 @@ func newLab(ctx context.Context, o *options) (*lab, error) {
 	}
 	l := &lab{o: o, dir: dir, home: map[int]string{}}
 	if err := l.up(ctx); err != nil {
-		l.down()
+		l.stopLab()
 		return nil, err
 	}
 	return l, nil
@@ -105,19 +105,19 @@ func (l *lab) up(ctx context.Context) error {
 		init = append(init, "--conf", line)
 	}
 	for _, args := range [][]string{init, {"up", "--dir", l.dir}} {
-		if out := l.as(ctx, 0, args...); out.code != 0 {
-			return fmt.Errorf("muster %s: %s", args[0], out.both())
+		if out := l.runAs(ctx, 0, args...); out.code != 0 {
+			return fmt.Errorf("muster %s: %s", args[0], out.allText())
 		}
 	}
 	return nil
 }
 
-func (l *lab) down() {
+func (l *lab) stopLab() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out := l.as(ctx, 0, "down", "--dir", l.dir, "--jobs")
+	out := l.runAs(ctx, 0, "down", "--dir", l.dir, "--jobs")
 	if out.code != 0 {
-		fmt.Fprintf(os.Stderr, "attack: muster down: %s\n", out.both())
+		fmt.Fprintf(os.Stderr, "attack: muster down: %s\n", out.allText())
 	}
 	if l.keep {
 		return
@@ -127,20 +127,20 @@ func (l *lab) down() {
 	}
 }
 
-// alive asks the controller, as root.
-func (l *lab) alive(ctx context.Context) error {
-	if out := l.as(ctx, 0, "squeue", "-h"); out.code != 0 {
-		return errors.New(out.both())
+// checkAlive asks the controller, as root.
+func (l *lab) checkAlive(ctx context.Context) error {
+	if out := l.runAs(ctx, 0, "squeue", "-h"); out.code != 0 {
+		return errors.New(out.allText())
 	}
 	return nil
 }
 
-func (l *lab) socket() string     { return filepath.Join(l.dir, "run", "muster.sock") }
+func (l *lab) socketPath() string { return filepath.Join(l.dir, "run", "muster.sock") }
 func (l *lab) restSocket() string { return filepath.Join(l.dir, "run", "rest.sock") }
 func (l *lab) stepSocket() string { return filepath.Join(l.dir, "run", "steps.sock") }
 
-// address of one of the ports that muster init gives.
-func (l *lab) address(offset int) string { return fmt.Sprintf("127.0.0.1:%d", l.port+offset) }
+// portAddress of one of the ports that muster init gives.
+func (l *lab) portAddress(offset int) string { return fmt.Sprintf("127.0.0.1:%d", l.port+offset) }
 
 // Offsets of the ports from the first one.
 const (
@@ -151,8 +151,8 @@ const (
 	portAgentMetrics = 10
 )
 
-// dial connects to a local socket as a user.
-func (l *lab) dial(ctx context.Context, path string, uid int) (net.Conn, error) {
+// dialAs connects to a local socket as a user.
+func (l *lab) dialAs(ctx context.Context, path string, uid int) (net.Conn, error) {
 	return hostile.DialUnix(ctx, path, uid)
 }
 
@@ -164,19 +164,19 @@ type output struct {
 	expired  bool // it had to be ended
 }
 
-func (o output) both() string { return o.out + o.err }
+func (o output) allText() string { return o.out + o.err }
 
-// as runs a command of muster as a user.
-func (l *lab) as(ctx context.Context, uid int, args ...string) output {
-	return l.program(ctx, uid, "", filepath.Join(l.o.bin, "muster"), args...)
+// runAs runs a command of muster as a user.
+func (l *lab) runAs(ctx context.Context, uid int, args ...string) output {
+	return l.runProgram(ctx, uid, "", filepath.Join(l.o.bin, "muster"), args...)
 }
 
-// program runs a program as a user, with a text on its standard input.
-func (l *lab) program(ctx context.Context, uid int, stdin, name string, args ...string) output {
+// runProgram runs a program as a user, with a text on its standard input.
+func (l *lab) runProgram(ctx context.Context, uid int, stdin, name string, args ...string) output {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+l.socket(), "MUSTER_CONFIG="+filepath.Join(l.dir, "muster.yaml"))
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+l.socketPath(), "MUSTER_CONFIG="+filepath.Join(l.dir, "muster.yaml"))
 	if uid != 0 {
 		cmd.Dir = l.home[uid]
 		cmd.Env = append(cmd.Env, "HOME="+l.home[uid], "USER="+strconv.Itoa(uid))
@@ -199,27 +199,27 @@ func (l *lab) program(ctx context.Context, uid int, stdin, name string, args ...
 	return o
 }
 
-// submit submits a job as a user and gives its number.
-func (l *lab) submit(ctx context.Context, uid int, args ...string) (string, error) {
-	out := l.as(ctx, uid, append([]string{"sbatch", "--parsable"}, args...)...)
+// submitJob submits a job as a user and gives its number.
+func (l *lab) submitJob(ctx context.Context, uid int, args ...string) (string, error) {
+	out := l.runAs(ctx, uid, append([]string{"sbatch", "--parsable"}, args...)...)
 	if out.code != 0 {
-		return "", fmt.Errorf("sbatch %v as %d: %s", args, uid, out.both())
+		return "", fmt.Errorf("sbatch %v as %d: %s", args, uid, out.allText())
 	}
 	return strings.TrimSpace(out.out), nil
 }
 
-// until asks a command of root until it gives the wanted answer.
-func (l *lab) until(ctx context.Context, want string, args ...string) error {
+// awaitAnswer asks a command of root until it gives the wanted answer.
+func (l *lab) awaitAnswer(ctx context.Context, want string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, untilLimit)
 	defer cancel()
 	for {
-		out := l.as(ctx, 0, args...)
+		out := l.runAs(ctx, 0, args...)
 		if strings.TrimSpace(out.out) == want {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("muster %v says %q, and not %q within %s", args, out.both(), want, untilLimit)
+			return fmt.Errorf("muster %v says %q, and not %q within %s", args, out.allText(), want, untilLimit)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -234,8 +234,8 @@ func (l *lab) controllerPID() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(data)))
 }
 
-// memory is what a process has resident, and the most that it ever had, in bytes.
-func memory(pid int) (now, peak int64, err error) {
+// residentMemory is what a process has resident, and the most that it ever had, in bytes.
+func residentMemory(pid int) (now, peak int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, err
@@ -283,8 +283,8 @@ func raiseFileLimit() {
 	}
 }
 
-// discard reads what a connection says until it ends.
-func discard(conn net.Conn) {
+// discardAll reads what a connection says until it ends.
+func discardAll(conn net.Conn) {
 	_, err := io.Copy(io.Discard, conn)
 	_ = err // it ends in either case
 }

@@ -80,7 +80,7 @@ func run(ctx context.Context, o *options) int {
 		fmt.Fprintf(os.Stderr, "attack: %v\n", err)
 		return exitFailed
 	}
-	defer l.down()
+	defer l.stopLab()
 	r := &report{out: os.Stdout, tries: map[string]int{}, breaches: map[string]int{}}
 	var only []string
 	if o.only != "" {
@@ -99,8 +99,8 @@ func run(ctx context.Context, o *options) int {
 			l.keep = true
 			return exitFailed
 		}
-		if err := l.alive(ctx); err != nil {
-			r.try(true, "the controller does not answer after these attacks: %v", err)
+		if err := l.checkAlive(ctx); err != nil {
+			r.countTry(true, "the controller does not answer after these attacks: %v", err)
 		}
 		fmt.Fprintf(r.out, "%s: %d tries, %d breaches, %.1f s\n\n", a.kind, r.tries[a.kind], r.breaches[a.kind], time.Since(began).Seconds())
 	}
@@ -116,8 +116,8 @@ type report struct {
 	breaches map[string]int
 }
 
-// try counts one try of the present kind. What succeeded is printed.
-func (r *report) try(breach bool, format string, args ...any) {
+// countTry counts one try of the present kind. What succeeded is printed.
+func (r *report) countTry(breach bool, format string, args ...any) {
 	r.tries[r.kind]++
 	if breach {
 		r.breaches[r.kind]++
@@ -125,8 +125,10 @@ func (r *report) try(breach bool, format string, args ...any) {
 	}
 }
 
-// note prints a figure.
-func (r *report) note(format string, args ...any) { fmt.Fprintf(r.out, "  "+format+"\n", args...) }
+// printFigure prints a figure.
+func (r *report) printFigure(format string, args ...any) {
+	fmt.Fprintf(r.out, "  "+format+"\n", args...)
+}
 
 // summary prints the table and gives the exit code.
 func (r *report) summary() int {

@@ -24,11 +24,11 @@ type claims map[string]any
 
 // attackTokens sends tokens that the controller has not made, or not for this.
 func attackTokens(ctx context.Context, l *lab, r *report) error {
-	held, err := l.submit(ctx, victim, "-H", "-J", secret, "--wrap", "true")
+	held, err := l.submitJob(ctx, victim, "-H", "-J", secret, "--wrap", "true")
 	if err != nil {
 		return err
 	}
-	defer l.as(ctx, 0, "scancel", held)
+	defer l.runAs(ctx, 0, "scancel", held)
 	genuine, err := l.token(ctx, attacker)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func attackTokens(ctx context.Context, l *lab, r *report) error {
 				value = "Bearer " + token
 			}
 			got := l.rest(ctx, client, question{header, value, "/v1/Cluster/Ping", "{}"})
-			r.try(got.status == http.StatusOK, "a token with %s is accepted (%s)", name, header)
+			r.countTry(got.status == http.StatusOK, "a token with %s is accepted (%s)", name, header)
 		}
 	}
 	// Any change of a character is a change of what was signed, or of the signature.
@@ -62,7 +62,7 @@ func attackTokens(ctx context.Context, l *lab, r *report) error {
 			altered[at] = alphabet[random.IntN(len(alphabet))]
 		}
 		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", string(altered), "/v1/Cluster/Ping", "{}"})
-		r.try(got.status == http.StatusOK, "the token with character %d changed is accepted: %s", at, altered)
+		r.countTry(got.status == http.StatusOK, "the token with character %d changed is accepted: %s", at, altered)
 	}
 	l.attackWithGenuine(ctx, r, client, genuine)
 	return l.attackExpired(ctx, r, client)
@@ -71,32 +71,32 @@ func attackTokens(ctx context.Context, l *lab, r *report) error {
 // attackWithGenuine asks with a token of one's own for more than it gives.
 func (l *lab) attackWithGenuine(ctx context.Context, r *report, client *http.Client, genuine string) {
 	for _, other := range []string{"root", "0", strconv.Itoa(victim)} {
-		out := l.as(ctx, attacker, "scontrol", "token", "username="+other)
-		r.try(out.code == 0, "a user gets a token of %s", other)
+		out := l.runAs(ctx, attacker, "scontrol", "token", "username="+other)
+		r.countTry(out.code == 0, "a user gets a token of %s", other)
 		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/CreateUserToken", fmt.Sprintf(`{"user":%q}`, other)})
-		r.try(got.status == http.StatusOK, "a token makes a token of %s: %s", other, got.body)
+		r.countTry(got.status == http.StatusOK, "a token makes a token of %s: %s", other, got.body)
 	}
 	got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/CreateUserToken", "{}"})
-	r.try(got.status == http.StatusOK, "a token makes a token: %s", got.body)
+	r.countTry(got.status == http.StatusOK, "a token makes a token: %s", got.body)
 	for _, header := range [][2]string{{"X-SLURM-USER-NAME", "root"}, {"muster-attest", "0:0"}, {"Muster-Attest", fmt.Sprintf("%d:%d", victim, victim)}, {"Grpc-Metadata-muster-attest", "0:0"},
 		{"X-Forwarded-User", "root"}, {"X-Forwarded-For", "127.0.0.1"}, {"X-HTTP-Method-Override", "POST"}, {"X-Original-URL", "/v1/Cluster/ListHosts"}} {
 		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/ListJobs", `{"filter":{"all_states":true}}`}, header)
-		r.try(strings.Contains(got.body, secret), "with the header %s: %s a user sees another's jobs", header[0], header[1])
+		r.countTry(strings.Contains(got.body, secret), "with the header %s: %s a user sees another's jobs", header[0], header[1])
 		alone := l.rest(ctx, client, question{"", "", "/v1/Cluster/ListJobs", "{}"}, header)
-		r.try(alone.status == http.StatusOK, "the header %s: %s is taken for a credential", header[0], header[1])
+		r.countTry(alone.status == http.StatusOK, "the header %s: %s is taken for a credential", header[0], header[1])
 	}
 	for _, path := range []string{"/v1/Cluster/../Cluster/Shutdown", "/v1//Cluster/Shutdown", "/v1/Cluster/Shutdown/", "/v1/Cluster/shutdown", "/v1/Ledger/Follow", "/v1/Agents/Connect", "/v1/Shell/Sbatch",
 		"/v1/Cluster/Shutdown%00", "/v1/Cluster%2fShutdown", "/muster.v1.Cluster/Shutdown", "/v1/Cluster/Shutdown?token=" + genuine, "//v1/Cluster/Shutdown", "/debug/pprof/", "/metrics", "/../../etc/passwd"} {
 		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, path, "{}"})
-		r.try(got.status == http.StatusOK, "POST %s: %s", path, got.body)
+		r.countTry(got.status == http.StatusOK, "POST %s: %s", path, got.body)
 	}
 }
 
 // attackExpired waits for a token to expire and uses it then.
 func (l *lab) attackExpired(ctx context.Context, r *report, client *http.Client) error {
-	out := l.as(ctx, attacker, "scontrol", "token", "lifespan=1")
+	out := l.runAs(ctx, attacker, "scontrol", "token", "lifespan=1")
 	if out.code != 0 {
-		return fmt.Errorf("scontrol token lifespan=1: %s", out.both())
+		return fmt.Errorf("scontrol token lifespan=1: %s", out.allText())
 	}
 	token := strings.TrimPrefix(strings.TrimSpace(out.out), "SLURM_JWT=")
 	select {
@@ -105,16 +105,16 @@ func (l *lab) attackExpired(ctx context.Context, r *report, client *http.Client)
 	case <-time.After(2500 * time.Millisecond):
 	}
 	got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", token, "/v1/Cluster/Ping", "{}"})
-	r.try(got.status == http.StatusOK, "a token is accepted after it has expired")
+	r.countTry(got.status == http.StatusOK, "a token is accepted after it has expired")
 	return nil
 }
 
 // token gives a user a token of his own.
 func (l *lab) token(ctx context.Context, uid int) (string, error) {
-	out := l.as(ctx, uid, "scontrol", "token")
+	out := l.runAs(ctx, uid, "scontrol", "token")
 	token, ok := strings.CutPrefix(strings.TrimSpace(out.out), "SLURM_JWT=")
 	if !ok {
-		return "", fmt.Errorf("scontrol token as %d: %s", uid, out.both())
+		return "", fmt.Errorf("scontrol token as %d: %s", uid, out.allText())
 	}
 	return token, nil
 }
@@ -236,7 +236,7 @@ type question struct{ header, token, path, body string }
 
 // rest asks the gateway over TLS.
 func (l *lab) rest(ctx context.Context, client *http.Client, q question, more ...[2]string) answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.address(portREST)+q.path, strings.NewReader(q.body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.portAddress(portREST)+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return answer{body: err.Error()} // a path or header that cannot be sent at all
 	}

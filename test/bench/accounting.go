@@ -71,7 +71,7 @@ func (b *accountingBench) check() error {
 	if b.beside < 0 {
 		return fmt.Errorf("--beside is %d, and must not be below 0", b.beside)
 	}
-	return positive(map[string]int{"jobs": b.jobs, "times": b.times, "months": b.months})
+	return checkPositive(map[string]int{"jobs": b.jobs, "times": b.times, "months": b.months})
 }
 
 // accountingResult is what was found.
@@ -101,7 +101,7 @@ type askedResult struct {
 func (r *accountingResult) text(w io.Writer) {
 	fmt.Fprintf(w, "%d jobs over %d months, made in %.1f s\n", r.Jobs, r.Months, r.Fill)
 	sum := 0.0
-	for _, t := range sorted(mapKeys(r.Bytes)) {
+	for _, t := range sortedCopy(mapKeys(r.Bytes)) {
 		fmt.Fprintf(w, "  %-16s %7.1f bytes a job\n", t, r.Bytes[t])
 		sum += r.Bytes[t]
 	}
@@ -181,7 +181,7 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 		}
 		res.Fill = time.Since(began).Seconds()
 	}
-	res.Bytes, err = f.bytes(ctx, store)
+	res.Bytes, err = f.measureBytes(ctx, store)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (b *accountingBench) measure(ctx context.Context, p *progress) (*accounting
 		return nil, err
 	}
 	defer stop()
-	for _, q := range f.questions() {
+	for _, q := range f.listQuestions() {
 		if !strings.Contains(q.name, b.only) {
 			continue
 		}
@@ -245,7 +245,7 @@ func (b *accountingBench) ask(ctx context.Context, q question, engine int) asked
 		client += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	out.CPU = ((busy()-before)*1000 + float64(client.Milliseconds())) / float64(b.times)
-	out.Times = summarise(times)
+	out.Times = summariseTimes(times)
 	out.Least = float64(slices.Min(times).Microseconds()) / 1000
 	return out
 }
@@ -347,13 +347,13 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	state, err := counted.Past(f.ledger, "peer", pos.Seq, f.end()).Snapshot()
+	state, err := counted.Past(f.ledger, "peer", pos.Seq, f.endInstant()).Snapshot()
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	past := standing{store, pos, counted.Snapshot{Seq: pos.Seq, Data: state}}
-	d := acctd.New(acctd.Config{Source: pastLedger{f.seq(), f.end()}, Store: past, Codec: codec, Clock: pastClock{f.end()}, Refresh: spec.Day,
+	d := acctd.New(acctd.Config{Source: pastLedger{f.lastSeq(), f.endInstant()}, Store: past, Codec: codec, Clock: pastClock{f.endInstant()}, Refresh: spec.Day,
 		OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
 			return standingWriter{pos}, counted.Resume{Position: pos, History: counted.History{End: pos.Seq}}, nil
 		},
@@ -369,7 +369,7 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		cancel()
 		return nil, err
 	}
-	service.RegisterClusterServer(ep, pingServer{seq: f.seq()})
+	service.RegisterClusterServer(ep, pingServer{seq: f.lastSeq()})
 	service.RegisterAccountingServer(ep, d.Service())
 	l, err := listen.Unix(filepath.Join(b.dir, "m"), 0o600)
 	if err != nil {

@@ -43,7 +43,7 @@ func (b *arrayBench) flags(fs *pflag.FlagSet) {
 }
 
 func (b *arrayBench) check() error {
-	return positive(map[string]int{"tasks": int(b.tasks), "times": b.times})
+	return checkPositive(map[string]int{"tasks": int(b.tasks), "times": b.times})
 }
 
 // arrayResult is what was found.
@@ -61,19 +61,19 @@ type arrayResult struct {
 
 func (r *arrayResult) text(w io.Writer) {
 	fmt.Fprintf(w, "an array of %d tasks is accepted in %.2f ms (median of %d; slowest %.2f ms)\n", r.Tasks, r.Latency.P50, r.Times, r.Latency.Max)
-	fmt.Fprintf(w, "controller's memory: %.1f MiB before, %.1f MiB after %d arrays: %.4f bytes a task\n", mib(r.RSSBefore), mib(r.RSSAfter), r.Times, r.PerTask)
+	fmt.Fprintf(w, "controller's memory: %.1f MiB before, %.1f MiB after %d arrays: %.4f bytes a task\n", toMiB(r.RSSBefore), toMiB(r.RSSAfter), r.Times, r.PerTask)
 	fmt.Fprintf(w, "cluster: %s\n", r.Cluster)
 	r.Machine.text(w)
 }
 
 func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
-	c, err := connect(ctx, &b.at)
+	c, err := connectCluster(ctx, &b.at)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
 	if b.pid == 0 {
-		b.pid, err = c.pid()
+		b.pid, err = c.controllerPID()
 		if err != nil {
 			return nil, fmt.Errorf("which process is the controller? name it with --pid: %w", err)
 		}
@@ -81,7 +81,7 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	name := fmt.Sprintf("bench-%d", os.Getpid())
 	res := &arrayResult{Tasks: b.tasks, Times: b.times, Cluster: "as it was"}
 	if b.fill {
-		describe, release, err := c.occupy(ctx, name+"-fill", p)
+		describe, release, err := c.occupyNodes(ctx, name+"-fill", p)
 		if err != nil {
 			return nil, err
 		}
@@ -92,11 +92,11 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	if err := c.quiet(ctx); err != nil {
 		return nil, err
 	}
-	res.RSSBefore, err = rss(b.pid)
+	res.RSSBefore, err = residentBytes(b.pid)
 	if err != nil {
 		return nil, err
 	}
-	defer c.cancel(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
+	defer c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
 	res.Machine = machineNow()
 	var times []time.Duration
 	for range b.times {
@@ -108,18 +108,18 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 			return nil, fmt.Errorf("an array of %d tasks is refused (a bench cluster needs MaxArraySize above it): %w", b.tasks, err)
 		}
 		times = append(times, time.Since(began))
-		res.Accept = append(res.Accept, milliseconds(times[len(times)-1]))
+		res.Accept = append(res.Accept, toMilliseconds(times[len(times)-1]))
 	}
 	res.Machine.after()
 	// The scheduler looks at the arrays only after they were accepted.
 	if err := c.quiet(ctx); err != nil {
 		return nil, err
 	}
-	res.RSSAfter, err = rss(b.pid)
+	res.RSSAfter, err = residentBytes(b.pid)
 	if err != nil {
 		return nil, err
 	}
-	res.Latency = summarise(times)
+	res.Latency = summariseTimes(times)
 	res.PerTask = float64(res.RSSAfter-res.RSSBefore) / float64(int64(b.times)*b.tasks)
 	return res, nil
 }
@@ -132,7 +132,7 @@ const quietFor = 2 * time.Second
 func (c *cluster) quiet(ctx context.Context) error {
 	var last *apiv1.DiagReply
 	since := time.Now()
-	err := poll(ctx, 2*time.Minute, func() (bool, error) {
+	err := pollUntil(ctx, 2*time.Minute, func() (bool, error) {
 		now, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err != nil {
 			return false, err

@@ -38,13 +38,13 @@ func TestPercentilesAreNearestRank(t *testing.T) {
 	for i := 200; i >= 1; i-- {
 		times = append(times, time.Duration(i)*time.Millisecond)
 	}
-	if got, want := summarise(times), (latencies{P50: 100, P99: 198, Max: 200}); got != want {
+	if got, want := summariseTimes(times), (latencies{P50: 100, P99: 198, Max: 200}); got != want {
 		t.Errorf("have %+v, want %+v", got, want)
 	}
-	if got, want := summarise(times[:1]), (latencies{P50: 1, P99: 1, Max: 1}); got != want {
+	if got, want := summariseTimes(times[:1]), (latencies{P50: 1, P99: 1, Max: 1}); got != want {
 		t.Errorf("of one: have %+v, want %+v", got, want)
 	}
-	if got := summarise(nil); got != (latencies{}) {
+	if got := summariseTimes(nil); got != (latencies{}) {
 		t.Errorf("of none: %+v", got)
 	}
 }

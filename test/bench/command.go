@@ -49,7 +49,7 @@ func (b *commandBench) check() error {
 	if len(b.argv) == 0 {
 		return fmt.Errorf("%w: name the command after --", errUsage)
 	}
-	return positive(map[string]int{"clients": b.clients, "times": b.times})
+	return checkPositive(map[string]int{"clients": b.clients, "times": b.times})
 }
 
 // commandResult is what was found.
@@ -74,7 +74,7 @@ func (b *commandBench) run(ctx context.Context, p *progress) (result, error) {
 	errs := make([]error, b.clients)
 	var next, done, failed atomic.Int64
 	res := &commandResult{Times: b.times, Clients: b.clients, Command: strings.Join(b.argv, " "), Machine: machineNow()}
-	stop := watch(ctx, p, &done, b.times)
+	stop := watchProgress(ctx, p, &done, b.times)
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range b.clients {
@@ -99,7 +99,7 @@ func (b *commandBench) run(ctx context.Context, p *progress) (result, error) {
 		all = append(all, t...)
 	}
 	res.Failed = int(failed.Load())
-	res.Rate, res.Latency = rate(len(all)-res.Failed, took), summarise(all)
+	res.Rate, res.Latency = perSecond(len(all)-res.Failed, took), summariseTimes(all)
 	if res.Failed > 0 {
 		return res, fmt.Errorf("it failed %d times, for example: %w", res.Failed, errors.Join(errs...))
 	}

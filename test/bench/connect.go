@@ -59,8 +59,8 @@ type cluster struct {
 
 const pingPatience = 10 * time.Second
 
-// connect dials the socket and waits for an answer.
-func connect(ctx context.Context, a *address) (*cluster, error) {
+// connectCluster dials the socket and waits for an answer.
+func connectCluster(ctx context.Context, a *address) (*cluster, error) {
 	socket, err := a.resolve()
 	if err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func connect(ctx context.Context, a *address) (*cluster, error) {
 
 func (c *cluster) close() { _ = c.conn.Close() } // nothing is lost: every call was answered
 
-// pid of the controller, as the kernel tells it about the socket's other end.
-func (c *cluster) pid() (int, error) {
+// controllerPID of the controller, as the kernel tells it about the socket's other end.
+func (c *cluster) controllerPID() (int, error) {
 	conn, err := net.Dial("unix", c.socket)
 	if err != nil {
 		return 0, err
@@ -103,9 +103,9 @@ func (c *cluster) pid() (int, error) {
 	return int(cred.Pid), nil
 }
 
-// occupy fills the nodes with one job that holds them whole, so that nothing
+// occupyNodes fills the nodes with one job that holds them whole, so that nothing
 // else can start, and waits until it runs. The release ends it.
-func (c *cluster) occupy(ctx context.Context, name string, p *progress) (describe string, release func(), err error) {
+func (c *cluster) occupyNodes(ctx context.Context, name string, p *progress) (describe string, release func(), err error) {
 	list, err := c.api.ListNodes(ctx, &apiv1.ListNodesRequest{})
 	if err != nil {
 		return "", nil, err
@@ -125,7 +125,7 @@ func (c *cluster) occupy(ctx context.Context, name string, p *progress) (describ
 		return "", nil, fmt.Errorf("fill the %d nodes: %w", up, err)
 	}
 	id := rep.GetJobId()
-	release = func() { c.cancel(context.WithoutCancel(ctx), &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}}, p) }
+	release = func() { c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}}, p) }
 	running := func() (bool, error) {
 		jobs, err := c.api.ListJobs(ctx, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}, AllStates: true}})
 		if err != nil || len(jobs.GetJobs()) == 0 {
@@ -133,15 +133,15 @@ func (c *cluster) occupy(ctx context.Context, name string, p *progress) (describ
 		}
 		return jobs.GetJobs()[0].GetStart() != 0 && jobs.GetJobs()[0].GetNumNodes() == up, nil
 	}
-	if err := poll(ctx, 30*time.Second, running); err != nil {
+	if err := pollUntil(ctx, 30*time.Second, running); err != nil {
 		release()
 		return "", nil, fmt.Errorf("job %d, which should fill the %d nodes, does not start: is the cluster busy? (--fill=false measures it as it is): %w", id, up, err)
 	}
 	return fmt.Sprintf("%d nodes, full (job %d holds them)", up, id), release, nil
 }
 
-// cancel ends jobs; what goes wrong is only told.
-func (c *cluster) cancel(ctx context.Context, f *apiv1.JobFilter, p *progress) {
+// cancelJobs ends jobs; what goes wrong is only told.
+func (c *cluster) cancelJobs(ctx context.Context, f *apiv1.JobFilter, p *progress) {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Minute)
 	defer stop()
 	if _, err := c.api.Cancel(ctx, &apiv1.CancelRequest{Filter: f}); err != nil {
@@ -153,8 +153,8 @@ var errTimeout = errors.New("it took too long")
 
 const pollEvery = 20 * time.Millisecond
 
-// poll asks until the answer is yes.
-func poll(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
+// pollUntil asks until the answer is yes.
+func pollUntil(ctx context.Context, most time.Duration, ask func() (bool, error)) error {
 	deadline := time.Now().Add(most)
 	for {
 		yes, err := ask()

@@ -27,12 +27,12 @@ func newFill(jobs, months int) *fill {
 	return &fill{jobs: jobs, months: months, ledger: [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
 }
 
-// seq is the last event of the ledger that these jobs would have had: five for
+// lastSeq is the last event of the ledger that these jobs would have had: five for
 // each.
-func (f *fill) seq() uint64 { return uint64(f.jobs) * 5 }
+func (f *fill) lastSeq() uint64 { return uint64(f.jobs) * 5 }
 
-// end is the instant behind the last month.
-func (f *fill) end() spec.Instant { return spec.AtUnix(fillFrom + int64(f.months)*30*86400) }
+// endInstant is the instant behind the last month.
+func (f *fill) endInstant() spec.Instant { return spec.AtUnix(fillFrom + int64(f.months)*30*86400) }
 
 // common are the columns from which every table is made: submissions evenly
 // over the time, waits up to ten minutes, run times with a long tail, 100
@@ -107,7 +107,7 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', 1, fromUnixTimestamp64Micro(toInt64(%d + intDiv(number, 1000) * 86400) * 1000000, 'UTC'), "+
 		"concat('node', toString(1 + number %% 1000)), 'UP', 'up', true, 16, 64000, 8, ['gpu'] FROM numbers(%d)", db, fillFrom, 1000*(30*f.months+1))
 	position := fmt.Sprintf("INSERT INTO %s.ingest (ledger, phase, n, writer, first, last, at, gen) SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'done', 1, generateUUIDv4(), 0, %d, fromUnixTimestamp64Micro(%d, 'UTC'), 1",
-		db, f.seq(), int64(f.end())/1000)
+		db, f.lastSeq(), int64(f.endInstant())/1000)
 	for _, sql := range []string{states, position} {
 		if err := exec(sql); err != nil {
 			return fmt.Errorf("%w\n%s", err, sql)
@@ -169,8 +169,8 @@ func fillTables() []string {
 	return []string{"jobs", "steps", "job_nodes", "job_gpus", "rollup_days", "rollup_quarters"}
 }
 
-// bytes tells what the tables take on disk, for each job.
-func (f *fill) bytes(ctx context.Context, store *clickhouse.Store) (map[string]float64, error) {
+// measureBytes tells what the tables take on disk, for each job.
+func (f *fill) measureBytes(ctx context.Context, store *clickhouse.Store) (map[string]float64, error) {
 	out := map[string]float64{}
 	err := store.Query(ctx, query.Query{SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" + store.Database() +
 		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table"}, func(scan func(...any) error) error {
@@ -192,8 +192,8 @@ type question struct {
 	args []string
 }
 
-// questions are what people ask; the last month is meant.
-func (f *fill) questions() []question {
+// listQuestions are what people ask; the last month is meant.
+func (f *fill) listQuestions() []question {
 	stamp := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02T15:04:05") }
 	end := fillFrom + int64(f.months)*30*86400
 	month := end - 30*86400

@@ -57,7 +57,7 @@ func (b *gpuBench) flags(fs *pflag.FlagSet) {
 }
 
 func (b *gpuBench) check() error {
-	return positive(map[string]int{"nodes": b.nodes, "gpus": b.gpus, "hours": b.hours, "days": b.days, "times": b.times})
+	return checkPositive(map[string]int{"nodes": b.nodes, "gpus": b.gpus, "hours": b.hours, "days": b.days, "times": b.times})
 }
 
 // gpuResult is what was found.
@@ -362,7 +362,7 @@ func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuRes
 			}
 			times = append(times, time.Since(began))
 		}
-		out.Times, out.Least = summarise(times), float64(slices.Min(times).Microseconds())/1000
+		out.Times, out.Least = summariseTimes(times), float64(slices.Min(times).Microseconds())/1000
 		res.Questions = append(res.Questions, out)
 	}
 	return nil

@@ -101,8 +101,8 @@ func (t *tally) refuse(why string) {
 	t.refused[why]++
 }
 
-// put submits the jobs through as many connections as there are clients.
-func (l *load) put(ctx context.Context, c *cluster, p *progress) (outcome, error) {
+// submitAll submits the jobs through as many connections as there are clients.
+func (l *load) submitAll(ctx context.Context, c *cluster, p *progress) (outcome, error) {
 	clients := make([]caller, l.clients)
 	defer func() {
 		for _, cl := range clients {
@@ -113,14 +113,14 @@ func (l *load) put(ctx context.Context, c *cluster, p *progress) (outcome, error
 	}()
 	for i := range clients {
 		var err error
-		clients[i], err = c.caller(ctx, l.framed)
+		clients[i], err = c.dialCaller(ctx, l.framed)
 		if err != nil {
 			return outcome{}, fmt.Errorf("client %d: %w", i+1, err)
 		}
 	}
 	tallies := make([]tally, l.clients)
 	var next, done atomic.Int64
-	stop := watch(ctx, p, &done, l.jobs)
+	stop := watchProgress(ctx, p, &done, l.jobs)
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -150,7 +150,7 @@ func (l *load) put(ctx context.Context, c *cluster, p *progress) (outcome, error
 	return out, ctx.Err()
 }
 
-func (l *load) request(n int) *apiv1.SubmitRequest {
+func (l *load) makeRequest(n int) *apiv1.SubmitRequest {
 	script, env := l.content.of(n)
 	return &apiv1.SubmitRequest{Spec: l.spec, Script: script, Environment: env, Tag: uint64(n)}
 }
@@ -165,9 +165,9 @@ type caller struct {
 	close  func()
 }
 
-// caller dials as one more client would. A connection is made by its first
+// dialCaller dials as one more client would. A connection is made by its first
 // call, which is not part of any rate.
-func (c *cluster) caller(ctx context.Context, overFrames bool) (caller, error) {
+func (c *cluster) dialCaller(ctx context.Context, overFrames bool) (caller, error) {
 	if !overFrames {
 		conn, err := grpcx.DialUnix(c.socket)
 		if err != nil {
@@ -200,7 +200,7 @@ func (l *load) single(ctx context.Context, submit submitCall, t *tally, next, do
 		if n > l.jobs {
 			return nil
 		}
-		req := l.request(n)
+		req := l.makeRequest(n)
 		began := time.Now()
 		rep, err := submit(ctx, req)
 		took := time.Since(began)
@@ -239,7 +239,7 @@ func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally
 				sendErr <- stream.CloseSend()
 				return
 			}
-			req := l.request(n)
+			req := l.makeRequest(n)
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
@@ -283,8 +283,8 @@ func refusalText(e *apiv1.Error) string {
 	return e.GetText() + ": " + e.GetDetail()
 }
 
-// watch tells once a second how far things are.
-func watch(ctx context.Context, p *progress, done *atomic.Int64, all int) (stop func()) {
+// watchProgress tells once a second how far things are.
+func watchProgress(ctx context.Context, p *progress, done *atomic.Int64, all int) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -305,8 +305,8 @@ func watch(ctx context.Context, p *progress, done *atomic.Int64, all int) (stop 
 	return func() { cancel(); wg.Wait() }
 }
 
-// refusals counts them and names the most frequent reasons first.
-func refusals(by map[string]int) (n int, lines []string) {
+// countRefusals counts them and names the most frequent reasons first.
+func countRefusals(by map[string]int) (n int, lines []string) {
 	reasons := slices.Collect(maps.Keys(by))
 	slices.SortFunc(reasons, func(a, b string) int {
 		if by[a] != by[b] {

@@ -87,8 +87,8 @@ func busySeconds() float64 {
 	return sum / ticksPerSecond
 }
 
-// rss is the resident memory of a process in bytes.
-func rss(pid int) (int64, error) {
+// residentBytes is the resident memory of a process in bytes.
+func residentBytes(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
@@ -131,41 +131,41 @@ type latencies struct {
 	Max float64 `json:"max_ms"`
 }
 
-// summarise sorts the times and takes the percentiles (nearest rank).
-func summarise(times []time.Duration) latencies {
+// summariseTimes sorts the times and takes the percentiles (nearest rank).
+func summariseTimes(times []time.Duration) latencies {
 	if len(times) == 0 {
 		return latencies{}
 	}
 	slices.Sort(times)
 	at := func(percent int) float64 {
 		i := (len(times)*percent + 99) / 100
-		return milliseconds(times[max(i, 1)-1])
+		return toMilliseconds(times[max(i, 1)-1])
 	}
-	return latencies{P50: at(50), P99: at(99), Max: milliseconds(times[len(times)-1])}
+	return latencies{P50: at(50), P99: at(99), Max: toMilliseconds(times[len(times)-1])}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func toMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func rate(n int, d time.Duration) float64 {
+func perSecond(n int, d time.Duration) float64 {
 	if d <= 0 {
 		return 0
 	}
 	return float64(n) / d.Seconds()
 }
 
-func sorted(list []string) []string {
+func sortedCopy(list []string) []string {
 	slices.Sort(list)
 	return list
 }
 
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func toMiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 func sortedKeys(m map[string]int) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
 	}
-	return sorted(keys)
+	return sortedCopy(keys)
 }
 
 // maxRSS is the most memory that this process has had resident, in bytes; 0

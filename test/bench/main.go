@@ -153,8 +153,8 @@ func show(out io.Writer, res result, asJSON bool) error {
 	return enc.Encode(res)
 }
 
-// positive checks counts that must be at least one.
-func positive(values map[string]int) error {
+// checkPositive checks counts that must be at least one.
+func checkPositive(values map[string]int) error {
 	var bad []string
 	for name, v := range values {
 		if v < 1 {
@@ -162,7 +162,7 @@ func positive(values map[string]int) error {
 		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%w: %s must be at least 1", errUsage, strings.Join(sorted(bad), ", "))
+		return fmt.Errorf("%w: %s must be at least 1", errUsage, strings.Join(sortedCopy(bad), ", "))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (b *passesBench) check() (err error) {
 	if err != nil {
 		return err
 	}
-	return positive(map[string]int{"nodes": b.nodes, "pending": b.pending, "seconds": b.seconds, "rate": b.rate, "clients": b.clients})
+	return checkPositive(map[string]int{"nodes": b.nodes, "pending": b.pending, "seconds": b.seconds, "rate": b.rate, "clients": b.clients})
 }
 
 // passesResult is what was found.
@@ -123,11 +123,11 @@ func (b *passesBench) run(ctx context.Context, p *progress) (_ result, err error
 	}
 	w := &restarter{b: &restartBench{musterd: b.musterd}, p: p, state: cfg.StateDir, socket: cfg.Socket, config: config, log: filepath.Join(dir, "musterd.log")}
 	p.say("starting the controller")
-	s, _, err := w.start(ctx)
+	s, _, err := w.startServer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.kill()) }()
+	defer func() { err = errors.Join(err, s.killServer()) }()
 	if err := b.settled(ctx, s.conn, p); err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (m planted) Apply(pos log.Position, batch []byte) error {
 // there before.
 func (b *passesBench) settled(ctx context.Context, c *cluster, p *progress) error {
 	told := time.Now()
-	err := poll(ctx, 5*time.Minute, func() (bool, error) {
+	err := pollUntil(ctx, 5*time.Minute, func() (bool, error) {
 		d, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
@@ -333,8 +333,8 @@ func (b *passesBench) measure(ctx context.Context, c *cluster, p *progress) (res
 	res.Passes = len(spans)
 	res.Acked = len(all)
 	res.InPass = len(during)
-	res.PassMean, res.Share = milliseconds(sum)/float64(max(len(spans), 1)), float64(busy)/float64(took)
-	res.All, res.During, res.Between = summarise(all), summarise(during), summarise(between)
+	res.PassMean, res.Share = toMilliseconds(sum)/float64(max(len(spans), 1)), float64(busy)/float64(took)
+	res.All, res.During, res.Between = summariseTimes(all), summariseTimes(during), summariseTimes(between)
 	if res.InPass == 0 {
 		return res, errors.New("no pass ran while jobs were submitted: give it more --seconds or more --pending jobs")
 	}
@@ -353,7 +353,7 @@ func (s *sample) in(spans []span) bool {
 
 // submit hands jobs in, one after the other, until the time is over.
 func (b *passesBench) submit(ctx context.Context, c *cluster, client int, began time.Time) ([]sample, error) {
-	via, err := c.caller(ctx, true)
+	via, err := c.dialCaller(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -372,7 +372,7 @@ func (b *passesBench) submit(ctx context.Context, c *cluster, client int, began 
 		case <-time.After(time.Until(at)):
 		}
 		s := sample{began: time.Now()}
-		rep, err := via.submit(ctx, l.request(n))
+		rep, err := via.submit(ctx, l.makeRequest(n))
 		if err != nil {
 			return nil, fmt.Errorf("submission %d: %w", n+1, err)
 		}

@@ -69,7 +69,7 @@ func (b *restartBench) check() error {
 	if err != nil {
 		return err
 	}
-	return positive(map[string]int{"jobs": b.jobs, "times": b.times})
+	return checkPositive(map[string]int{"jobs": b.jobs, "times": b.times})
 }
 
 // serverProgram is where the server's program is: where it was said, or beside
@@ -133,12 +133,12 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 		if err := os.WriteFile(w.config, cfg.YAML(), 0o600); err != nil {
 			return nil, err
 		}
-		s, _, err := w.start(ctx)
+		s, _, err := w.startServer(ctx)
 		if err != nil {
 			return nil, err
 		}
 		err = phase.do(ctx, s, res)
-		if kerr := s.kill(); err == nil {
+		if kerr := s.killServer(); err == nil {
 			err = kerr
 		}
 		if err != nil {
@@ -169,8 +169,8 @@ type server struct {
 
 const startPatience = 10 * time.Minute
 
-// start runs the controller and tells how long it took to answer.
-func (w *restarter) start(ctx context.Context) (*server, time.Duration, error) {
+// startServer runs the controller and tells how long it took to answer.
+func (w *restarter) startServer(ctx context.Context) (*server, time.Duration, error) {
 	logFile, err := os.OpenFile(w.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, 0, err
@@ -222,7 +222,7 @@ func (w *restarter) answer(ctx context.Context) *cluster {
 	return c
 }
 
-func (s *server) kill() error {
+func (s *server) killServer() error {
 	s.conn.close()
 	if err := s.cmd.Process.Kill(); err != nil {
 		return err
@@ -253,11 +253,11 @@ func (w *restarter) fill(ctx context.Context, s *server, _ *restartResult) error
 		w.p.say("adding %d jobs", missing)
 		l := &load{jobs: missing, clients: 16, stream: true, window: 64, content: newContent(4096, 8192, false),
 			spec: &apiv1.JobSpec{Name: "bench-restart", Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
-		out, err := l.put(ctx, s.conn, w.p)
+		out, err := l.submitAll(ctx, s.conn, w.p)
 		if err != nil {
 			return err
 		}
-		if n, lines := refusals(out.refused); n > 0 || out.firstErr != nil {
+		if n, lines := countRefusals(out.refused); n > 0 || out.firstErr != nil {
 			return errors.Join(fmt.Errorf("%d jobs were refused: %v (the cluster needs MaxJobCount above --jobs)", n, lines), out.firstErr)
 		}
 	}
@@ -371,7 +371,7 @@ func (w *restarter) measure(ctx context.Context, res *restartResult) (result, er
 	pending := res.Pending
 	var took []time.Duration
 	for i := range w.b.times {
-		s, d, err := w.start(ctx)
+		s, d, err := w.startServer(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -380,7 +380,7 @@ func (w *restarter) measure(ctx context.Context, res *restartResult) (result, er
 			err = fmt.Errorf("%d jobs waited before the kill, %d after the start", pending, diag.GetPending())
 		}
 		res.Events = diag.GetSeq()
-		if kerr := s.kill(); err == nil {
+		if kerr := s.killServer(); err == nil {
 			err = kerr
 		}
 		if err != nil {
@@ -391,7 +391,7 @@ func (w *restarter) measure(ctx context.Context, res *restartResult) (result, er
 		res.Seconds = append(res.Seconds, d.Seconds())
 	}
 	res.Machine.after()
-	l := summarise(took)
+	l := summariseTimes(took)
 	res.Median, res.Slowest = l.P50/1000, l.Max/1000
 	return res, nil
 }

@@ -51,7 +51,7 @@ func (b *runBench) flags(fs *pflag.FlagSet) {
 }
 
 func (b *runBench) check() error {
-	return positive(map[string]int{"jobs": b.jobs, "clients": b.clients, "forks": b.forks})
+	return checkPositive(map[string]int{"jobs": b.jobs, "clients": b.clients, "forks": b.forks})
 }
 
 // runResult is what was found.
@@ -92,7 +92,7 @@ const noop = "#!/bin/sh\n:\n"
 func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	c, err := connect(ctx, &b.at)
+	c, err := connectCluster(ctx, &b.at)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	name := fmt.Sprintf("bench-%d-%d", os.Getpid(), time.Now().Unix())
 	res.Machine = machineNow()
 	if err := b.jobsThrough(ctx, c, name, res, p); err != nil {
-		c.cancel(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
+		c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
 		return nil, err
 	}
 	res.Machine.after()
@@ -157,7 +157,7 @@ func (b *runBench) jobsThrough(ctx context.Context, c *cluster, name string, res
 	endedBefore := endedJobs(before)
 	var seq uint64
 	told := time.Now()
-	err = poll(ctx, b.patience, func() (bool, error) {
+	err = pollUntil(ctx, b.patience, func() (bool, error) {
 		d, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err != nil {
 			return false, err
@@ -177,7 +177,7 @@ func (b *runBench) jobsThrough(ctx context.Context, c *cluster, name string, res
 	if !b.rows {
 		return nil
 	}
-	err = poll(ctx, b.patience, func() (bool, error) {
+	err = pollUntil(ctx, b.patience, func() (bool, error) {
 		s, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{})
 		return s.GetSeq() >= seq, err
 	})
@@ -200,11 +200,11 @@ func (b *runBench) submit(ctx context.Context, c *cluster, name string, p *progr
 		spec.Array = []*apiv1.TaskRange{{First: 1, Last: int64(b.jobs), Step: 1}}
 		load.jobs, load.clients = 1, 1
 	}
-	out, err := load.put(ctx, c, p)
+	out, err := load.submitAll(ctx, c, p)
 	if err != nil {
 		return err
 	}
-	if n, lines := refusals(out.refused); n > 0 || out.firstErr != nil {
+	if n, lines := countRefusals(out.refused); n > 0 || out.firstErr != nil {
 		return errors.Join(fmt.Errorf("%d of %d submissions were refused: %v (a bench cluster needs MaxJobCount and MaxArraySize above the number of jobs)", n, load.jobs, lines), out.firstErr)
 	}
 	return nil
@@ -240,5 +240,5 @@ func forkRate(ctx context.Context, n int) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("xargs, to compare with: %w: %s", err, out)
 	}
-	return rate(n, time.Since(began)), nil
+	return perSecond(n, time.Since(began)), nil
 }

@@ -55,7 +55,7 @@ func (b *schedulerBench) check() error {
 	if b.pending < 0 || b.tasks < 0 || b.pending+b.tasks == 0 {
 		return fmt.Errorf("%w: --pending or --tasks must be at least 1, and neither negative", errUsage)
 	}
-	return positive(map[string]int{"nodes": b.nodes, "times": b.times})
+	return checkPositive(map[string]int{"nodes": b.nodes, "times": b.times})
 }
 
 // schedulerResult is what was found.
@@ -86,7 +86,7 @@ func (r *schedulerResult) text(w io.Writer) {
 	fmt.Fprintf(w, "first pass        %9.1f ms (%.1f ms of CPU): %d started\n", r.First, r.FirstCPU, r.Started)
 	fmt.Fprintf(w, "full pass         %9.1f ms (median; slowest %.1f; %.1f ms of CPU): %d tested, %d reserved of %d that wait\n", r.Full.P50, r.Full.Max, r.FullCPU, r.Tested, r.Reserved, r.Queue)
 	fmt.Fprintf(w, "incremental pass  %9.2f ms (median; slowest %.2f; %.2f ms of CPU), after one job has ended: %d started in all\n", r.Incremental.P50, r.Incremental.Max, r.IncrementalCPU, r.Began)
-	fmt.Fprintf(w, "memory            %9.1f MiB on the heap, %.1f MiB resident at most\n", mib(int64(r.Heap)), mib(r.RSS))
+	fmt.Fprintf(w, "memory            %9.1f MiB on the heap, %.1f MiB resident at most\n", toMiB(int64(r.Heap)), toMiB(r.RSS))
 	r.Machine.text(w)
 }
 
@@ -169,7 +169,7 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site
 		quick, quickCPU = append(quick, took), append(quickCPU, used)
 		res.Began += len(out.Starts)
 	}
-	res.Full, res.Incremental, res.FullCPU, res.IncrementalCPU = summarise(full), summarise(quick), summarise(fullCPU).P50, summarise(quickCPU).P50
+	res.Full, res.Incremental, res.FullCPU, res.IncrementalCPU = summariseTimes(full), summariseTimes(quick), summariseTimes(fullCPU).P50, summariseTimes(quickCPU).P50
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (b *submitBench) check() error {
 	if b.stream && b.framed {
 		return fmt.Errorf("%w: --framed has no streaming submission", errUsage)
 	}
-	return positive(map[string]int{"jobs": b.jobs, "clients": b.clients, "window": b.window, "script-bytes": b.script, "env-bytes": b.env})
+	return checkPositive(map[string]int{"jobs": b.jobs, "clients": b.clients, "window": b.window, "script-bytes": b.script, "env-bytes": b.env})
 }
 
 // submitResult is what was found.
@@ -98,7 +98,7 @@ func (r *submitResult) text(w io.Writer) {
 }
 
 func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
-	c, err := connect(ctx, &b.at)
+	c, err := connectCluster(ctx, &b.at)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 		res.Calls, res.Window = "stream", b.window
 	}
 	if b.fill {
-		describe, release, err := c.occupy(ctx, name+"-fill", p)
+		describe, release, err := c.occupyNodes(ctx, name+"-fill", p)
 		if err != nil {
 			return nil, err
 		}
@@ -125,23 +125,23 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 		spec: &apiv1.JobSpec{Name: name, Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
 	res.Content = l.content.describe()
 	if !b.keep {
-		defer c.cancel(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
+		defer c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
 	}
-	pid, err := c.pid()
+	pid, err := c.controllerPID()
 	if err != nil {
 		return nil, err
 	}
 	server, client := cpuTime(pid), cpuTime(os.Getpid())
 	res.Machine = machineNow()
-	out, err := l.put(ctx, c, p)
+	out, err := l.submitAll(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
 	res.Machine.after()
 	server, client = cpuTime(pid)-server, cpuTime(os.Getpid())-client
-	res.Acked, res.Took, res.Rate, res.Latency = out.acked, out.took.Seconds(), rate(out.acked, out.took), summarise(out.times)
-	res.Refused, res.Reasons = refusals(out.refused)
-	res.Server, res.Client = milliseconds(server)/float64(max(out.acked, 1)), milliseconds(client)/float64(max(out.acked, 1))
+	res.Acked, res.Took, res.Rate, res.Latency = out.acked, out.took.Seconds(), perSecond(out.acked, out.took), summariseTimes(out.times)
+	res.Refused, res.Reasons = countRefusals(out.refused)
+	res.Server, res.Client = toMilliseconds(server)/float64(max(out.acked, 1)), toMilliseconds(client)/float64(max(out.acked, 1))
 	switch {
 	case out.firstErr != nil:
 		return res, out.firstErr

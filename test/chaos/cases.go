@@ -103,7 +103,7 @@ func (k *killer) silence(ctx context.Context) error {
 	if err := errors.Join(werr, back()); err != nil {
 		return err
 	}
-	return k.o.cluster(ctx, "up")
+	return k.o.runCluster(ctx, "up")
 }
 
 // nodeOfLongJobs waits for long jobs that run, and gives one of their nodes with its own.
@@ -143,7 +143,7 @@ func (k *killer) flip(ctx context.Context) error {
 	}
 	if _, err := k.o.musterd(ctx, "ledger", "verify"); err == nil {
 		fmt.Fprintf(k.out, "%s is flipped, which is in no record: the log is whole\n", place)
-		return k.o.cluster(ctx, "up")
+		return k.o.runCluster(ctx, "up")
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	_, err = k.o.musterd(limited)
@@ -161,7 +161,7 @@ func (k *killer) flip(ctx context.Context) error {
 			fmt.Fprintf(k.out, "%s is flipped: %s", place, line)
 		}
 	}
-	return k.o.cluster(ctx, "up")
+	return k.o.runCluster(ctx, "up")
 }
 
 // endController kills the controller and waits until it is gone: threads that are in
@@ -223,7 +223,7 @@ func (k *killer) restore(ctx context.Context) error {
 	if _, err := k.o.musterd(ctx, "backup", "--to", backups); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Duration(2000+k.rng.IntN(4000))*time.Millisecond); err != nil {
+	if err := pauseFor(ctx, time.Duration(2000+k.rng.IntN(4000))*time.Millisecond); err != nil {
 		return err
 	}
 	if err := k.endController(ctx); err != nil {
@@ -300,7 +300,7 @@ func (k *killer) eventually(ctx context.Context, what string, ask func() error) 
 		if time.Now().After(deadline) {
 			return fmt.Errorf("waited %s until %s: %w", 2*patience, what, err)
 		}
-		if perr := pause(ctx, 200*time.Millisecond); perr != nil {
+		if perr := pauseFor(ctx, 200*time.Millisecond); perr != nil {
 			return perr
 		}
 	}

@@ -29,8 +29,8 @@ const (
 	hang       role = "hang" // nothing dies: controller, agent or shepherd is stopped for some seconds
 )
 
-// victims reads the roles of the command line.
-func (o *options) victims() ([]role, error) {
+// parseVictims reads the roles of the command line.
+func (o *options) parseVictims() ([]role, error) {
 	var out []role
 	for _, name := range strings.Split(o.roles, ",") {
 		switch r := role(strings.TrimSpace(name)); r {
@@ -83,7 +83,7 @@ func (k *killer) run(ctx context.Context) error {
 		apart := time.Duration(k.rng.IntN(700)) * time.Millisecond
 		together := k.rng.IntN(4) == 0 && i+1 < k.o.kills
 		if len(gone) == 0 {
-			if err := pause(ctx, wait); err != nil {
+			if err := pauseFor(ctx, wait); err != nil {
 				return k.tooLong(i, err)
 			}
 		}
@@ -115,7 +115,7 @@ func (k *killer) run(ctx context.Context) error {
 		if together {
 			continue
 		}
-		if err := pause(ctx, apart); err != nil {
+		if err := pauseFor(ctx, apart); err != nil {
 			return k.tooLong(i, err)
 		}
 		if err := k.allBack(ctx, &gone); err != nil {
@@ -136,7 +136,7 @@ func (k *killer) hang(ctx context.Context, node string, number int) error {
 	}
 	fmt.Fprintf(k.out, "kill %d of %d: %s is stopped for %s; %d submissions acknowledged\n",
 		number, k.o.kills, where(d.role, d.node), length, k.acked())
-	werr := pause(ctx, length)
+	werr := pauseFor(ctx, length)
 	return errors.Join(resume(), werr)
 }
 
@@ -172,7 +172,7 @@ func (o *options) find(ctx context.Context, d death) (pid int, err error) {
 		if err == nil {
 			return strconv.Atoi(strings.TrimSpace(text))
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pauseFor(ctx, 50*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
@@ -233,7 +233,7 @@ func (k *killer) kill(ctx context.Context, d death) (pid string, err error) {
 		if err == nil {
 			return pid, nil
 		}
-		if perr := pause(ctx, 50*time.Millisecond); perr != nil {
+		if perr := pauseFor(ctx, 50*time.Millisecond); perr != nil {
 			return "", perr
 		}
 	}
@@ -244,20 +244,20 @@ func (k *killer) kill(ctx context.Context, d death) (pid string, err error) {
 // engine comes back through its supervisor and shepherds through their agent.
 func (k *killer) back(ctx context.Context, r role, node, old string) error {
 	if r.daemon() == 1 {
-		return k.o.cluster(ctx, "up")
+		return k.o.runCluster(ctx, "up")
 	}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if pid, err := k.o.clusterOut(ctx, "pid", string(r), node); err == nil && strings.TrimSpace(pid) != old {
 			return nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pauseFor(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("the %s was killed and does not come back within %s", where(r, node), patience)
 }
 
-func (k *killer) summary() string {
+func (k *killer) summarise() string {
 	var parts []string
 	n := 0
 	for _, r := range k.roles {
@@ -267,7 +267,7 @@ func (k *killer) summary() string {
 	return fmt.Sprintf("%d processes killed (%s)", n, strings.Join(parts, ", "))
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -276,8 +276,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// cluster runs a step of cluster.sh.
-func (o *options) cluster(ctx context.Context, args ...string) error {
+// runCluster runs a step of cluster.sh.
+func (o *options) runCluster(ctx context.Context, args ...string) error {
 	_, err := o.clusterOut(ctx, args...)
 	return err
 }

@@ -91,13 +91,13 @@ func (j job) exit() string {
 	return "0"
 }
 
-// submit is one user who runs sbatch again and again.
-func (l *load) submit(ctx context.Context, r *rand.Rand) {
+// runSubmissions is one user who runs sbatch again and again.
+func (l *load) runSubmissions(ctx context.Context, r *rand.Rand) {
 	every := time.Duration(float64(l.o.submitters) / l.o.rate * float64(time.Second))
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.send(ctx, draw(r))
-		if pause(ctx, every-time.Since(began)) != nil {
+		if pauseFor(ctx, every-time.Since(began)) != nil {
 			return
 		}
 	}
@@ -143,14 +143,14 @@ func (l *load) note(how string, j job, answer string, err error) {
 	l.refused[how+": "+text]++
 }
 
-// streams is a user of the streaming API: whenever the stream breaks it opens
+// runStreams is a user of the streaming API: whenever the stream breaks it opens
 // another one.
-func (l *load) streams(ctx context.Context, r *rand.Rand) {
+func (l *load) runStreams(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		if err := l.stream(ctx, r); err != nil && ctx.Err() == nil {
 			l.note("stream", job{}, "", err)
 		}
-		if pause(ctx, 100*time.Millisecond) != nil {
+		if pauseFor(ctx, 100*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -202,7 +202,7 @@ func (l *load) stream(ctx context.Context, r *rand.Rand) error {
 			return err
 		default:
 		}
-		if pause(ctx, time.Duration(float64(time.Second)/l.o.stream)) != nil {
+		if pauseFor(ctx, time.Duration(float64(time.Second)/l.o.stream)) != nil {
 			break
 		}
 	}
@@ -230,15 +230,15 @@ func (l *load) request(j job, tag uint64) *apiv1.SubmitRequest {
 		Environment: &apiv1.Blob{Data: []byte("PATH=/usr/local/bin:/usr/bin:/bin\x00")}, Tag: tag}
 }
 
-// fatal is why the run does not count.
-func (l *load) fatal() error {
+// fatalError is why the run does not count.
+func (l *load) fatalError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken
 }
 
-// report tells what users saw.
-func (l *load) report(out io.Writer) {
+// writeReport tells what users saw.
+func (l *load) writeReport(out io.Writer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, how := range slices.Sorted(maps.Keys(l.byKind)) {

@@ -167,7 +167,7 @@ func TestPlanKillsEveryRoleAndFollowsTheSeed(t *testing.T) {
 			t.Errorf("%s dies %d times of 50", r, times[r])
 		}
 	}
-	if _, err := (&options{roles: "controller,enigne"}).victims(); err == nil {
+	if _, err := (&options{roles: "controller,enigne"}).parseVictims(); err == nil {
 		t.Error("a misspelt role is accepted")
 	}
 }

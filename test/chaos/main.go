@@ -119,13 +119,13 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	defer stopLoad()
 	var wg sync.WaitGroup
 	for i := range o.submitters {
-		wg.Go(func() { l.submit(loading, rng(o.seed, uint64(i)+1)) })
+		wg.Go(func() { l.runSubmissions(loading, rng(o.seed, uint64(i)+1)) })
 	}
 	if o.stream > 0 {
-		wg.Go(func() { l.streams(loading, rng(o.seed, 1000)) })
+		wg.Go(func() { l.runStreams(loading, rng(o.seed, 1000)) })
 	}
 	began := time.Now()
-	victims, err := o.victims()
+	victims, err := o.parseVictims()
 	if err != nil {
 		return err
 	}
@@ -142,10 +142,10 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	}
 	stopLoad()
 	wg.Wait()
-	fmt.Fprintf(out, "%s in %.0f s; load average %s\n", k.summary(), time.Since(began).Seconds(), loadavg())
-	l.report(out)
-	if l.fatal() != nil {
-		return l.fatal()
+	fmt.Fprintf(out, "%s in %.0f s; load average %s\n", k.summarise(), time.Since(began).Seconds(), loadavg())
+	l.writeReport(out)
+	if l.fatalError() != nil {
+		return l.fatalError()
 	}
 	if kerr != nil {
 		return kerr
@@ -155,7 +155,7 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 
 // rest brings everything up and waits until the queue is empty.
 func (o *options) rest(ctx context.Context, out io.Writer) error {
-	if err := o.cluster(ctx, "up"); err != nil {
+	if err := o.runCluster(ctx, "up"); err != nil {
 		return fmt.Errorf("the cluster does not come up after the kills: %w", err)
 	}
 	began, moved := time.Now(), time.Now()
@@ -172,7 +172,7 @@ func (o *options) rest(ctx context.Context, out io.Writer) error {
 		if queue != last {
 			last, moved = queue, time.Now()
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := pauseFor(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/musterhpc/muster/accounting/embedded/chdb"
 )
 
-// answer is the body of a response on its way out. It holds back the first bytes, so that a statement that fails early
-// still gets a status of its own; with spool it holds back everything, beyond memory in a file.
+// answer is the body of a response on its way out. It holds back the first bytes, so that a
+// statement that fails early still gets a status of its own; with spool it holds back
+// everything, beyond memory in a file.
 type answer struct {
 	w       http.ResponseWriter
 	packed  io.Writer // w's side of compression: frames, or itself
@@ -99,8 +100,8 @@ func (a *answer) send() error {
 	return nil
 }
 
-// finish ends a good answer. stats go into the header if it has not been sent.
-func (a *answer) finish(stats chdb.Stats) error {
+// finishAnswer ends a good answer. stats go into the header if it has not been sent.
+func (a *answer) finishAnswer(stats chdb.Stats) error {
 	if a.sent {
 		return nil
 	}
@@ -123,9 +124,10 @@ func (a *answer) finish(stats chdb.Stats) error {
 	return a.send()
 }
 
-// fail ends an answer with an exception: with a status of its own while nothing has been sent, else as a marked block
-// behind the data, after which the connection is broken off so that no client takes the part for the whole.
-func (a *answer) fail(err error) {
+// failAnswer ends an answer with an exception: with a status of its own while nothing has been
+// sent, else as a marked block behind the data, after which the connection is broken off so
+// that no client takes the part for the whole.
+func (a *answer) failAnswer(err error) {
 	if a.file != nil {
 		_ = a.file.Close() // already removed
 	}

@@ -58,8 +58,8 @@ func codeName(code int) string {
 	return "UNKNOWN_EXCEPTION"
 }
 
-// refuse makes an exception of the front's own, in the engine's form.
-func refuse(code int, format string, args ...any) error {
+// refuseStatement makes an exception of the front's own, in the engine's form.
+func refuseStatement(code int, format string, args ...any) error {
 	return &chdb.Error{Code: code, Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)",
 		code, fmt.Sprintf(format, args...), codeName(code))}
 }
@@ -67,7 +67,8 @@ func refuse(code int, format string, args ...any) error {
 // twice finds the prefix that the engine sometimes puts before a message which has one already.
 var twice = regexp.MustCompile(`^Code: (\d+)\. DB::Exception: (Code: \d+\. DB::)`)
 
-// asException turns any error into an exception with a code: every refusal that leaves the front has one.
+// asException turns any error into an exception with a code: every refusal that leaves the
+// front has one.
 func asException(err error) *chdb.Error {
 	var e *chdb.Error
 	if !errors.As(err, &e) {
@@ -87,7 +88,8 @@ func asException(err error) *chdb.Error {
 	return e
 }
 
-// status maps an exception to the HTTP status that ClickHouse's own server would give, as far as clients care.
+// status maps an exception to the HTTP status that ClickHouse's own server would give, as far
+// as clients care.
 func status(code int) int {
 	switch code {
 	case codeRequired:
@@ -111,9 +113,9 @@ func status(code int) int {
 	return http.StatusInternalServerError
 }
 
-// troubling tells codes that speak of the engine's own condition: logical errors, files, disks, memory, too many parts,
-// data that do not match their checksums.
-func troubling(code int) bool {
+// isEngineTrouble tells codes that speak of the engine's own condition: logical errors, files,
+// disks, memory, too many parts, data that do not match their checksums.
+func isEngineTrouble(code int) bool {
 	switch code {
 	case codeUnknown, 40, 49, 74, 75, 76, 173, 226, 228, 241, 243, 246, 252, 271, 425:
 		return true
@@ -140,8 +142,8 @@ func writeException(w http.ResponseWriter, err error) {
 // maxBlockMessage bounds the text of an exception that follows data already sent.
 const maxBlockMessage = 16<<10 - 256
 
-// exceptionBlock is how an exception ends an answer that has begun: framed, so that clients tell it from data, and
-// marked with the tag that the answer's header announced.
+// exceptionBlock is how an exception ends an answer that has begun: framed, so that clients
+// tell it from data, and marked with the tag that the answer's header announced.
 func exceptionBlock(err error, tag string) []byte {
 	text := asException(err).Message
 	if len(text) > maxBlockMessage {

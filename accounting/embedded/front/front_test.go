@@ -45,7 +45,7 @@ func TestExamine(t *testing.T) {
 		"INSERT INTO t SELECT 1 FORMAT Null":           {verb: "INSERT", format: "Null"},
 		"INSERT INTO t WITH 1 AS x SELECT x; SELECT 2": {verb: "INSERT", several: true},
 	} {
-		if got := examine(sql); got != want {
+		if got := examineSQL(sql); got != want {
 			t.Errorf("%q:\nhave %+v\nwant %+v", sql, got, want)
 		}
 	}
@@ -59,13 +59,14 @@ func TestSoils(t *testing.T) {
 		"SET a = 1": true, "use d": true, "CREATE TEMPORARY TABLE t (a Int8)": true,
 		"BACKUP DATABASE d TO File('x')": true, "/* all */ restore DATABASE d FROM File('x')": true,
 	} {
-		if got := examine(sql).soils(); got != want {
+		if got := examineSQL(sql).changesSession(); got != want {
 			t.Errorf("%s: %v, want %v", sql, got, want)
 		}
 	}
 }
 
-// TestHello compares the front's own block with bytes worked out by hand from the format's description.
+// TestHello compares the front's own block with bytes worked out by hand from the format's
+// description.
 func TestHello(t *testing.T) {
 	id := identity{"box", "26.7.2.1", "UTC"}
 	body := "0401" + // columns, rows
@@ -78,7 +79,7 @@ func TestHello(t *testing.T) {
 		54000: "010002ffffffff00" + strings.ReplaceAll(body, "%", ""),
 		54460: "010002ffffffff00" + strings.ReplaceAll(body, "%", "00"),
 	} {
-		if got := hex.EncodeToString(id.hello(revision)); got != want {
+		if got := hex.EncodeToString(id.helloBlock(revision)); got != want {
 			t.Errorf("revision %d:\nhave %s\nwant %s", revision, got, want)
 		}
 	}
@@ -106,7 +107,8 @@ func TestFramesRoundTrip(t *testing.T) {
 		if len(whole) == 0 {
 			return
 		}
-		// A cut is never taken for the end, but between two frames; a changed byte is never taken at all.
+		// A cut is never taken for the end, but between two frames; a changed byte is never
+		// taken at all.
 		cut := rapid.IntRange(0, len(whole)-1).Draw(t, "cut")
 		part, err := io.ReadAll(newFrameReader(bytes.NewReader(whole[:cut])))
 		if err == nil && !frameEnds(whole)[cut] || !bytes.HasPrefix(want.Bytes(), part) {
@@ -147,7 +149,7 @@ func TestExceptionTexts(t *testing.T) {
 			t.Errorf("%v: %d %q, want %d %q", c.err, e.Code, e.Message, c.code, c.text)
 		}
 	}
-	block := exceptionBlock(refuse(codeReadonly, "no"), "0123456789abcdef")
+	block := exceptionBlock(refuseStatement(codeReadonly, "no"), "0123456789abcdef")
 	want := "\r\n__exception__\r\n0123456789abcdef\r\nCode: 164. DB::Exception: no. (READONLY)\n41 0123456789abcdef\r\n__exception__\r\n"
 	if string(block) != want {
 		t.Errorf("block %q, want %q", block, want)
@@ -220,7 +222,7 @@ func FuzzRequest(f *testing.F) {
 				t.Errorf("%q was taken for a setting", s.name)
 			}
 		}
-		st := examine(req.sql)
+		st := examineSQL(req.sql)
 		if st.rows && st.head+st.inline != "" && !strings.HasPrefix(req.sql, st.head) {
 			t.Errorf("head %q is not how %q begins", st.head, req.sql)
 		}
@@ -231,11 +233,12 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// opens reports whether text put behind sql would be inside a comment or a quote of it, or be a part of its last word.
+// opens reports whether text put behind sql would be inside a comment or a quote of it, or be a
+// part of its last word.
 func opens(sql string) bool {
 	lex := lexer{sql: sql + "\n, 7381"}
 	last, before := token{}, token{}
-	for t := lex.next(); t.kind != endToken; t = lex.next() {
+	for t := lex.nextToken(); t.kind != endToken; t = lex.nextToken() {
 		last, before = t, last
 	}
 	return last.text != "7381" || before.text != ","

@@ -32,8 +32,9 @@ type Handler struct {
 	log     *slog.Logger
 }
 
-// NewHandler makes a handler. trusted is for a listener that only the engine's owner can reach (the 0600 socket):
-// there a request without a name, or named default, has full access without a password.
+// NewHandler makes a handler. trusted is for a listener that only the engine's owner can reach
+// (the 0600 socket): there a request without a name, or named default, has full access without
+// a password.
 func NewHandler(pool *Pool, logins []Login, trusted bool) *Handler {
 	return &Handler{pool: pool, logins: slices.Clone(logins), trusted: trusted, log: pool.options.Log}
 }
@@ -88,14 +89,14 @@ func (h *Handler) authenticate(r *http.Request) (Login, error) {
 		return Login{Name: "default"}, nil
 	}
 	if name == "" && password == "" {
-		return Login{}, refuse(codeRequired, "This listener wants a user and a password")
+		return Login{}, refuseStatement(codeRequired, "This listener wants a user and a password")
 	}
 	for _, l := range h.logins {
 		if l.Name == name && samePassword(l.Password, password) {
 			return l, nil
 		}
 	}
-	return Login{}, refuse(codeAuthFailed, "%s: Authentication failed: the password is wrong, or there is no such login", name)
+	return Login{}, refuseStatement(codeAuthFailed, "%s: Authentication failed: the password is wrong, or there is no such login", name)
 }
 
 // samePassword compares in constant time. An empty password never opens anything.
@@ -107,7 +108,7 @@ func samePassword(want, have string) bool {
 // serve runs one statement.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, login Login) {
 	reading := login.ReadOnly || req.reading
-	st := examine(req.sql)
+	st := examineSQL(req.sql)
 	a := newAnswer(w, req)
 	if req.queryID == "" {
 		req.queryID = randomName(16)
@@ -117,37 +118,38 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, lo
 	header.Set("X-ClickHouse-Server-Display-Name", h.pool.identity.displayName)
 	header.Set("X-ClickHouse-Timezone", h.pool.identity.timezone)
 	if st.several {
-		a.fail(refuse(codeSyntaxError, "Syntax error (Multi-statements are not allowed): a request holds one statement"))
+		a.failAnswer(refuseStatement(codeSyntaxError, "Syntax error (Multi-statements are not allowed): a request holds one statement"))
 		return
 	}
 	if reading {
 		if err := h.pool.mayRead(req.sql); err != nil {
-			a.fail(err)
+			a.failAnswer(err)
 			return
 		}
 	}
-	s, err := h.pool.borrow(r.Context(), wish{database: req.database, settings: req.settings, reading: reading})
+	s, err := h.pool.borrowSession(r.Context(), wish{database: req.database, settings: req.settings, reading: reading})
 	if err != nil {
-		a.fail(err)
+		a.failAnswer(err)
 		return
 	}
 	run := &run{session: s, pool: h.pool, req: req, st: st, answer: a}
 	stats, err := run.do(r.Context())
-	h.pool.giveBack(s, err == nil && !st.soils())
+	h.pool.giveBack(s, err == nil && !st.changesSession())
 	if err != nil {
 		h.note(req, err)
-		a.fail(err)
+		a.failAnswer(err)
 		return
 	}
-	if err := a.finish(stats); err != nil {
-		a.fail(err)
+	if err := a.finishAnswer(stats); err != nil {
+		a.failAnswer(err)
 	}
 }
 
-// note logs a failure that an operator should hear of. What the client did wrong, only the client hears.
+// note logs a failure that an operator should hear of. What the client did wrong, only the
+// client hears.
 func (h *Handler) note(req *request, err error) {
 	level := slog.LevelDebug
-	if e := asException(err); !errors.Is(err, errGone) && troubling(e.Code) {
+	if e := asException(err); !errors.Is(err, errGone) && isEngineTrouble(e.Code) {
 		level = slog.LevelWarn
 	}
 	h.log.Log(context.Background(), level, "a statement failed in the ClickHouse engine", "query_id", req.queryID, "error", err)
@@ -172,15 +174,15 @@ func (r *run) do(ctx context.Context) (chdb.Stats, error) {
 	h.Set("X-ClickHouse-Format", format)
 	switch {
 	case strings.TrimSpace(r.req.sql) == helloQuery && r.req.format == "Native":
-		_, err := r.answer.Write(r.pool.identity.hello(r.req.protocol))
+		_, err := r.answer.Write(r.pool.identity.helloBlock(r.req.protocol))
 		return chdb.Stats{ResultRows: 1}, err
 	case r.st.rows && (r.req.body != nil || r.st.format != "Values"):
 		return r.insert()
 	}
-	if r.st.cancels() {
+	if r.st.endsWithClient() {
 		defer r.pool.killWhenOver(ctx, r.session)()
 	}
-	if r.st.streams() && inPieces(format) {
+	if r.st.canStream() && inPieces(format) {
 		stats, err := r.stream()
 		if !notStreamed(err) {
 			return stats, err
@@ -189,15 +191,16 @@ func (r *run) do(ctx context.Context) (chdb.Stats, error) {
 	return r.whole()
 }
 
-// inPieces tells the formats whose pieces make the whole when they stand one behind the other. The engine writes each
-// piece as if it were all: a format with a head or a foot would have one for each.
+// inPieces tells the formats whose pieces make the whole when they stand one behind the other.
+// The engine writes each piece as if it were all: a format with a head or a foot would have one
+// for each.
 func inPieces(format string) bool {
 	return slices.Contains([]string{"Native", "TabSeparated", "TSV", "TabSeparatedRaw", "TSVRaw", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow",
 		"RowBinary", "LineAsString", "RawBLOB", "Vertical", "TSKV", "MsgPack"}, format)
 }
 
-// notStreamed recognises the engine's refusal to stream a statement that begins like a SELECT and is none, such as
-// WITH ... INSERT. Nothing has run then.
+// notStreamed recognises the engine's refusal to stream a statement that begins like a SELECT
+// and is none, such as WITH ... INSERT. Nothing has run then.
 func notStreamed(err error) bool {
 	var e *chdb.Error
 	return errors.As(err, &e) && e.Code == codeBadArguments && strings.Contains(e.Message, "Streaming query is not supported")
@@ -242,8 +245,8 @@ func (r *run) whole() (chdb.Stats, error) {
 // insertPiece is how much of a body is handed to the engine at once.
 const insertPiece = 1 << 20
 
-// insert streams rows into the engine: those in the statement's text first, then the body. Nothing is committed unless
-// both were read to their proper end.
+// insert streams rows into the engine: those in the statement's text first, then the body.
+// Nothing is committed unless both were read to their proper end.
 func (r *run) insert() (chdb.Stats, error) {
 	body := r.req.body
 	if body == nil {
@@ -270,6 +273,7 @@ func (r *run) insert() (chdb.Stats, error) {
 			return chdb.Stats{}, bodyError(readErr)
 		}
 	}
-	// A whole body is committed even if its client has closed its side by now: it sent all it meant to.
+	// A whole body is committed even if its client has closed its side by now: it sent all it
+	// meant to.
 	return in.Done()
 }

@@ -8,9 +8,10 @@ const helloQuery = "SELECT displayName(), version(), revision(), timezone()"
 // Revisions of ClickHouse's protocol from which a Native block carries more.
 const withSerialization = 54454 // one byte a column: has it a custom serialization?
 
-// hello is the answer to helloQuery as one Native block at the asker's revision. The revision it tells is 0: that is
-// how the engine writes Native, so that is how the driver must read from here on.
-func (id identity) hello(revision uint64) []byte {
+// helloBlock is the answer to helloQuery as one Native block at the asker's revision. The
+// revision it tells is 0: that is how the engine writes Native, so that is how the driver must
+// read from here on.
+func (id identity) helloBlock(revision uint64) []byte {
 	var b []byte
 	if revision > 0 {
 		// Block info: field 1 is_overflows = false, field 2 bucket_num = -1, end.

@@ -22,8 +22,10 @@ type token struct {
 	text string
 }
 
-// is reports whether the token is the keyword word (upper case), in any case.
-func (t token) is(word string) bool { return t.kind == wordToken && strings.EqualFold(t.text, word) }
+// isKeyword reports whether the token is the keyword word (upper case), in any case.
+func (t token) isKeyword(word string) bool {
+	return t.kind == wordToken && strings.EqualFold(t.text, word)
+}
 
 // lexer cuts a statement into tokens, skipping blanks and comments.
 type lexer struct {
@@ -31,7 +33,7 @@ type lexer struct {
 	at  int
 }
 
-func (l *lexer) next() token {
+func (l *lexer) nextToken() token {
 	l.skipBlanks()
 	if l.at >= len(l.sql) {
 		return token{kind: endToken, at: len(l.sql)}
@@ -74,8 +76,8 @@ func (l *lexer) take(ok func(byte) bool) {
 	}
 }
 
-// quoted consumes a quoted token. The quote is doubled or, where escapes holds, preceded by a backslash to stand for
-// itself.
+// quoted consumes a quoted token. The quote is doubled or, where escapes holds, preceded by a
+// backslash to stand for itself.
 func (l *lexer) quoted(quote byte, escapes bool, k kind) kind {
 	for l.at++; l.at < len(l.sql); l.at++ {
 		switch c := l.sql[l.at]; {

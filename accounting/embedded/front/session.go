@@ -129,8 +129,8 @@ func (p *Pool) ask(sql string) ([][]string, error) {
 	return rows, nil
 }
 
-// classify asks the engine's parser what sql does.
-func (p *Pool) classify(sql string) (chdb.Analysis, error) {
+// classifySQL asks the engine's parser what sql does.
+func (p *Pool) classifySQL(sql string) (chdb.Analysis, error) {
 	p.rootMu.Lock()
 	defer p.rootMu.Unlock()
 	if p.root == nil {
@@ -177,8 +177,9 @@ type wish struct {
 	reading  bool
 }
 
-// borrow waits for a free place and returns a session prepared for w. Whoever borrows gives back.
-func (p *Pool) borrow(ctx context.Context, w wish) (*session, error) {
+// borrowSession waits for a free place and returns a session prepared for w. Whoever borrows
+// gives back.
+func (p *Pool) borrowSession(ctx context.Context, w wish) (*session, error) {
 	slots := p.writers
 	if w.reading {
 		slots = p.readers
@@ -186,7 +187,7 @@ func (p *Pool) borrow(ctx context.Context, w wish) (*session, error) {
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, refuse(codeTooManyQueries, "all %d sessions of the embedded engine were busy until the request was given up", cap(slots))
+		return nil, refuseStatement(codeTooManyQueries, "all %d sessions of the embedded engine were busy until the request was given up", cap(slots))
 	}
 	s, err := p.pick(w)
 	if err == nil {

@@ -18,34 +18,34 @@ type statement struct {
 	temporary bool // the word TEMPORARY occurs: it may leave a temporary table in the session
 }
 
-// streams reports whether the engine may be asked for the result piece by piece.
-func (s statement) streams() bool {
+// canStream reports whether the engine may be asked for the result piece by piece.
+func (s statement) canStream() bool {
 	return s.verb == "SELECT" || s.verb == "WITH" || s.verb == "FROM"
 }
 
-// cancels reports whether the statement should end when its client has gone: reading ones, and
-// INSERT ... SELECT. Schema changes run to their end, so that no one is left guessing at half
-// of one.
-func (s statement) cancels() bool {
-	return s.streams() || s.verb == "INSERT" || slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
+// endsWithClient reports whether the statement should end when its client has gone: reading
+// ones, and INSERT ... SELECT. Schema changes run to their end, so that no one is left guessing
+// at half of one.
+func (s statement) endsWithClient() bool {
+	return s.canStream() || s.verb == "INSERT" || slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
 }
 
-// soils reports whether the session may be changed once the statement has run.
+// changesSession reports whether the session may be changed once the statement has run.
 // BACKUP and RESTORE may still stand in the engine's list of what runs when they
 // have answered, and every statement of a session has the same id there: the
 // next one would be refused as already running.
-func (s statement) soils() bool {
+func (s statement) changesSession() bool {
 	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH", "BACKUP", "RESTORE"}, s.verb)
 }
 
-// examine reads a text once. It does not judge syntax: what it cannot make sense of, the engine
+// examineSQL reads a text once. It does not judge syntax: what it cannot make sense of, the engine
 // will refuse.
-func examine(sql string) statement {
+func examineSQL(sql string) statement {
 	lex := lexer{sql: sql}
 	var s statement
-	t := lex.next()
+	t := lex.nextToken()
 	for t.kind == signToken && t.text == "(" {
-		t = lex.next()
+		t = lex.nextToken()
 	}
 	if t.kind != wordToken {
 		return finish(s, &lex, t)
@@ -61,23 +61,23 @@ func examine(sql string) statement {
 func examineInsert(s statement, lex *lexer) statement {
 	depth := 0
 	previous := token{}
-	for t := lex.next(); t.kind != endToken; t = lex.next() {
+	for t := lex.nextToken(); t.kind != endToken; t = lex.nextToken() {
 		switch {
 		case t.kind == signToken && t.text == "(":
 			depth++
 		case t.kind == signToken && t.text == ")":
 			depth--
-		case depth > 0, previous.is("INTO"), previous.is("TABLE"), previous.kind == signToken && previous.text == ".":
+		case depth > 0, previous.isKeyword("INTO"), previous.isKeyword("TABLE"), previous.kind == signToken && previous.text == ".":
 			// a column or table that happens to be named like a keyword
-		case t.is("SELECT"), t.is("WITH"), t.is("WATCH"):
+		case t.isKeyword("SELECT"), t.isKeyword("WITH"), t.isKeyword("WATCH"):
 			return finish(s, lex, t)
-		case t.is("VALUES"):
+		case t.isKeyword("VALUES"):
 			s.rows, s.format = true, "Values"
 			s.head, s.inline = lex.sql[:t.at], lex.sql[lex.at:]
-			s.several = finish(statement{}, lex, lex.next()).several
+			s.several = finish(statement{}, lex, lex.nextToken()).several
 			return s
-		case t.is("FORMAT"):
-			name := lex.next()
+		case t.isKeyword("FORMAT"):
+			name := lex.nextToken()
 			if name.kind != wordToken {
 				return finish(s, lex, name)
 			}
@@ -85,7 +85,7 @@ func examineInsert(s statement, lex *lexer) statement {
 			s.head, s.inline = lex.sql[:t.at], skipToRows(lex.sql[lex.at:])
 			return s
 		case t.kind == signToken && t.text == ";":
-			rest := lex.next()
+			rest := lex.nextToken()
 			s.several = rest.kind != endToken
 			s.rows, s.head = !s.several, lex.sql[:t.at]
 			s.format = "Values"
@@ -110,7 +110,7 @@ func skipToRows(data string) string {
 // finish reads on from t to the end, noting what matters of statements other than a fed INSERT.
 func finish(s statement, lex *lexer, t token) statement {
 	formatNext, ended := false, false
-	for ; t.kind != endToken; t = lex.next() {
+	for ; t.kind != endToken; t = lex.nextToken() {
 		if ended && !(t.kind == signToken && t.text == ";") {
 			s.several = true
 			return s
@@ -118,12 +118,12 @@ func finish(s statement, lex *lexer, t token) statement {
 		switch {
 		case formatNext && t.kind == wordToken:
 			s.format = t.text
-		case t.is("TEMPORARY"):
+		case t.isKeyword("TEMPORARY"):
 			s.temporary = true
 		case t.kind == signToken && t.text == ";":
 			ended = true
 		}
-		formatNext = t.is("FORMAT")
+		formatNext = t.isKeyword("FORMAT")
 	}
 	return s
 }

@@ -181,13 +181,13 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		im.rejected = f
 	}
 	ledger := tally.ImportedLedger(im.cluster)
-	writer, err := im.lease(ctx, store, ledger)
+	writer, err := im.takeLease(ctx, store, ledger)
 	if err != nil {
 		return err
 	}
-	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.reject, Now: clock.NewSystem().Now()}
+	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.noteRejected, Now: clock.NewSystem().Now()}
 	if verb == "slurm" {
-		return im.slurm(ctx, c, store, writer)
+		return im.readSlurm(ctx, c, store, writer)
 	}
 	return im.sacct(ctx, c)
 }
@@ -195,9 +195,9 @@ func (im *importing) run(ctx context.Context, verb string) error {
 // leaseWait is longer than a writer must be silent before another takes over.
 const leaseWait = 20 * time.Second
 
-// lease becomes the cluster's writer. After an import that ended just now that
+// takeLease becomes the cluster's writer. After an import that ended just now that
 // takes a moment; while another is at work it fails.
-func (im *importing) lease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
+func (im *importing) takeLease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
 	for began, told := time.Now(), false; ; told = true {
 		w, err := store.NewImportWriter(ctx, ledger, im.cluster)
 		if !errors.Is(err, tally.ErrLease) || time.Since(began) > leaseWait {
@@ -214,8 +214,8 @@ func (im *importing) lease(ctx context.Context, store *clickhouse.Store, ledger 
 	}
 }
 
-// reject notes a line that was not taken.
-func (im *importing) reject(r importer.Reject) {
+// noteRejected notes a line that was not taken.
+func (im *importing) noteRejected(r importer.Reject) {
 	if im.rejected != nil {
 		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", r.Line, r.Reason, r.Text)
 		return
@@ -249,11 +249,11 @@ func (im *importing) sacct(ctx context.Context, c importer.Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(im.tell(res, time.Since(began)), importer.RollUp(ctx, c.Writer))
+	return errors.Join(im.printResult(res, time.Since(began)), importer.RollUp(ctx, c.Writer))
 }
 
-// tell prints what an import did, and whether it adds up.
-func (im *importing) tell(r *importer.Result, took time.Duration) error {
+// printResult prints what an import did, and whether it adds up.
+func (im *importing) printResult(r *importer.Result, took time.Duration) error {
 	if rest := im.shown - ShownRejects; im.rejected == nil && rest > 0 {
 		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
 	}
@@ -272,8 +272,8 @@ func (im *importing) tell(r *importer.Result, took time.Duration) error {
 	return nil
 }
 
-// source is how the Slurm is asked.
-func (im *importing) source() importer.Slurm {
+// openSource is how the Slurm is asked.
+func (im *importing) openSource() importer.Slurm {
 	out := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
 	if im.rest != "" {
 		out.REST = &importer.REST{Address: im.rest, User: im.restUser, Token: os.Getenv("SLURM_JWT")}
@@ -281,9 +281,9 @@ func (im *importing) source() importer.Slurm {
 	return out
 }
 
-// slurm reads a live Slurm, once or again and again.
-func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
-	source := im.source()
+// readSlurm reads a live Slurm, once or again and again.
+func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
+	source := im.openSource()
 	since := source.Since(w.Position().At)
 	if w.Position().Seq == 0 {
 		since = time.Now().AddDate(-1, 0, 0)
@@ -312,7 +312,7 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 			err = importer.RollUp(ctx, c.Writer)
 		}
 		if err == nil {
-			im.nodes(ctx, &source, c, store, since, now)
+			im.storeNodes(ctx, &source, c, store, since, now)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -325,10 +325,10 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 		case im.every > 0 && sum.Lines == 0:
 			since = source.Since(spec.Instant(now.UnixNano())) // nothing is new, nothing is said
 		default:
-			if err := im.tell(&sum, time.Since(began)); err != nil {
+			if err := im.printResult(&sum, time.Since(began)); err != nil {
 				return err
 			}
-			if err := im.compare(ctx, &source, c.Ledger, store, since, now); err != nil && im.every == 0 {
+			if err := im.compareWithSlurm(ctx, &source, c.Ledger, store, since, now); err != nil && im.every == 0 {
 				return err
 			} else if err != nil {
 				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
@@ -352,9 +352,9 @@ func (im *importing) slurm(ctx context.Context, c importer.Config, store *clickh
 	}
 }
 
-// nodes stores what the cluster's nodes had and when they were out of service;
+// storeNodes stores what the cluster's nodes had and when they were out of service;
 // without it there is no utilisation, but everything else.
-func (im *importing) nodes(ctx context.Context, source *importer.Slurm, c importer.Config, store *clickhouse.Store, since, now time.Time) {
+func (im *importing) storeNodes(ctx context.Context, source *importer.Slurm, c importer.Config, store *clickhouse.Store, since, now time.Time) {
 	if source.REST != nil {
 		return // their states over time are not to be had there
 	}
@@ -367,9 +367,9 @@ func (im *importing) nodes(ctx context.Context, source *importer.Slurm, c import
 	}
 }
 
-// compare holds what the store has of a stretch of time against what Slurm's
+// compareWithSlurm holds what the store has of a stretch of time against what Slurm's
 // own commands add up to.
-func (im *importing) compare(ctx context.Context, source *importer.Slurm, ledger [16]byte, store *clickhouse.Store, from, to time.Time) error {
+func (im *importing) compareWithSlurm(ctx context.Context, source *importer.Slurm, ledger [16]byte, store *clickhouse.Store, from, to time.Time) error {
 	said, err := source.Ended(ctx, from, to)
 	if err != nil {
 		return err
@@ -399,7 +399,7 @@ func (im *importing) compare(ctx context.Context, source *importer.Slurm, ledger
 	hour := to.Truncate(time.Hour)
 	if first := from.Truncate(time.Hour); source.REST == nil && first.Before(hour) {
 		if n, err := source.Allocated(ctx, first, hour); err == nil {
-			ours, err := im.allocated(ctx, store, scope, first, hour)
+			ours, err := im.storedCPUTime(ctx, store, scope, first, hour)
 			if err != nil {
 				return err
 			}
@@ -414,8 +414,8 @@ func (im *importing) compare(ctx context.Context, source *importer.Slurm, ledger
 	return nil
 }
 
-// allocated is what the store has of CPU time between two instants.
-func (im *importing) allocated(ctx context.Context, store *clickhouse.Store, scope query.Scope, from, to time.Time) (int64, error) {
+// storedCPUTime is what the store has of CPU time between two instants.
+func (im *importing) storedCPUTime(ctx context.Context, store *clickhouse.Store, scope query.Scope, from, to time.Time) (int64, error) {
 	q, err := (&query.Report{Start: spec.Instant(from.UnixNano()), End: spec.Instant(to.UnixNano()), TRES: "cpu"}).Used(scope)
 	if err != nil {
 		return 0, err

@@ -23,8 +23,8 @@ const defaultPort = 6817
 // member is one of several controllers that init is asked for.
 type member struct{ name, address string }
 
-// holder is its certificate's: under its name, and reached by its address.
-func (m member) holder(more ...string) pki.Holder {
+// certificateHolder is its certificate's: under its name, and reached by its address.
+func (m member) certificateHolder(more ...string) pki.Holder {
 	return pki.Holder{Role: identity.Controller, Name: m.name, Hosts: append([]string{m.name, m.address}, more...)}
 }
 
@@ -94,7 +94,7 @@ func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, sl
 			return err
 		}
 		tls := pki.Dir(filepath.Join(dir, "tls"))
-		pair, err := ca.Issue(m.holder("localhost"), time.Now())
+		pair, err := ca.Issue(m.certificateHolder("localhost"), time.Now())
 		if err == nil {
 			err = tls.SaveEnrolled(pair)
 		}

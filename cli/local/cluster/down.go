@@ -20,10 +20,10 @@ import (
 // partWait is how long down waits for one shepherd to answer and to end.
 const partWait = 5 * time.Second
 
-// down stops what up started: the agents, also of nodes that slurm.conf no
+// stopCluster stops what up started: the agents, also of nodes that slurm.conf no
 // longer names, accounting, the controller, and the shepherds that have
 // nothing left to do.
-func (l *local) down() error {
+func (l *local) stopCluster() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
 	defer cancel()
 	if l.picked != nil {
@@ -31,7 +31,7 @@ func (l *local) down() error {
 	}
 	over := false
 	if l.jobs {
-		if l.running("musterd", "musterd") != 0 {
+		if l.runningPID("musterd", "musterd") != 0 {
 			if err := l.endJobs(ctx); err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func (l *local) downNodes(ctx context.Context) error {
 
 // stop ends a daemon that up has started, if it runs.
 func (l *local) stop(ctx context.Context, name string) error {
-	if pid := l.running(name, programOf(name)); pid != 0 {
+	if pid := l.runningPID(name, programOf(name)); pid != 0 {
 		if err := stop(ctx, pid); err != nil {
 			return fmt.Errorf("%s (pid %d): %w", name, pid, err)
 		}
@@ -244,12 +244,12 @@ func (l *local) endSilent(ctx context.Context, node string, p runtime.Process, o
 // endJobs cancels everything and waits until no job holds a node.
 func (l *local) endJobs(ctx context.Context) error {
 	res := &apiv1.JobResults{}
-	if err := l.call(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
+	if err := l.callSocket(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
 		return err
 	}
 	for {
 		rep := &apiv1.ListJobsReply{}
-		if err := l.call(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
+		if err := l.callSocket(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
 			return err
 		}
 		if len(rep.GetJobs()) == 0 {
@@ -269,7 +269,7 @@ func stop(ctx context.Context, pid int) error {
 		return err
 	}
 	for {
-		if !held(pid) {
+		if !holdsFiles(pid) {
 			return nil
 		}
 		select {

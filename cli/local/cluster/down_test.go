@@ -103,7 +103,7 @@ func TestDownFindsEveryShepherd(t *testing.T) {
 	}
 
 	f.jobs = true // but there is no controller that could cancel them
-	if err := f.down(); err != nil {
+	if err := f.stopCluster(); err != nil {
 		t.Fatal(err)
 	}
 	said := f.out.String()

@@ -147,7 +147,7 @@ func (o *setup) run(out io.Writer) error {
 	}
 	holder := pki.Holder{Role: identity.Controller, Name: name, Hosts: append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...)}
 	if len(o.controllers) > 0 {
-		holder = o.group[0].holder(holder.Hosts...)
+		holder = o.group[0].certificateHolder(holder.Hosts...)
 	}
 	slurm, err := o.slurmConf(name)
 	if err != nil {

@@ -37,7 +37,7 @@ func (l *local) metricsOf(node string, place int) conffile.Addr {
 // metricsInUse returns the address that a running agent was given, or "".
 func (l *local) metricsInUse(node string) conffile.Addr {
 	name := "agent-" + node
-	pid := l.running(name, programOf(name))
+	pid := l.runningPID(name, programOf(name))
 	if pid == 0 {
 		return ""
 	}

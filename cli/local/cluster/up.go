@@ -96,7 +96,7 @@ func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
 	if err == nil && verb == "up" {
 		err = l.up()
 	} else if err == nil {
-		err = l.down()
+		err = l.stopCluster()
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "muster %s: %v\n", verb, err)
@@ -186,8 +186,8 @@ func (l *local) agentDir(node string) string {
 	return filepath.Join(l.cfg.StateDir, "agents", node)
 }
 
-// running returns the pid of a daemon that up started and that still runs.
-func (l *local) running(name, program string) int {
+// runningPID returns the pid of a daemon that up started and that still runs.
+func (l *local) runningPID(name, program string) int {
 	data, err := os.ReadFile(l.pidFile(name))
 	if err != nil {
 		return 0
@@ -264,7 +264,7 @@ func (l *local) up() error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.wait)
 	defer cancel()
 	if err := l.until(ctx, "musterd", func(ctx context.Context) error {
-		return l.call(ctx, "Cluster/Ping", &apiv1.PingRequest{}, &apiv1.PingReply{})
+		return l.callSocket(ctx, "Cluster/Ping", &apiv1.PingRequest{}, &apiv1.PingReply{})
 	}); err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (l *local) startServers(self string) error {
 // still look as if it ran, for as long as the kernel takes its memory apart: if
 // a daemon that was found running ends while until waits for it, it is started.
 func (l *local) ensure(name string, start func() error) error {
-	if l.running(name, programOf(name)) != 0 {
+	if l.runningPID(name, programOf(name)) != 0 {
 		l.again[name] = start
 		return nil
 	}
@@ -341,11 +341,11 @@ func ending(pid int) bool {
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) && !killed(pid) {
 		return false
 	}
-	return held(pid)
+	return holdsFiles(pid)
 }
 
-// held tells that a process has threads left, which hold its files.
-func held(pid int) bool {
+// holdsFiles tells that a process has threads left, which hold its files.
+func holdsFiles(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -435,7 +435,7 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 	_, err = os.Stat(filepath.Join(dir, "tls", "host.pem"))
 	if errors.Is(err, fs.ErrNotExist) && !l.cfg.Listen.GRPC.Off() { // over the socket it needs no certificate
 		rep := &apiv1.CreateTokenReply{}
-		if err := l.call(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
+		if err := l.callSocket(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
 			return fmt.Errorf("enrolment token: %w", err)
 		}
 		token := filepath.Join(dir, "token")
@@ -449,7 +449,7 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 
 func (l *local) registered(ctx context.Context, node string) error {
 	rep := &apiv1.ListNodesReply{}
-	if err := l.call(ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, rep); err != nil {
+	if err := l.callSocket(ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, rep); err != nil {
 		return err
 	}
 	if n := rep.GetNodes(); len(n) != 1 || !n[0].GetRegistered() || n[0].GetLost() {
@@ -458,8 +458,8 @@ func (l *local) registered(ctx context.Context, node string) error {
 	return nil
 }
 
-// call makes one call on the local socket.
-func (l *local) call(ctx context.Context, method string, req, resp message) error {
+// callSocket makes one call on the local socket.
+func (l *local) callSocket(ctx context.Context, method string, req, resp message) error {
 	return callAt(ctx, l.cfg.Socket, method, req, resp)
 }
 
@@ -480,14 +480,14 @@ func (l *local) until(ctx context.Context, name string, try func(context.Context
 		if err == nil {
 			return nil
 		}
-		if start := l.again[name]; start != nil && l.running(name, program) == 0 {
+		if start := l.again[name]; start != nil && l.runningPID(name, program) == 0 {
 			delete(l.again, name)
 			l.awaitEnd(name)
 			if err := start(); err != nil {
 				return err
 			}
 		}
-		if l.running(name, program) == 0 {
+		if l.runningPID(name, program) == 0 {
 			return fmt.Errorf("%s has ended; the last lines of %s:\n%s", name, l.logFile(name), tail(l.logFile(name), 5))
 		}
 		select {

@@ -40,7 +40,7 @@ func stand(t *testing.T) (l *local, start func() error, starts *int) {
 		return l.start("musterd", program, "600")
 	}
 	t.Cleanup(func() {
-		if pid := l.running("musterd", "musterd"); pid != 0 {
+		if pid := l.runningPID("musterd", "musterd"); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
@@ -115,7 +115,7 @@ func TestUpStartsWhatEndsMeanwhile(t *testing.T) {
 		if tries++; tries == 1 {
 			return errors.Join(errors.New("no answer"), syscall.Kill(pidOf(t, l), syscall.SIGKILL))
 		}
-		if l.running("musterd", "musterd") == 0 {
+		if l.runningPID("musterd", "musterd") == 0 {
 			return errors.New("no answer")
 		}
 		return nil

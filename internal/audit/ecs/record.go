@@ -149,7 +149,7 @@ type Origin struct {
 // FromEvent makes the record of a change.
 func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 	at := time.Unix(0, e.GetAt())
-	r := o.record(at)
+	r := o.newRecord(at)
 	kind := kindByName[e.GetKind()]
 	topic := wire.TopicOf(kind)
 	r.Event.ID = fmt.Sprintf("%d-%x", e.GetSeq(), uint64(e.GetAt()))
@@ -188,7 +188,7 @@ func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 	return r
 }
 
-func (o Origin) record(at time.Time) *Record {
+func (o Origin) newRecord(at time.Time) *Record {
 	r := &Record{Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"), ECS: schema{ecsVersion},
 		Event:        eventFields{Kind: "event", Module: "muster", Dataset: "muster.audit", Provider: "musterd"},
 		Orchestrator: &orchestrator{Type: "muster", Cluster: named{Name: o.Cluster}}}

@@ -24,7 +24,7 @@ type Refusal struct {
 
 // FromRefusal makes the record of the nth refusal of a process.
 func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
-	r := o.record(at)
+	r := o.newRecord(at)
 	r.Event.ID = fmt.Sprintf("refusal-%x-%d", at.UnixNano(), n)
 	r.Event.Outcome = "failure"
 	r.Event.Reason = f.Reason
@@ -55,7 +55,7 @@ func (o Origin) FromRefusal(at time.Time, n uint64, f Refusal) *Record {
 
 // LeftOut makes the record of refusals that have none.
 func (o Origin) LeftOut(at time.Time, n uint64) *Record {
-	r := o.record(at)
+	r := o.newRecord(at)
 	r.Event.ID = fmt.Sprintf("left-out-%x", at.UnixNano())
 	r.Event.Category = []string{"api"}
 	r.Event.Type = []string{"denied"}
@@ -68,7 +68,7 @@ func (o Origin) LeftOut(at time.Time, n uint64) *Record {
 
 // Gap makes the record of a place where the trail is not whole.
 func (o Origin) Gap(at time.Time, why string) *Record {
-	r := o.record(at)
+	r := o.newRecord(at)
 	r.Event.ID = fmt.Sprintf("gap-%x", at.UnixNano())
 	r.Event.Category = []string{"configuration"}
 	r.Event.Type = []string{"info"}

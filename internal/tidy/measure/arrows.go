@@ -42,7 +42,7 @@ func (m *meter) countArrows(pkg *tidy.Package, files []*tidy.File) (all, upward 
 		for j := range files {
 			if seen[arrow{i, j}] && place[i] > place[j] {
 				upward++
-				m.note("upward", files[i].AST.Package, "uses "+path.Base(files[j].Path))
+				m.noteFinding("upward", files[i].AST.Package, "uses "+path.Base(files[j].Path))
 			}
 		}
 	}

@@ -100,7 +100,7 @@ type meter struct {
 	places  []string
 }
 
-func (m *meter) note(kind string, pos token.Pos, detail string) {
+func (m *meter) noteFinding(kind string, pos token.Pos, detail string) {
 	at := m.fset.Position(pos)
 	m.places = append(m.places, strings.TrimSpace(fmt.Sprintf("%s %s:%d %s", kind, at.Filename, at.Line, detail)))
 }
@@ -165,7 +165,7 @@ func (m *meter) countFunction(fn *ast.FuncDecl) {
 	m.functions++
 	if len(words(name)) == 1 {
 		m.oneWord++
-		m.note("oneword", fn.Pos(), name)
+		m.noteFinding("oneword", fn.Pos(), name)
 	}
 }
 
@@ -240,7 +240,7 @@ func (m *meter) countAssignment(n *ast.AssignStmt) {
 		}
 	}
 	m.multi++
-	m.note("multi", n.Pos(), "")
+	m.noteFinding("multi", n.Pos(), "")
 }
 
 func (m *meter) countIf(n *ast.IfStmt) {
@@ -249,7 +249,7 @@ func (m *meter) countIf(n *ast.IfStmt) {
 	case *ast.AssignStmt:
 		if init.Tok == token.ASSIGN {
 			m.ifAssign++
-			m.note("if=", n.Pos(), "")
+			m.noteFinding("if=", n.Pos(), "")
 		}
 		names := map[string]bool{}
 		for _, e := range init.Lhs {
@@ -259,11 +259,11 @@ func (m *meter) countIf(n *ast.IfStmt) {
 		}
 		if !usesAny(n.Cond, names) {
 			m.ifUnrelated++
-			m.note("ifcall", n.Pos(), "")
+			m.noteFinding("ifcall", n.Pos(), "")
 		}
 	default:
 		m.ifUnrelated++
-		m.note("ifcall", n.Pos(), "")
+		m.noteFinding("ifcall", n.Pos(), "")
 	}
 }
 
@@ -301,7 +301,7 @@ func (m *meter) countConditions(file ast.Node) {
 		}
 		if terms(e) >= manyTerms {
 			m.longCond++
-			m.note("cond5", e.Pos(), "")
+			m.noteFinding("cond5", e.Pos(), "")
 		}
 		return false // its parts belong to this condition
 	})
@@ -372,7 +372,7 @@ func measureSubjects(subjects []string) string {
 		len(subjects), subjectLength, percent(long, len(subjects)), percent(joined, len(subjects)))
 }
 
-func (r result) table() string {
+func (r result) renderTable() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-34s %5s %7s %12s %5s %6s %6s %6s %6s %8s %7s %6s  %s\n", "package", "files", "lines", "up/arrows", "%",
 		"multi", "if=", "ifcall", "cond5", "oneword", "letters", "why", "methods of the largest type")

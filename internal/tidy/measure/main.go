@@ -56,7 +56,7 @@ func run(root, only string, places bool) error {
 		}
 		return nil
 	}
-	fmt.Print(result.table())
+	fmt.Print(result.renderTable())
 	subjects, err := commitSubjects(root)
 	if err != nil {
 		fmt.Printf("\ncommit subjects: not measured: %v\n", err)

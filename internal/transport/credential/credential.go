@@ -1,10 +1,13 @@
-// Package credential makes and checks the proof that the controller wants a job to run: a node starts processes for a user only
-// against a credential that the controller signed, and the tools that dial a node (srun, sattach) show one.
+// Package credential makes and checks the proof that the controller wants a job to run: a node
+// starts processes for a user only against a credential that the controller signed, and the
+// tools that dial a node (srun, sattach) show one.
 //
-// A credential is the CBOR array [version, key id, claims, signature]: claims is the deterministic CBOR encoding (RFC 8949,
-// section 4.2.1) of Claims as a byte string, signature the Ed25519 signature of the key over
-// "muster job credential\x00" || version || key id || claims. Reading is strict: unknown fields, other encodings of the same
-// value and trailing bytes are refused, so that one credential has one byte string. A new claim needs a new version.
+// A credential is the CBOR array [version, key id, claims, signature]: claims is the
+// deterministic CBOR encoding (RFC 8949, section 4.2.1) of Claims as a byte string, signature
+// the Ed25519 signature of the key over "muster job credential\x00" || version || key id ||
+// claims. Reading is strict: unknown fields, other encodings of the same value and trailing
+// bytes are refused, so that one credential has one byte string. A new claim needs a new
+// version.
 package credential
 
 import (
@@ -20,14 +23,15 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// Version is the version of the encoding written by this release. Claims without an epoch, which are about attempts that an
-// older release started, are written as version 1.
+// Version is the version of the encoding written by this release. Claims without an epoch,
+// which are about attempts that an older release started, are written as version 1.
 const (
 	Version      = 2
 	versionPlain = 1
 )
 
-// MaxSize bounds an encoded credential, MaxLife how long one may live, MaxGroups the groups in it (the kernel's own limit).
+// MaxSize bounds an encoded credential, MaxLife how long one may live, MaxGroups the groups in
+// it (the kernel's own limit).
 const (
 	MaxSize   = 512 << 10
 	MaxLife   = 31 * spec.Day
@@ -47,8 +51,9 @@ var (
 	ErrOtherNode    = errors.New("credential is not for this node")
 )
 
-// Claims is what the controller says. Nodes is a host list expression; Launch is the SHA-256 of the launch message, so that the
-// command, environment and limits are covered without being in the credential.
+// Claims is what the controller says. Nodes is a host list expression; Launch is the SHA-256 of
+// the launch message, so that the command, environment and limits are covered without being in
+// the credential.
 type Claims struct {
 	Cluster [16]byte     `cbor:"1,keyasint"` // the ledger's UUID
 	Job     spec.JobUID  `cbor:"2,keyasint"`
@@ -61,13 +66,14 @@ type Claims struct {
 	Issued  spec.Instant `cbor:"9,keyasint"`
 	Expires spec.Instant `cbor:"10,keyasint"`
 	Launch  [32]byte     `cbor:"11,keyasint"`
-	// Epoch is that of the attempt's runs, Run the hash of script, environment, user and allocation (version 2).
+	// Epoch is that of the attempt's runs, Run the hash of script, environment, user and
+	// allocation (version 2).
 	Epoch uint64 `cbor:"12,keyasint,omitempty"`
 	Run   []byte `cbor:"13,keyasint,omitempty"`
 }
 
-// version is the version of the encoding that can hold the claims.
-func (c Claims) version() uint8 {
+// encodingVersion is the version of the encoding that can hold the claims.
+func (c Claims) encodingVersion() uint8 {
 	if c.Epoch == 0 && len(c.Run) == 0 {
 		return versionPlain
 	}
@@ -131,7 +137,7 @@ func (c Claims) check() error {
 	return nil
 }
 
-func (c codec) decode(raw []byte) (envelope, Claims, error) {
+func (c codec) decodeClaims(raw []byte) (envelope, Claims, error) {
 	var e envelope
 	var claims Claims
 	if len(raw) > MaxSize {
@@ -149,8 +155,8 @@ func (c codec) decode(raw []byte) (envelope, Claims, error) {
 	if err := c.dec.Unmarshal(e.Claims, &claims); err != nil {
 		return e, claims, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	if e.Version != claims.version() {
-		return e, claims, fmt.Errorf("%w: version %d with claims of version %d", ErrMalformed, e.Version, claims.version())
+	if e.Version != claims.encodingVersion() {
+		return e, claims, fmt.Errorf("%w: version %d with claims of version %d", ErrMalformed, e.Version, claims.encodingVersion())
 	}
 	return e, claims, c.canonical(raw, e, claims)
 }
@@ -179,7 +185,8 @@ func signedBytes(version uint8, key KeyID, claims []byte) []byte {
 	return append(b, claims...)
 }
 
-// CheckNode checks what only the receiver knows: that the credential is of its cluster and that it is one of the nodes.
+// CheckNode checks what only the receiver knows: that the credential is of its cluster and that
+// it is one of the nodes.
 func (c Claims) CheckNode(cluster [16]byte, node string) error {
 	if c.Cluster != cluster {
 		return fmt.Errorf("%w: %x, this is %x", ErrOtherCluster, c.Cluster, cluster)

@@ -43,8 +43,8 @@ type signingKey struct {
 
 // Ring is the controller's set of one or two live keys. It is a value: Rotate returns a new one.
 //
-// A new key is published before it signs, so that nodes know it in time; the old one verifies until the last credential that it
-// signed has expired. There are never more than two.
+// A new key is published before it signs, so that nodes know it in time; the old one verifies
+// until the last credential that it signed has expired. There are never more than two.
 type Ring struct {
 	keys  []signingKey // oldest first
 	codec codec
@@ -69,9 +69,10 @@ func (r Ring) with(from spec.Instant) (Ring, error) {
 	return Ring{keys: append(keys, signingKey{private: private, from: from, until: spec.FarFuture}), codec: r.codec}, nil
 }
 
-// Rotate adds a key that signs from now+lead on, and lets the present one verify for overlap after that: lead must cover the time
-// in which every node learns the new key, overlap the longest life of a credential. Keys that have ended are dropped. While
-// two keys live it returns ErrRotating.
+// Rotate adds a key that signs from now+lead on, and lets the present one verify for overlap
+// after that: lead must cover the time in which every node learns the new key, overlap the
+// longest life of a credential. Keys that have ended are dropped. While two keys live it
+// returns ErrRotating.
 func (r Ring) Rotate(now spec.Instant, lead, overlap spec.Span) (Ring, error) {
 	r = r.Prune(now)
 	if len(r.keys) > 1 {
@@ -107,8 +108,8 @@ func (r Ring) Public() []PublicKey {
 	return out
 }
 
-// Sign returns the encoded credential, signed with the newest key that signs at claims.Issued. The credential must not outlive
-// the key.
+// Sign returns the encoded credential, signed with the newest key that signs at claims.Issued.
+// The credential must not outlive the key.
 func (r Ring) Sign(claims Claims) ([]byte, error) {
 	var key *signingKey
 	for i := range r.keys {
@@ -127,7 +128,7 @@ func (r Ring) Sign(claims Claims) ([]byte, error) {
 		return nil, fmt.Errorf("sign a credential: %w", err)
 	}
 	id := idOf(key.private.Public().(ed25519.PublicKey))
-	version := claims.version()
+	version := claims.encodingVersion()
 	e := envelope{Version: version, Key: id, Claims: inner, Signature: ed25519.Sign(key.private, signedBytes(version, id, inner))}
 	raw, err := r.codec.enc.Marshal(e)
 	if err != nil {
@@ -139,7 +140,8 @@ func (r Ring) Sign(claims Claims) ([]byte, error) {
 	return raw, nil
 }
 
-// Verifier checks credentials with the live public keys. It is immutable and safe for several goroutines.
+// Verifier checks credentials with the live public keys. It is immutable and safe for several
+// goroutines.
 type Verifier struct {
 	keys  map[KeyID]PublicKey
 	codec codec
@@ -161,10 +163,11 @@ func NewVerifier(keys []PublicKey) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify reads a credential and checks its form, signature and time. skew is by how much this machine's clock may differ from the
-// controller's. The claims are returned only with a nil error.
+// Verify reads a credential and checks its form, signature and time. skew is by how much this
+// machine's clock may differ from the controller's. The claims are returned only with a nil
+// error.
 func (v *Verifier) Verify(raw []byte, now spec.Instant, skew spec.Span) (Claims, error) {
-	e, claims, err := v.codec.decode(raw)
+	e, claims, err := v.codec.decodeClaims(raw)
 	if err != nil {
 		return Claims{}, err
 	}

@@ -112,7 +112,7 @@ func (c *Conn) StartFrame(ctx context.Context, f *Frame) (*Call, error) {
 		}
 	}
 	call := &Call{conn: c, ctx: ctx, notify: make(chan struct{}, 1)}
-	err := c.out.write(ctx, f, func() error {
+	err := c.out.writeFrame(ctx, f, func() error {
 		err := c.register(call)
 		f.ID = call.id
 		return err

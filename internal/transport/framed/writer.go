@@ -47,12 +47,12 @@ func NewWriter(conn net.Conn, first string, max int, limit time.Duration) *Write
 // Write sends a frame, or leaves it with the goroutine that is writing. nil says that it is on
 // its way, not that it arrived. A frame that is too large (ErrTooLarge) is not sent and harms
 // nothing.
-func (w *Writer) Write(ctx context.Context, f *Frame) error { return w.write(ctx, f, nil) }
+func (w *Writer) Write(ctx context.Context, f *Frame) error { return w.writeFrame(ctx, f, nil) }
 
-// write is Write; prepare, unless nil, runs when the frame's turn has come and may complete it
+// writeFrame is Write; prepare, unless nil, runs when the frame's turn has come and may complete it
 // or call it off. The order of these calls is the order on the wire. It holds the writer's
 // lock.
-func (w *Writer) write(ctx context.Context, f *Frame, prepare func() error) error {
+func (w *Writer) writeFrame(ctx context.Context, f *Frame, prepare func() error) error {
 	w.mu.Lock()
 	for len(w.pending) > w.max && w.err == nil {
 		if err := w.wait(ctx); err != nil {

@@ -1,6 +1,6 @@
-// Package grpcx is gRPC as Muster uses it: credentials that know the peer from the channel, interceptors that put its identity into
-// the context and carry typed errors, bounds and keepalive, and an Endpoint that serves gRPC and the framed protocol on the same
-// sockets.
+// Package grpcx is gRPC as Muster uses it: credentials that know the peer from the channel,
+// interceptors that put its identity into the context and carry typed errors, bounds and
+// keepalive, and an Endpoint that serves gRPC and the framed protocol on the same sockets.
 package grpcx
 
 import (
@@ -29,12 +29,14 @@ type AuthInfo struct {
 // AuthType implements credentials.AuthInfo.
 func (AuthInfo) AuthType() string { return "muster" }
 
-// ValidateAuthority implements credentials.AuthorityValidator: the authority has no meaning here, so overriding it is refused.
+// ValidateAuthority implements credentials.AuthorityValidator: the authority has no meaning
+// here, so overriding it is refused.
 func (AuthInfo) ValidateAuthority(string) error {
 	return errors.New("the authority of a call cannot be overridden")
 }
 
-// framedSink takes over an authenticated connection whose client speaks the framed protocol; see serve.Server.ServeConn.
+// framedSink takes over an authenticated connection whose client speaks the framed protocol;
+// see serve.Server.ServeConn.
 type framedSink func(conn net.Conn, ahead *bufio.Reader, peer identity.Identity) error
 
 // serverCredentials authenticates accepted connections and hands those of framed clients to sink.
@@ -45,8 +47,9 @@ type serverCredentials struct {
 	table   *table
 }
 
-// newServerCredentials returns the credentials of a server: unix sockets are known by the kernel's credentials, TCP by TLS. A connection
-// has timeout for authentication and its first bytes. Framed clients are handed to sink; nil refuses them.
+// newServerCredentials returns the credentials of a server: unix sockets are known by the
+// kernel's credentials, TCP by TLS. A connection has timeout for authentication and its first
+// bytes. Framed clients are handed to sink; nil refuses them.
 func newServerCredentials(ch *channel.Server, sink framedSink, timeout time.Duration, t *table) credentials.TransportCredentials {
 	return &serverCredentials{channel: ch, sink: sink, timeout: timeout, table: t}
 }
@@ -72,7 +75,7 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if protocol == channel.Framed {
 		return nil, nil, s.dispatch(c)
 	}
-	kept, err := s.table.add(c)
+	kept, err := s.table.trackConn(c)
 	if err != nil {
 		c.Close()
 		return nil, nil, err
@@ -130,22 +133,23 @@ func (s *serverCredentials) Clone() credentials.TransportCredentials {
 // OverrideServerName implements credentials.TransportCredentials.
 func (s *serverCredentials) OverrideServerName(string) error { return nil }
 
-// clientCredentials secures connections to a server. config is asked for each connection, so that renewed certificates are used; nil
-// means a unix socket.
+// clientCredentials secures connections to a server. config is asked for each connection, so
+// that renewed certificates are used; nil means a unix socket.
 type clientCredentials struct{ config func() *tls.Config }
 
 // NewLocalCredentials returns a client's credentials for unix sockets; anything else is refused.
 func NewLocalCredentials() credentials.TransportCredentials { return clientCredentials{} }
 
-// NewTLSCredentials returns a client's credentials for TCP. config makes the configuration of one connection, server name included: see
-// mtls.Source.Client and mtls.Pinned.
+// NewTLSCredentials returns a client's credentials for TCP. config makes the configuration of
+// one connection, server name included: see mtls.Source.Client and mtls.Pinned.
 func NewTLSCredentials(config func() *tls.Config) credentials.TransportCredentials {
 	return clientCredentials{config: config}
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
 //
-// The authority plays no part: grpc-go's own TLS credentials would put it in the place of the configuration's server name.
+// The authority plays no part: grpc-go's own TLS credentials would put it in the place of the
+// configuration's server name.
 func (c clientCredentials) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	info := AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
 	if c.config == nil {

@@ -48,8 +48,8 @@ type EndpointConfig struct {
 	Log     *slog.Logger                   // nil = slog.Default()
 }
 
-// Endpoint serves registered services over gRPC and over the framed protocol, on any number of listeners, unix and TCP; which of the
-// two a client speaks is found out on each connection.
+// Endpoint serves registered services over gRPC and over the framed protocol, on any number of
+// listeners, unix and TCP; which of the two a client speaks is found out on each connection.
 type Endpoint struct {
 	grpc     *grpc.Server
 	framed   *serve.Server
@@ -81,8 +81,8 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 	g := guard{admit: cfg.Admit, refused: cfg.Refused, table: cfg.Errors, limits: cfg.Table, log: cfg.Log}
 	options := append([]grpc.ServerOption{
 		grpc.Creds(creds),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.unary}, cfg.Unary...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{g.stream}, cfg.Stream...)...),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.interceptUnary}, cfg.Unary...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{g.interceptStream}, cfg.Stream...)...),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.InitialWindowSize(windowSize), grpc.InitialConnWindowSize(4 * windowSize),
@@ -90,19 +90,20 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingPatience}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.InTapHandle(g.tap),
+		grpc.InTapHandle(g.refuseEarly),
 	}, cfg.Options...)
 	return &Endpoint{grpc: grpc.NewServer(options...), framed: fs, registry: registry, conns: conns}, nil
 }
 
-// RegisterService implements grpc.ServiceRegistrar: generated RegisterXServer functions take an Endpoint. Register before Serve.
+// RegisterService implements grpc.ServiceRegistrar: generated RegisterXServer functions take an
+// Endpoint. Register before Serve.
 func (e *Endpoint) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	e.grpc.RegisterService(desc, impl)
 	e.registry.RegisterService(desc, impl)
 }
 
-// Serve accepts connections from l until the endpoint stops (nil) or the listener fails. It closes l. It may be called for several
-// listeners.
+// Serve accepts connections from l until the endpoint stops (nil) or the listener fails. It
+// closes l. It may be called for several listeners.
 func (e *Endpoint) Serve(l net.Listener) error {
 	if err := e.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
@@ -110,8 +111,9 @@ func (e *Endpoint) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown takes no further connections and calls and waits for those under way; streams that last for ever must be ended by their
-// handlers, which learn of it by other means. When ctx is over first, everything is closed and ctx's error returned.
+// Shutdown takes no further connections and calls and waits for those under way; streams that
+// last for ever must be ended by their handlers, which learn of it by other means. When ctx is
+// over first, everything is closed and ctx's error returned.
 func (e *Endpoint) Shutdown(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var framedErr error
@@ -129,8 +131,9 @@ func (e *Endpoint) Close() {
 	e.grpc.Stop()
 }
 
-// Disconnect closes the connections whose channel identity matches, calls and streams on them included, and returns how many: after a
-// revocation. New calls of a revoked peer are refused without it, but a stream that is open was admitted when it began.
+// Disconnect closes the connections whose channel identity matches, calls and streams on them
+// included, and returns how many: after a revocation. New calls of a revoked peer are refused
+// without it, but a stream that is open was admitted when it began.
 func (e *Endpoint) Disconnect(match func(identity.Identity) bool) int {
-	return e.framed.Disconnect(match) + e.conns.disconnect(match)
+	return e.framed.Disconnect(match) + e.conns.disconnectMatching(match)
 }

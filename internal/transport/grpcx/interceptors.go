@@ -50,9 +50,9 @@ func (g guard) enter(ctx context.Context, method string) (context.Context, error
 	return identity.With(ctx, caller), nil
 }
 
-// tap refuses a call before its body is read, when the caller has made too many.
+// refuseEarly refuses a call before its body is read, when the caller has made too many.
 // Who may call at all is decided later, by the interceptors.
-func (g guard) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+func (g guard) refuseEarly(ctx context.Context, info *tap.Info) (context.Context, error) {
 	id := channelPeer(ctx)
 	if g.admit != nil {
 		header := func(key string) (string, bool) {
@@ -93,7 +93,7 @@ func (g guard) recovered(ctx context.Context, method string, p any) error {
 	return status.New(status.Internal, "%s: internal error; the server's log has the details", method)
 }
 
-func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (g guard) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = g.recovered(ctx, info.FullMethod, p)
@@ -107,7 +107,7 @@ func (g guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 	return handler(inner, req)
 }
 
-func (g guard) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (g guard) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = g.recovered(ss.Context(), info.FullMethod, p)

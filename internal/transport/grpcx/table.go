@@ -48,8 +48,8 @@ type tracked struct {
 	ended bool // nothing is counted any more: Close has given back what was
 }
 
-// add counts a connection in; serve.ErrFull is wrapped when its peer has too many.
-func (t *table) add(c *channel.Conn) (*tracked, error) {
+// trackConn counts a connection in; serve.ErrFull is wrapped when its peer has too many.
+func (t *table) trackConn(c *channel.Conn) (*tracked, error) {
 	party := t.limits.PartyOf(c.Peer, c.RemoteAddr())
 	if !t.limits.Connect(party) {
 		return nil, fmt.Errorf("%w of %s", serve.ErrFull, c.Peer)
@@ -130,8 +130,8 @@ func (k *tracked) Close() error {
 	return k.Conn.Close()
 }
 
-// disconnect closes the connections whose peer matches and returns how many.
-func (t *table) disconnect(match func(identity.Identity) bool) int {
+// disconnectMatching closes the connections whose peer matches and returns how many.
+func (t *table) disconnectMatching(match func(identity.Identity) bool) int {
 	t.mu.Lock()
 	var found []*tracked
 	for k := range t.conns {

@@ -234,7 +234,7 @@ func NewRequest(node string) (csrPEM, keyPEM []byte, err error) {
 // ParseRequest reads a PEM signing request and checks that its sender holds the key. Only ECDSA
 // P-256 keys are taken.
 func ParseRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
-	block, err := decode(csrPEM, "CERTIFICATE REQUEST")
+	block, err := decodeBlock(csrPEM, "CERTIFICATE REQUEST")
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func ParseRequest(csrPEM []byte) (*x509.CertificateRequest, error) {
 
 // ParseCertificate reads the first certificate of a PEM file.
 func ParseCertificate(certPEM []byte) (*x509.Certificate, error) {
-	der, err := decode(certPEM, "CERTIFICATE")
+	der, err := decodeBlock(certPEM, "CERTIFICATE")
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 }
 
 func parseKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
-	der, err := decode(keyPEM, "PRIVATE KEY")
+	der, err := decodeBlock(keyPEM, "PRIVATE KEY")
 	if err != nil {
 		return nil, err
 	}
@@ -306,8 +306,8 @@ func parseKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
 	return ec, nil
 }
 
-// decode returns the first block of a kind; others before it are skipped.
-func decode(text []byte, kind string) ([]byte, error) {
+// decodeBlock returns the first block of a kind; others before it are skipped.
+func decodeBlock(text []byte, kind string) ([]byte, error) {
 	for {
 		block, rest := pem.Decode(text)
 		if block == nil {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Revocations is the set of revoked certificates, by serial number. It is a value: With returns a new one.
+// Revocations is the set of revoked certificates, by serial number. It is a value: With returns
+// a new one.
 type Revocations struct {
 	at map[string]time.Time // by serial, lower-case hex
 }
@@ -44,7 +45,8 @@ func (r Revocations) Len() int { return len(r.at) }
 // Serials returns the revoked serial numbers in order.
 func (r Revocations) Serials() []string { return slices.Sorted(maps.Keys(r.at)) }
 
-// SignList returns the set as an X.509 revocation list (PEM) that nodes can check without asking. number must grow with each list.
+// SignList returns the set as an X.509 revocation list (PEM) that nodes can check without
+// asking. number must grow with each list.
 func (ca *CA) SignList(r Revocations, number int64, now time.Time) ([]byte, error) {
 	template := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: now, NextUpdate: now.Add(LeafLifetime)}
 	for _, serial := range r.Serials() {
@@ -59,10 +61,10 @@ func (ca *CA) SignList(r Revocations, number int64, now time.Time) ([]byte, erro
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), nil
 }
 
-// ParseList reads a revocation list and checks the authority's signature. number lets the reader refuse an older list than the
-// one it has.
+// ParseList reads a revocation list and checks the authority's signature. number lets the
+// reader refuse an older list than the one it has.
 func ParseList(listPEM []byte, authority *x509.Certificate) (r Revocations, number int64, err error) {
-	der, err := decode(listPEM, "X509 CRL")
+	der, err := decodeBlock(listPEM, "X509 CRL")
 	if err != nil {
 		return r, 0, err
 	}

@@ -17,8 +17,8 @@ type problem struct {
 	Details map[string]string `json:"details,omitempty"`
 }
 
-// fail writes an error, with its HTTP status when nothing was written yet.
-func (a *answer) fail(err error) {
+// failAnswer writes an error, with its HTTP status when nothing was written yet.
+func (a *answer) failAnswer(err error) {
 	e := status.Convert(grpcerr.From(err), a.table)
 	p := problem{Code: e.Wire.String(), Number: e.Number, Message: e.Error(), Slurm: e.SlurmText()}
 	for _, d := range e.Details {
@@ -32,7 +32,7 @@ func (a *answer) fail(err error) {
 		text = []byte(`{"error":{"code":"Internal","message":"the error cannot be encoded"}}`)
 	}
 	if !a.began {
-		a.header("application/json")
+		a.writeHeader("application/json")
 		if a.code == 0 {
 			a.code = httpStatus(e.Wire)
 		}

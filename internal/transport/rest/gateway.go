@@ -119,10 +119,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if p := recover(); p != nil {
 			g.cfg.Log.Error("handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			out.fail(status.New(status.Internal, "internal error; the server's log has the details"))
+			out.failAnswer(status.New(status.Internal, "internal error; the server's log has the details"))
 		}
 	}()
-	if m := g.mounted(r.URL.Path); m != nil {
+	if m := g.findMount(r.URL.Path); m != nil {
 		g.serveMounted(m, w, r)
 		return
 	}
@@ -133,25 +133,25 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m := g.methods[r.URL.Path]
 	if m == nil {
-		out.fail(status.New(status.Unimplemented, "there is nothing at %s; GET /v1/openapi.json lists what there is", r.URL.Path))
+		out.failAnswer(status.New(status.Unimplemented, "there is nothing at %s; GET /v1/openapi.json lists what there is", r.URL.Path))
 		return
 	}
 	if err := m.allows(r); err != nil {
 		w.Header().Set("Allow", strings.Join(m.verbs(), ", "))
 		out.code = http.StatusMethodNotAllowed
-		out.fail(err)
+		out.failAnswer(err)
 		return
 	}
 	id, err := g.identify(r)
 	if err != nil {
-		out.fail(err)
+		out.failAnswer(err)
 		return
 	}
 	party := g.cfg.Table.PartyOf(id, nil)
 	size, err := g.admit(party, r)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
-		out.fail(err)
+		out.failAnswer(err)
 		return
 	}
 	defer g.cfg.Table.Give(party, size)
@@ -164,7 +164,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	reply, err := m.unary(m.impl, ctx, decode, g.unary)
 	if err != nil {
-		out.fail(err)
+		out.failAnswer(err)
 		return
 	}
 	out.message(reply, "application/json")
@@ -305,9 +305,9 @@ func (g *Gateway) serveStream(ctx context.Context, m *method, full string, decod
 		err = g.stream(m.impl, s, &grpc.StreamServerInfo{FullMethod: full, IsServerStream: true}, m.stream.Handler)
 	}
 	if err != nil && ctx.Err() == nil {
-		out.fail(err)
+		out.failAnswer(err)
 	}
-	out.header("application/x-ndjson")
+	out.writeHeader("application/x-ndjson")
 }
 
 // stream is the grpc.ServerStream of a call over HTTP.
@@ -351,7 +351,7 @@ type answer struct {
 	began bool
 }
 
-func (a *answer) header(kind string) {
+func (a *answer) writeHeader(kind string) {
 	if !a.began {
 		a.began = true
 		a.w.Header().Set("Content-Type", kind)
@@ -373,7 +373,7 @@ func (a *answer) message(v any, kind string) error {
 		return status.New(status.Internal, "the answer cannot be encoded: %v", err)
 	}
 	line.WriteByte('\n')
-	a.header(kind)
+	a.writeHeader(kind)
 	if _, err := a.w.Write(line.Bytes()); err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ func (g *Gateway) Mount(prefix string, api Mounted, open bool) {
 	g.mounts = append(g.mounts, mount{api: api, prefix: prefix, open: open})
 }
 
-// mounted finds the API to which a path belongs.
-func (g *Gateway) mounted(path string) *mount {
+// findMount finds the API to which a path belongs.
+func (g *Gateway) findMount(path string) *mount {
 	for i := range g.mounts {
 		if strings.HasPrefix(path, g.mounts[i].prefix) {
 			return &g.mounts[i]

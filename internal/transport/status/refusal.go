@@ -22,8 +22,9 @@ const (
 	DetailReasonText    = "reason.detail"
 )
 
-// Numbers returns the table for spec's codes. A number that is not in it is FailedPrecondition, as most refusals are: nothing is
-// wrong with the connection or the form of the request, and asking again changes nothing.
+// Numbers returns the table for spec's codes. A number that is not in it is FailedPrecondition,
+// as most refusals are: nothing is wrong with the connection or the form of the request, and
+// asking again changes nothing.
 func Numbers() Table {
 	one := func(c spec.Code, w Code) Range { return Range{int32(c), int32(c), w} }
 	return Table{
@@ -63,8 +64,8 @@ func Numbers() Table {
 	}
 }
 
-// refusal reads what spec.Error knows beyond its number; details come out sorted by key.
-func (e *Error) refusal(err error) {
+// readRefusal reads what spec.Error knows beyond its number; details come out sorted by key.
+func (e *Error) readRefusal(err error) {
 	var r *spec.Error
 	if !errors.As(err, &r) {
 		return
@@ -96,8 +97,9 @@ func (e *Error) refusal(err error) {
 	}
 }
 
-// Refusal gives back the spec.Error that an error from the wire stands for, so that a tool treats a refusal the same whether it
-// was made here or there; nil where the error carries no number.
+// Refusal gives back the spec.Error that an error from the wire stands for, so that a tool
+// treats a refusal the same whether it was made here or there; nil where the error carries no
+// number.
 func (e *Error) Refusal() *spec.Error {
 	if e.Number == 0 {
 		return nil

@@ -1,8 +1,10 @@
-// Package status holds the one error shape that crosses a connection, whichever protocol carries it.
+// Package status holds the one error shape that crosses a connection, whichever protocol
+// carries it.
 //
-// A handler returns any Go error. Convert turns it into an *Error: a canonical wire code (gRPC's numbers, so that generic
-// tools and retry policies understand it), Muster's own stable number, the message for the person who must act, Slurm's text
-// where Slurm has one, and details in a fixed order. The client gets the same *Error back and reads it with errors.As; a
+// A handler returns any Go error. Convert turns it into an *Error: a canonical wire code
+// (gRPC's numbers, so that generic tools and retry policies understand it), Muster's own stable
+// number, the message for the person who must act, Slurm's text where Slurm has one, and
+// details in a fixed order. The client gets the same *Error back and reads it with errors.As; a
 // sentinel that carries the same number matches with errors.Is.
 package status
 
@@ -51,7 +53,8 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint32(c))
 }
 
-// Coded is what a domain error implements to keep its identity across the wire: a stable number that is never reused.
+// Coded is what a domain error implements to keep its identity across the wire: a stable number
+// that is never reused.
 type Coded interface {
 	error
 	Code() int32
@@ -112,7 +115,8 @@ func (e *Error) Detail(key string) (string, bool) {
 	return "", false
 }
 
-// Is makes errors.Is work across the wire: a target with the same non-zero number matches, and so do the two context errors.
+// Is makes errors.Is work across the wire: a target with the same non-zero number matches, and
+// so do the two context errors.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case context.DeadlineExceeded:
@@ -138,8 +142,8 @@ type Range struct {
 // Table maps Muster numbers to wire codes; the first range that holds the number wins.
 type Table []Range
 
-// Wire returns the wire code of a Muster number. A number in no range is FailedPrecondition: a refusal that a blind retry
-// does not cure.
+// Wire returns the wire code of a Muster number. A number in no range is FailedPrecondition: a
+// refusal that a blind retry does not cure.
 func (t Table) Wire(number int32) Code {
 	for _, r := range t {
 		if r.From <= number && number <= r.To {
@@ -149,9 +153,11 @@ func (t Table) Wire(number int32) Code {
 	return FailedPrecondition
 }
 
-// Convert turns any error into one that can be sent. nil gives nil. An *Error in the chain is kept; its message becomes the
-// whole chain's text, so that context added by %w is not lost. For a Coded error the optional methods SlurmText() string and
-// ErrorDetails() map[string]string are read too, and a spec.Error is taken apart whole. Anything else becomes Unknown with its text.
+// Convert turns any error into one that can be sent. nil gives nil. An *Error in the chain is
+// kept; its message becomes the whole chain's text, so that context added by %w is not lost.
+// For a Coded error the optional methods SlurmText() string and ErrorDetails()
+// map[string]string are read too, and a spec.Error is taken apart whole. Anything else becomes
+// Unknown with its text.
 func Convert(err error, t Table) *Error {
 	if err == nil {
 		return nil
@@ -179,7 +185,7 @@ func fromCoded(err error, coded Coded, t Table) *Error {
 	if out.Wire == OK || out.Wire > lastCode {
 		out.Wire = Unknown
 	}
-	out.refusal(err)
+	out.readRefusal(err)
 	if s, ok := coded.(interface{ SlurmText() string }); ok {
 		out.Slurm = s.SlurmText()
 	}

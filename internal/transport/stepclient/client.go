@@ -126,7 +126,7 @@ func (c *Client) pass(ctx context.Context, rank int32, piece []byte) error {
 		if rank != spec.InputAll && !slices.Contains(c.cfg.Nodes[i].Ranks, uint32(rank)) {
 			continue
 		}
-		if err := n.feed(ctx, m); err != nil {
+		if err := n.feedInput(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -137,19 +137,19 @@ func (c *Client) pass(ctx context.Context, rank int32, piece []byte) error {
 // Signal sends a signal to the tasks of all nodes.
 func (c *Client) Signal(sig int32) {
 	for _, n := range c.nodes {
-		n.say(stepio.Message{Kind: stepio.Signal, Signal: sig})
+		n.queueMessage(stepio.Message{Kind: stepio.Signal, Signal: sig})
 	}
 }
 
 // Resize tells the step's terminal its size.
 func (c *Client) Resize(w plan.Window) {
 	for _, n := range c.nodes {
-		n.say(stepio.Message{Kind: stepio.Resize, Window: w})
+		n.queueMessage(stepio.Message{Kind: stepio.Resize, Window: w})
 	}
 }
 
-// handle gives a frame to whom it is for; over tells that it was the last.
-func (c *Client) handle(n *node, f *plan.Frame) (over bool, err error) {
+// handleFrame gives a frame to whom it is for; over tells that it was the last.
+func (c *Client) handleFrame(n *node, f *plan.Frame) (over bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cfg := &c.cfg
@@ -172,7 +172,7 @@ func (c *Client) handle(n *node, f *plan.Frame) (over bool, err error) {
 		}
 		return false, c.fence(f.Fence)
 	case f.End != nil:
-		c.ended(n, *f.End, nil)
+		c.noteNodeEnd(n, *f.End, nil)
 		return true, nil
 	case cfg.Notice != nil:
 		cfg.Notice(n.Name, f.Notice)
@@ -180,8 +180,8 @@ func (c *Client) handle(n *node, f *plan.Frame) (over bool, err error) {
 	return false, err
 }
 
-// ended tells the end of a node's part. mu is held.
-func (c *Client) ended(n *node, end plan.FrameEnd, err error) {
+// noteNodeEnd tells the end of a node's part. mu is held.
+func (c *Client) noteNodeEnd(n *node, end plan.FrameEnd, err error) {
 	if c.cfg.Ended != nil {
 		c.cfg.Ended(n.Name, end, err)
 	}
@@ -211,7 +211,7 @@ func (c *Client) fence(f *plan.Fence) error {
 	}
 	delete(c.fences, f.Number)
 	for _, n := range c.nodes {
-		n.merged(plan.Fence{Number: f.Number, Data: all})
+		n.sendMerged(plan.Fence{Number: f.Number, Data: all})
 	}
 	return nil
 }

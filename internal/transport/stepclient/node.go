@@ -49,8 +49,8 @@ func newNode(of *Client, index uint32, n *Node) *node {
 	return out
 }
 
-// say queues a message for the node; while there is no connection it waits.
-func (n *node) say(m stepio.Message) {
+// queueMessage queues a message for the node; while there is no connection it waits.
+func (n *node) queueMessage(m stepio.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.over {
@@ -59,17 +59,17 @@ func (n *node) say(m stepio.Message) {
 	}
 }
 
-// merged tells the node's tasks what all have put; it is said again over a new
+// sendMerged tells the node's tasks what all have put; it is said again over a new
 // connection.
-func (n *node) merged(f plan.Fence) {
+func (n *node) sendMerged(f plan.Fence) {
 	n.mu.Lock()
 	n.fence = &f
 	n.mu.Unlock()
-	n.say(stepio.Message{Kind: stepio.Merged, Fence: f})
+	n.queueMessage(stepio.Message{Kind: stepio.Merged, Fence: f})
 }
 
-// feed queues a piece of input when there is room.
-func (n *node) feed(ctx context.Context, m stepio.Message) error {
+// feedInput queues a piece of input when there is room.
+func (n *node) feedInput(ctx context.Context, m stepio.Message) error {
 	stop := context.AfterFunc(ctx, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -123,7 +123,7 @@ func (n *node) run(ctx context.Context) error {
 			return err
 		case errors.Is(err, ErrOver):
 			n.of.mu.Lock()
-			n.of.ended(n, plan.FrameEnd{}, err)
+			n.of.noteNodeEnd(n, plan.FrameEnd{}, err)
 			n.of.mu.Unlock()
 			return nil
 		}
@@ -228,7 +228,7 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 			if m.Frame.Number <= n.have {
 				continue // heard before
 			}
-			over, err = n.of.handle(n, &m.Frame)
+			over, err = n.of.handleFrame(n, &m.Frame)
 			if err != nil {
 				return false, fmt.Errorf("%w: %w", errShown, err)
 			}
@@ -241,7 +241,7 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 			}
 			if (over || due >= ackEvery) && !n.of.cfg.Watch {
 				due = 0
-				n.say(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
+				n.queueMessage(stepio.Message{Kind: stepio.Ack, UpTo: n.have})
 			}
 			if over {
 				return true, nil

@@ -78,8 +78,8 @@ func (s *Issuer) current() (map[string]crypto.PublicKey, error) {
 	return s.keys, nil
 }
 
-// verify gives the identity for which a foreign token stands.
-func (s *Issuer) verify(text string, cluster string, now func() time.Time) (identity.Identity, error) {
+// verifyForeign gives the identity for which a foreign token stands.
+func (s *Issuer) verifyForeign(text string, cluster string, now func() time.Time) (identity.Identity, error) {
 	options := []jwt.ParserOption{jwt.WithValidMethods(foreignMethods()), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding()}
 	if s.Audience != "" {
 		options = append(options, jwt.WithAudience(s.Audience))
@@ -247,8 +247,8 @@ func number(text string) (*big.Int, error) {
 	return new(big.Int).SetBytes(data), nil
 }
 
-// foreign tells that a token was not signed with this cluster's own secret.
-func foreign(text string) bool {
+// isForeign tells that a token was not signed with this cluster's own secret.
+func isForeign(text string) bool {
 	head, _, _ := strings.Cut(text, ".")
 	data, err := base64.RawURLEncoding.DecodeString(head)
 	if err != nil {

@@ -96,8 +96,8 @@ func (k *Keys) Issue(user string, uid, gid uint32, via string, from, until time.
 // the certificate that vouched for it. root, who got his token on the
 // controller's own host, is an administrator.
 func (k *Keys) Verify(text string) (identity.Identity, error) {
-	if k.issuer != nil && foreign(text) {
-		return k.issuer.verify(text, k.cluster, k.now)
+	if k.issuer != nil && isForeign(text) {
+		return k.issuer.verifyForeign(text, k.cluster, k.now)
 	}
 	var c Claims
 	if _, err := k.parser.ParseWithClaims(text, &c, k.keyOf); err != nil {

@@ -35,15 +35,15 @@ const (
 // Len is the number of bytes not yet read.
 func (d *Decoder) Len() int { return len(d.data) - d.at }
 
-// malformed makes an error with the place.
-func (d *Decoder) malformed(format string, args ...any) error {
+// malformedError makes an error with the place.
+func (d *Decoder) malformedError(format string, args ...any) error {
 	return fmt.Errorf("%w at byte %d: %s", ErrMalformed, d.at, fmt.Sprintf(format, args...))
 }
 
 // Head reads the head of an item.
 func (d *Decoder) Head() (Major, uint64, error) {
 	if d.at >= len(d.data) {
-		return 0, 0, d.malformed("it ends too early")
+		return 0, 0, d.malformedError("it ends too early")
 	}
 	b := d.data[d.at]
 	m, low := Major(b>>5), b&31
@@ -53,7 +53,7 @@ func (d *Decoder) Head() (Major, uint64, error) {
 	}
 	size := 1 << (low - 24)
 	if low > 27 || len(d.data)-d.at < 1+size {
-		return 0, 0, d.malformed("it ends too early or has an item 0x%02x", b)
+		return 0, 0, d.malformedError("it ends too early or has an item 0x%02x", b)
 	}
 	var n, least uint64
 	switch rest := d.data[d.at+1:]; size {
@@ -67,25 +67,25 @@ func (d *Decoder) Head() (Major, uint64, error) {
 		n, least = binary.BigEndian.Uint64(rest), 1<<32
 	}
 	if n < least {
-		return 0, 0, d.malformed("the number %d is not in its shortest form", n)
+		return 0, 0, d.malformedError("the number %d is not in its shortest form", n)
 	}
 	d.at += 1 + size
 	return m, n, nil
 }
 
-// want reads a head of a given major type.
-func (d *Decoder) want(m Major, what string) (uint64, error) {
+// readHead reads a head of a given major type.
+func (d *Decoder) readHead(m Major, what string) (uint64, error) {
 	start := d.at
 	got, n, err := d.Head()
 	if err == nil && got != m {
 		d.at = start
-		return 0, d.malformed("want %s, found an item 0x%02x", what, d.data[start])
+		return 0, d.malformedError("want %s, found an item 0x%02x", what, d.data[start])
 	}
 	return n, err
 }
 
 // Uint reads a number that is not negative.
-func (d *Decoder) Uint() (uint64, error) { return d.want(MajorUint, "a number") }
+func (d *Decoder) Uint() (uint64, error) { return d.readHead(MajorUint, "a number") }
 
 // Int reads a signed number.
 func (d *Decoder) Int() (int64, error) {
@@ -96,7 +96,7 @@ func (d *Decoder) Int() (int64, error) {
 		return 0, err
 	case m > MajorNegative || n > 1<<63-1:
 		d.at = start
-		return 0, d.malformed("want a signed number of 64 bits")
+		return 0, d.malformedError("want a signed number of 64 bits")
 	case m == MajorNegative:
 		return ^int64(n), nil
 	}
@@ -105,22 +105,22 @@ func (d *Decoder) Int() (int64, error) {
 
 // Array reads the head of an array: the number of items that follow. It is
 // never more than the bytes that are left.
-func (d *Decoder) Array() (int, error) { return d.count(MajorArray, "a list") }
+func (d *Decoder) Array() (int, error) { return d.readCount(MajorArray, "a list") }
 
 // Map reads the head of a map: the number of pairs that follow.
-func (d *Decoder) Map() (int, error) { return d.count(MajorMap, "a record") }
+func (d *Decoder) Map() (int, error) { return d.readCount(MajorMap, "a record") }
 
-func (d *Decoder) count(m Major, what string) (int, error) {
-	n, err := d.want(m, what)
+func (d *Decoder) readCount(m Major, what string) (int, error) {
+	n, err := d.readHead(m, what)
 	if err == nil && n > uint64(d.Len()) {
-		return 0, d.malformed("%s of %d items in %d bytes", what, n, d.Len())
+		return 0, d.malformedError("%s of %d items in %d bytes", what, n, d.Len())
 	}
 	return int(n), err
 }
 
 // String reads a string.
 func (d *Decoder) String() (string, error) {
-	b, err := d.bytes()
+	b, err := d.readBytes()
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (d *Decoder) String() (string, error) {
 	return s, nil
 }
 
-func (d *Decoder) bytes() ([]byte, error) {
+func (d *Decoder) readBytes() ([]byte, error) {
 	start := d.at
 	m, n, err := d.Head()
 	if err != nil {
@@ -145,18 +145,18 @@ func (d *Decoder) bytes() ([]byte, error) {
 	}
 	if (m != MajorText && m != MajorBytes) || n > uint64(d.Len()) {
 		d.at = start
-		return nil, d.malformed("want a string, found an item 0x%02x of %d bytes in %d", d.data[start], n, d.Len())
+		return nil, d.malformedError("want a string, found an item 0x%02x of %d bytes in %d", d.data[start], n, d.Len())
 	}
 	b := d.data[d.at : d.at+int(n)]
 	if m == MajorText && !utf8.Valid(b) {
-		return nil, d.malformed("a text is not UTF-8")
+		return nil, d.malformedError("a text is not UTF-8")
 	}
 	d.at += int(n)
 	return b, nil
 }
 
-// null consumes a null, if that is what comes next.
-func (d *Decoder) null() bool {
+// consumeNull consumes a null, if that is what comes next.
+func (d *Decoder) consumeNull() bool {
 	if d.at < len(d.data) && d.data[d.at] == simpleNull {
 		d.at++
 		return true
@@ -176,10 +176,10 @@ func (d *Decoder) Value(v any) error {
 	if !ok {
 		return fmt.Errorf("%T was not compiled: %w", v, ErrType)
 	}
-	return c.decode(d, rv)
+	return c.decodeValue(d, rv)
 }
 
-func (c *coder) decode(d *Decoder, v reflect.Value) error {
+func (c *coder) decodeValue(d *Decoder, v reflect.Value) error {
 	switch c.op {
 	case opBool:
 		return c.decodeBool(d, v)
@@ -189,7 +189,7 @@ func (c *coder) decode(d *Decoder, v reflect.Value) error {
 			return err
 		}
 		if v.OverflowInt(n) {
-			return d.malformed("%d does not fit", n)
+			return d.malformedError("%d does not fit", n)
 		}
 		v.SetInt(n)
 	case opUint:
@@ -198,7 +198,7 @@ func (c *coder) decode(d *Decoder, v reflect.Value) error {
 			return err
 		}
 		if v.OverflowUint(n) {
-			return d.malformed("%d does not fit", n)
+			return d.malformedError("%d does not fit", n)
 		}
 		v.SetUint(n)
 	case opString:
@@ -208,22 +208,22 @@ func (c *coder) decode(d *Decoder, v reflect.Value) error {
 		}
 		v.SetString(s)
 	case opBytes:
-		n, err := d.want(MajorBytes, "bytes")
+		n, err := d.readHead(MajorBytes, "bytes")
 		if err != nil {
 			return err
 		}
 		if n != uint64(v.Len()) || n > uint64(d.Len()) {
-			return d.malformed("%d bytes in place of %d", n, v.Len())
+			return d.malformedError("%d bytes in place of %d", n, v.Len())
 		}
 		copy(v.Bytes(), d.data[d.at:])
 		d.at += int(n)
 	case opPointer:
-		if d.null() {
+		if d.consumeNull() {
 			return nil
 		}
 		p := reflect.New(c.elem.typ)
 		v.Set(p)
-		return c.elem.decode(d, p.Elem())
+		return c.elem.decodeValue(d, p.Elem())
 	case opSlice, opArray:
 		return c.decodeList(d, v)
 	default:
@@ -240,11 +240,11 @@ func (c *coder) decodeBool(d *Decoder, v reflect.Value) error {
 			return nil
 		}
 	}
-	return d.malformed("want true or false")
+	return d.malformedError("want true or false")
 }
 
 func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
-	if c.op == opSlice && d.null() {
+	if c.op == opSlice && d.consumeNull() {
 		return nil
 	}
 	n, err := d.Array()
@@ -254,7 +254,7 @@ func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
 	switch {
 	case c.op == opArray:
 		if n != v.Len() {
-			return d.malformed("%d items in place of %d", n, v.Len())
+			return d.malformedError("%d items in place of %d", n, v.Len())
 		}
 	case n == 0:
 		v.Set(reflect.MakeSlice(c.typ, 0, 0))
@@ -264,7 +264,7 @@ func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
 		v.SetLen(n)
 	}
 	for i := range n {
-		if err := c.elem.decode(d, v.Index(i)); err != nil {
+		if err := c.elem.decodeValue(d, v.Index(i)); err != nil {
 			return err
 		}
 	}
@@ -286,7 +286,7 @@ func (c *coder) decodeStruct(d *Decoder, v reflect.Value) error {
 		}
 		if i > 0 && key <= last {
 			d.at = start
-			return d.malformed("key %d of %s after key %d", key, c.typ.Name(), last)
+			return d.malformedError("key %d of %s after key %d", key, c.typ.Name(), last)
 		}
 		last = key
 		for next < len(c.fields) && c.fields[next].key < key {
@@ -296,7 +296,7 @@ func (c *coder) decodeStruct(d *Decoder, v reflect.Value) error {
 			return fmt.Errorf("key %d of %s: %w", key, c.typ.Name(), ErrUnknownField)
 		}
 		f := &c.fields[next]
-		if err := f.c.decode(d, v.Field(f.index)); err != nil {
+		if err := f.c.decodeValue(d, v.Field(f.index)); err != nil {
 			return fmt.Errorf("%s.%s: %w", c.typ.Name(), f.name, err)
 		}
 	}

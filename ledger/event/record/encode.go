@@ -69,10 +69,10 @@ func (s *Set) Append(dst []byte, v any) ([]byte, error) {
 	if !ok {
 		return dst, fmt.Errorf("%T was not compiled: %w", v, ErrType)
 	}
-	return c.append(dst, rv), nil
+	return c.appendValue(dst, rv), nil
 }
 
-func (c *coder) append(dst []byte, v reflect.Value) []byte {
+func (c *coder) appendValue(dst []byte, v reflect.Value) []byte {
 	switch c.op {
 	case opBool:
 		if v.Bool() {
@@ -99,7 +99,7 @@ func (c *coder) append(dst []byte, v reflect.Value) []byte {
 		if v.IsNil() {
 			return append(dst, simpleNull)
 		}
-		return c.elem.append(dst, v.Elem())
+		return c.elem.appendValue(dst, v.Elem())
 	case opSlice, opArray:
 		return c.appendList(dst, v)
 	default:
@@ -114,7 +114,7 @@ func (c *coder) appendList(dst []byte, v reflect.Value) []byte {
 	n := v.Len()
 	dst = AppendHead(dst, MajorArray, uint64(n))
 	for i := range n {
-		dst = c.elem.append(dst, v.Index(i))
+		dst = c.elem.appendValue(dst, v.Index(i))
 	}
 	return dst
 }
@@ -124,7 +124,7 @@ func (c *coder) appendStruct(dst []byte, v reflect.Value) []byte {
 	n := uint64(0)
 	for i := range c.fields {
 		f := &c.fields[i]
-		if !f.omit || !f.c.empty(v.Field(f.index)) {
+		if !f.omit || !f.c.isEmpty(v.Field(f.index)) {
 			present |= 1 << i
 			n++
 		}
@@ -134,14 +134,14 @@ func (c *coder) appendStruct(dst []byte, v reflect.Value) []byte {
 		if present&(1<<i) != 0 {
 			f := &c.fields[i]
 			dst = append(dst, f.head...)
-			dst = f.c.append(dst, v.Field(f.index))
+			dst = f.c.appendValue(dst, v.Field(f.index))
 		}
 	}
 	return dst
 }
 
-// empty tells a value that omitempty leaves out.
-func (c *coder) empty(v reflect.Value) bool {
+// isEmpty tells a value that omitempty leaves out.
+func (c *coder) isEmpty(v reflect.Value) bool {
 	switch c.op {
 	case opBool:
 		return !v.Bool()

@@ -81,15 +81,15 @@ func Compile(samples ...any) (*Set, error) {
 		if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 			return nil, fmt.Errorf("%T: want a pointer to a struct: %w", v, ErrType)
 		}
-		if _, err := s.compile(t.Elem(), nil); err != nil {
+		if _, err := s.compileCoder(t.Elem(), nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Elem(), err)
 		}
 	}
 	return s, nil
 }
 
-// compile returns the coder of a type; open are the types being compiled.
-func (s *Set) compile(t reflect.Type, open []reflect.Type) (*coder, error) {
+// compileCoder returns the coder of a type; open are the types being compiled.
+func (s *Set) compileCoder(t reflect.Type, open []reflect.Type) (*coder, error) {
 	if c, ok := s.coders[t]; ok {
 		return c, nil
 	}
@@ -123,7 +123,7 @@ func (s *Set) compile(t reflect.Type, open []reflect.Type) (*coder, error) {
 		return nil, fmt.Errorf("%s is a %s: %w", t, t.Kind(), ErrType)
 	}
 	if c.op == opSlice || c.op == opArray || c.op == opPointer {
-		c.elem, err = s.compile(t.Elem(), append(open, t))
+		c.elem, err = s.compileCoder(t.Elem(), append(open, t))
 	}
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 		if err != nil || !slices.Contains(strings.Split(opts, ","), "keyasint") {
 			return nil, fmt.Errorf("field %s.%s has no integer key: %w", t, sf.Name, ErrType)
 		}
-		c, err := s.compile(sf.Type, open)
+		c, err := s.compileCoder(sf.Type, open)
 		if err != nil {
 			return nil, fmt.Errorf("field %s: %w", sf.Name, err)
 		}

@@ -58,10 +58,10 @@ func (d *Disk) SetCapacity(n uint64) {
 func (d *Disk) Used() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.used()
+	return d.usedBytes()
 }
 
-func (d *Disk) used() uint64 {
+func (d *Disk) usedBytes() uint64 {
 	var n uint64
 	for _, f := range d.live {
 		n += uint64(len(f.data))
@@ -76,8 +76,8 @@ func (d *Disk) CutAfter(n int) {
 	d.fuse = n
 }
 
-// burn counts an operation; false means that the power goes with it. The caller holds mu.
-func (d *Disk) burn() bool {
+// burnOperation counts an operation; false means that the power goes with it. The caller holds mu.
+func (d *Disk) burnOperation() bool {
 	if d.fuse > 0 {
 		d.fuse--
 		if d.fuse == 0 {
@@ -108,7 +108,7 @@ func (d *Disk) cut() {
 		names[n] = true
 	}
 	after := map[string]*inode{}
-	for _, n := range sorted(names) {
+	for _, n := range sortedKeys(names) {
 		f := d.durable[n]
 		if l := d.live[n]; l != f && d.rng.IntN(2) == 0 {
 			f = l
@@ -120,11 +120,11 @@ func (d *Disk) cut() {
 	// What is left is new: a process that is dead and does not know it yet may
 	// read the files as they were, to the end.
 	left := map[*inode]*inode{}
-	for _, n := range sorted(after) {
+	for _, n := range sortedKeys(after) {
 		f := after[n]
 		if left[f] == nil {
 			left[f] = &inode{data: f.data, platter: slices.Clone(f.platter), dirty: f.dirty}
-			left[f].lose(d.rng)
+			left[f].loseUnsynced(d.rng)
 		}
 		after[n] = left[f]
 	}
@@ -136,8 +136,8 @@ func (d *Disk) cut() {
 	d.locks = map[string]bool{}
 }
 
-// lose decides the fate of each unsynced sector.
-func (f *inode) lose(rng *rand.Rand) {
+// loseUnsynced decides the fate of each unsynced sector.
+func (f *inode) loseUnsynced(rng *rand.Rand) {
 	dirty := make([]int64, 0, len(f.dirty))
 	for s := range f.dirty {
 		dirty = append(dirty, s)
@@ -146,14 +146,14 @@ func (f *inode) lose(rng *rand.Rand) {
 	luck := rng.IntN(4) // sometimes all, sometimes nothing, mostly some
 	for _, s := range dirty {
 		if luck == 0 || luck > 1 && rng.IntN(2) == 0 {
-			f.flush(s)
+			f.flushSector(s)
 		}
 	}
 	f.data = append([]byte{}, f.platter...)
 	f.dirty = map[int64]bool{}
 }
 
-func (f *inode) flush(s int64) {
+func (f *inode) flushSector(s int64) {
 	from, to := s*sector, min((s+1)*sector, int64(len(f.data)))
 	if from >= to {
 		return
@@ -175,7 +175,7 @@ func (d *Disk) PowerOn() {
 func (d *Disk) Files() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return sorted(d.live)
+	return sortedKeys(d.live)
 }
 
 // Content returns a copy of a file.
@@ -222,7 +222,7 @@ func (d *Disk) Clone() *Disk {
 	return out
 }
 
-func sorted[V any](m map[string]V) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))
 	for n := range m {
 		out = append(out, n)

@@ -37,7 +37,7 @@ func (v *diskFS) change() error {
 	if err := v.enter(); err != nil {
 		return err
 	}
-	if !v.d.burn() {
+	if !v.d.burnOperation() {
 		v.d.mu.Unlock()
 		return ErrPower
 	}
@@ -52,7 +52,7 @@ func (v *diskFS) ReadDir(dir string) ([]string, error) {
 	}
 	defer v.d.mu.Unlock()
 	var names []string
-	for _, n := range sorted(v.d.live) {
+	for _, n := range sortedKeys(v.d.live) {
 		if filepath.Dir(n) == dir {
 			names = append(names, filepath.Base(n))
 		}
@@ -68,7 +68,7 @@ func (v *diskFS) Create(path string, size int64) (log.File, error) {
 	if v.d.live[path] != nil {
 		return nil, &os.PathError{Op: "create", Path: path, Err: os.ErrExist}
 	}
-	if v.d.used()+uint64(size) > v.d.capacity {
+	if v.d.usedBytes()+uint64(size) > v.d.capacity {
 		return nil, &os.PathError{Op: "create", Path: path, Err: syscall.ENOSPC}
 	}
 	f := &inode{data: make([]byte, size), dirty: map[int64]bool{}}
@@ -144,7 +144,7 @@ func (v *diskFS) Free(string) (uint64, error) {
 		return 0, err
 	}
 	defer v.d.mu.Unlock()
-	return v.d.capacity - min(v.d.used(), v.d.capacity), nil
+	return v.d.capacity - min(v.d.usedBytes(), v.d.capacity), nil
 }
 
 func (v *diskFS) Lock(path string) (io.Closer, error) {
@@ -203,7 +203,7 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 		end := off + int64(f.v.d.rng.IntN(len(p)+1))
 		f.put(p[:max(0, end/sector*sector-off)], off)
 	}
-	if !f.v.d.burn() {
+	if !f.v.d.burnOperation() {
 		return 0, ErrPower
 	}
 	if !f.write {
@@ -211,7 +211,7 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	end := off + int64(len(p))
 	if grow := end - int64(len(f.f.data)); grow > 0 {
-		if room := int64(f.v.d.capacity) - int64(f.v.d.used()); grow > room {
+		if room := int64(f.v.d.capacity) - int64(f.v.d.usedBytes()); grow > room {
 			// A real disk writes what fits first.
 			f.put(p[:max(0, int64(len(p))-(grow-max(room, 0)))], off)
 			return 0, &os.PathError{Op: "write", Path: f.path, Err: syscall.ENOSPC}
@@ -245,7 +245,7 @@ func (f *diskFile) Sync() error {
 		}
 	}
 	for s := range f.f.dirty {
-		f.f.flush(s)
+		f.f.flushSector(s)
 	}
 	if len(f.f.platter) < len(f.f.data) {
 		f.f.platter = append(f.f.platter, make([]byte, len(f.f.data)-len(f.f.platter))...)

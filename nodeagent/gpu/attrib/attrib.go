@@ -104,10 +104,10 @@ type Integral struct {
 	Rest  int64 `json:"rest"`
 }
 
-// add adds value × ns / unit; the remainder is kept for the next time. A sum
+// addProduct adds value × ns / unit; the remainder is kept for the next time. A sum
 // that no 64 bits hold stays at the largest value: a driver that answers with
 // garbage must not stop the agent.
-func (g *Integral) add(value, ns, unit int64) {
+func (g *Integral) addProduct(value, ns, unit int64) {
 	hi, lo := bits.Mul64(uint64(max(0, value)), uint64(max(0, ns)))
 	lo, carry := bits.Add64(lo, uint64(g.Rest), 0)
 	hi += carry
@@ -149,9 +149,9 @@ func stateOf(o *Observation) state {
 	return idle
 }
 
-// spend counts a stretch of time of an account. An observation of nil means
+// spendTime counts a stretch of time of an account. An observation of nil means
 // that nobody looked.
-func (a *Account) spend(ns int64, o *Observation) {
+func (a *Account) spendTime(ns int64, o *Observation) {
 	if ns <= 0 {
 		return
 	}
@@ -168,25 +168,25 @@ func (a *Account) spend(ns int64, o *Observation) {
 		a.Idle += ns
 	case busy:
 		a.Busy += ns
-		a.BusyByUtil[decile(o)] += ns
+		a.BusyByUtil[decileOf(o)] += ns
 	case unobserved:
 		a.Unobserved += ns
 	}
 	const millionths = 1_000_000
 	if o.Util != nil {
-		a.Util.add(min(*o.Util, millionths), ns, millionths)
+		a.Util.addProduct(min(*o.Util, millionths), ns, millionths)
 	}
 	if o.SM != nil {
-		a.SM.add(min(*o.SM, millionths), ns, millionths)
+		a.SM.addProduct(min(*o.SM, millionths), ns, millionths)
 		a.SMSeen += ns
 	}
 	if o.Tensor != nil {
-		a.Tensor.add(min(*o.Tensor, millionths), ns, millionths)
+		a.Tensor.addProduct(min(*o.Tensor, millionths), ns, millionths)
 		a.TensorSeen += ns
 	}
 	if o.MemoryMiB != nil {
 		a.MemoryPeakMiB = max(a.MemoryPeakMiB, *o.MemoryMiB)
-		a.MemoryMiBNS.add(*o.MemoryMiB, ns, int64(spec.Second))
+		a.MemoryMiBNS.addProduct(*o.MemoryMiB, ns, int64(spec.Second))
 	}
 	if o.Thermal {
 		a.Thermal += ns
@@ -196,8 +196,8 @@ func (a *Account) spend(ns int64, o *Observation) {
 	}
 }
 
-// decile gives the class of a busy observation: 0 for up to 10 %.
-func decile(o *Observation) int {
+// decileOf gives the class of a busy observation: 0 for up to 10 %.
+func decileOf(o *Observation) int {
 	u := o.Util
 	if u == nil || *u <= 0 {
 		u = o.SM
@@ -206,9 +206,9 @@ func decile(o *Observation) int {
 	return int(min(max(d, 0), Deciles-1))
 }
 
-// trim takes back time that was counted after the account had ended. A GPU
+// trimAfter takes back time that was counted after the account had ended. A GPU
 // after its job has no process, so that state gives first and Busy last.
-func (a *Account) trim(end spec.Instant) {
+func (a *Account) trimAfter(end spec.Instant) {
 	end = max(end, a.From)
 	over := int64(a.To - end)
 	if over <= 0 {
@@ -234,8 +234,8 @@ func (a *Account) trim(end spec.Instant) {
 	}
 }
 
-// xid counts a driver error.
-func (a *Account) xid(number int) {
+// countXID counts a driver error.
+func (a *Account) countXID(number int) {
 	i, found := slices.BinarySearchFunc(a.XIDs, number, func(x XID, n int) int { return cmp.Compare(x.Number, n) })
 	switch {
 	case found:
@@ -247,8 +247,8 @@ func (a *Account) xid(number int) {
 	}
 }
 
-// clone copies an account.
-func (a *Account) clone() Account {
+// cloneAccount copies an account.
+func (a *Account) cloneAccount() Account {
 	c := *a
 	c.XIDs = slices.Clone(a.XIDs)
 	return c

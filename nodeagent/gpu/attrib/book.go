@@ -36,20 +36,20 @@ type Book struct {
 // between them unobserved; three collection periods are a good gap.
 func NewBook(gap spec.Span) *Book { return &Book{gap: gap} }
 
-func (b *Book) find(gpu string) (int, bool) {
+func (b *Book) findGPU(gpu string) (int, bool) {
 	return slices.BinarySearchFunc(b.gpus, gpu, func(g *gpuState, u string) int { return cmp.Compare(g.GPU, u) })
 }
 
-// gpu gives the state of a GPU, new when it was not known.
-func (b *Book) gpu(uuid string) *gpuState {
-	i, ok := b.find(uuid)
+// gpuStateOf gives the state of a GPU, new when it was not known.
+func (b *Book) gpuStateOf(uuid string) *gpuState {
+	i, ok := b.findGPU(uuid)
 	if !ok {
 		b.gpus = slices.Insert(b.gpus, i, &gpuState{GPU: uuid})
 	}
 	return b.gpus[i]
 }
 
-func (g *gpuState) account(k Key) (int, bool) {
+func (g *gpuState) accountOf(k Key) (int, bool) {
 	return slices.BinarySearchFunc(g.Open, k, func(a *Account, k Key) int {
 		return cmp.Or(cmp.Compare(a.Job, k.Job), cmp.Compare(a.Attempt, k.Attempt))
 	})
@@ -58,8 +58,8 @@ func (g *gpuState) account(k Key) (int, bool) {
 // Start opens an account. share is the job's part of the GPU in thousandths;
 // 0 means all of it. ErrRunning when it is open already.
 func (b *Book) Start(k Key, at spec.Instant, share int64) error {
-	g := b.gpu(k.GPU)
-	i, ok := g.account(k)
+	g := b.gpuStateOf(k.GPU)
+	i, ok := g.accountOf(k)
 	if ok {
 		return fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrRunning)
 	}
@@ -73,7 +73,7 @@ func (b *Book) Start(k Key, at spec.Instant, share int64) error {
 // Observe counts the time since the last observation of a GPU for every job on
 // it. An observation that is not after the last one adds nothing.
 func (b *Book) Observe(gpu string, o Observation) {
-	g := b.gpu(gpu)
+	g := b.gpuStateOf(gpu)
 	if o.At <= g.At {
 		return
 	}
@@ -96,10 +96,10 @@ func (b *Book) Observe(gpu string, o Observation) {
 		if o.At.Sub(begin) > b.gap {
 			seen = nil
 		}
-		a.spend(int64(o.At-begin), seen)
+		a.spendTime(int64(o.At-begin), seen)
 		if metered {
 			begin = max(begin, since) // nothing is known of the time before
-			a.EnergyMJ += share(portion(grown, begin, o.At, since), a.Share)
+			a.EnergyMJ += shareOf(growthPortion(grown, begin, o.At, since), a.Share)
 			a.EnergySeen += int64(o.At - begin)
 		}
 	}
@@ -107,24 +107,24 @@ func (b *Book) Observe(gpu string, o Observation) {
 	g.Energy = o.EnergyMJ
 }
 
-// portion gives the part of a counter's growth over (since, until] that falls
+// growthPortion gives the part of a counter's growth over (since, until] that falls
 // into (begin, until]. The parts of adjoining stretches add up to the whole.
-func portion(grown int64, begin, until, since spec.Instant) int64 {
+func growthPortion(grown int64, begin, until, since spec.Instant) int64 {
 	var before Integral
-	before.add(grown, int64(begin-since), int64(until-since))
+	before.addProduct(grown, int64(begin-since), int64(until-since))
 	return grown - before.Whole
 }
 
-// share gives so many thousandths of a figure, rounded down.
-func share(n, thousandths int64) int64 {
+// shareOf gives so many thousandths of a figure, rounded down.
+func shareOf(n, thousandths int64) int64 {
 	return n/1000*thousandths + n%1000*thousandths/1000
 }
 
 // XID counts a driver error for every job on the GPU.
 func (b *Book) XID(gpu string, number int) {
-	if i, ok := b.find(gpu); ok {
+	if i, ok := b.findGPU(gpu); ok {
 		for _, a := range b.gpus[i].Open {
-			a.xid(number)
+			a.countXID(number)
 		}
 	}
 }
@@ -133,16 +133,16 @@ func (b *Book) XID(gpu string, number int) {
 // observation and the end is unobserved; time counted after the end is taken
 // back. ErrUnknown when the account is not open.
 func (b *Book) End(k Key, at spec.Instant) (Account, error) {
-	g := b.gpu(k.GPU)
-	i, ok := g.account(k)
+	g := b.gpuStateOf(k.GPU)
+	i, ok := g.accountOf(k)
 	if !ok {
 		return Account{}, fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrUnknown)
 	}
 	a := g.Open[i]
 	g.Open = slices.Delete(g.Open, i, i+1)
-	a.spend(int64(at-a.To), nil)
-	a.trim(at)
-	return a.clone(), nil
+	a.spendTime(int64(at-a.To), nil)
+	a.trimAfter(at)
+	return a.cloneAccount(), nil
 }
 
 // Accounts gives the open accounts, by GPU, job and attempt, counted up to the
@@ -151,7 +151,7 @@ func (b *Book) Accounts() []Account {
 	var out []Account
 	for _, g := range b.gpus {
 		for _, a := range g.Open {
-			out = append(out, a.clone())
+			out = append(out, a.cloneAccount())
 		}
 	}
 	return out

@@ -25,9 +25,9 @@ func (b *Book) ObserveSample(s *device.Sample, processes []device.Process, liste
 				}
 			}
 		}
-		fill(&o, r)
+		fillFigures(&o, r)
 		if part, ok := b.parts[r.UUID]; ok && o.EnergyMJ == nil {
-			o.EnergyMJ = part.energy(s)
+			o.EnergyMJ = part.energyShare(s)
 		}
 		b.Observe(r.UUID, o)
 	}
@@ -48,8 +48,8 @@ const slicesOfDevice = 7
 // slice draws is nobody's.
 func (b *Book) SetParts(parts map[string]Part) { b.parts = parts }
 
-// energy is the part of the device's counter; nil where it is not known.
-func (p Part) energy(s *device.Sample) *int64 {
+// energyShare is the part of the device's counter; nil where it is not known.
+func (p Part) energyShare(s *device.Sample) *int64 {
 	r := s.Find(p.Device)
 	if r == nil || r.Lost || p.Slices <= 0 || p.Slices > slicesOfDevice {
 		return nil
@@ -62,9 +62,9 @@ func (p Part) energy(s *device.Sample) *int64 {
 	return &n
 }
 
-// fill takes the figures of a reading. Utilisation is the driver's where it
+// fillFigures takes the figures of a reading. Utilisation is the driver's where it
 // has one, else the engine's activity, which is what a MIG instance has.
-func fill(o *Observation, r *device.Reading) {
+func fillFigures(o *Observation, r *device.Reading) {
 	get := func(f device.Field) *int64 {
 		if n, ok := r.Get(f); ok {
 			return &n
@@ -88,13 +88,13 @@ func fill(o *Observation, r *device.Reading) {
 // lost counts the time up to an instant as time in which a device was gone. The
 // stretch in which it went is counted whole: nobody saw it work in that either.
 func (b *Book) lost(gpu string, at spec.Instant) {
-	i, ok := b.find(gpu)
+	i, ok := b.findGPU(gpu)
 	if !ok {
 		return
 	}
 	for _, a := range b.gpus[i].Open {
 		if ns := int64(at - a.To); ns > 0 {
-			a.spend(ns, nil)
+			a.spendTime(ns, nil)
 			a.Lost += ns
 		}
 	}

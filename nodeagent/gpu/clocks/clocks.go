@@ -62,7 +62,7 @@ func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spe
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, uuid := range uuids {
-		c, err := k.tune(ctx, owner, uuid, ask)
+		c, err := k.tuneDevice(ctx, owner, uuid, ask)
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("the clocks of %s stay as they are: %v", uuid, err))
 			continue
@@ -74,12 +74,12 @@ func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spe
 	return done, failed
 }
 
-func (k *Keeper) tune(ctx context.Context, owner, uuid string, ask spec.GPUFreq) (device.Clocks, error) {
+func (k *Keeper) tuneDevice(ctx context.Context, owner, uuid string, ask spec.GPUFreq) (device.Clocks, error) {
 	list, err := k.gpus.ListClocks(ctx, uuid)
 	if err != nil {
 		return device.Clocks{}, err
 	}
-	want, ok := pick(list, ask)
+	want, ok := pickPair(list, ask)
 	if !ok {
 		return want, errors.New("the device names no clocks that it can run at")
 	}
@@ -90,32 +90,32 @@ func (k *Keeper) tune(ctx context.Context, owner, uuid string, ask spec.GPUFreq)
 		fresh.Before, fresh.Known = device.Clocks{}, false
 	}
 	k.set[uuid] = fresh
-	if err := k.save(); err != nil {
-		k.forget(uuid, old, was)
+	if err := k.saveSettings(); err != nil {
+		k.forgetDevice(uuid, old, was)
 		return want, fmt.Errorf("they could not be set back, since that cannot be noted: %w", err)
 	}
 	before, err := k.gpus.SetClocks(ctx, uuid, want)
 	if err != nil {
-		k.forget(uuid, old, was)
-		return want, errors.Join(err, k.save())
+		k.forgetDevice(uuid, old, was)
+		return want, errors.Join(err, k.saveSettings())
 	}
 	if !was {
 		k.set[uuid] = entry{owner, before, true}
-		return want, k.save()
+		return want, k.saveSettings()
 	}
 	return want, nil
 }
 
-func (k *Keeper) forget(uuid string, old entry, was bool) {
+func (k *Keeper) forgetDevice(uuid string, old entry, was bool) {
 	delete(k.set, uuid)
 	if was {
 		k.set[uuid] = old
 	}
 }
 
-// pick chooses the pair that is asked for. Without a word about one of the two
+// pickPair chooses the pair that is asked for. Without a word about one of the two
 // it is the highest, as it is on a device that nobody set.
-func pick(list []device.Clocks, ask spec.GPUFreq) (device.Clocks, bool) {
+func pickPair(list []device.Clocks, ask spec.GPUFreq) (device.Clocks, bool) {
 	for _, a := range [...]*spec.FreqAsk{&ask.GPU, &ask.Memory} {
 		if a.Level == spec.FreqAny {
 			a.Level = spec.FreqHigh
@@ -159,14 +159,14 @@ func (k *Keeper) Keep(ctx context.Context, owners []string) error {
 		changed = true
 	}
 	if changed {
-		failed = append(failed, k.save())
+		failed = append(failed, k.saveSettings())
 	}
 	return errors.Join(failed...)
 }
 
-// save writes what is set. It is not synced: a machine that loses its power
+// saveSettings writes what is set. It is not synced: a machine that loses its power
 // loses the settings too.
-func (k *Keeper) save() error {
+func (k *Keeper) saveSettings() error {
 	if len(k.set) == 0 {
 		if err := os.Remove(k.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

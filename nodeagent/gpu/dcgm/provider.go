@@ -78,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	p := &Provider{cfg: cfg, nv: nv}
 	devices, err := nv.Inventory(ctx)
 	if err == nil && len(devices) > 0 {
-		err = p.connect(devices)
+		err = p.connectManager(devices)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -97,9 +97,9 @@ func (p *Provider) Note() string {
 	return p.note
 }
 
-// connect starts or dials the manager and watches the devices. Callers hold mu
+// connectManager starts or dials the manager and watches the devices. Callers hold mu
 // or own p.
-func (p *Provider) connect(devices []device.Device) error {
+func (p *Provider) connectManager(devices []device.Device) error {
 	mode, args := dcgm.Embedded, []string(nil)
 	if h := p.cfg.HostEngine; h != "" {
 		socket := "0"
@@ -112,26 +112,26 @@ func (p *Provider) connect(devices []device.Device) error {
 		return fmt.Errorf("reaching DCGM: %w", err)
 	}
 	p.up = true
-	if err := p.watch(devices); err != nil {
-		p.disconnect()
+	if err := p.watchFields(devices); err != nil {
+		p.disconnectManager()
 		return err
 	}
 	return nil
 }
 
-// disconnect lets go of the manager. What it still watches for us ends with
+// disconnectManager lets go of the manager. What it still watches for us ends with
 // the connection, so errors change nothing.
-func (p *Provider) disconnect() {
+func (p *Provider) disconnectManager() {
 	if p.up {
-		p.unwatch()
+		p.unwatchFields()
 		_ = dcgm.Shutdown() // the manager may be gone; the next connect tells
 	}
 	p.up = false
 }
 
-// watch maps devices to the manager's entities and has their fields read.
-func (p *Provider) watch(devices []device.Device) error {
-	if err := p.find(devices); err != nil {
+// watchFields maps devices to the manager's entities and has their fields read.
+func (p *Provider) watchFields(devices []device.Device) error {
+	if err := p.findEntities(devices); err != nil {
 		return err
 	}
 	var err error
@@ -161,17 +161,17 @@ func (p *Provider) watch(devices []device.Device) error {
 	if p.lost == nil {
 		p.lost = map[string]bool{}
 	}
-	if err := p.add("muster-base", base); err != nil {
+	if err := p.addFields("muster-base", base); err != nil {
 		return err
 	}
-	if err := p.add("muster-profiling", profiling); err != nil {
+	if err := p.addFields("muster-profiling", profiling); err != nil {
 		p.note = "profiling fields are missing: " + err.Error()
 	}
 	return nil
 }
 
-// add has one set of fields read.
-func (p *Provider) add(name string, fields []dcgm.Short) error {
+// addFields has one set of fields read.
+func (p *Provider) addFields(name string, fields []dcgm.Short) error {
 	g, err := dcgm.FieldGroupCreate(name, fields)
 	if err != nil {
 		return fmt.Errorf("DCGM: %w", err)
@@ -185,8 +185,8 @@ func (p *Provider) add(name string, fields []dcgm.Short) error {
 	return nil
 }
 
-// unwatch ends what watch began.
-func (p *Provider) unwatch() {
+// unwatchFields ends what watch began.
+func (p *Provider) unwatchFields() {
 	for _, g := range p.groups {
 		_ = dcgm.UnwatchFields(g, p.group) // see disconnect
 		_ = dcgm.FieldGroupDestroy(g)
@@ -195,8 +195,8 @@ func (p *Provider) unwatch() {
 	p.groups, p.fields = nil, nil
 }
 
-// find maps every device and MIG instance to the manager's entity.
-func (p *Provider) find(devices []device.Device) error {
+// findEntities maps every device and MIG instance to the manager's entity.
+func (p *Provider) findEntities(devices []device.Device) error {
 	p.entities, p.uuids = nil, nil
 	ids, err := dcgm.GetEntityGroupEntities(dcgm.FE_GPU)
 	if err != nil {
@@ -269,9 +269,9 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 		}
 	}
 	if p.up && !slices.Equal(now, p.uuids) {
-		p.unwatch()
-		if err := p.watch(devices); err != nil {
-			p.disconnect()
+		p.unwatchFields()
+		if err := p.watchFields(devices); err != nil {
+			p.disconnectManager()
 			return nil, err
 		}
 	}
@@ -282,12 +282,12 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.ready(ctx, now); err != nil {
+	if err := p.reconnectIfDue(ctx, now); err != nil {
 		return err
 	}
 	values, err := dcgm.EntitiesGetLatestValues(p.entities, p.fields, 0)
 	if err != nil {
-		p.disconnect()
+		p.disconnectManager()
 		p.retry = now.Add(redial)
 		return fmt.Errorf("reading from DCGM, which is dialled again in %d s: %w", redial.Seconds(), err)
 	}
@@ -304,7 +304,7 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 		if at < 0 || !known {
 			continue
 		}
-		if n, ok := fixed(v, f); ok {
+		if n, ok := toFixedPoint(v, f); ok {
 			dst.Readings[at].Values = append(dst.Readings[at].Values, device.Value{Field: f.Field, N: n})
 		}
 	}
@@ -312,16 +312,16 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 		r := &dst.Readings[i]
 		// A device that is there says at least its clocks.
 		r.Lost = len(r.Values) == 0
-		p.noticed(r, now)
+		p.noteDeviceChange(r, now)
 		slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
 	}
 	return nil
 }
 
-// noticed makes an event of a device that is gone, or is back. One that never
+// noteDeviceChange makes an event of a device that is gone, or is back. One that never
 // answered is not gone: the manager has nothing of it before its first reading.
 // Callers hold mu.
-func (p *Provider) noticed(r *device.Reading, now spec.Instant) {
+func (p *Provider) noteDeviceChange(r *device.Reading, now spec.Instant) {
 	if !r.Lost {
 		p.answered[r.UUID] = true
 	}
@@ -340,8 +340,8 @@ func (p *Provider) noticed(r *device.Reading, now spec.Instant) {
 	p.events = append(p.events, e)
 }
 
-// ready connects again where that is due. Callers hold mu.
-func (p *Provider) ready(ctx context.Context, now spec.Instant) error {
+// reconnectIfDue connects again where that is due. Callers hold mu.
+func (p *Provider) reconnectIfDue(ctx context.Context, now spec.Instant) error {
 	if p.closed {
 		return gpu.ErrClosed
 	}
@@ -359,12 +359,12 @@ func (p *Provider) ready(ctx context.Context, now spec.Instant) error {
 	if err != nil {
 		return err
 	}
-	return p.connect(devices)
+	return p.connectManager(devices)
 }
 
-// fixed turns a value into the field's fixed point; ok is false for the
+// toFixedPoint turns a value into the field's fixed point; ok is false for the
 // manager's blanks and errors.
-func fixed(v *dcgm.FieldValue_v2, f device.Info) (n int64, ok bool) {
+func toFixedPoint(v *dcgm.FieldValue_v2, f device.Info) (n int64, ok bool) {
 	if v.Status != 0 {
 		return 0, false
 	}
@@ -439,6 +439,6 @@ func (p *Provider) Close() error {
 		return nil
 	}
 	p.closed = true
-	p.disconnect()
+	p.disconnectManager()
 	return p.nv.Close()
 }

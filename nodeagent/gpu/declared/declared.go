@@ -69,7 +69,7 @@ func (p *Provider) Note() string {
 func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	out := slices.Clone(p.devices)
@@ -86,7 +86,7 @@ func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return err
 	}
 	dst.At = now
@@ -104,14 +104,14 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return dst, p.usable(ctx)
+	return dst, p.checkUsable(ctx)
 }
 
 // Events appends nothing: there is no driver to report any.
 func (p *Provider) Events(ctx context.Context, _ spec.Instant, dst []device.Event) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return dst, p.usable(ctx)
+	return dst, p.checkUsable(ctx)
 }
 
 // ListClocks fails with ErrNoClocks.
@@ -135,8 +135,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// usable refuses a closed provider and a finished context. Callers hold mu.
-func (p *Provider) usable(ctx context.Context) error {
+// checkUsable refuses a closed provider and a finished context. Callers hold mu.
+func (p *Provider) checkUsable(ctx context.Context) error {
 	if p.closed {
 		return gpu.ErrClosed
 	}

@@ -20,7 +20,7 @@ const (
 // of it, the multiprocessors at any step.
 func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
 	var out []device.Clocks
-	err := p.clocked(ctx, uuid, func(m *model) error {
+	err := p.withAnswering(ctx, uuid, func(m *model) error {
 		out = m.fig.clocks()
 		return nil
 	})
@@ -39,7 +39,7 @@ func (f *figures) clocks() []device.Clocks {
 
 // SetClocks implements gpu.Clocks.
 func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error) {
-	err = p.clocked(ctx, uuid, func(m *model) error {
+	err = p.withAnswering(ctx, uuid, func(m *model) error {
 		if !slices.Contains(m.fig.clocks(), c) {
 			return fmt.Errorf("a %s does not run at %d and %d MHz", m.fig.model, c.Memory, c.Graphics)
 		}
@@ -51,19 +51,19 @@ func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) 
 
 // ResetClocks implements gpu.Clocks.
 func (p *Provider) ResetClocks(ctx context.Context, uuid string, before device.Clocks) error {
-	return p.clocked(ctx, uuid, func(m *model) error {
+	return p.withAnswering(ctx, uuid, func(m *model) error {
 		m.clocks = before
 		return nil
 	})
 }
 
-// clocked runs f on the model of a device that answers.
-func (p *Provider) clocked(ctx context.Context, uuid string, f func(*model) error) error {
+// withAnswering runs f on the model of a device that answers.
+func (p *Provider) withAnswering(ctx context.Context, uuid string, f func(*model) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	var failed error
-	err := p.with(uuid, func(m *model) {
+	err := p.withModel(uuid, func(m *model) {
 		failed = errors.New("the device does not answer")
 		if !m.lost {
 			failed = f(m)

@@ -63,15 +63,15 @@ func figuresOf(gresType string) figures {
 // Devices lists the devices that a node's lines declare, in order, with the
 // UUIDs, links and files that a provider gives them.
 func Devices(node string, lines []Declared) ([]device.Device, error) {
-	devices, _, err := declare(node, lines)
+	devices, _, err := declareDevices(node, lines)
 	return devices, err
 }
 
-// declare turns declarations into devices, in order, and checks them.
-func declare(node string, lines []Declared) ([]device.Device, []figures, error) {
+// declareDevices turns declarations into devices, in order, and checks them.
+func declareDevices(node string, lines []Declared) ([]device.Device, []figures, error) {
 	var devices []device.Device
 	var figs []figures
-	lines, err := instances(lines)
+	lines, err := expandInstances(lines)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,13 +93,13 @@ func declare(node string, lines []Declared) ([]device.Device, []figures, error) 
 				MemoryMiB: f.memoryMiB, NUMA: device.Unknown, CPUs: append([]int(nil), line.Cores...),
 				Driver: "simulated",
 			}
-			d.UUID = uuid("GPU-", node, d.Index)
+			d.UUID = deriveUUID("GPU-", node, d.Index)
 			d.PCIBusID = fmt.Sprintf("00000000:%02X:00.0", 0x10+d.Index%0xe0)
 			if len(line.Files) > 0 {
 				d.Files = []string{line.Files[i]}
 				d.Minor = trailingNumber(line.Files[i])
 			}
-			mig, err := cut(node, d, line.MIG)
+			mig, err := cutInstances(node, d, line.MIG)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%w: line %d: %w", ErrDeclaration, n+1, err)
 			}
@@ -108,12 +108,12 @@ func declare(node string, lines []Declared) ([]device.Device, []figures, error) 
 			figs = append(figs, f)
 		}
 	}
-	return devices, figs, link(devices, figs, lines)
+	return devices, figs, fillLinks(devices, figs, lines)
 }
 
-// link fills the link matrix: what the site declared, else NVLink between
+// fillLinks fills the link matrix: what the site declared, else NVLink between
 // devices that have it, else PCIe.
-func link(devices []device.Device, figs []figures, lines []Declared) error {
+func fillLinks(devices []device.Device, figs []figures, lines []Declared) error {
 	for i := range devices {
 		devices[i].Links = make([]device.Link, len(devices))
 		for j := range devices {
@@ -158,9 +158,9 @@ func link(devices []device.Device, figs []figures, lines []Declared) error {
 	return nil
 }
 
-// instances turns lines that count MIG instances into lines of devices: one
+// expandInstances turns lines that count MIG instances into lines of devices: one
 // line for the devices that are full, one for the last if it is not.
-func instances(lines []Declared) ([]Declared, error) {
+func expandInstances(lines []Declared) ([]Declared, error) {
 	var out []Declared
 	for n, line := range lines {
 		profile := line.Type[strings.LastIndex(line.Type, "_")+1:]
@@ -195,8 +195,8 @@ func profileOf(p string) (g int, gb int64, ok bool) {
 	return g, gb, err == nil && n == 2 && g >= 1 && g <= 7 && gb >= 1 && p == fmt.Sprintf("%dg.%dgb", g, gb)
 }
 
-// cut cuts a device into MIG instances by profile name "<g>g.<mem>gb".
-func cut(node string, d device.Device, profiles []string) ([]device.MIG, error) {
+// cutInstances cuts a device into MIG instances by profile name "<g>g.<mem>gb".
+func cutInstances(node string, d device.Device, profiles []string) ([]device.MIG, error) {
 	var out []device.MIG
 	slicesUsed, memory := 0, int64(0)
 	for i, p := range profiles {
@@ -207,7 +207,7 @@ func cut(node string, d device.Device, profiles []string) ([]device.MIG, error) 
 		slicesUsed += g
 		memory += gb * 1024
 		out = append(out, device.MIG{
-			UUID: uuid("MIG-", node, d.Index, i), GPUInstance: i + 1, Profile: p, MemoryMiB: gb * 1024, Slices: g,
+			UUID: deriveUUID("MIG-", node, d.Index, i), GPUInstance: i + 1, Profile: p, MemoryMiB: gb * 1024, Slices: g,
 		})
 	}
 	// Profiles are named in round gigabytes; the device has a little less.
@@ -217,8 +217,8 @@ func cut(node string, d device.Device, profiles []string) ([]device.MIG, error) 
 	return out, nil
 }
 
-// uuid derives a stable UUID from the node's name and the numbers given.
-func uuid(prefix, node string, numbers ...int) string {
+// deriveUUID derives a stable UUID from the node's name and the numbers given.
+func deriveUUID(prefix, node string, numbers ...int) string {
 	h := sha256.Sum256([]byte(fmt.Sprintf("muster simulated gpu\x00%s\x00%s\x00%v", prefix, node, numbers)))
 	h[6] = h[6]&0x0f | 0x80 // version 8: made by the vendor's own rule
 	h[8] = h[8]&0x3f | 0x80

@@ -69,7 +69,7 @@ type Load struct {
 // LoadOf is the load of a job that says nothing about it: mostly steady
 // training, some uneven ones, one in sixteen that never computes.
 func LoadOf(job spec.JobUID) Load {
-	h := mix(uint64(job))
+	h := mixBits(uint64(job))
 	l := Load{
 		Util:   70 + int(h>>8%31),
 		Memory: 35 + int(h>>16%61),
@@ -105,7 +105,7 @@ func ParseLoad(text string, base Load) (Load, error) {
 		if word == "" {
 			continue
 		}
-		if err := l.word(word); err != nil {
+		if err := l.applyWord(word); err != nil {
 			return Load{}, fmt.Errorf("%w: %q: %w", ErrLoad, word, err)
 		}
 	}
@@ -117,10 +117,10 @@ func ParseLoad(text string, base Load) (Load, error) {
 	return l, nil
 }
 
-// word applies one word of a load text.
-func (l *Load) word(word string) error {
+// applyWord applies one word of a load text.
+func (l *Load) applyWord(word string) error {
 	if name, at, ok := strings.Cut(word, "@"); ok {
-		return l.fault(name, at)
+		return l.applyFault(name, at)
 	}
 	key, value, ok := strings.Cut(word, "=")
 	if !ok {
@@ -133,9 +133,9 @@ func (l *Load) word(word string) error {
 	case "mem":
 		l.Memory, err = percent(value)
 	case "period":
-		l.Period, err = span(value)
+		l.Period, err = parseSpan(value)
 	case "warmup":
-		l.Warmup, err = span(value)
+		l.Warmup, err = parseSpan(value)
 	case "shape":
 		for i, s := range shapes() {
 			if s == value {
@@ -150,13 +150,13 @@ func (l *Load) word(word string) error {
 	return err
 }
 
-// fault applies xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR.
-func (l *Load) fault(name, at string) error {
+// applyFault applies xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR.
+func (l *Load) applyFault(name, at string) error {
 	f := Fault{}
 	kind, number, hasNumber := strings.Cut(name, "=")
 	after, length, hasLength := strings.Cut(at, "+")
 	var err error
-	f.After, err = span(after)
+	f.After, err = parseSpan(after)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (l *Load) fault(name, at string) error {
 		f.Kind = FaultLost
 	case kind == "thermal" && !hasNumber && hasLength:
 		f.Kind = FaultThermal
-		f.For, err = span(length)
+		f.For, err = parseSpan(length)
 		if err != nil {
 			return err
 		}
@@ -197,8 +197,8 @@ func percent(s string) (int, error) {
 	return n, nil
 }
 
-// span reads a whole number with a unit, at most a year.
-func span(s string) (spec.Span, error) {
+// parseSpan reads a whole number with a unit, at most a year.
+func parseSpan(s string) (spec.Span, error) {
 	units := []struct {
 		suffix string
 		unit   spec.Span
@@ -217,8 +217,8 @@ func span(s string) (spec.Span, error) {
 	return 0, errors.New("want a span such as 500ms, 30s, 5m or 2h")
 }
 
-// mix spreads the bits of a number (the finaliser of a multiply-xor hash).
-func mix(x uint64) uint64 {
+// mixBits spreads the bits of a number (the finaliser of a multiply-xor hash).
+func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

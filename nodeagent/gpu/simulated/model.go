@@ -68,8 +68,8 @@ type model struct {
 	clocks device.Clocks // as they were set; zero: the highest
 }
 
-// clock is the highest frequency of the multiprocessors, in MHz.
-func (m *model) clock() int64 {
+// maxClock is the highest frequency of the multiprocessors, in MHz.
+func (m *model) maxClock() int64 {
 	if m.clocks.Graphics != 0 {
 		return min(m.fig.smMHz, int64(m.clocks.Graphics))
 	}
@@ -79,7 +79,7 @@ func (m *model) clock() int64 {
 // integral adds rate × time without losing a remainder.
 type integral struct{ whole, rest int64 }
 
-func (g *integral) add(rate, ns int64) {
+func (g *integral) addProduct(rate, ns int64) {
 	// Whole seconds first, so that a jump of months cannot overflow.
 	g.whole += rate * (ns / second)
 	g.rest += rate * (ns % second)
@@ -87,43 +87,43 @@ func (g *integral) add(rate, ns int64) {
 	g.rest %= second
 }
 
-// advance moves the device to an instant. An earlier instant changes nothing:
+// advanceTo moves the device to an instant. An earlier instant changes nothing:
 // a clock that was set back must not turn counters back.
-func (m *model) advance(to spec.Instant) {
+func (m *model) advanceTo(to spec.Instant) {
 	for m.at < to {
 		end := min(to, spec.Instant((int64(m.at)/second+1)*second))
-		if m.settled() {
+		if m.isSettled() {
 			end = to // nothing changes until someone attaches a load
 		}
 		end = m.nextFault(end)
-		m.integrate(int64(end - m.at))
+		m.integrateFigures(int64(end - m.at))
 		if int64(end)%second == 0 && !m.lost {
-			m.milliC += (m.target() - m.milliC) / 32
+			m.milliC += (m.targetTemperature() - m.milliC) / 32
 		}
 		m.at = end
-		m.fire()
+		m.fireFaults()
 	}
 }
 
-// settled tells that the device is idle and its temperature rests.
-func (m *model) settled() bool {
+// isSettled tells that the device is idle and its temperature rests.
+func (m *model) isSettled() bool {
 	for i := range m.units {
 		if len(m.units[i].loads) > 0 {
 			return false
 		}
 	}
-	return m.lost || (m.target()-m.milliC)/32 == 0
+	return m.lost || (m.targetTemperature()-m.milliC)/32 == 0
 }
 
-func (m *model) integrate(ns int64) {
+func (m *model) integrateFigures(ns int64) {
 	if m.lost {
 		return
 	}
-	l := m.whole()
-	power, reasons := m.power(l)
-	m.energy.add(power, ns)
+	l := m.deviceLevel()
+	power, reasons := m.powerDraw(l)
+	m.energy.addProduct(power, ns)
 	if m.fig.nvlinks > 0 {
-		m.nvlink.add(m.linkBytes(l)/1024, ns)
+		m.nvlink.addProduct(m.linkBytes(l)/1024, ns)
 	}
 	if reasons&device.ReasonsThermal != 0 {
 		m.thermalNS += ns
@@ -133,17 +133,17 @@ func (m *model) integrate(ns int64) {
 	}
 }
 
-// target is the temperature the device tends to, in thousandths of a degree.
-func (m *model) target() int64 {
+// targetTemperature is the temperature the device tends to, in thousandths of a degree.
+func (m *model) targetTemperature() int64 {
 	if m.lost {
 		return ambientMilliC
 	}
-	power, _ := m.power(m.whole())
+	power, _ := m.powerDraw(m.deviceLevel())
 	return ambientMilliC + 50_000*power/m.fig.maxMW
 }
 
-// whole is the level of the device: its units by weight.
-func (m *model) whole() level {
+// deviceLevel is the level of the device: its units by weight.
+func (m *model) deviceLevel() level {
 	var sum level
 	for i := range m.units {
 		l := m.unitLevel(&m.units[i])
@@ -157,7 +157,7 @@ func (m *model) whole() level {
 func (m *model) unitLevel(u *unit) level {
 	var sum level
 	for i := range u.loads {
-		l := u.loads[i].level(m.at, u.memory, m.seed)
+		l := u.loads[i].levelAt(m.at, u.memory, m.seed)
 		sum.util += l.util
 		sum.memory += l.memory
 	}
@@ -166,8 +166,8 @@ func (m *model) unitLevel(u *unit) level {
 	return sum
 }
 
-// level is what one load does in the second that an instant falls in.
-func (a *attached) level(at spec.Instant, memory int64, seed uint64) level {
+// levelAt is what one load does in the second that an instant falls in.
+func (a *attached) levelAt(at spec.Instant, memory int64, seed uint64) level {
 	if a.load.Shape == Absent {
 		return level{}
 	}
@@ -175,14 +175,14 @@ func (a *attached) level(at spec.Instant, memory int64, seed uint64) level {
 	age := spec.Span(max(0, int64(at)/second*second-int64(a.from)))
 	held := memory * int64(a.load.Memory) / 100 * a.share / device.Ratio
 	peak := int64(a.load.Util) * device.Ratio / 100 * a.share / device.Ratio
-	jitter := int64(mix(seed^uint64(a.job)^uint64(int64(at)/second)) % 40_000) // up to 4 % less
+	jitter := int64(mixBits(seed^uint64(a.job)^uint64(int64(at)/second)) % 40_000) // up to 4 % less
 	if age < a.load.Warmup {
-		return level{util: peak / 20, memory: held * millis(age) / max(1, millis(a.load.Warmup))}
+		return level{util: peak / 20, memory: held * toMillis(age) / max(1, toMillis(a.load.Warmup))}
 	}
 	util := peak - peak*jitter/device.Ratio
 	if a.load.Period > 0 {
-		into := millis(age % a.load.Period)
-		period := max(1, millis(a.load.Period))
+		into := toMillis(age % a.load.Period)
+		period := max(1, toMillis(a.load.Period))
 		switch a.load.Shape {
 		case Saw:
 			util = util * (period + into) / (2 * period)
@@ -203,23 +203,23 @@ func (a *attached) level(at spec.Instant, memory int64, seed uint64) level {
 	return level{util: util, memory: held}
 }
 
-// millis keeps products of spans inside 64 bits.
-func millis(d spec.Span) int64 { return int64(d / spec.Millisecond) }
+// toMillis keeps products of spans inside 64 bits.
+func toMillis(d spec.Span) int64 { return int64(d / spec.Millisecond) }
 
-// power gives the draw in milliwatts and the reasons that hold the clocks
+// powerDraw gives the draw in milliwatts and the reasons that hold the clocks
 // down. The draw is idle plus a share of the rest that grows with use and with
 // the clock; above 97 % at the highest clock the device sits at its limit.
-func (m *model) power(l level) (milliwatts, reasons int64) {
-	p := m.fig.idleMW + (m.fig.maxMW-m.fig.idleMW)*l.util/device.Ratio*103/100*m.clock()/m.fig.smMHz
+func (m *model) powerDraw(l level) (milliwatts, reasons int64) {
+	p := m.fig.idleMW + (m.fig.maxMW-m.fig.idleMW)*l.util/device.Ratio*103/100*m.maxClock()/m.fig.smMHz
 	if p >= m.fig.maxMW {
 		p, reasons = m.fig.maxMW, device.ReasonPowerCap
 	}
-	if m.thermal() {
+	if m.hasThermalFault() {
 		p = m.fig.idleMW + (p-m.fig.idleMW)*throttled/device.Ratio
 		reasons |= device.ReasonSWThermal
 		reasons &^= device.ReasonPowerCap
 	}
-	if reasons == 0 && m.clock() < m.fig.smMHz {
+	if reasons == 0 && m.maxClock() < m.fig.smMHz {
 		reasons = device.ReasonAppClocks
 	}
 	if l.util == 0 && reasons&^device.ReasonAppClocks == 0 {
@@ -228,8 +228,8 @@ func (m *model) power(l level) (milliwatts, reasons int64) {
 	return p, reasons
 }
 
-// thermal tells whether a thermal fault is under way.
-func (m *model) thermal() bool {
+// hasThermalFault tells whether a thermal fault is under way.
+func (m *model) hasThermalFault() bool {
 	for i := range m.units {
 		for j := range m.units[i].loads {
 			a := &m.units[i].loads[j]
@@ -266,15 +266,15 @@ func (m *model) nextFault(end spec.Instant) spec.Instant {
 	return end
 }
 
-// fire lets the faults happen whose time has come.
-func (m *model) fire() {
+// fireFaults lets the faults happen whose time has come.
+func (m *model) fireFaults() {
 	for i := range m.units {
 		for j := range m.units[i].loads {
 			a := &m.units[i].loads[j]
 			for a.fired < len(a.load.Faults) && a.from.Add(a.load.Faults[a.fired].After) <= m.at {
 				f := a.load.Faults[a.fired]
 				a.fired++
-				m.inject(m.units[i].uuid, f)
+				m.injectFault(m.units[i].uuid, f)
 				if f.Kind == FaultCut {
 					return // the units are others
 				}
@@ -283,42 +283,42 @@ func (m *model) fire() {
 	}
 }
 
-// inject makes one fault happen at m.at.
-func (m *model) inject(uuid string, f Fault) {
+// injectFault makes one fault happen at m.at.
+func (m *model) injectFault(uuid string, f Fault) {
 	if m.lost {
 		return
 	}
 	switch f.Kind {
 	case FaultThermal:
-		m.note(device.Event{Kind: device.EventThermal, UUID: uuid, Text: "clocks held down by temperature (simulated)"})
+		m.noteEvent(device.Event{Kind: device.EventThermal, UUID: uuid, Text: "clocks held down by temperature (simulated)"})
 	case FaultLost:
-		m.lose(uuid)
+		m.loseDevice(uuid)
 	case FaultCut:
 		instances, err := m.cut(f.Profiles)
 		if err != nil {
 			return // it was checked when the load was read, and does not fit this device
 		}
-		m.partition(m.uuid, m.memory, instances)
-		m.note(device.Event{Kind: device.EventMIGChanged, UUID: m.uuid, Text: "partitioned anew (simulated)"})
+		m.partitionDevice(m.uuid, m.memory, instances)
+		m.noteEvent(device.Event{Kind: device.EventMIGChanged, UUID: m.uuid, Text: "partitioned anew (simulated)"})
 	case FaultXID:
 		m.lastXID = int64(f.XID)
-		m.note(device.Event{Kind: device.EventXID, UUID: uuid, XID: f.XID, Text: device.ClassifyXID(f.XID).String() + " error (simulated)"})
+		m.noteEvent(device.Event{Kind: device.EventXID, UUID: uuid, XID: f.XID, Text: device.ClassifyXID(f.XID).String() + " error (simulated)"})
 		switch f.XID {
 		case 48, 95:
 			m.ecc++
-			m.note(device.Event{Kind: device.EventECC, UUID: uuid, Text: "uncorrectable memory error (simulated)"})
+			m.noteEvent(device.Event{Kind: device.EventECC, UUID: uuid, Text: "uncorrectable memory error (simulated)"})
 		case 63, 94:
 			m.remap++
 		case 74:
 			m.recoveries++
 		case 79:
-			m.lose(uuid)
+			m.loseDevice(uuid)
 		}
 	}
 }
 
-// partition cuts the device into instances, or none. What ran on it is gone.
-func (m *model) partition(uuid string, memory int64, instances []device.MIG) {
+// partitionDevice cuts the device into instances, or none. What ran on it is gone.
+func (m *model) partitionDevice(uuid string, memory int64, instances []device.MIG) {
 	for i := range m.units {
 		m.former = append(m.former, m.units[i].uuid)
 	}
@@ -336,13 +336,13 @@ func (m *model) partition(uuid string, memory int64, instances []device.MIG) {
 	m.former = slices.Compact(m.former)
 }
 
-func (m *model) lose(uuid string) {
+func (m *model) loseDevice(uuid string) {
 	m.lost = true
-	m.note(device.Event{Kind: device.EventLost, UUID: uuid, Text: "the device has fallen off the bus (simulated)"})
+	m.noteEvent(device.Event{Kind: device.EventLost, UUID: uuid, Text: "the device has fallen off the bus (simulated)"})
 }
 
-// note keeps an event until it is asked for; the oldest go first when nobody asks.
-func (m *model) note(e device.Event) {
+// noteEvent keeps an event until it is asked for; the oldest go first when nobody asks.
+func (m *model) noteEvent(e device.Event) {
 	const most = 256
 	e.At = m.at
 	if len(m.events) == most {
@@ -351,10 +351,10 @@ func (m *model) note(e device.Event) {
 	m.events = append(m.events, e)
 }
 
-// attach replaces the loads of every unit; a load that was there before keeps
+// attachLoads replaces the loads of every unit; a load that was there before keeps
 // its place in its faults.
-func (m *model) attach(now spec.Instant, loads map[string][]attached) {
-	m.advance(now)
+func (m *model) attachLoads(now spec.Instant, loads map[string][]attached) {
+	m.advanceTo(now)
 	for i := range m.units {
 		u := &m.units[i]
 		next := slices.Clone(loads[u.uuid])
@@ -367,5 +367,5 @@ func (m *model) attach(now spec.Instant, loads map[string][]attached) {
 		}
 		u.loads = next
 	}
-	m.fire()
+	m.fireFaults()
 }

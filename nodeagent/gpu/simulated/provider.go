@@ -49,18 +49,18 @@ func New(cfg Config) (*Provider, error) {
 	if len(cfg.Lines) == 0 {
 		return nil, fmt.Errorf("no GPU is declared for %s: %w", cfg.Node, gpu.ErrUnavailable)
 	}
-	devices, figs, err := declare(cfg.Node, cfg.Lines)
+	devices, figs, err := declareDevices(cfg.Node, cfg.Lines)
 	if err != nil {
 		return nil, err
 	}
 	p := &Provider{devices: devices}
 	for i, d := range devices {
 		m := &model{
-			seed: mix(uint64(i)) ^ hash(cfg.Node), fig: figs[i], at: cfg.Start,
+			seed: mixBits(uint64(i)) ^ hashText(cfg.Node), fig: figs[i], at: cfg.Start,
 			milliC: ambientMilliC + 50_000*figs[i].idleMW/figs[i].maxMW,
-			cut:    func(profiles []string) ([]device.MIG, error) { return cut(cfg.Node, d, profiles) },
+			cut:    func(profiles []string) ([]device.MIG, error) { return cutInstances(cfg.Node, d, profiles) },
 		}
-		m.partition(d.UUID, d.MemoryMiB, d.MIG)
+		m.partitionDevice(d.UUID, d.MemoryMiB, d.MIG)
 		p.models = append(p.models, m)
 	}
 	return p, nil
@@ -73,7 +73,7 @@ func (p *Provider) Name() string { return "simulated" }
 func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	out := slices.Clone(p.devices)
@@ -125,32 +125,32 @@ func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
 		return fmt.Errorf("%d of %d assigned GPUs are not on this node", len(loads)-known, len(loads))
 	}
 	for _, m := range p.models {
-		m.attach(now, loads)
+		m.attachLoads(now, loads)
 	}
 	return nil
 }
 
 // Inject makes a fault happen on a device now; After is not used.
 func (p *Provider) Inject(now spec.Instant, uuid string, f Fault) error {
-	return p.with(uuid, func(m *model) {
-		m.advance(now)
-		m.inject(uuid, f)
+	return p.withModel(uuid, func(m *model) {
+		m.advanceTo(now)
+		m.injectFault(uuid, f)
 	})
 }
 
 // Heal brings a lost device back, as a reset would.
 func (p *Provider) Heal(now spec.Instant, uuid string) error {
-	return p.with(uuid, func(m *model) {
-		m.advance(now)
+	return p.withModel(uuid, func(m *model) {
+		m.advanceTo(now)
 		if m.lost {
 			m.lost, m.lastXID = false, 0
-			m.note(device.Event{Kind: device.EventReturned, UUID: uuid, Text: "the device is back (simulated)"})
+			m.noteEvent(device.Event{Kind: device.EventReturned, UUID: uuid, Text: "the device is back (simulated)"})
 		}
 	})
 }
 
-// with runs f on the model of a device.
-func (p *Provider) with(uuid string, f func(*model)) error {
+// withModel runs f on the model of a device.
+func (p *Provider) withModel(uuid string, f func(*model)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -169,13 +169,13 @@ func (p *Provider) with(uuid string, f func(*model)) error {
 func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return err
 	}
 	dst.At = now
 	dst.Readings = dst.Readings[:0]
 	for i, m := range p.models {
-		m.advance(now)
+		m.advanceTo(now)
 		dst.Readings = m.read(p.devices[i].UUID, dst.Readings)
 	}
 	return nil
@@ -186,7 +186,7 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return dst, err
 	}
 	for n, m := range p.models {
@@ -200,7 +200,7 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 				if a.load.Shape == Absent {
 					continue
 				}
-				memory := a.level(m.at, u.memory, m.seed).memory
+				memory := a.levelAt(m.at, u.memory, m.seed).memory
 				if a.pids == nil {
 					dst = append(dst, device.Process{PID: firstPID + n*256 + i*16 + j, UUID: u.uuid, MemoryMiB: memory})
 				}
@@ -217,12 +217,12 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return dst, err
 	}
 	from := len(dst)
 	for _, m := range p.models {
-		m.advance(now)
+		m.advanceTo(now)
 		dst = append(dst, m.events...)
 		m.events = m.events[:0]
 	}
@@ -246,19 +246,19 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// usable refuses a closed provider and a finished context. Callers hold mu.
-func (p *Provider) usable(ctx context.Context) error {
+// checkUsable refuses a closed provider and a finished context. Callers hold mu.
+func (p *Provider) checkUsable(ctx context.Context) error {
 	if p.closed {
 		return gpu.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// hash is a small string hash for seeds.
-func hash(s string) uint64 {
+// hashText is a small string hash for seeds.
+func hashText(s string) uint64 {
 	h := uint64(len(s))
 	for i := 0; i < len(s); i++ {
-		h = mix(h ^ uint64(s[i]))
+		h = mixBits(h ^ uint64(s[i]))
 	}
 	return h
 }

@@ -8,8 +8,8 @@ func reservedMiB(memory int64) int64 { return memory / 128 }
 // read fills one reading for the device and, with MIG on, one per instance.
 // The values are those of the second that m.at falls in.
 func (m *model) read(uuid string, out []device.Reading) []device.Reading {
-	l := m.whole()
-	out, r := next(out, uuid)
+	l := m.deviceLevel()
+	out, r := growReadings(out, uuid)
 	r.Lost = m.lost
 	if !m.lost {
 		m.readDevice(r, l)
@@ -19,7 +19,7 @@ func (m *model) read(uuid string, out []device.Reading) []device.Reading {
 	}
 	for i := range m.units {
 		u := &m.units[i]
-		out, r = next(out, u.uuid)
+		out, r = growReadings(out, u.uuid)
 		r.Lost = m.lost
 		if !m.lost {
 			m.readUnit(r, u)
@@ -28,8 +28,8 @@ func (m *model) read(uuid string, out []device.Reading) []device.Reading {
 	return out
 }
 
-// next grows a list of readings by one that reuses the memory it had.
-func next(out []device.Reading, uuid string) ([]device.Reading, *device.Reading) {
+// growReadings grows a list of readings by one that reuses the memory it had.
+func growReadings(out []device.Reading, uuid string) ([]device.Reading, *device.Reading) {
 	if len(out) < cap(out) {
 		out = out[:len(out)+1]
 	} else {
@@ -42,8 +42,8 @@ func next(out []device.Reading, uuid string) ([]device.Reading, *device.Reading)
 
 // readDevice appends the fields of a device, ascending by number.
 func (m *model) readDevice(r *device.Reading, l level) {
-	power, reasons := m.power(l)
-	clock, memory := m.clock(), m.fig.memMHz
+	power, reasons := m.powerDraw(l)
+	clock, memory := m.maxClock(), m.fig.memMHz
 	switch {
 	case reasons&device.ReasonsThermal != 0:
 		clock = clock * throttled / device.Ratio
@@ -99,7 +99,7 @@ func (m *model) readDevice(r *device.Reading, l level) {
 	}
 	put(device.VGPULicense, 0)
 	if !m.mig {
-		profile(r, l)
+		appendProfile(r, l)
 		put(device.PCIeTxBytes, pcie)
 		put(device.PCIeRxBytes, pcie*3/2)
 	}
@@ -118,13 +118,13 @@ func (m *model) readUnit(r *device.Reading, u *unit) {
 		device.Value{Field: device.FBFree, N: u.memory - reserved - used},
 		device.Value{Field: device.FBUsed, N: used},
 		device.Value{Field: device.FBReserved, N: reserved})
-	profile(r, l)
+	appendProfile(r, l)
 }
 
-// profile appends the activity ratios that go with a level: a training step
+// appendProfile appends the activity ratios that go with a level: a training step
 // keeps the engine busier than the multiprocessors, and those busier than the
 // tensor pipe.
-func profile(r *device.Reading, l level) {
+func appendProfile(r *device.Reading, l level) {
 	r.Values = append(r.Values,
 		device.Value{Field: device.GraphicsActive, N: l.util},
 		device.Value{Field: device.SMActive, N: l.util * 86 / 100},

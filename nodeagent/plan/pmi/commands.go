@@ -8,111 +8,111 @@ import (
 // refused is what a program is told that wants what is not served.
 const refused = "this PMI server does not do that"
 
-// first answers a command of PMI-1.
-func (s *Server) first(local int, m message, out *Result) error {
+// answerPMI1 answers a command of PMI-1.
+func (s *Server) answerPMI1(local int, m message, out *Result) error {
 	t := &s.tasks[local]
 	if t.spawn { // all its lines but the last
 		if m.cmd != "" || len(m.pairs) == 0 || m.pairs[0][0] != "endcmd" {
 			return nil
 		}
 		t.spawn = false
-		out.answer(local, "cmd=spawn_result rc=-1 msg=not_served\n")
+		out.addAnswer(local, "cmd=spawn_result rc=-1 msg=not_served\n")
 		return nil
 	}
 	switch m.cmd {
 	case "get_maxes":
-		out.answer(local, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n")
+		out.addAnswer(local, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n")
 	case "get_appnum":
-		out.answer(local, "cmd=appnum rc=0 appnum=0\n")
+		out.addAnswer(local, "cmd=appnum rc=0 appnum=0\n")
 	case "get_universe_size":
-		out.answer(local, "cmd=universe_size rc=0 size="+s.size()+"\n")
+		out.addAnswer(local, "cmd=universe_size rc=0 size="+s.stepSize()+"\n")
 	case "get_my_kvsname":
-		out.answer(local, "cmd=my_kvsname rc=0 kvsname="+s.cfg.Job+"\n")
+		out.addAnswer(local, "cmd=my_kvsname rc=0 kvsname="+s.cfg.Job+"\n")
 	case "put":
 		rc := "0 msg=success"
-		if err := s.store(s.put, m.get("key"), m.get("value")); err != nil {
+		if err := s.storeKey(s.put, m.get("key"), m.get("value")); err != nil {
 			rc = "-1 msg=not_stored"
 		}
-		out.answer(local, "cmd=put_result rc="+rc+"\n")
+		out.addAnswer(local, "cmd=put_result rc="+rc+"\n")
 	case "get":
-		if v, ok := s.lookup(m.get("key")); ok {
-			out.answer(local, "cmd=get_result rc=0 msg=success value="+v+"\n")
+		if v, ok := s.lookUpKey(m.get("key")); ok {
+			out.addAnswer(local, "cmd=get_result rc=0 msg=success value="+v+"\n")
 		} else {
-			out.answer(local, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n")
+			out.addAnswer(local, "cmd=get_result rc=-1 msg=key_not_found value=unknown\n")
 		}
 	case "barrier_in":
-		s.fence(local, out)
+		s.noteFence(local, out)
 	case "finalize":
 		t.over = true
-		out.answer(local, "cmd=finalize_ack rc=0\n")
+		out.addAnswer(local, "cmd=finalize_ack rc=0\n")
 	case "abort":
-		s.abort(m, out, "exitcode", "error_msg")
+		s.abortStep(m, out, "exitcode", "error_msg")
 	case "spawn":
 		t.spawn = true
 	case "getbyidx":
-		out.answer(local, "cmd=getbyidx_results rc=-1 reason=not_served\n")
+		out.addAnswer(local, "cmd=getbyidx_results rc=-1 reason=not_served\n")
 	case "publish_name", "unpublish_name", "lookup_name":
 		verb := map[string]string{"publish_name": "publish", "unpublish_name": "unpublish", "lookup_name": "lookup"}[m.cmd]
-		out.answer(local, "cmd="+verb+"_result rc=-1 msg=not_served\n")
+		out.addAnswer(local, "cmd="+verb+"_result rc=-1 msg=not_served\n")
 	default:
 		return fmt.Errorf("%w: the command %q is not known", ErrProtocol, m.cmd)
 	}
 	return nil
 }
 
-// say answers a command of PMI-2, for the thread that asked.
-func (s *Server) say(local int, out *Result, cmd string, pairs ...string) {
+// answerThread answers a command of PMI-2, for the thread that asked.
+func (s *Server) answerThread(local int, out *Result, cmd string, pairs ...string) {
 	head := []string{"cmd", cmd}
 	if t := s.tasks[local].thread; t != "" {
 		head = append(head, "thrid", t)
 	}
-	out.answer(local, formatSecond(append(head, pairs...)...))
+	out.addAnswer(local, formatSecond(append(head, pairs...)...))
 }
 
-// second answers a command of PMI-2.
-func (s *Server) second(local int, m message, out *Result) error {
+// answerPMI2 answers a command of PMI-2.
+func (s *Server) answerPMI2(local int, m message, out *Result) error {
 	t := &s.tasks[local]
 	reply := m.cmd + "-response"
 	found := func(v string, ok bool) {
 		if ok {
-			s.say(local, out, reply, "found", "TRUE", "value", v, "rc", "0")
+			s.answerThread(local, out, reply, "found", "TRUE", "value", v, "rc", "0")
 		} else {
-			s.say(local, out, reply, "found", "FALSE", "rc", "0")
+			s.answerThread(local, out, reply, "found", "FALSE", "rc", "0")
 		}
 	}
 	done := func(err error) {
 		if err != nil {
-			s.say(local, out, reply, "rc", "1", "errmsg", err.Error())
+			s.answerThread(local, out, reply, "rc", "1", "errmsg", err.Error())
 		} else {
-			s.say(local, out, reply, "rc", "0")
+			s.answerThread(local, out, reply, "rc", "0")
 		}
 	}
 	switch m.cmd {
 	case "fullinit":
-		s.say(local, out, reply, "rc", "0", "pmi-version", "2", "pmi-subversion", "0", "rank", strconv.FormatUint(uint64(s.cfg.Ranks[local]), 10),
-			"size", s.size(), "appnum", "0", "debugged", "FALSE", "pmiverbose", "FALSE")
+		s.answerThread(local, out, reply, "rc", "0", "pmi-version", "2", "pmi-subversion", "0", "rank", strconv.FormatUint(uint64(s.cfg.Ranks[local]), 10),
+			"size", s.stepSize(), "appnum", "0", "debugged", "FALSE", "pmiverbose", "FALSE")
 	case "finalize":
 		t.over = true
 		done(nil)
 	case "abort":
-		s.abort(m, out, "exitcode", "msg")
+		s.abortStep(m, out, "exitcode", "msg")
 	case "job-getid":
-		s.say(local, out, reply, "jobid", s.cfg.Job, "rc", "0")
+		s.answerThread(local, out, reply, "jobid", s.cfg.Job, "rc", "0")
 	case "info-getjobattr":
 		switch m.get("key") {
 		case processMapping:
 			found(s.cfg.Mapping, true)
 		case "universeSize":
-			found(s.size(), true)
+			found(s.stepSize(), true)
 		default:
 			found("", false)
 		}
 	case "info-putnodeattr":
 		key, value := m.get("key"), m.get("value")
-		err := s.store(s.attr, key, value)
+		err := s.storeKey(s.attr, key, value)
 		done(err)
 		if err == nil {
-			s.told(key, value, out)
+			s.answerWaiting(key, value, out)
 		}
 	case "info-getnodeattr":
 		key := m.get("key")
@@ -122,25 +122,25 @@ func (s *Server) second(local int, m message, out *Result) error {
 			t.wants = key
 		}
 	case "kvs-put":
-		done(s.store(s.put, m.get("key"), m.get("value")))
+		done(s.storeKey(s.put, m.get("key"), m.get("value")))
 	case "kvs-get":
-		found(s.lookup(m.get("key")))
+		found(s.lookUpKey(m.get("key")))
 	case "kvs-fence":
-		s.fence(local, out)
+		s.noteFence(local, out)
 	case "spawn", "name-publish", "name-unpublish", "name-lookup", "job-connect", "job-disconnect", "ring":
-		s.say(local, out, reply, "rc", "1", "errmsg", refused)
+		s.answerThread(local, out, reply, "rc", "1", "errmsg", refused)
 	default:
 		return fmt.Errorf("%w: the command %q is not known", ErrProtocol, m.cmd)
 	}
 	return nil
 }
 
-// told answers who waits for an attribute of the node.
-func (s *Server) told(key, value string, out *Result) {
+// answerWaiting answers who waits for an attribute of the node.
+func (s *Server) answerWaiting(key, value string, out *Result) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.wants == key {
 			t.wants = ""
-			s.say(i, out, "info-getnodeattr-response", "found", "TRUE", "value", value, "rc", "0")
+			s.answerThread(i, out, "info-getnodeattr-response", "found", "TRUE", "value", value, "rc", "0")
 		}
 	}
 }

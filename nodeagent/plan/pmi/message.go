@@ -24,9 +24,9 @@ func (m message) get(key string) string {
 	return ""
 }
 
-// next takes the first message out of what a task has sent; n is its length, 0
+// nextMessage takes the first message out of what a task has sent; n is its length, 0
 // while it is not whole.
-func next(t *task) (m message, n int, err error) {
+func nextMessage(t *task) (m message, n int, err error) {
 	if t.version == 2 {
 		return nextSecond(t.buffer)
 	}
@@ -51,7 +51,7 @@ func parseFirst(line string) message {
 		if !ok {
 			name, _, _ = strings.Cut(rest, " ")
 			_, rest, _ = strings.Cut(rest, " ")
-			m.add(name, "")
+			m.addPair(name, "")
 			continue
 		}
 		if name == "value" {
@@ -59,13 +59,13 @@ func parseFirst(line string) message {
 		} else {
 			value, rest, _ = strings.Cut(after, " ")
 		}
-		m.add(name, value)
+		m.addPair(name, value)
 		rest = strings.TrimLeft(rest, " ")
 	}
 	return m
 }
 
-func (m *message) add(name, value string) {
+func (m *message) addPair(name, value string) {
 	if m.cmd == "" && (name == "cmd" || name == "mcmd") {
 		m.cmd = value
 		return
@@ -108,7 +108,7 @@ func nextSecond(b []byte) (m message, n int, err error) {
 			}
 			value.WriteByte(after[i])
 		}
-		m.add(name, value.String())
+		m.addPair(name, value.String())
 		text = after[min(i+1, len(after)):]
 	}
 	if m.cmd == "" {
@@ -129,8 +129,8 @@ func formatSecond(pairs ...string) string {
 	return fmt.Sprintf("%-*d%s", lengthDigits, b.Len(), b.String())
 }
 
-// encode writes keys and values, each with its length, in the keys' order.
-func encode(kvs map[string]string) []byte {
+// encodePairs writes keys and values, each with its length, in the keys' order.
+func encodePairs(kvs map[string]string) []byte {
 	keys := make([]string, 0, len(kvs))
 	for k := range kvs {
 		keys = append(keys, k)
@@ -147,8 +147,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decode reads what encode writes.
-func decode(b []byte, each func(k, v string)) error {
+// decodePairs reads what encode writes.
+func decodePairs(b []byte, each func(k, v string)) error {
 	for len(b) > 0 {
 		var pair [2]string
 		for i := range pair {
@@ -167,11 +167,11 @@ func decode(b []byte, each func(k, v string)) error {
 func Merge(parts [][]byte) ([]byte, error) {
 	all := map[string]string{}
 	for _, p := range parts {
-		if err := decode(p, func(k, v string) { all[k] = v }); err != nil {
+		if err := decodePairs(p, func(k, v string) { all[k] = v }); err != nil {
 			return nil, err
 		}
 	}
-	return encode(all), nil
+	return encodePairs(all), nil
 }
 
 // Mapping writes PMI_process_mapping: which node each rank is on, as blocks of

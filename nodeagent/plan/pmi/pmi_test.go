@@ -317,12 +317,12 @@ func TestWhatIsPutFitsIntoAMessage(t *testing.T) {
 	const room = 10_000
 	s := New(plan.PMI{})
 	s.held = maxHeld - room
-	for i := 0; s.store(s.put, strconv.Itoa(i), "") == nil; i++ {
+	for i := 0; s.storeKey(s.put, strconv.Itoa(i), "") == nil; i++ {
 	}
-	if n := len(encode(s.put)); n > room || n < room/4 {
+	if n := len(encodePairs(s.put)); n > room || n < room/4 {
 		t.Errorf("%d bytes in the room of %d", n, room)
 	}
-	if err := s.store(s.put, "x", strings.Repeat("v", maxValue)); err == nil {
+	if err := s.storeKey(s.put, "x", strings.Repeat("v", maxValue)); err == nil {
 		t.Error("more is taken")
 	}
 }

@@ -81,7 +81,7 @@ func (s *Server) Read(local int, data []byte) (Result, error) {
 	t := &s.tasks[local]
 	t.buffer = append(t.buffer, data...)
 	for {
-		m, n, err := next(t)
+		m, n, err := nextMessage(t)
 		if err != nil {
 			return out, err
 		}
@@ -89,14 +89,14 @@ func (s *Server) Read(local int, data []byte) (Result, error) {
 			return out, nil
 		}
 		t.buffer = slices.Delete(t.buffer, 0, n)
-		if err := s.handle(local, m, &out); err != nil {
+		if err := s.handleMessage(local, m, &out); err != nil {
 			return out, err
 		}
 	}
 }
 
-// handle answers one message.
-func (s *Server) handle(local int, m message, out *Result) error {
+// handleMessage answers one message.
+func (s *Server) handleMessage(local int, m message, out *Result) error {
 	t := &s.tasks[local]
 	if t.version == 0 {
 		return s.init(local, m, out)
@@ -106,9 +106,9 @@ func (s *Server) handle(local int, m message, out *Result) error {
 	}
 	t.thread = m.get("thrid")
 	if t.version == 2 {
-		return s.second(local, m, out)
+		return s.answerPMI2(local, m, out)
 	}
-	return s.first(local, m, out)
+	return s.answerPMI1(local, m, out)
 }
 
 // init begins a conversation.
@@ -126,16 +126,16 @@ func (s *Server) init(local int, m message, out *Result) error {
 	default:
 		version, rc = "1", "-1"
 	}
-	out.answer(local, "cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+subversion+"\n")
+	out.addAnswer(local, "cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+subversion+"\n")
 	return nil
 }
 
-func (r *Result) answer(local int, text string) {
+func (r *Result) addAnswer(local int, text string) {
 	r.Answers = append(r.Answers, Answer{Task: local, Data: []byte(text)})
 }
 
-// store keeps what a task puts.
-func (s *Server) store(in map[string]string, key, value string) error {
+// storeKey keeps what a task puts.
+func (s *Server) storeKey(in map[string]string, key, value string) error {
 	size := len(key) + len(value) + pairCost
 	switch {
 	case key == "" || len(key) > maxKey:
@@ -150,8 +150,8 @@ func (s *Server) store(in map[string]string, key, value string) error {
 	return nil
 }
 
-// lookup finds what was put before the last fence, or by this node since.
-func (s *Server) lookup(key string) (string, bool) {
+// lookUpKey finds what was put before the last fence, or by this node since.
+func (s *Server) lookUpKey(key string) (string, bool) {
 	if v, ok := s.put[key]; ok {
 		return v, true
 	}
@@ -159,15 +159,15 @@ func (s *Server) lookup(key string) (string, bool) {
 	return v, ok
 }
 
-// fence notes that a task waits.
-func (s *Server) fence(local int, out *Result) {
+// noteFence notes that a task waits.
+func (s *Server) noteFence(local int, out *Result) {
 	s.tasks[local].waiting = true
 	s.at++
 	if s.at < len(s.tasks) {
 		return
 	}
 	s.fences++
-	out.Reached, out.Number, out.Fence = true, s.fences, encode(s.put)
+	out.Reached, out.Number, out.Fence = true, s.fences, encodePairs(s.put)
 }
 
 // Merged takes what the tasks of all nodes have put before a fence; who waits
@@ -177,7 +177,7 @@ func (s *Server) Merged(number uint64, data []byte) (Result, error) {
 	if number != s.fences || s.at < len(s.tasks) {
 		return out, nil
 	}
-	if err := decode(data, func(k, v string) { s.kvs[k] = v }); err != nil {
+	if err := decodePairs(data, func(k, v string) { s.kvs[k] = v }); err != nil {
 		return out, err
 	}
 	clear(s.put)
@@ -189,18 +189,18 @@ func (s *Server) Merged(number uint64, data []byte) (Result, error) {
 		}
 		t.waiting = false
 		if t.version == 2 {
-			s.say(i, &out, "kvs-fence-response", "rc", "0")
+			s.answerThread(i, &out, "kvs-fence-response", "rc", "0")
 		} else {
-			out.answer(i, "cmd=barrier_out rc=0\n")
+			out.addAnswer(i, "cmd=barrier_out rc=0\n")
 		}
 	}
 	return out, nil
 }
 
-// size is how many tasks the whole step has.
-func (s *Server) size() string { return strconv.FormatUint(uint64(s.cfg.Size), 10) }
+// stepSize is how many tasks the whole step has.
+func (s *Server) stepSize() string { return strconv.FormatUint(uint64(s.cfg.Size), 10) }
 
-func (s *Server) abort(m message, out *Result, code, text string) {
+func (s *Server) abortStep(m message, out *Result, code, text string) {
 	n, err := strconv.ParseInt(m.get(code), 10, 32)
 	if err != nil {
 		n = 1

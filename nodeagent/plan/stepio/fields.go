@@ -11,10 +11,10 @@ import (
 // writer appends fields.
 type writer struct{ b []byte }
 
-func (w *writer) number(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
-func (w *writer) signed(n int64)  { w.b = binary.AppendVarint(w.b, n) }
-func (w *writer) text(s string)   { w.number(uint64(len(s))); w.b = append(w.b, s...) }
-func (w *writer) bytes(s []byte)  { w.number(uint64(len(s))); w.b = append(w.b, s...) }
+func (w *writer) writeNumber(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
+func (w *writer) writeSigned(n int64)  { w.b = binary.AppendVarint(w.b, n) }
+func (w *writer) text(s string)        { w.writeNumber(uint64(len(s))); w.b = append(w.b, s...) }
+func (w *writer) writeBytes(s []byte)  { w.writeNumber(uint64(len(s))); w.b = append(w.b, s...) }
 
 // The frames, by what is in them.
 const (
@@ -26,56 +26,56 @@ const (
 	hasFence
 )
 
-func (w *writer) frame(f *plan.Frame) {
-	w.number(f.Number)
+func (w *writer) writeFrame(f *plan.Frame) {
+	w.writeNumber(f.Number)
 	switch {
 	case f.Started != nil:
-		w.number(hasStarted)
+		w.writeNumber(hasStarted)
 		// What it says of itself is the word of a process of the user's.
 		n := min(len(f.Started.Ranks), len(f.Started.PIDs))
-		w.number(uint64(n))
+		w.writeNumber(uint64(n))
 		for i := range n {
-			w.number(uint64(f.Started.Ranks[i]))
-			w.signed(int64(f.Started.PIDs[i]))
+			w.writeNumber(uint64(f.Started.Ranks[i]))
+			w.writeSigned(int64(f.Started.PIDs[i]))
 		}
 	case f.Output != nil:
-		w.number(hasOutput)
-		w.number(uint64(f.Output.Rank))
-		w.number(uint64(f.Output.Stream))
-		w.bytes(f.Output.Data)
+		w.writeNumber(hasOutput)
+		w.writeNumber(uint64(f.Output.Rank))
+		w.writeNumber(uint64(f.Output.Stream))
+		w.writeBytes(f.Output.Data)
 	case f.Exit != nil:
 		x := f.Exit
 		core := uint64(0)
 		if x.Core {
 			core = 1
 		}
-		w.number(hasExit)
-		w.number(uint64(x.Rank))
-		w.signed(int64(x.Code))
-		w.signed(int64(x.Signal))
-		w.number(core)
+		w.writeNumber(hasExit)
+		w.writeNumber(uint64(x.Rank))
+		w.writeSigned(int64(x.Code))
+		w.writeSigned(int64(x.Signal))
+		w.writeNumber(core)
 		w.text(x.Error)
 		for _, n := range []int64{int64(x.Start), int64(x.End), int64(x.Usage.UserCPU), int64(x.Usage.SystemCPU), x.Usage.PeakRSS} {
-			w.signed(n)
+			w.writeSigned(n)
 		}
 	case f.End != nil:
-		w.number(hasEnd)
-		w.signed(int64(f.End.Code))
-		w.signed(int64(f.End.Signal))
+		w.writeNumber(hasEnd)
+		w.writeSigned(int64(f.End.Code))
+		w.writeSigned(int64(f.End.Signal))
 		w.text(f.End.Error)
 	case f.Fence != nil:
-		w.number(hasFence)
-		w.fence(f.Fence)
+		w.writeNumber(hasFence)
+		w.writeFence(f.Fence)
 	default:
-		w.number(hasNotice)
+		w.writeNumber(hasNotice)
 		w.text(f.Notice)
 	}
 }
 
-func (w *writer) fence(f *plan.Fence) {
-	w.number(f.Number)
-	w.number(uint64(f.Node))
-	w.bytes(f.Data)
+func (w *writer) writeFence(f *plan.Fence) {
+	w.writeNumber(f.Number)
+	w.writeNumber(uint64(f.Node))
+	w.writeBytes(f.Data)
 }
 
 // reader takes fields apart; bad tells that one was not there.
@@ -84,7 +84,7 @@ type reader struct {
 	bad bool
 }
 
-func (r *reader) number() uint64 {
+func (r *reader) readNumber() uint64 {
 	n, w := binary.Uvarint(r.b)
 	if w <= 0 {
 		r.bad = true
@@ -94,9 +94,9 @@ func (r *reader) number() uint64 {
 	return n
 }
 
-// below is a number that must be less than limit.
-func (r *reader) below(limit uint64) uint64 {
-	n := r.number()
+// readBelow is a number that must be less than limit.
+func (r *reader) readBelow(limit uint64) uint64 {
+	n := r.readNumber()
 	if n >= limit {
 		r.bad = true
 		return 0
@@ -114,8 +114,8 @@ func (r *reader) signed() int64 {
 	return n
 }
 
-// small is a signed number of 32 bits.
-func (r *reader) small() int32 {
+// readInt32 is a signed number of 32 bits.
+func (r *reader) readInt32() int32 {
 	n := r.signed()
 	if n < math.MinInt32 || n > math.MaxInt32 {
 		r.bad = true
@@ -124,8 +124,8 @@ func (r *reader) small() int32 {
 	return int32(n)
 }
 
-func (r *reader) bytes() []byte {
-	n := r.number()
+func (r *reader) readBytes() []byte {
+	n := r.readNumber()
 	if n > uint64(len(r.b)) {
 		r.bad = true
 		return nil
@@ -138,33 +138,33 @@ func (r *reader) bytes() []byte {
 	return out
 }
 
-func (r *reader) text() string { return string(r.bytes()) }
+func (r *reader) text() string { return string(r.readBytes()) }
 
-func (r *reader) frame(f *plan.Frame) {
-	f.Number = r.number()
-	switch r.number() {
+func (r *reader) readFrame(f *plan.Frame) {
+	f.Number = r.readNumber()
+	switch r.readNumber() {
 	case hasStarted:
-		n := r.number()
+		n := r.readNumber()
 		if n > uint64(len(r.b)) {
 			r.bad = true
 			return
 		}
 		s := &plan.TaskPIDs{}
 		for range n {
-			s.Ranks, s.PIDs = append(s.Ranks, uint32(r.below(1<<32))), append(s.PIDs, r.small())
+			s.Ranks, s.PIDs = append(s.Ranks, uint32(r.readBelow(1<<32))), append(s.PIDs, r.readInt32())
 		}
 		f.Started = s
 	case hasOutput:
-		f.Output = &plan.Output{Rank: uint32(r.below(1 << 32)), Stream: uint8(r.below(1 << 8)), Data: r.bytes()}
+		f.Output = &plan.Output{Rank: uint32(r.readBelow(1 << 32)), Stream: uint8(r.readBelow(1 << 8)), Data: r.readBytes()}
 	case hasExit:
-		x := &plan.TaskExit{Rank: uint32(r.below(1 << 32)), Code: r.small(), Signal: r.small(), Core: r.below(2) == 1, Error: r.text()}
+		x := &plan.TaskExit{Rank: uint32(r.readBelow(1 << 32)), Code: r.readInt32(), Signal: r.readInt32(), Core: r.readBelow(2) == 1, Error: r.text()}
 		x.Start, x.End = spec.Instant(r.signed()), spec.Instant(r.signed())
 		x.Usage.UserCPU, x.Usage.SystemCPU, x.Usage.PeakRSS = spec.Span(r.signed()), spec.Span(r.signed()), r.signed()
 		f.Exit = x
 	case hasEnd:
-		f.End = &plan.FrameEnd{Code: r.small(), Signal: r.small(), Error: r.text()}
+		f.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}
 	case hasFence:
-		fence := r.fence()
+		fence := r.readFence()
 		f.Fence = &fence
 	case hasNotice:
 		f.Notice = r.text()
@@ -173,6 +173,6 @@ func (r *reader) frame(f *plan.Frame) {
 	}
 }
 
-func (r *reader) fence() plan.Fence {
-	return plan.Fence{Number: r.number(), Node: uint32(r.below(1 << 32)), Data: r.bytes()}
+func (r *reader) readFence() plan.Fence {
+	return plan.Fence{Number: r.readNumber(), Node: uint32(r.readBelow(1 << 32)), Data: r.readBytes()}
 }

@@ -94,34 +94,34 @@ func Append(b []byte, m *Message) []byte {
 	switch m.Kind {
 	case Open:
 		w.text(m.Node)
-		w.number(m.Run.Job)
-		w.number(uint64(m.Run.Attempt))
-		w.signed(int64(m.Run.Step))
-		w.bytes(m.Credential)
-		w.number(m.UpTo)
+		w.writeNumber(m.Run.Job)
+		w.writeNumber(uint64(m.Run.Attempt))
+		w.writeSigned(int64(m.Run.Step))
+		w.writeBytes(m.Credential)
+		w.writeNumber(m.UpTo)
 		w.text(m.Address)
-		w.number(uint64(m.UID))
+		w.writeNumber(uint64(m.UID))
 		if m.Watch { // agents of older releases know no such clients
-			w.number(1)
+			w.writeNumber(1)
 		}
 	case Refused:
-		w.number(uint64(m.Code))
+		w.writeNumber(uint64(m.Code))
 		w.text(m.Text)
 	case Frame:
-		w.frame(&m.Frame)
+		w.writeFrame(&m.Frame)
 	case Ack:
-		w.number(m.UpTo)
+		w.writeNumber(m.UpTo)
 	case Input, Taken:
-		w.signed(int64(m.Rank))
-		w.number(m.Offset)
-		w.bytes(m.Data)
+		w.writeSigned(int64(m.Rank))
+		w.writeNumber(m.Offset)
+		w.writeBytes(m.Data)
 	case Signal:
-		w.signed(int64(m.Signal))
+		w.writeSigned(int64(m.Signal))
 	case Resize:
-		w.number(uint64(m.Window.Rows))
-		w.number(uint64(m.Window.Columns))
+		w.writeNumber(uint64(m.Window.Rows))
+		w.writeNumber(uint64(m.Window.Columns))
 	case Merged:
-		w.fence(&m.Fence)
+		w.writeFence(&m.Fence)
 	case Opened:
 	}
 	binary.BigEndian.PutUint32(w.b[at:], uint32(len(w.b)-at-4))
@@ -188,30 +188,30 @@ func parse(b []byte) (Message, error) {
 	switch m.Kind {
 	case Open:
 		m.Node = r.text()
-		m.Run = plan.Key(r.number(), uint32(r.below(1<<32)), r.small())
-		m.Credential = r.bytes()
-		m.UpTo = r.number()
+		m.Run = plan.Key(r.readNumber(), uint32(r.readBelow(1<<32)), r.readInt32())
+		m.Credential = r.readBytes()
+		m.UpTo = r.readNumber()
 		m.Address = r.text()
-		m.UID = uint32(r.below(1 << 32))
-		m.Watch = len(r.b) > 0 && r.below(2) == 1
+		m.UID = uint32(r.readBelow(1 << 32))
+		m.Watch = len(r.b) > 0 && r.readBelow(2) == 1
 	case Opened:
 	case Refused:
-		m.Code = Code(r.below(1 << 8))
+		m.Code = Code(r.readBelow(1 << 8))
 		m.Text = r.text()
 	case Frame:
-		r.frame(&m.Frame)
+		r.readFrame(&m.Frame)
 	case Ack:
-		m.UpTo = r.number()
+		m.UpTo = r.readNumber()
 	case Input, Taken:
-		m.Rank = r.small()
-		m.Offset = r.number()
-		m.Data = r.bytes()
+		m.Rank = r.readInt32()
+		m.Offset = r.readNumber()
+		m.Data = r.readBytes()
 	case Signal:
-		m.Signal = r.small()
+		m.Signal = r.readInt32()
 	case Resize:
-		m.Window = plan.Window{Rows: uint32(r.below(1 << 16)), Columns: uint32(r.below(1 << 16))}
+		m.Window = plan.Window{Rows: uint32(r.readBelow(1 << 16)), Columns: uint32(r.readBelow(1 << 16))}
 	case Merged:
-		m.Fence = r.fence()
+		m.Fence = r.readFence()
 	default:
 		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.Kind)
 	}

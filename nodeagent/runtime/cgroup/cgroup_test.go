@@ -364,11 +364,11 @@ func TestMountsOfContainersAndPlainHosts(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := m.unified.own(); got != c.unified {
+		if got := m.unified.ownGroup(); got != c.unified {
 			t.Errorf("%s: unified %q, want %q", c.name, got, c.unified)
 		}
-		if c.memory != "" && m.v1["memory"].own() != c.memory {
-			t.Errorf("%s: memory %q, want %q", c.name, m.v1["memory"].own(), c.memory)
+		if c.memory != "" && m.v1["memory"].ownGroup() != c.memory {
+			t.Errorf("%s: memory %q, want %q", c.name, m.v1["memory"].ownGroup(), c.memory)
 		}
 	}
 }
@@ -390,7 +390,7 @@ func FuzzParseMounts(f *testing.F) {
 			return
 		}
 		for _, mt := range m.v1 {
-			_ = strings.TrimSpace(mt.own())
+			_ = strings.TrimSpace(mt.ownGroup())
 		}
 	})
 }

@@ -48,14 +48,14 @@ func (h *Host) Create(name string, s Settings) (*Group, error) {
 	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	var err error
 	if h.mode == V2 {
-		g.dir, err = g.nest(h.track, func(job string) error { return h.jobV2(job, s.Job) })
+		g.dir, err = g.nestInJob(h.track, func(job string) error { return h.jobV2(job, s.Job) })
 	} else {
 		err = unix.Mkdir(g.dir, 0o755)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make control group %s: %w", g.dir, err)
 	}
-	if err := g.limit(s); err != nil {
+	if err := g.setLimit(s); err != nil {
 		_ = g.Remove()
 		return nil, fmt.Errorf("limit control group %s: %w", name, err)
 	}
@@ -75,8 +75,8 @@ func jobOf(name string) string {
 // has just taken away.
 const nestTries = 100
 
-// nest makes the group's folder inside of its job's, which prepare has set up.
-func (g *Group) nest(base string, prepare func(job string) error) (string, error) {
+// nestInJob makes the group's folder inside of its job's, which prepare has set up.
+func (g *Group) nestInJob(base string, prepare func(job string) error) (string, error) {
 	job := filepath.Join(base, jobOf(g.name))
 	dir := filepath.Join(job, g.name)
 	var err error
@@ -101,9 +101,9 @@ func (g *Group) nest(base string, prepare func(job string) error) (string, error
 	return dir, err
 }
 
-// found is where a group of this name is below base: in its job's folder, or, of
+// findGroup is where a group of this name is below base: in its job's folder, or, of
 // an older release, beside it.
-func (g *Group) found(base string) string {
+func (g *Group) findGroup(base string) string {
 	job := filepath.Join(base, jobOf(g.name))
 	if dir := filepath.Join(job, g.name); exists(dir) {
 		g.jobs = append(g.jobs, job)
@@ -124,12 +124,12 @@ func (h *Host) Open(name string) *Group {
 	}
 	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	if h.mode == V2 {
-		g.dir = g.found(h.track)
+		g.dir = g.findGroup(h.track)
 	}
 	for c, base := range h.v1 {
 		d := filepath.Join(base, name)
 		if c == "memory" {
-			d = g.found(base)
+			d = g.findGroup(base)
 		}
 		if d == g.dir {
 			continue
@@ -161,18 +161,18 @@ func (g *Group) Path() string {
 	return g.dir
 }
 
-func (g *Group) limit(s Settings) error {
+func (g *Group) setLimit(s Settings) error {
 	h := g.host
 	if h.mode == V2 {
 		return g.limitV2(s)
 	}
 	if h.mode == V1 && h.v1["cpuacct"] != "" {
-		if _, err := g.enter("cpuacct"); err != nil {
+		if _, err := g.enterController("cpuacct"); err != nil {
 			return err
 		}
 	}
 	if l := s.Limits; (l.MemoryBytes > 0 || s.Job.MemoryBytes > 0) && h.v1["memory"] != "" {
-		d, err := g.nest(h.v1["memory"], func(job string) error { return jobV1(job, s.Job) })
+		d, err := g.nestInJob(h.v1["memory"], func(job string) error { return jobV1(job, s.Job) })
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -182,7 +182,7 @@ func (g *Group) limit(s Settings) error {
 		}
 	}
 	if n := s.Limits.Pids; n > 0 && h.v1["pids"] != "" {
-		d, err := g.enter("pids")
+		d, err := g.enterController("pids")
 		if err != nil {
 			return err
 		}
@@ -191,7 +191,7 @@ func (g *Group) limit(s Settings) error {
 		}
 	}
 	if s.Limits.Cores && len(s.CPUs) > 0 && h.v1["cpuset"] != "" {
-		d, err := g.enter("cpuset")
+		d, err := g.enterController("cpuset")
 		if err != nil {
 			return err
 		}
@@ -207,11 +207,11 @@ func (g *Group) limit(s Settings) error {
 		}
 	}
 	if s.Fence && h.v1["devices"] != "" {
-		d, err := g.enter("devices")
+		d, err := g.enterController("devices")
 		if err != nil {
 			return err
 		}
-		return fence(d, s.Devices)
+		return fenceDevices(d, s.Devices)
 	}
 	if s.Fence && h.devicePrograms {
 		return fenceV2(g.dir, s.Devices)
@@ -299,8 +299,8 @@ func (g *Group) limitV2(s Settings) error {
 	return nil
 }
 
-// enter makes the group's folder under one v1 controller.
-func (g *Group) enter(controller string) (string, error) {
+// enterController makes the group's folder under one v1 controller.
+func (g *Group) enterController(controller string) (string, error) {
 	d := filepath.Join(g.host.v1[controller], g.name)
 	if err := unix.Mkdir(d, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", err
@@ -423,7 +423,7 @@ func (g *Group) Empty() (bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return true, nil
 	}
-	return field(b, "populated") == 0, err
+	return findField(b, "populated") == 0, err
 }
 
 // WaitEmpty returns when no process is left or the context ends. It looks

@@ -117,7 +117,7 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 		if o.Under != "" {
 			return filepath.Join(mt.point, o.Under)
 		}
-		return mt.own()
+		return mt.ownGroup()
 	}
 	if best == V1 {
 		fz := m.v1["freezer"]
@@ -135,7 +135,7 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 	if tree != "" {
 		h.track = filepath.Join(tree, o.Base)
 	}
-	if err := probe(h.track); err != nil {
+	if err := probeFolder(h.track); err != nil {
 		return err
 	}
 	h.mode = best
@@ -174,7 +174,7 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 
 // useV1 prepares our folder of one v1 controller, or notes why not.
 func (h *Host) useV1(controller, dir string) {
-	if err := probe(dir); err != nil {
+	if err := probeFolder(dir); err != nil {
 		h.note("controller %s is not usable: %v", controller, err)
 		return
 	}
@@ -202,8 +202,8 @@ func copyCPUSet(dir string) error {
 	return nil
 }
 
-// probe makes the folder and shows that groups can be made in it.
-func probe(dir string) error {
+// probeFolder makes the folder and shows that groups can be made in it.
+func probeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make control group: %w", err)
 	}
@@ -227,7 +227,7 @@ var controllersV2 = []string{"memory", "pids", "cpuset", "cpu", "io"}
 // there, would keep the controllers from being enabled, and systemd before 254
 // could not restart the agent into a group where they are.
 func makeOwnTree(unified *mount) string {
-	if unified.own() == unified.point {
+	if unified.ownGroup() == unified.point {
 		return ""
 	}
 	tree := filepath.Join(unified.point, ownTree)
@@ -238,7 +238,7 @@ func makeOwnTree(unified *mount) string {
 		// One that cannot be enabled is missing in the tree, and noted there.
 		_ = writeFile(filepath.Join(unified.point, "cgroup.subtree_control"), "+"+controller)
 	}
-	if err := probe(tree); err != nil {
+	if err := probeFolder(tree); err != nil {
 		_ = os.Remove(tree)
 		return ""
 	}
@@ -289,9 +289,9 @@ func (h *Host) Names() ([]string, error) {
 	if h.mode == None {
 		return nil, nil
 	}
-	out, err := h.names(h.track)
+	out, err := h.listGroups(h.track)
 	if base := h.v1["memory"]; base != "" {
-		_, merr := h.names(base)
+		_, merr := h.listGroups(base)
 		err = errors.Join(err, merr)
 	}
 	if err != nil {
@@ -300,8 +300,8 @@ func (h *Host) Names() ([]string, error) {
 	return out, nil
 }
 
-// names lists the groups below a folder: a group's name begins with its job's.
-func (h *Host) names(base string) (out []string, err error) {
+// listGroups lists the groups below a folder: a group's name begins with its job's.
+func (h *Host) listGroups(base string) (out []string, err error) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return nil, err

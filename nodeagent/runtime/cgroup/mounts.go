@@ -15,9 +15,9 @@ type mount struct {
 	point, root, self string
 }
 
-// own gives the folder of this process's group, or the visible top when the
+// ownGroup gives the folder of this process's group, or the visible top when the
 // group lies outside of what is mounted.
-func (m *mount) own() string {
+func (m *mount) ownGroup() string {
 	rel := m.self
 	if m.root != "/" {
 		cut, ok := strings.CutPrefix(m.self, m.root)

@@ -37,9 +37,9 @@ func (g *Group) Stats() (Stats, error) {
 		if err != nil {
 			return s, fmt.Errorf("read usage: %w", err)
 		}
-		s.CPU = spec.Span(field(b, "usage_usec")) * spec.Microsecond
-		s.User = spec.Span(field(b, "user_usec")) * spec.Microsecond
-		s.System = spec.Span(field(b, "system_usec")) * spec.Microsecond
+		s.CPU = spec.Span(findField(b, "usage_usec")) * spec.Microsecond
+		s.User = spec.Span(findField(b, "user_usec")) * spec.Microsecond
+		s.System = spec.Span(findField(b, "system_usec")) * spec.Microsecond
 	}
 	switch {
 	case g.mem == "":
@@ -70,7 +70,7 @@ func (g *Group) OOMFile() string {
 // OOMKills reads the count out of an OOMFile.
 func OOMKills(file string) (int64, error) {
 	b, err := readFile(file)
-	return field(b, "oom_kill"), err
+	return findField(b, "oom_kill"), err
 }
 
 func (g *Group) cpuV1(s *Stats) {
@@ -84,8 +84,8 @@ func (g *Group) cpuV1(s *Stats) {
 	s.System = spec.Span(number(filepath.Join(d, "cpuacct.usage_sys")))
 }
 
-// field finds "name value" in a flat-keyed file; 0 if it is not there.
-func field(b []byte, name string) int64 {
+// findField finds "name value" in a flat-keyed file; 0 if it is not there.
+func findField(b []byte, name string) int64 {
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte("\n"))
 		if v, ok := bytes.CutPrefix(line, []byte(name)); ok && len(v) > 0 && v[0] == ' ' {
@@ -196,10 +196,10 @@ func allowedMinors(devices []string) (*[nvidiaControl]bool, error) {
 	return &allowed, nil
 }
 
-// fence lets the group open, of NVIDIA's GPU devices, only those named. The v1
+// fenceDevices lets the group open, of NVIDIA's GPU devices, only those named. The v1
 // controller cannot except one device from a forbidden range, so each other
 // minor is forbidden by itself, also of devices that appear later.
-func fence(dir string, devices []string) error {
+func fenceDevices(dir string, devices []string) error {
 	allowed, err := allowedMinors(devices)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err e
 	if string(b[:len(magic)]) != magic {
 		return nil, 0, fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
 	}
-	end, err := scan(b, replay)
+	end, err := scanRecords(b, replay)
 	if err != nil {
 		return nil, 0, fmt.Errorf("journal %s: %w", path, err)
 	}
@@ -119,7 +119,7 @@ func Read(path string, replay func([]byte) error) error {
 	if string(b[:len(magic)]) != magic {
 		return fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
 	}
-	if _, err := scan(b, replay); err != nil {
+	if _, err := scanRecords(b, replay); err != nil {
 		return fmt.Errorf("journal %s: %w", path, err)
 	}
 	return nil
@@ -130,7 +130,7 @@ func (j *Journal) fresh() error {
 		return fmt.Errorf("start journal: %w", err)
 	}
 	if _, err := j.f.WriteAt([]byte(magic), 0); err != nil {
-		return fmt.Errorf("start journal: %w", full(err))
+		return fmt.Errorf("start journal: %w", asErrFull(err))
 	}
 	j.end, j.alloc = int64(len(magic)), int64(len(magic))
 	if err := j.f.Sync(); err != nil {
@@ -139,13 +139,13 @@ func (j *Journal) fresh() error {
 	return syncDir(filepath.Dir(j.path))
 }
 
-// scan gives each good record to replay and returns where the good part ends.
-func scan(b []byte, replay func([]byte) error) (int64, error) {
+// scanRecords gives each good record to replay and returns where the good part ends.
+func scanRecords(b []byte, replay func([]byte) error) (int64, error) {
 	at := len(magic)
 	for at < len(b) {
-		payload, ok := record(b[at:])
+		payload, ok := readRecord(b[at:])
 		if !ok {
-			if next := resync(b[at+1:]); next >= 0 {
+			if next := findGoodRecord(b[at+1:]); next >= 0 {
 				return 0, fmt.Errorf("%w at byte %d, with good records after it: move the file away to start anew; "+
 					"its runs will then be unknown", ErrCorrupt, at)
 			}
@@ -159,8 +159,8 @@ func scan(b []byte, replay func([]byte) error) (int64, error) {
 	return int64(at), nil
 }
 
-// record reads the record at the start of b.
-func record(b []byte) ([]byte, bool) {
+// readRecord reads the record at the start of b.
+func readRecord(b []byte) ([]byte, bool) {
 	if len(b) < headerSize {
 		return nil, false
 	}
@@ -172,10 +172,10 @@ func record(b []byte) ([]byte, bool) {
 	return p, crc32.Checksum(p, table()) == binary.LittleEndian.Uint32(b[4:])
 }
 
-// resync looks for any good record; -1 if there is none.
-func resync(b []byte) int {
+// findGoodRecord looks for any good record; -1 if there is none.
+func findGoodRecord(b []byte) int {
 	for i := 0; i+headerSize < len(b); i++ {
-		if _, ok := record(b[i:]); ok {
+		if _, ok := readRecord(b[i:]); ok {
 			return i
 		}
 	}
@@ -190,10 +190,10 @@ func (j *Journal) Append(payloads ...[]byte) (uint64, error) {
 	if err := j.encode(payloads); err != nil {
 		return 0, err
 	}
-	if err := j.reserve(int64(len(j.buf))); err != nil {
+	if err := j.reserveRoom(int64(len(j.buf))); err != nil {
 		return 0, err
 	}
-	return j.write()
+	return j.writeRecords()
 }
 
 // AppendReserved writes records that end what was begun; it may use the reserve.
@@ -203,7 +203,7 @@ func (j *Journal) AppendReserved(payloads ...[]byte) (uint64, error) {
 	if err := j.encode(payloads); err != nil {
 		return 0, err
 	}
-	return j.write()
+	return j.writeRecords()
 }
 
 func (j *Journal) encode(payloads [][]byte) error {
@@ -222,9 +222,9 @@ func (j *Journal) encode(payloads [][]byte) error {
 	return nil
 }
 
-// reserve makes sure that n bytes and the reserve after them have their place
+// reserveRoom makes sure that n bytes and the reserve after them have their place
 // on the disk.
-func (j *Journal) reserve(n int64) error {
+func (j *Journal) reserveRoom(n int64) error {
 	need := j.end + n + Reserve
 	if j.noAlloc || need <= j.alloc {
 		return nil
@@ -239,21 +239,21 @@ func (j *Journal) reserve(n int64) error {
 		j.noAlloc = true
 		return nil
 	}
-	return fmt.Errorf("journal %s: %w", j.path, full(err))
+	return fmt.Errorf("journal %s: %w", j.path, asErrFull(err))
 }
 
-func (j *Journal) write() (uint64, error) {
+func (j *Journal) writeRecords() (uint64, error) {
 	// A record that does not fit is written over by the next try.
 	if _, err := j.f.WriteAt(j.buf, j.end); err != nil {
-		return 0, fmt.Errorf("journal %s: %w", j.path, full(err))
+		return 0, fmt.Errorf("journal %s: %w", j.path, asErrFull(err))
 	}
 	j.end += int64(len(j.buf))
 	j.seq++
 	return j.seq, nil
 }
 
-// full turns the kernel's ways to say "no room" into ErrFull.
-func full(err error) error {
+// asErrFull turns the kernel's ways to say "no room" into ErrFull.
+func asErrFull(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
 		return errors.Join(ErrFull, err)
 	}
@@ -322,7 +322,7 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 	tmp := j.path + ".new"
 	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("rewrite journal: %w", full(err))
+		return fmt.Errorf("rewrite journal: %w", asErrFull(err))
 	}
 	end, err := j.fill(f, emit)
 	if err == nil {
@@ -334,7 +334,7 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 	if err != nil {
 		_ = f.Close()
 		_ = os.Remove(tmp)
-		return fmt.Errorf("rewrite journal: %w", full(err))
+		return fmt.Errorf("rewrite journal: %w", asErrFull(err))
 	}
 	_ = j.f.Close()
 	j.f, j.end, j.alloc, j.synced = f, end, end, j.seq

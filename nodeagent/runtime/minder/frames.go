@@ -44,21 +44,21 @@ func newFrames() *frames {
 	return f
 }
 
-// add appends a frame. It never waits: room does.
-func (f *frames) add(x plan.Frame) {
+// addFrame appends a frame. It never waits: room does.
+func (f *frames) addFrame(x plan.Frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x.Number = f.first + uint64(len(f.list))
 	f.list = append(f.list, x)
-	f.held += weight(&x)
+	f.held += frameWeight(&x)
 	if x.End != nil {
 		f.last = x.Number
 	}
 	f.changed.Broadcast()
 }
 
-// weight is what a frame counts for: of the others there are a few for each task.
-func weight(x *plan.Frame) int {
+// frameWeight is what a frame counts for: of the others there are a few for each task.
+func frameWeight(x *plan.Frame) int {
 	switch {
 	case x.Output != nil:
 		return cost + len(x.Output.Data)
@@ -68,30 +68,30 @@ func weight(x *plan.Frame) int {
 	return 0
 }
 
-// room waits until output may be read.
-func (f *frames) room() {
+// awaitRoom waits until output may be read.
+func (f *frames) awaitRoom() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.held >= keep {
-		if !f.trim() {
+		if !f.trimFrames() {
 			f.changed.Wait()
 		}
 	}
 }
 
-// ack takes back the frames up to a number.
-func (f *frames) ack(upTo uint64) {
+// ackFrames takes back the frames up to a number.
+func (f *frames) ackFrames(upTo uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if end := f.first + uint64(len(f.list)); upTo < end {
 		f.acked = max(f.acked, upTo)
-		f.drop()
+		f.dropUnneeded()
 	}
 }
 
-// drop forgets what nobody needs any more. mu is held.
-func (f *frames) drop() {
-	f.trim()
+// dropUnneeded forgets what nobody needs any more. mu is held.
+func (f *frames) dropUnneeded() {
+	f.trimFrames()
 	if f.last != 0 && f.acked >= f.last && len(f.list) == 0 && !f.quiet {
 		f.quiet = true
 		close(f.heard)
@@ -99,9 +99,9 @@ func (f *frames) drop() {
 	f.changed.Broadcast()
 }
 
-// trim is drop's work on the list; it tells whether it has forgotten something.
+// trimFrames is drop's work on the list; it tells whether it has forgotten something.
 // A reader that only watches is left behind when there is no room else.
-func (f *frames) trim() bool {
+func (f *frames) trimFrames() bool {
 	upTo := f.acked
 	for r := range f.readers {
 		if !r.watch || f.held < keep {
@@ -110,7 +110,7 @@ func (f *frames) trim() bool {
 	}
 	n := 0
 	for n < len(f.list) && f.list[n].Number <= upTo {
-		f.held -= weight(&f.list[n])
+		f.held -= frameWeight(&f.list[n])
 		n++
 	}
 	if n > 0 {
@@ -120,9 +120,9 @@ func (f *frames) trim() bool {
 	return n > 0
 }
 
-// attach begins a reader behind a frame; what is forgotten is left out. One that
+// attachReader begins a reader behind a frame; what is forgotten is left out. One that
 // watches begins with what comes next.
-func (f *frames) attach(after uint64, watch bool) *reader {
+func (f *frames) attachReader(after uint64, watch bool) *reader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := f.first + uint64(len(f.list))
@@ -134,21 +134,21 @@ func (f *frames) attach(after uint64, watch bool) *reader {
 		f.acked = max(f.acked, r.at-1)
 	}
 	f.readers[r] = true
-	f.drop()
+	f.dropUnneeded()
 	return r
 }
 
-// detach ends a reader.
-func (f *frames) detach(r *reader) {
+// detachReader ends a reader.
+func (f *frames) detachReader(r *reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.readers, r)
 	r.gone = true
-	f.drop()
+	f.dropUnneeded()
 }
 
-// next waits for frames to send; none means that the reader is gone.
-func (f *frames) next(r *reader) []plan.Frame {
+// nextFrames waits for frames to send; none means that the reader is gone.
+func (f *frames) nextFrames(r *reader) []plan.Frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -161,7 +161,7 @@ func (f *frames) next(r *reader) []plan.Frame {
 		if i := int(r.at - f.first); i < len(f.list) {
 			size, n := 0, i
 			for n < len(f.list) && size < batch {
-				size += max(cost, weight(&f.list[n]))
+				size += max(cost, frameWeight(&f.list[n]))
 				n++
 			}
 			out := append([]plan.Frame(nil), f.list[i:n]...)
@@ -174,17 +174,17 @@ func (f *frames) next(r *reader) []plan.Frame {
 // leftBehind is told a reader that watches and was too slow.
 const leftBehind = "some output is missing here: it came faster than it was taken"
 
-// sent notes that the frames up to one are on their way.
-func (f *frames) sent(r *reader, last uint64) {
+// noteSent notes that the frames up to one are on their way.
+func (f *frames) noteSent(r *reader, last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.at = max(r.at, last+1)
-	f.drop()
+	f.dropUnneeded()
 }
 
-// delivered tells whether the end has arrived, and whether the step's client is
+// isDelivered tells whether the end has arrived, and whether the step's client is
 // there.
-func (f *frames) delivered() (over, attended bool) {
+func (f *frames) isDelivered() (over, attended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.readers {

@@ -111,7 +111,7 @@ func Main(args []string, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "muster-shepherd:", err)
 		return exitFailed
 	}
-	go m.heed(caught)
+	go m.heedSignals(caught)
 	m.run()
 	return exitOK
 }
@@ -172,42 +172,42 @@ func (m *minder) open(folder string) error {
 // run is the step's life.
 func (m *minder) run() {
 	for _, n := range m.spec.Notices {
-		m.out.add(plan.Frame{Notice: n})
+		m.out.addFrame(plan.Frame{Notice: n})
 	}
 	m.mu.Lock()
 	m.left = len(m.spec.List)
 	m.mu.Unlock()
-	m.start()
-	go m.accept() // input is for tasks that are there
-	go m.reap()
+	m.startTasks()
+	go m.acceptConns() // input is for tasks that are there
+	go m.reapChildren()
 	<-m.over
-	m.clear()
-	m.drain()
+	m.clearLeftovers()
+	m.drainPipes()
 	if n, err := cgroup.OOMKills(m.spec.OOMFile); err == nil && n > 0 {
-		m.tell(nil, fmt.Sprintf("Detected %d oom_kill event(s): the step used more memory than it was allocated", n))
+		m.tellUser(nil, fmt.Sprintf("Detected %d oom_kill event(s): the step used more memory than it was allocated", n))
 	}
 	code, sig := plan.Worst(m.exits)
-	m.record(Result{Done: true})
-	m.out.add(plan.Frame{End: &plan.FrameEnd{Code: code, Signal: sig}})
-	m.linger()
+	m.recordResult(Result{Done: true})
+	m.out.addFrame(plan.Frame{End: &plan.FrameEnd{Code: code, Signal: sig}})
+	m.awaitDelivery()
 }
 
-// record writes one result. Nobody can be told of a failure here; the shepherd
+// recordResult writes one result. Nobody can be told of a failure here; the shepherd
 // sees that the results are not whole.
-func (m *minder) record(r Result) {
+func (m *minder) recordResult(r Result) {
 	b, err := cbor.Marshal(&r)
 	if err == nil {
 		_, err = m.results.Write(b)
 	}
 	if err != nil {
-		m.out.add(plan.Frame{Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error()})
+		m.out.addFrame(plan.Frame{Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error()})
 	}
 }
 
-// ended notes how a task ended.
-func (m *minder) ended(x plan.TaskExit) {
-	m.record(Result{Task: &x})
-	m.out.add(plan.Frame{Exit: &x})
+// noteTaskEnd notes how a task ended.
+func (m *minder) noteTaskEnd(x plan.TaskExit) {
+	m.recordResult(Result{Task: &x})
+	m.out.addFrame(plan.Frame{Exit: &x})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.exits = append(m.exits, x)
@@ -217,9 +217,9 @@ func (m *minder) ended(x plan.TaskExit) {
 	}
 }
 
-// clear kills what the tasks left behind: as their nearest living ancestor that
+// clearLeftovers kills what the tasks left behind: as their nearest living ancestor that
 // wants to be, the minder is the parent of all of it.
-func (m *minder) clear() {
+func (m *minder) clearLeftovers() {
 	until := time.Now().Add(stubborn)
 	wait := time.Millisecond
 	for time.Now().Before(until) {
@@ -246,9 +246,9 @@ func (m *minder) clear() {
 	}
 }
 
-// drain takes what is left in the pipes. One that something holds open which
+// drainPipes takes what is left in the pipes. One that something holds open which
 // could not be killed is given up.
-func (m *minder) drain() {
+func (m *minder) drainPipes() {
 	empty := make(chan struct{})
 	go func() { m.pumps.Wait(); close(empty) }()
 	for {
@@ -269,8 +269,8 @@ func (m *minder) drain() {
 // has it.
 const watched = time.Second
 
-// linger waits until a client has everything.
-func (m *minder) linger() {
+// awaitDelivery waits until a client has everything.
+func (m *minder) awaitDelivery() {
 	since := time.Now()
 	var had time.Time
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -281,7 +281,7 @@ func (m *minder) linger() {
 			return
 		case <-tick.C:
 		}
-		over, attended := m.out.delivered()
+		over, attended := m.out.isDelivered()
 		if over {
 			if had.IsZero() {
 				had = time.Now()
@@ -300,8 +300,8 @@ func (m *minder) linger() {
 	}
 }
 
-// heed hears the signals that are sent to the whole step.
-func (m *minder) heed(caught <-chan os.Signal) {
+// heedSignals hears the signals that are sent to the whole step.
+func (m *minder) heedSignals(caught <-chan os.Signal) {
 	for sig := range caught {
 		// A shell with a terminal bears SIGTERM; that its terminal is gone it
 		// understands.
@@ -310,13 +310,13 @@ func (m *minder) heed(caught <-chan os.Signal) {
 		}
 		m.ending.Store(true)
 		if m.spec.Terminal != nil {
-			m.signal(unix.SIGHUP)
+			m.signalTasks(unix.SIGHUP)
 		}
 	}
 }
 
-// signal sends a signal to all tasks.
-func (m *minder) signal(sig unix.Signal) {
+// signalTasks sends a signal to all tasks.
+func (m *minder) signalTasks(sig unix.Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for pid := range m.running {
@@ -324,12 +324,12 @@ func (m *minder) signal(sig unix.Signal) {
 	}
 }
 
-// abort kills all tasks, and those that are still to begin.
-func (m *minder) abort() {
+// abortTasks kills all tasks, and those that are still to begin.
+func (m *minder) abortTasks() {
 	m.mu.Lock()
 	m.aborted = true
 	m.mu.Unlock()
-	m.signal(unix.SIGKILL)
+	m.signalTasks(unix.SIGKILL)
 }
 
 func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }

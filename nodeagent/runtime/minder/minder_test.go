@@ -17,7 +17,7 @@ import (
 // that tells of it must reach the client all the same, and all that follows it.
 func TestLinesNeedNotBeText(t *testing.T) {
 	m := &minder{out: newFrames()}
-	m.tell(nil, "the program aborts: \xff\xfe")
+	m.tellUser(nil, "the program aborts: \xff\xfe")
 	frame, err := protocol.Encode(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: m.out.list})
 	if err != nil {
 		t.Fatal(err)
@@ -42,17 +42,17 @@ func TestSmallOutputTakesRoomToo(t *testing.T) {
 	f := newFrames()
 	n := 0
 	for ; f.held < keep; n++ {
-		f.add(plan.Frame{Output: &plan.Output{Stream: 1, Data: []byte{'x'}}})
+		f.addFrame(plan.Frame{Output: &plan.Output{Stream: 1, Data: []byte{'x'}}})
 	}
 	if n > keep/cost {
 		t.Errorf("%d frames are kept", n)
 	}
-	r := f.attach(0, false)
-	if sent := len(f.next(r)); sent > batch/cost {
+	r := f.attachReader(0, false)
+	if sent := len(f.nextFrames(r)); sent > batch/cost {
 		t.Errorf("%d frames in one message", sent)
 	}
-	f.sent(r, uint64(n))
-	f.ack(uint64(n))
+	f.noteSent(r, uint64(n))
+	f.ackFrames(uint64(n))
 	if f.held != 0 || len(f.list) != 0 {
 		t.Errorf("%d bytes and %d frames are left", f.held, len(f.list))
 	}
@@ -71,9 +71,9 @@ func TestTheEndIsHeard(t *testing.T) {
 	}
 	for _, ackFirst := range []bool{true, false} {
 		f := newFrames()
-		f.add(plan.Frame{End: &plan.FrameEnd{}})
-		r := f.attach(0, false)
-		steps := []func(){func() { f.ack(1) }, func() { f.sent(r, uint64(len(f.next(r)))) }}
+		f.addFrame(plan.Frame{End: &plan.FrameEnd{}})
+		r := f.attachReader(0, false)
+		steps := []func(){func() { f.ackFrames(1) }, func() { f.noteSent(r, uint64(len(f.nextFrames(r)))) }}
 		if !ackFirst {
 			steps[0], steps[1] = steps[1], steps[0]
 		}
@@ -81,8 +81,8 @@ func TestTheEndIsHeard(t *testing.T) {
 			t.Errorf("acknowledged first (%v): it ends too soon", ackFirst)
 		}
 		steps[1]()
-		f.ack(1) // again
-		if f.detach(r); !heard(f) {
+		f.ackFrames(1) // again
+		if f.detachReader(r); !heard(f) {
 			t.Errorf("acknowledged first (%v): it does not end", ackFirst)
 		}
 	}
@@ -96,12 +96,12 @@ func TestWhoWatchesHoldsNothing(t *testing.T) {
 		"fences": {Fence: &plan.Fence{Data: make([]byte, piece)}},
 	} {
 		f := newFrames()
-		f.attach(0, true)
-		r := f.attach(0, false)
+		f.attachReader(0, true)
+		r := f.attachReader(0, false)
 		for n := range uint64(4 * keep / piece) {
-			f.add(x)
-			f.sent(r, n+1)
-			f.ack(n + 1)
+			f.addFrame(x)
+			f.noteSent(r, n+1)
+			f.ackFrames(n + 1)
 		}
 		if len(f.list) > keep/piece {
 			t.Errorf("%d frames with %s are kept", len(f.list), name)
@@ -110,7 +110,7 @@ func TestWhoWatchesHoldsNothing(t *testing.T) {
 	in := &input{}
 	in.changed = sync.NewCond(&in.mu)
 	m := &minder{tasks: []*task{{input: in}}}
-	if err := m.typed(&protocol.StepInput{Rank: spec.InputAll}); err != nil || len(in.queue) != 0 {
+	if err := m.passTyped(&protocol.StepInput{Rank: spec.InputAll}); err != nil || len(in.queue) != 0 {
 		t.Errorf("%d empty pieces wait: %v", len(in.queue), err)
 	}
 }

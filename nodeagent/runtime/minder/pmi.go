@@ -36,7 +36,7 @@ func (m *minder) serveTask(t *task) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	ours, f := polled(pair[0]), m.fences
+	ours, f := newPolledFile(pair[0]), m.fences
 	f.mu.Lock()
 	f.tasks[t.index] = ours
 	f.mu.Unlock()
@@ -45,9 +45,9 @@ func (m *minder) serveTask(t *task) (int, error) {
 		for {
 			n, err := ours.Read(buf)
 			if err == nil {
-				err = m.spoke(t, buf[:n])
+				err = m.handleTaskMessage(t, buf[:n])
 				if err != nil {
-					m.tell(t, fmt.Sprintf("task %d: PMI: %v", t.Rank, err))
+					m.tellUser(t, fmt.Sprintf("task %d: PMI: %v", t.Rank, err))
 				}
 			}
 			if err != nil {
@@ -62,8 +62,8 @@ func (m *minder) serveTask(t *task) (int, error) {
 	return pair[1], nil
 }
 
-// spoke takes what a task has sent.
-func (m *minder) spoke(t *task, data []byte) error {
+// handleTaskMessage takes what a task has sent.
+func (m *minder) handleTaskMessage(t *task, data []byte) error {
 	f := m.fences
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,22 +71,22 @@ func (m *minder) spoke(t *task, data []byte) error {
 	if err != nil {
 		return err
 	}
-	f.answer(res)
+	f.answerTasks(res)
 	if res.Abort {
-		m.tell(nil, fmt.Sprintf("task %d: PMI: the program aborts the step with exit code %d: %s", t.Rank, res.ExitCode, res.Message))
-		m.abort()
+		m.tellUser(nil, fmt.Sprintf("task %d: PMI: the program aborts the step with exit code %d: %s", t.Rank, res.ExitCode, res.Message))
+		m.abortTasks()
 	}
 	switch part := (plan.Fence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}); {
 	case res.Reached && f.cfg.Nodes > 1:
-		m.out.add(plan.Frame{Fence: &part})
+		m.out.addFrame(plan.Frame{Fence: &part})
 	case res.Reached:
-		return f.passed(&part)
+		return f.passFence(&part)
 	}
 	return nil
 }
 
-// answer writes to the tasks. mu is held.
-func (f *fences) answer(res pmi.Result) {
+// answerTasks writes to the tasks. mu is held.
+func (f *fences) answerTasks(res pmi.Result) {
 	for _, a := range res.Answers {
 		if w := f.tasks[a.Task]; w != nil {
 			_, _ = w.Write(a.Data) // a task that has gone needs no answer
@@ -94,19 +94,19 @@ func (f *fences) answer(res pmi.Result) {
 	}
 }
 
-// complete lets the tasks go on with what all nodes have put.
-func (f *fences) complete(all *plan.Fence) error {
+// completeFence lets the tasks go on with what all nodes have put.
+func (f *fences) completeFence(all *plan.Fence) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.server == nil {
 		return nil
 	}
-	return f.passed(all)
+	return f.passFence(all)
 }
 
-// passed is complete with mu held.
-func (f *fences) passed(all *plan.Fence) error {
+// passFence is complete with mu held.
+func (f *fences) passFence(all *plan.Fence) error {
 	res, err := f.server.Merged(all.Number, all.Data)
-	f.answer(res)
+	f.answerTasks(res)
 	return err
 }

@@ -17,10 +17,10 @@ import (
 // piece is the largest output in one frame: as much as a pipe holds.
 const piece = 64 << 10
 
-// pump turns what a task writes into frames, while there is room for them.
-func (m *minder) pump(t *task, f *os.File, stream uint8) {
+// pumpOutput turns what a task writes into frames, while there is room for them.
+func (m *minder) pumpOutput(t *task, f *os.File, stream uint8) {
 	defer m.pumps.Done()
-	defer func() { m.out.add(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream}}) }()
+	defer func() { m.out.addFrame(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream}}) }()
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return
@@ -29,7 +29,7 @@ func (m *minder) pump(t *task, f *os.File, stream uint8) {
 		defer func() { _ = f.Close() }()
 	}
 	for {
-		m.out.room()
+		m.out.awaitRoom()
 		var data []byte
 		var rerr error
 		// Waits without a buffer: most of a thousand tasks are silent.
@@ -52,7 +52,7 @@ func (m *minder) pump(t *task, f *os.File, stream uint8) {
 		if err != nil || rerr != nil || len(data) == 0 {
 			return // the end; of a terminal it comes as an error
 		}
-		m.out.add(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream, Data: data}})
+		m.out.addFrame(plan.Frame{Output: &plan.Output{Rank: t.Rank, Stream: stream, Data: data}})
 	}
 }
 
@@ -82,9 +82,9 @@ func newInput(to *os.File) *input {
 	return in
 }
 
-// put queues a piece when there is room; for a task that has gone it is lost,
+// putPiece queues a piece when there is room; for a task that has gone it is lost,
 // as with every pipe.
-func (in *input) put(b []byte) {
+func (in *input) putPiece(b []byte) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for in.size >= ahead && !in.gone {
@@ -96,16 +96,16 @@ func (in *input) put(b []byte) {
 	in.changed.Broadcast()
 }
 
-// end closes the input behind what is queued.
-func (in *input) end() {
+// endInput closes the input behind what is queued.
+func (in *input) endInput() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.closing = true
 	in.changed.Broadcast()
 }
 
-// drop ends it at once: the task has ended.
-func (in *input) drop() {
+// dropInput ends it at once: the task has ended.
+func (in *input) dropInput() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.gone {
@@ -134,14 +134,14 @@ func (in *input) run() {
 				_, _ = in.to.Write([]byte{endOfInput})
 				return
 			}
-			in.drop()
+			in.dropInput()
 			return
 		}
 		b := in.queue[0]
 		in.mu.Unlock()
 		_, err := in.to.Write(b)
 		if err != nil {
-			in.drop()
+			in.dropInput()
 			return
 		}
 		in.mu.Lock()
@@ -161,8 +161,8 @@ type taken struct {
 
 var errGap = &protocol.Error{Code: protocol.CodeBadRequest, Text: "input is missing before this piece"}
 
-// input passes a piece of input on to those that read it, once.
-func (m *minder) input(q *protocol.StepInput) error {
+// passInput passes a piece of input on to those that read it, once.
+func (m *minder) passInput(q *protocol.StepInput) error {
 	m.taken.mu.Lock() // one piece after another
 	defer m.taken.mu.Unlock()
 	at := m.taken.at[q.Rank]
@@ -176,31 +176,31 @@ func (m *minder) input(q *protocol.StepInput) error {
 	if len(data) > 0 {
 		data = data[at-q.Offset:]
 	}
-	for _, in := range m.inputs(q.Rank) {
+	for _, in := range m.inputsOf(q.Rank) {
 		if len(q.Data) == 0 {
-			in.end()
+			in.endInput()
 		} else {
-			in.put(data)
+			in.putPiece(data)
 		}
 	}
 	m.taken.at[q.Rank] = at + uint64(len(data))
 	return nil
 }
 
-// typed passes on what comes from somebody who only watches: its offsets are its
+// passTyped passes on what comes from somebody who only watches: its offsets are its
 // own, and the end of the input is not its to tell.
-func (m *minder) typed(q *protocol.StepInput) error {
+func (m *minder) passTyped(q *protocol.StepInput) error {
 	if len(q.Data) == 0 {
 		return nil
 	}
-	for _, in := range m.inputs(q.Rank) {
-		in.put(q.Data)
+	for _, in := range m.inputsOf(q.Rank) {
+		in.putPiece(q.Data)
 	}
 	return nil
 }
 
-// inputs are those of a rank, or of all tasks.
-func (m *minder) inputs(rank int32) []*input {
+// inputsOf are those of a rank, or of all tasks.
+func (m *minder) inputsOf(rank int32) []*input {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []*input
@@ -212,8 +212,8 @@ func (m *minder) inputs(rank int32) []*input {
 	return out
 }
 
-// resize tells a terminal its size.
-func resize(term *os.File, w *plan.Window) error {
+// resizeTerminal tells a terminal its size.
+func resizeTerminal(term *os.File, w *plan.Window) error {
 	if w.Rows == 0 && w.Columns == 0 {
 		return nil
 	}

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for children for as long as the process lives: tasks, and what
+// reapChildren waits for children for as long as the process lives: tasks, and what
 // they leave behind.
-func (m *minder) reap() {
+func (m *minder) reapChildren() {
 	for {
 		var ws unix.WaitStatus
 		var ru unix.Rusage
@@ -27,12 +27,12 @@ func (m *minder) reap() {
 			token(m.alone)
 			<-m.born
 		default:
-			m.reaped(pid, ws, &ru)
+			m.noteReaped(pid, ws, &ru)
 		}
 	}
 }
 
-func (m *minder) reaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
+func (m *minder) noteReaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 	m.mu.Lock()
 	t, helper := m.running[pid], m.helpers[pid]
 	delete(m.running, pid)
@@ -53,7 +53,7 @@ func (m *minder) reaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 		} else {
 			x.Code = int32(ws.ExitStatus())
 		}
-		go m.afterwards(t, x)
+		go m.completeTask(t, x)
 	}
 }
 
@@ -63,22 +63,22 @@ func (m *minder) outOfMemory() bool {
 	return err == nil && n > 0
 }
 
-// afterwards completes a task: the programs that follow it run, as its user
+// completeTask completes a task: the programs that follow it run, as its user
 // and with its environment. One that fails changes nothing of how it ended.
-func (m *minder) afterwards(t *task, x plan.TaskExit) {
+func (m *minder) completeTask(t *task, x plan.TaskExit) {
 	if t.input != nil {
-		t.input.drop()
+		t.input.dropInput()
 	}
 	for _, p := range m.spec.Epilogs {
-		if err := m.epilog(t, p); err != nil {
-			m.tell(t, fmt.Sprintf("TaskEpilog %s: %v", p, err))
+		if err := m.runTaskEpilog(t, p); err != nil {
+			m.tellUser(t, fmt.Sprintf("TaskEpilog %s: %v", p, err))
 		}
 	}
-	m.ended(x)
+	m.noteTaskEnd(x)
 }
 
-// epilog runs one program to its end.
-func (m *minder) epilog(t *task, path string) error {
+// runTaskEpilog runs one program to its end.
+func (m *minder) runTaskEpilog(t *task, path string) error {
 	null, err := stdfile.Open("", stdfile.How{})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (m *minder) epilog(t *task, path string) error {
 	defer func() { _ = unix.Close(null) }()
 	ended := make(chan unix.WaitStatus, 1)
 	m.mu.Lock()
-	child, err := spawn.Start(&spawn.Request{Paths: []string{path}, Argv: []string{path}, Env: append(m.environment(t), "SLURM_SCRIPT_CONTEXT=epilog_task"),
+	child, err := spawn.Start(&spawn.Request{Paths: []string{path}, Argv: []string{path}, Env: append(m.taskEnv(t), "SLURM_SCRIPT_CONTEXT=epilog_task"),
 		PIDVar: "", Stdin: null, Stdout: null, Stderr: null, CgroupFD: -1, CPUs: t.CPUs})
 	if child.PIDFD >= 0 {
 		_ = unix.Close(child.PIDFD)

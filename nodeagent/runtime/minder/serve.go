@@ -25,8 +25,8 @@ type conn struct {
 	frames *reader
 }
 
-// accept serves connections for as long as the process lives.
-func (m *minder) accept() {
+// acceptConns serves connections for as long as the process lives.
+func (m *minder) acceptConns() {
 	for {
 		sock, err := m.ln.AcceptUnix()
 		if err != nil {
@@ -38,27 +38,27 @@ func (m *minder) accept() {
 			continue
 		}
 		c := &conn{m: m, sock: sock, r: r}
-		go c.serve()
+		go c.serveConn()
 	}
 }
 
-func (c *conn) serve() {
+func (c *conn) serveConn() {
 	defer func() {
 		_ = c.sock.Close()
 		if c.frames != nil {
-			c.m.out.detach(c.frames)
+			c.m.out.detachReader(c.frames)
 		}
 	}()
 	for {
 		m, err := c.r.Next()
-		if err != nil || c.handle(m) != nil {
+		if err != nil || c.handleMessage(m) != nil {
 			return
 		}
 	}
 }
 
-// handle answers one message; an error ends the connection.
-func (c *conn) handle(m protocol.Message) error {
+// handleMessage answers one message; an error ends the connection.
+func (c *conn) handleMessage(m protocol.Message) error {
 	switch m.Op {
 	case protocol.OpStepAttach:
 		var q protocol.StepAttach
@@ -66,26 +66,26 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		if c.frames != nil {
-			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
+			return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
 		}
-		c.frames = c.m.out.attach(q.After, q.Watch)
-		if err := c.reply(m, nil, nil); err != nil {
+		c.frames = c.m.out.attachReader(q.After, q.Watch)
+		if err := c.replyTo(m, nil, nil); err != nil {
 			return err
 		}
-		go c.push(c.frames, q.Plain)
+		go c.pushFrames(c.frames, q.Plain)
 		return nil
 	case protocol.OpStepAck:
-		return c.acknowledged(m)
+		return c.noteAcknowledged(m)
 	case protocol.OpStepInput:
 		var q protocol.StepInput
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		take := c.m.input
+		take := c.m.passInput
 		if c.frames != nil && c.frames.watch {
-			take = c.m.typed
+			take = c.m.passTyped
 		}
-		go func() { _ = c.reply(m, nil, take(&q)) }() // may wait for the tasks
+		go func() { _ = c.replyTo(m, nil, take(&q)) }() // may wait for the tasks
 		return nil
 	case protocol.OpStepSignal:
 		var q protocol.StepSignal
@@ -93,68 +93,68 @@ func (c *conn) handle(m protocol.Message) error {
 			return err
 		}
 		if q.Signal < 1 || q.Signal > 64 {
-			return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
+			return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
 		}
-		c.m.signal(unix.Signal(q.Signal))
-		return c.reply(m, nil, nil)
+		c.m.signalTasks(unix.Signal(q.Signal))
+		return c.replyTo(m, nil, nil)
 	case protocol.OpStepNotice:
 		var q protocol.StepNotice
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		c.m.out.add(plan.Frame{Notice: q.Text})
-		return c.reply(m, nil, nil)
+		c.m.out.addFrame(plan.Frame{Notice: q.Text})
+		return c.replyTo(m, nil, nil)
 	case protocol.OpStepResize:
 		var q plan.Window
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		return c.reply(m, nil, c.m.resize(&q))
+		return c.replyTo(m, nil, c.m.resizeStep(&q))
 	case protocol.OpStepMerged:
 		var q plan.Fence
 		if err := c.r.Decode(m, &q); err != nil {
 			return err
 		}
-		return c.reply(m, nil, c.m.fences.complete(&q))
+		return c.replyTo(m, nil, c.m.fences.completeFence(&q))
 	}
-	return c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
+	return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
 }
 
-// acknowledged takes the number up to which a client has the frames; the
+// noteAcknowledged takes the number up to which a client has the frames; the
 // connection of one that has all ends, so that those who watch do not keep it.
-func (c *conn) acknowledged(m protocol.Message) error {
+func (c *conn) noteAcknowledged(m protocol.Message) error {
 	var q protocol.StepAck
 	if err := c.r.Decode(m, &q); err != nil {
 		return err
 	}
-	err := c.reply(m, nil, nil)
+	err := c.replyTo(m, nil, nil)
 	if c.frames != nil && c.frames.watch {
 		return err
 	}
-	c.m.out.ack(q.UpTo) // last: the step may be over with it
-	if over, _ := c.m.out.delivered(); over {
+	c.m.out.ackFrames(q.UpTo) // last: the step may be over with it
+	if over, _ := c.m.out.isDelivered(); over {
 		return os.ErrClosed
 	}
 	return err
 }
 
-// resize changes the size of the step's terminal, if it has one here.
-func (m *minder) resize(w *plan.Window) error {
+// resizeStep changes the size of the step's terminal, if it has one here.
+func (m *minder) resizeStep(w *plan.Window) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tasks {
 		if t.term != nil {
-			return resize(t.term, w)
+			return resizeTerminal(t.term, w)
 		}
 	}
 	return nil
 }
 
-// push sends frames until the connection or the reading ends.
-func (c *conn) push(r *reader, plain bool) {
+// pushFrames sends frames until the connection or the reading ends.
+func (c *conn) pushFrames(r *reader, plain bool) {
 	var buf []byte
 	for {
-		list := c.m.out.next(r)
+		list := c.m.out.nextFrames(r)
 		if len(list) == 0 {
 			return
 		}
@@ -166,20 +166,20 @@ func (c *conn) push(r *reader, plain bool) {
 			}
 			buf, err = protocol.EndPlain(buf)
 			if err == nil {
-				err = c.write(buf)
+				err = c.writeMessage(buf)
 			}
 		} else { // an agent of an older release
-			err = c.send(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: list})
+			err = c.sendMessage(protocol.Message{Op: protocol.OpStepFrames}, protocol.StepFrames{Frames: list})
 		}
 		if err != nil {
 			_ = c.sock.Close()
 			return
 		}
-		c.m.out.sent(r, list[len(list)-1].Number)
+		c.m.out.noteSent(r, list[len(list)-1].Number)
 	}
 }
 
-func (c *conn) reply(m protocol.Message, body any, err error) error {
+func (c *conn) replyTo(m protocol.Message, body any, err error) error {
 	out := protocol.Message{ID: m.ID, Op: m.Op}
 	if err != nil {
 		body = nil
@@ -187,19 +187,19 @@ func (c *conn) reply(m protocol.Message, body any, err error) error {
 			out.Err = &protocol.Error{Code: protocol.CodeInternal, Text: err.Error()}
 		}
 	}
-	return c.send(out, body)
+	return c.sendMessage(out, body)
 }
 
-// send writes one message at once: what waits, waits in the frames.
-func (c *conn) send(m protocol.Message, body any) error {
+// sendMessage writes one message at once: what waits, waits in the frames.
+func (c *conn) sendMessage(m protocol.Message, body any) error {
 	frame, err := protocol.Encode(m, body)
 	if err != nil {
 		return err
 	}
-	return c.write(frame)
+	return c.writeMessage(frame)
 }
 
-func (c *conn) write(frame []byte) error {
+func (c *conn) writeMessage(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, err := c.sock.Write(frame); err != nil {

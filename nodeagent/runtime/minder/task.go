@@ -42,15 +42,15 @@ func (t *task) closeOutput() {
 	}
 }
 
-// start begins all tasks.
-func (m *minder) start() {
+// startTasks begins all tasks.
+func (m *minder) startTasks() {
 	files := shared{}
 	var begun plan.TaskPIDs
 	unix.Umask(int(m.spec.Umask & 0o777))
 	if err := unix.Chdir(m.spec.WorkDir); err != nil {
-		m.tell(nil, fmt.Sprintf("couldn't chdir to `%s': %v: going to /tmp instead", m.spec.WorkDir, stdfile.Describe(err)))
+		m.tellUser(nil, fmt.Sprintf("couldn't chdir to `%s': %v: going to /tmp instead", m.spec.WorkDir, stdfile.Describe(err)))
 		if err := unix.Chdir("/tmp"); err != nil {
-			m.tell(nil, fmt.Sprintf("couldn't chdir to /tmp: %v", stdfile.Describe(err)))
+			m.tellUser(nil, fmt.Sprintf("couldn't chdir to /tmp: %v", stdfile.Describe(err)))
 		}
 	}
 	for i := range m.spec.List {
@@ -61,19 +61,19 @@ func (m *minder) start() {
 		m.mu.Lock()
 		m.tasks = append(m.tasks, t)
 		m.mu.Unlock()
-		if err := m.begin(t, files); err != nil {
-			m.failed(t, err)
+		if err := m.beginTask(t, files); err != nil {
+			m.failTask(t, err)
 			continue
 		}
 		begun.Ranks, begun.PIDs = append(begun.Ranks, t.Rank), append(begun.PIDs, int32(t.pid))
 	}
 	if len(begun.Ranks) > 0 {
-		m.out.add(plan.Frame{Started: &begun})
+		m.out.addFrame(plan.Frame{Started: &begun})
 	}
 }
 
-// failed ends a task that has no process.
-func (m *minder) failed(t *task, err error) {
+// failTask ends a task that has no process.
+func (m *minder) failTask(t *task, err error) {
 	x := plan.TaskExit{Rank: t.Rank, Code: 1, Error: err.Error(), Start: now(), End: now()}
 	var fe *stdfile.Error
 	var se *spawn.Error
@@ -84,28 +84,28 @@ func (m *minder) failed(t *task, err error) {
 		x.Code = int32(se.Errno)
 		x.Error = fmt.Sprintf("execve(): %s: %v", t.argv[0], stdfile.Describe(se.Errno))
 	}
-	m.tell(t, x.Error)
-	m.ended(x)
+	m.tellUser(t, x.Error)
+	m.noteTaskEnd(x)
 }
 
-// tell writes a line for the user, where the task's errors go.
-func (m *minder) tell(t *task, text string) {
+// tellUser writes a line for the user, where the task's errors go.
+func (m *minder) tellUser(t *task, text string) {
 	line := m.spec.Prefix + text
 	if t != nil && t.stderr >= 0 {
 		_, _ = stdfile.Retry(func() (int, error) { return unix.Write(t.stderr, []byte(line+"\n")) })
 		return
 	}
-	m.out.add(plan.Frame{Notice: line})
+	m.out.addFrame(plan.Frame{Notice: line})
 }
 
-// begin opens a task's files and makes its process.
-func (m *minder) begin(t *task, files shared) error {
-	ends, err := m.files(t, files)
+// beginTask opens a task's files and makes its process.
+func (m *minder) beginTask(t *task, files shared) error {
+	ends, err := m.openFiles(t, files)
 	defer ends.close()
 	if err != nil {
 		return err
 	}
-	req := &spawn.Request{Env: m.environment(t), PIDVar: "SLURM_TASK_PID", Stdin: ends.fd[0], Stdout: ends.fd[1], Stderr: ends.fd[2],
+	req := &spawn.Request{Env: m.taskEnv(t), PIDVar: "SLURM_TASK_PID", Stdin: ends.fd[0], Stdout: ends.fd[1], Stderr: ends.fd[2],
 		CgroupFD: -1, CPUs: t.CPUs, Terminal: t.term != nil}
 	for _, l := range m.spec.Rlimits {
 		req.Rlimits = append(req.Rlimits, spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard})
@@ -152,7 +152,7 @@ func (m *minder) begin(t *task, files shared) error {
 	for i, f := range t.outs {
 		if f != nil {
 			m.pumps.Add(1)
-			go m.pump(t, f, uint8(i+1))
+			go m.pumpOutput(t, f, uint8(i+1))
 		}
 	}
 	return nil
@@ -166,8 +166,8 @@ const selfExe = "/proc/self/exe"
 // TaskProlog and becomes the task.
 const TaskVerb = "task"
 
-// environment is a task's; what is the task's own comes last and counts.
-func (m *minder) environment(t *task) []string {
+// taskEnv is a task's; what is the task's own comes last and counts.
+func (m *minder) taskEnv(t *task) []string {
 	env := make([]string, 0, len(m.spec.Env)+len(t.Env)+3)
 	own := make(map[string]bool, len(t.Env)+1)
 	for _, e := range t.Env {
@@ -203,11 +203,11 @@ func (e *ends) close() {
 	e.owned = nil
 }
 
-// files opens what a task reads and writes.
-func (m *minder) files(t *task, s shared) (*ends, error) {
+// openFiles opens what a task reads and writes.
+func (m *minder) openFiles(t *task, s shared) (*ends, error) {
 	e := &ends{}
 	if m.spec.Terminal != nil && t.index == 0 {
-		return e, m.terminal(t, e)
+		return e, m.openTerminal(t, e)
 	}
 	reads := m.spec.Input == spec.InputAll || m.spec.Input == int32(t.Rank)
 	if t.Stdin == "" && reads {
@@ -216,7 +216,7 @@ func (m *minder) files(t *task, s shared) (*ends, error) {
 			return e, err
 		}
 		e.fd[0] = e.own(p[0])
-		t.input = newInput(polled(p[1]))
+		t.input = newInput(newPolledFile(p[1]))
 	} else {
 		fd, err := stdfile.Open(t.Stdin, stdfile.How{Dir: m.spec.WorkDir, Input: true})
 		if err != nil {
@@ -226,7 +226,7 @@ func (m *minder) files(t *task, s shared) (*ends, error) {
 	}
 	names := [2]string{t.Stdout, cmp.Or(t.Stderr, t.Stdout)}
 	for i := 1; i >= 0; i-- { // the error output first: the user is told there of the other one
-		fd, err := m.output(t, i, names[i], s, e)
+		fd, err := m.openOutput(t, i, names[i], s, e)
 		if err != nil {
 			return e, err
 		}
@@ -238,8 +238,8 @@ func (m *minder) files(t *task, s shared) (*ends, error) {
 	return e, nil
 }
 
-// output opens one output: a file, or a pipe that the minder reads.
-func (m *minder) output(t *task, i int, name string, s shared, e *ends) (int, error) {
+// openOutput opens one output: a file, or a pipe that the minder reads.
+func (m *minder) openOutput(t *task, i int, name string, s shared, e *ends) (int, error) {
 	if name != "" {
 		return s.open(name, stdfile.How{Dir: m.spec.WorkDir, Append: m.spec.Append})
 	}
@@ -247,12 +247,12 @@ func (m *minder) output(t *task, i int, name string, s shared, e *ends) (int, er
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return -1, err
 	}
-	t.outs[i] = polled(p[0])
+	t.outs[i] = newPolledFile(p[0])
 	return e.own(p[1]), nil
 }
 
-// terminal gives a task a terminal instead of files.
-func (m *minder) terminal(t *task, e *ends) error {
+// openTerminal gives a task a terminal instead of files.
+func (m *minder) openTerminal(t *task, e *ends) error {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("no terminal: %w", err)
@@ -268,14 +268,14 @@ func (m *minder) terminal(t *task, e *ends) error {
 	}
 	e.own(int(slave))
 	e.fd = [3]int{int(slave), int(slave), int(slave)}
-	t.term = polled(master)
+	t.term = newPolledFile(master)
 	t.outs[0], t.input = t.term, newInput(t.term)
 	t.input.terminal = true
-	return resize(t.term, m.spec.Terminal)
+	return resizeTerminal(t.term, m.spec.Terminal)
 }
 
-// polled makes a file of a descriptor that goroutines wait at.
-func polled(fd int) *os.File {
+// newPolledFile makes a file of a descriptor that goroutines wait at.
+func newPolledFile(fd int) *os.File {
 	_ = unix.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), "of a task")
 }

@@ -75,7 +75,7 @@ func parseStat(b []byte) (Stat, error) {
 
 // All reads every process that exists; those that vanish meanwhile are left out.
 func All() ([]Stat, error) {
-	pids, err := numbers("/proc")
+	pids, err := listNumbers("/proc")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func Env(pid int, name string) string {
 
 // Children lists the direct children of this process, over all its threads.
 func Children() ([]int, error) {
-	tids, err := numbers("/proc/self/task")
+	tids, err := listNumbers("/proc/self/task")
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +206,8 @@ func BootClock() int64 {
 	return ts.Nano()
 }
 
-// numbers lists the entries of a folder that are numbers.
-func numbers(dir string) ([]int, error) {
+// listNumbers lists the entries of a folder that are numbers.
+func listNumbers(dir string) ([]int, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func (f *File) Receive(from io.Reader) error {
 		_ = to.Close()
 		return errors.Join(err, os.Remove(to.Name()))
 	}
-	if err := f.name(to.Name()); err != nil {
+	if err := f.renameIntoPlace(to.Name()); err != nil {
 		return errors.Join(err, os.Remove(to.Name()))
 	}
 	return nil
@@ -153,9 +153,9 @@ func (f *File) fill(to *os.File, from io.Reader) error {
 	return os.Chtimes(to.Name(), f.Modified, f.Modified)
 }
 
-// name gives the file its name; one that came meanwhile stays unless it may be
+// renameIntoPlace gives the file its name; one that came meanwhile stays unless it may be
 // replaced.
-func (f *File) name(temporary string) error {
+func (f *File) renameIntoPlace(temporary string) error {
 	if f.Force {
 		return os.Rename(temporary, f.Path)
 	}

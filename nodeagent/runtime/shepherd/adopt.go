@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restore reads our own journal and takes its runs up again.
-func (s *Shepherd) restore() error {
+// restoreJournal reads our own journal and takes its runs up again.
+func (s *Shepherd) restoreJournal() error {
 	h := newHistory()
-	jr, torn, err := journal.Open(filepath.Join(s.dir, journalName), h.apply)
+	jr, torn, err := journal.Open(filepath.Join(s.dir, journalName), h.applyRecord)
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (s *Shepherd) restore() error {
 	if torn > 0 {
 		s.log.Warn("the journal's last record was torn and is dropped", "bytes", torn)
 	}
-	b, err := (&record{Boot: s.hello.BootID}).encode()
+	b, err := (&record{Boot: s.hello.BootID}).encodeRecord()
 	if err != nil {
 		return err
 	}
@@ -35,16 +35,16 @@ func (s *Shepherd) restore() error {
 		return err
 	}
 	for _, g := range h.acked {
-		s.ended.add(g)
+		s.ended.addTombstone(g)
 	}
-	s.resume(h)
+	s.resumeRuns(h)
 	s.clearStrays()
 	s.tidySpool()
 	return nil
 }
 
-// resume makes runs of a history's entries and finds their processes.
-func (s *Shepherd) resume(h *history) {
+// resumeRuns makes runs of a history's entries and finds their processes.
+func (s *Shepherd) resumeRuns(h *history) {
 	var marks map[string]int
 	for _, k := range h.order {
 		p := h.runs[k]
@@ -54,11 +54,11 @@ func (s *Shepherd) resume(h *history) {
 		if p.started == nil && p.begun && marks == nil {
 			marks = leadersByMark()
 		}
-		r := s.revive(p, marks)
+		r := s.reviveRun(p, marks)
 		s.mu.Lock()
 		s.runs[k] = r
 		if r.exit != nil {
-			s.unspool(r)
+			s.setSpoolAside(r)
 		} else if r.Spool != "" {
 			s.spools[r.Spool] = true
 		}
@@ -66,19 +66,19 @@ func (s *Shepherd) resume(h *history) {
 		switch {
 		case r.exit != nil:
 		case p.boot != s.hello.BootID:
-			s.lose(r, "the node restarted while it ran")
+			s.loseRun(r, "the node restarted while it ran")
 		case p.ended != nil:
-			s.conclude(r, p.ended)
+			s.concludeRun(r, p.ended)
 		case !p.begun:
-			s.conclude(r, &plan.Exit{Key: k, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
+			s.concludeRun(r, &plan.Exit{Key: k, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
 		default:
-			s.adopt(r)
+			s.adoptRun(r)
 		}
 	}
 }
 
-// revive makes a run of what the journal tells; nobody else knows it yet.
-func (s *Shepherd) revive(p *past, marks map[string]int) *run {
+// reviveRun makes a run of what the journal tells; nobody else knows it yet.
+func (s *Shepherd) reviveRun(p *past, marks map[string]int) *run {
 	r := &run{launchRecord: p.launch, pidfd: -1, adopted: true, begun: p.begun, state: plan.Running}
 	if p.started != nil {
 		r.startedRecord = *p.started
@@ -89,7 +89,7 @@ func (s *Shepherd) revive(p *past, marks map[string]int) *run {
 	case p.boot == s.hello.BootID:
 		r.group = s.host.Open(r.Key.String())
 		if p.started == nil && p.begun {
-			s.findUnregistered(r, marks[s.mark(r.Key)])
+			s.findUnregistered(r, marks[s.runMark(r.Key)])
 		}
 	}
 	return r
@@ -125,15 +125,15 @@ func (s *Shepherd) findUnregistered(r *run, pid int) {
 	r.startedRecord = startedRecord{RunKey: r.Key, PID: pid, Ticks: st.StartTicks}
 	r.StartBoot = int64(st.StartTicks) * int64(tickLength)
 	r.Start = now().Add(-spec.Span(proc.BootClock() - r.StartBoot))
-	_ = s.save(record{Started: &r.startedRecord})
+	_ = s.saveRecord(record{Started: &r.startedRecord})
 }
 
-// adopt watches a run's first process, if it is still that process; else the
+// adoptRun watches a run's first process, if it is still that process; else the
 // run's end was not seen.
-func (s *Shepherd) adopt(r *run) {
+func (s *Shepherd) adoptRun(r *run) {
 	st, err := proc.ReadStat(r.PID)
 	if r.PID == 0 || err != nil || st.StartTicks != r.Ticks {
-		s.lose(r, "it ended while no shepherd was there to see it")
+		s.loseRun(r, "it ended while no shepherd was there to see it")
 		return
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
@@ -141,29 +141,29 @@ func (s *Shepherd) adopt(r *run) {
 		// The number may have passed on between the look and the open.
 		if again, e := proc.ReadStat(r.PID); e != nil || again.StartTicks != r.Ticks {
 			closeFD(fd)
-			s.lose(r, "it ended while no shepherd was there to see it")
+			s.loseRun(r, "it ended while no shepherd was there to see it")
 			return
 		}
-		err = s.watch.add(fd, r)
+		err = s.watch.addProcess(fd, r)
 	}
 	if err != nil {
 		s.log.Error("run cannot be watched", "run", r.Key.String(), "pid", r.PID, "err", err)
 		closeFD(fd)
-		s.lose(r, "its process cannot be watched: "+err.Error())
+		s.loseRun(r, "its process cannot be watched: "+err.Error())
 		return
 	}
 	s.mu.Lock()
 	r.pidfd = fd
 	if r.TaskEpilog != "" {
-		r.env = environ(r.PID)
+		r.env = processEnv(r.PID)
 	}
 	s.mu.Unlock()
 	s.log.Info("run adopted", "run", r.Key.String(), "pid", r.PID)
 }
 
-// lose ends a run whose end nobody saw; what is left of it is killed first.
-func (s *Shepherd) lose(r *run, why string) {
-	s.conclude(r, &plan.Exit{Key: r.Key, Failure: plan.Lost, Started: true, Message: why})
+// loseRun ends a run whose end nobody saw; what is left of it is killed first.
+func (s *Shepherd) loseRun(r *run, why string) {
+	s.concludeRun(r, &plan.Exit{Key: r.Key, Failure: plan.Lost, Started: true, Message: why})
 }
 
 // clearStrays ends groups that no run owns: their launch was refused after
@@ -190,7 +190,7 @@ func (s *Shepherd) clearStrays() {
 		}
 		g := s.host.Open(name)
 		s.wg.Go(func() {
-			s.clear(&run{launchRecord: launchRecord{Key: k}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: k})
+			s.clearTree(&run{launchRecord: launchRecord{Key: k}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: k})
 		})
 	}
 }
@@ -219,15 +219,15 @@ func newWatcher(s *Shepherd) (*watcher, error) {
 	return w, nil
 }
 
-// add watches the process behind the descriptor; the event carries its pid.
-func (w *watcher) add(fd int, r *run) error {
+// addProcess watches the process behind the descriptor; the event carries its pid.
+func (w *watcher) addProcess(fd int, r *run) error {
 	w.s.mu.Lock()
 	w.s.pids[r.PID] = r
 	w.s.mu.Unlock()
 	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: int32(r.PID)})
 }
 
-func (w *watcher) stop() { _, _ = unix.Write(w.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+func (w *watcher) stopWatching() { _, _ = unix.Write(w.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 func (w *watcher) run() {
 	events := make([]unix.EpollEvent, 64)
@@ -258,10 +258,10 @@ func (s *Shepherd) adoptedEnded(r *run) {
 	if ws, ok := exitStatus(r.pidfd); ok {
 		x := &plan.Exit{Key: r.Key, Started: true}
 		setStatus(x, ws)
-		s.afterwards(r, x)
+		s.completeRun(r, x)
 		return
 	}
-	s.lose(r, "it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else")
+	s.loseRun(r, "it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else")
 }
 
 // reapWait bounds the wait for init to reap a process: only then does the

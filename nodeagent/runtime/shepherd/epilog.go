@@ -12,33 +12,33 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
 )
 
-// afterwards completes a run whose first process has ended: where the site has
+// completeRun completes a run whose first process has ended: where the site has
 // a TaskEpilog that runs before, as the job's user and in what the job holds,
 // so that a kill of the job ends it too. How the script ended is written down
 // first. An epilog that fails changes nothing of that; it is told in the job's
 // output and in the log.
-func (s *Shepherd) afterwards(r *run, x *plan.Exit) {
+func (s *Shepherd) completeRun(r *run, x *plan.Exit) {
 	if r.TaskEpilog == "" {
-		s.conclude(r, x)
+		s.concludeRun(r, x)
 		return
 	}
 	x.Start, x.Adopted = r.Start, r.adopted
 	s.mu.Lock()
 	r.state, r.ended = plan.Ending, x
 	s.mu.Unlock()
-	_ = s.save(record{Ended: x})
+	_ = s.saveRecord(record{Ended: x})
 	s.wg.Go(func() {
-		if err := s.epilog(r); err != nil {
+		if err := s.runTaskEpilog(r); err != nil {
 			why := fmt.Sprintf("TaskEpilog %s: %v", r.TaskEpilog, err)
 			s.log.Warn("epilog of a task", "run", r.Key.String(), "err", why)
-			s.tell(r, why)
+			s.tellUser(r, why)
 		}
-		s.conclude(r, x)
+		s.concludeRun(r, x)
 	})
 }
 
-// epilog runs the TaskEpilog of a run to its end.
-func (s *Shepherd) epilog(r *run) error {
+// runTaskEpilog runs the TaskEpilog of a run to its end.
+func (s *Shepherd) runTaskEpilog(r *run) error {
 	if r.env == nil {
 		return errors.New("its environment is not known: the script ended while no shepherd was there")
 	}
@@ -47,7 +47,7 @@ func (s *Shepherd) epilog(r *run) error {
 		return err
 	}
 	var files *stdio
-	err = th.As(r.cred(s.root), 0o022, func() (err error) {
+	err = th.As(r.credential(s.root), 0o022, func() (err error) {
 		sp := &plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}
 		if r.Spaced {
 			sp.Space = &plan.Space{}
@@ -63,7 +63,7 @@ func (s *Shepherd) epilog(r *run) error {
 		if _, err := s.spaces.Enter(r.Key); err != nil {
 			return err
 		}
-		if err := th.As(r.cred(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
+		if err := th.As(r.credential(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
 			return err
 		}
 	}
@@ -72,9 +72,9 @@ func (s *Shepherd) epilog(r *run) error {
 		return err
 	}
 	defer entry.Close()
-	env := append(append(make([]string, 0, len(r.env)+2), r.env...), "SLURM_SCRIPT_CONTEXT=epilog_task", markName+"="+s.mark(r.Key))
+	env := append(append(make([]string, 0, len(r.env)+2), r.env...), "SLURM_SCRIPT_CONTEXT=epilog_task", markName+"="+s.runMark(r.Key))
 	req := &spawn.Request{Paths: []string{r.TaskEpilog}, Argv: []string{r.TaskEpilog}, Env: env, Stdin: files.in, Stdout: files.out,
-		Stderr: files.err, Cred: r.cred(s.root), CgroupFD: entry.CgroupFD, JoinFDs: entry.Joins}
+		Stderr: files.err, Cred: r.credential(s.root), CgroupFD: entry.CgroupFD, JoinFDs: entry.Joins}
 	s.mu.Lock()
 	s.spawning++
 	s.mu.Unlock()
@@ -108,11 +108,11 @@ func (s *Shepherd) endOf(pid int, started bool) <-chan ended {
 	return out
 }
 
-// environ is the environment a living process was started with, less our mark.
-func environ(pid int) []string {
+// processEnv is the environment a living process was started with, less our mark.
+func processEnv(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return nil
 	}
-	return without(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), markName)
+	return withoutVariable(strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), markName)
 }

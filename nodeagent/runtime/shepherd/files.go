@@ -18,16 +18,16 @@ import (
 // scriptName is the name that a batch script sees in $0, as Slurm's.
 const scriptName = "slurm_script"
 
-// spool writes the script for its user, and for nobody else to read. The
+// spoolScript writes the script for its user, and for nobody else to read. The
 // folder stays root's, so that nothing of one user can be left in it for the
 // next. Folder and file are kept for the next script of the same user (making
 // them costs more than the fork); for another's the file is always a new one.
-func (s *Shepherd) spool(r *run) error {
+func (s *Shepherd) spoolScript(r *run) error {
 	path := filepath.Join(r.Spool, scriptName)
-	if was := s.spare(r); was != nil {
+	if was := s.spareFolder(r); was != nil {
 		if err := unix.Rename(was.folder, r.Spool); err != nil {
 			_ = os.RemoveAll(was.folder)
-		} else if was.mark.Uid == r.UID && was.mark.Gid == r.GID && rewrite(path, r, &was.mark) == nil {
+		} else if was.mark.Uid == r.UID && was.mark.Gid == r.GID && rewriteScript(path, r, &was.mark) == nil {
 			return nil
 		} else if err := unix.Unlink(path); err == nil || errors.Is(err, unix.ENOENT) {
 			return s.newScript(r, path)
@@ -60,9 +60,9 @@ func (s *Shepherd) newScript(r *run, path string) error {
 	return unix.Fstat(fd, (*unix.Stat_t)(&r.script))
 }
 
-// rewrite writes the script into the file of an earlier one of the same user,
+// rewriteScript writes the script into the file of an earlier one of the same user,
 // unless anything was done to that since.
-func rewrite(path string, r *run, was *scriptMark) error {
+func rewriteScript(path string, r *run, was *scriptMark) error {
 	fd, err := stdfile.Retry(func() (int, error) {
 		// Its owner may have a lease on it, for which other opens would wait.
 		return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -71,7 +71,7 @@ func rewrite(path string, r *run, was *scriptMark) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !was.of(func(st *unix.Stat_t) error { return unix.Fstat(fd, st) }) {
+	if !was.isScript(func(st *unix.Stat_t) error { return unix.Fstat(fd, st) }) {
 		return unix.ESTALE
 	}
 	if err := writeScript(fd, r.spec.Script); err != nil {
@@ -104,8 +104,8 @@ const scriptMode = 0o500
 // the mode, link it or write to it: each of these shows in the time of change.
 type scriptMark unix.Stat_t
 
-// of tells that a file is the script's, and as it was written.
-func (m *scriptMark) of(stat func(*unix.Stat_t) error) bool {
+// isScript tells that a file is the script's, and as it was written.
+func (m *scriptMark) isScript(stat func(*unix.Stat_t) error) bool {
 	var st unix.Stat_t
 	return m.Ino != 0 && stat(&st) == nil && st.Ino == m.Ino && st.Dev == m.Dev && st.Ctim == m.Ctim && st.Size == m.Size &&
 		st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1 && st.Uid == m.Uid && st.Gid == m.Gid
@@ -118,9 +118,9 @@ type spareSpool struct {
 	mark   scriptMark
 }
 
-// spare takes a folder that is free: one with a script of the run's user, or
+// spareFolder takes a folder that is free: one with a script of the run's user, or
 // the newest.
-func (s *Shepherd) spare(r *run) *spareSpool {
+func (s *Shepherd) spareFolder(r *run) *spareSpool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.freeSpools)
@@ -162,9 +162,9 @@ const (
 	maxSpareBytes = 64 << 10 // a larger script is removed
 )
 
-// unspool sets the folder aside for the next script, with the file if nothing
+// setSpoolAside sets the folder aside for the next script, with the file if nothing
 // was done to it; else that is removed. mu is held.
-func (s *Shepherd) unspool(r *run) {
+func (s *Shepherd) setSpoolAside(r *run) {
 	if r.Spool == "" {
 		return
 	}
@@ -174,7 +174,7 @@ func (s *Shepherd) unspool(r *run) {
 		return
 	}
 	path := filepath.Join(r.Spool, scriptName)
-	if !r.script.of(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) || r.script.Size > maxSpareBytes {
+	if !r.script.isScript(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) || r.script.Size > maxSpareBytes {
 		r.script = scriptMark{}
 	}
 	clean := r.script.Ino != 0 || unix.Unlink(path) == nil
@@ -248,7 +248,7 @@ func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
 		return f, err
 	}
 	if enter != nil && sp.Space == nil { // whether it is in the job's own folders is seen there
-		f.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, stdfile.Describe(enter)))
+		f.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, stdfile.Describe(enter)))
 	}
 	return f, nil
 }
@@ -258,9 +258,9 @@ func openFile(sp *plan.RunSpec, name string, input bool) (int, error) {
 	return stdfile.Open(name, stdfile.How{Dir: sp.WorkDir, Input: input, Append: sp.Append})
 }
 
-// warn writes one line into the run's standard error; a full disk there is
+// warnUser writes one line into the run's standard error; a full disk there is
 // the user's affair.
-func (f *stdio) warn(line string) {
+func (f *stdio) warnUser(line string) {
 	if f.err >= 0 {
 		_, _ = stdfile.Retry(func() (int, error) { return unix.Write(f.err, []byte(line+"\n")) })
 	}

@@ -114,11 +114,11 @@ func guardMain(args []string, stderr io.Writer) int {
 		if !takeGuardLock(lock) {
 			return exitRunning
 		}
-		g.watch()
+		g.watchRuns()
 		// A shepherd writes the file before it looks whether there is a guard. So a run
 		// that came in this moment is seen here, or starts another guard.
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
-		if !g.look() {
+		if !g.killOverdue() {
 			return exitOK
 		}
 	}
@@ -143,11 +143,11 @@ type guard struct {
 	said      map[string]bool // runs whose end was logged
 }
 
-// watch looks once a second until there have been no runs for a while, or the folder
+// watchRuns looks once a second until there have been no runs for a while, or the folder
 // is gone.
-func (g *guard) watch() {
+func (g *guard) watchRuns() {
 	for idle := time.Duration(0); idle < guardIdle; idle += guardLook {
-		if g.look() {
+		if g.killOverdue() {
 			idle = 0
 		}
 		if _, err := os.Stat(g.dir); errors.Is(err, os.ErrNotExist) {
@@ -158,9 +158,9 @@ func (g *guard) watch() {
 	}
 }
 
-// look kills what must not live any more. It tells whether there are runs with
+// killOverdue kills what must not live any more. It tells whether there are runs with
 // leases.
-func (g *guard) look() bool {
+func (g *guard) killOverdue() bool {
 	table, err := readLeases(g.dir, g.boot)
 	if err != nil {
 		g.log.Error("guard of leases", "err", err)

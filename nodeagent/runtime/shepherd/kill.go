@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// targets gives the runs that a scope reaches, the named one first. Only
+// targetRuns gives the runs that a scope reaches, the named one first. Only
 // those that can still receive a signal are given.
-func (s *Shepherd) targets(k plan.RunKey, scope plan.Scope) ([]*run, error) {
+func (s *Shepherd) targetRuns(k plan.RunKey, scope plan.Scope) ([]*run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := s.runs[k]
@@ -45,15 +45,15 @@ func (s *Shepherd) targets(k plan.RunKey, scope plan.Scope) ([]*run, error) {
 	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
 }
 
-// signal sends one signal.
-func (s *Shepherd) signal(q protocol.Signal) error {
+// sendSignal sends one signal.
+func (s *Shepherd) sendSignal(q protocol.Signal) error {
 	if q.Notice != "" && q.Signal == 0 {
-		return s.notice(q)
+		return s.noticeUser(q)
 	}
 	if q.Signal < 1 || q.Signal > 64 || q.Scope < plan.ScopeRun || q.Scope > plan.ScopeJob {
 		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope)}
 	}
-	list, err := s.targets(q.Key, q.Scope)
+	list, err := s.targetRuns(q.Key, q.Scope)
 	if err != nil {
 		return err
 	}
@@ -69,26 +69,26 @@ func (s *Shepherd) signal(q protocol.Signal) error {
 		}
 		s.mu.Unlock()
 		if !starting {
-			s.deliver(r, unix.Signal(q.Signal), scope)
+			s.deliverSignal(r, unix.Signal(q.Signal), scope)
 		}
 	}
 	return nil
 }
 
-// notice writes a line into the error output of one run.
-func (s *Shepherd) notice(q protocol.Signal) error {
-	list, err := s.targets(q.Key, plan.ScopeRun)
+// noticeUser writes a line into the error output of one run.
+func (s *Shepherd) noticeUser(q protocol.Signal) error {
+	list, err := s.targetRuns(q.Key, plan.ScopeRun)
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
-		s.tell(r, q.Notice)
+		s.tellUser(r, q.Notice)
 	}
 	return nil
 }
 
-// deliver sends a signal to a run that has a process.
-func (s *Shepherd) deliver(r *run, sig unix.Signal, scope plan.Scope) {
+// deliverSignal sends a signal to a run that has a process.
+func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
 	if scope == plan.ScopeLeader {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -101,12 +101,12 @@ func (s *Shepherd) deliver(r *run, sig unix.Signal, scope plan.Scope) {
 		return
 	}
 	if sig == unix.SIGKILL {
-		s.kill(r)
+		s.killRun(r)
 		return
 	}
 	sent := map[int]bool{}
 	for again := true; again; { // a process may make others before it is stopped itself
-		pids, err := s.members(r)
+		pids, err := s.listMembers(r)
 		if err != nil {
 			s.log.Warn("signal not delivered", "run", r.Key.String(), "err", err)
 		}
@@ -120,8 +120,8 @@ func (s *Shepherd) deliver(r *run, sig unix.Signal, scope plan.Scope) {
 	}
 }
 
-// kill ends every process of a run at once.
-func (s *Shepherd) kill(r *run) {
+// killRun ends every process of a run at once.
+func (s *Shepherd) killRun(r *run) {
 	s.mu.Lock()
 	if r.killSent == 0 {
 		r.killSent = now()
@@ -141,12 +141,12 @@ func (s *Shepherd) kill(r *run) {
 	}
 }
 
-// terminate sends SIGCONT and the signal now, and SIGKILL after the grace.
-func (s *Shepherd) terminate(t plan.Terminate) error {
+// terminateRuns sends SIGCONT and the signal now, and SIGKILL after the grace.
+func (s *Shepherd) terminateRuns(t plan.Terminate) error {
 	if t.Scope < plan.ScopeRun || t.Scope > plan.ScopeJob || t.Grace < 0 {
 		return &protocol.Error{Code: protocol.CodeBadRequest, Text: "terminate: bad scope or grace"}
 	}
-	list, err := s.targets(t.Key, t.Scope)
+	list, err := s.targetRuns(t.Key, t.Scope)
 	if err != nil {
 		return err
 	}
@@ -163,23 +163,23 @@ func (s *Shepherd) terminate(t plan.Terminate) error {
 			// job's own end, and again with the end of each step.
 			ready = append(ready, r)
 		}
-		s.arm(r, t, deadline)
+		s.armKill(r, t, deadline)
 		s.mu.Unlock()
 	}
 	for _, r := range ready {
-		s.strike(r, t)
+		s.strikeRun(r, t)
 		t.Notice = "" // one line for each request
 	}
 	return nil
 }
 
-// strike carries a termination out on one run that has a process.
-func (s *Shepherd) strike(r *run, t plan.Terminate) {
+// strikeRun carries a termination out on one run that has a process.
+func (s *Shepherd) strikeRun(r *run, t plan.Terminate) {
 	if t.Notice != "" {
-		s.tell(r, t.Notice)
+		s.tellUser(r, t.Notice)
 	}
 	if t.Grace == 0 {
-		s.kill(r)
+		s.killRun(r)
 		return
 	}
 	scope, sig := plan.ScopeRun, unix.SIGTERM
@@ -189,12 +189,12 @@ func (s *Shepherd) strike(r *run, t plan.Terminate) {
 	if t.Signal != 0 {
 		sig = unix.Signal(t.Signal)
 	}
-	s.deliver(r, unix.SIGCONT, plan.ScopeRun)
-	s.deliver(r, sig, scope)
+	s.deliverSignal(r, unix.SIGCONT, plan.ScopeRun)
+	s.deliverSignal(r, sig, scope)
 }
 
-// arm starts the timer of the final kill; an earlier deadline stays. mu is held.
-func (s *Shepherd) arm(r *run, t plan.Terminate, deadline spec.Instant) {
+// armKill starts the timer of the final kill; an earlier deadline stays. mu is held.
+func (s *Shepherd) armKill(r *run, t plan.Terminate, deadline spec.Instant) {
 	if t.Grace == 0 || r.termUntil != 0 && r.termUntil <= deadline {
 		return
 	}
@@ -202,7 +202,7 @@ func (s *Shepherd) arm(r *run, t plan.Terminate, deadline spec.Instant) {
 		r.timer.Stop()
 	}
 	r.termUntil = deadline
-	r.timer = time.AfterFunc(time.Duration(t.Grace), func() { s.kill(r) })
+	r.timer = time.AfterFunc(time.Duration(t.Grace), func() { s.killRun(r) })
 }
 
 // notice is one line for a run's standard error.
@@ -217,8 +217,8 @@ type notice struct {
 // file server that hangs must not keep a job alive.
 const noticeWait = time.Second
 
-// tell writes a line into the run's standard error, as its user.
-func (s *Shepherd) tell(r *run, text string) {
+// tellUser writes a line into the run's standard error, as its user.
+func (s *Shepherd) tellUser(r *run, text string) {
 	if r.Minded {
 		s.tellMinder(r, text)
 		return
@@ -226,7 +226,7 @@ func (s *Shepherd) tell(r *run, text string) {
 	if r.Stderr == "" || r.Stderr == "/dev/null" {
 		return
 	}
-	n := notice{path: r.Stderr, cred: r.cred(s.root), line: s.cfg.Prefix + text + "\n", done: make(chan struct{})}
+	n := notice{path: r.Stderr, cred: r.credential(s.root), line: s.cfg.Prefix + text + "\n", done: make(chan struct{})}
 	timer := time.NewTimer(noticeWait)
 	defer timer.Stop()
 	select {

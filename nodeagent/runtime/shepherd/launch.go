@@ -22,9 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch records new runs. The second result finishes the work outside of the
+// launchRuns records new runs. The second result finishes the work outside of the
 // reader's goroutine: it waits for the disk and starts the accepted runs.
-func (s *Shepherd) launch(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
+func (s *Shepherd) launchRuns(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
 	results := make([]plan.LaunchResult, len(specs))
 	var fresh []*run
 	var index []int
@@ -32,15 +32,15 @@ func (s *Shepherd) launch(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range specs {
-		res, r := s.admit(&specs[i])
+		res, r := s.admitSpec(&specs[i])
 		results[i] = res
 		if r == nil {
 			continue
 		}
-		b, err := (&record{Launch: &r.launchRecord}).encode()
+		b, err := (&record{Launch: &r.launchRecord}).encodeRecord()
 		if err != nil {
 			results[i] = refused(r.Key, plan.RefusedSpec, err.Error())
-			s.forget(r)
+			s.forgetRun(r)
 			continue
 		}
 		fresh, index, payloads = append(fresh, r), append(index, i), append(payloads, b)
@@ -51,7 +51,7 @@ func (s *Shepherd) launch(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
 	seq, err := s.jr.Append(payloads...)
 	if err != nil {
 		for n, r := range fresh {
-			s.forget(r)
+			s.forgetRun(r)
 			results[index[n]] = refused(r.Key, plan.RefusedDisk, diskReason(err))
 		}
 		return results, func() {}
@@ -60,7 +60,7 @@ func (s *Shepherd) launch(specs []plan.RunSpec) ([]plan.LaunchResult, func()) {
 		if err := s.jr.Sync(seq); err != nil {
 			s.mu.Lock()
 			for n, r := range fresh {
-				s.forget(r)
+				s.forgetRun(r)
 				results[index[n]] = refused(r.Key, plan.RefusedDisk, diskReason(err))
 			}
 			s.mu.Unlock()
@@ -83,13 +83,13 @@ func refused(k plan.RunKey, code plan.RefusalCode, why string) plan.LaunchResult
 	return plan.LaunchResult{Key: k, Status: plan.Refused, Code: code, Reason: why}
 }
 
-// admit decides about one spec; it gives a run only if it is new and possible.
-func (s *Shepherd) admit(sp *plan.RunSpec) (plan.LaunchResult, *run) {
+// admitSpec decides about one spec; it gives a run only if it is new and possible.
+func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	k := sp.Key
 	if r := s.runs[k]; r != nil {
 		return sameLaunch(sp, r.Launch, plan.Known), nil
 	}
-	if launch, over := s.ended.find(k); over {
+	if launch, over := s.ended.findLaunch(k); over {
 		return sameLaunch(sp, launch, plan.Ended), nil
 	}
 	switch {
@@ -157,8 +157,8 @@ func hasZero(sp *plan.RunSpec) bool {
 		slices.ContainsFunc([]string{sp.WorkDir, sp.Stdin, sp.Stdout, sp.Stderr}, bad)
 }
 
-// forget removes a run that never happened. mu is held.
-func (s *Shepherd) forget(r *run) {
+// forgetRun removes a run that never happened. mu is held.
+func (s *Shepherd) forgetRun(r *run) {
 	delete(s.runs, r.Key)
 	delete(s.spools, r.Spool)
 }
@@ -168,15 +168,15 @@ func (s *Shepherd) addLauncher() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.launchers++
-	go s.launcher(s.launchers)
+	go s.runLauncher(s.launchers)
 }
 
 // maxLaunchers bounds the threads that can hang in file servers.
 const maxLaunchers = 64
 
-// relieve adds a launcher when work waits and all have been at theirs for
+// relieveLaunchers adds a launcher when work waits and all have been at theirs for
 // long: a file server that does not answer must not stop the whole node.
-func (s *Shepherd) relieve() {
+func (s *Shepherd) relieveLaunchers() {
 	const long = 2 * time.Second
 	if len(s.queue) == 0 {
 		return
@@ -195,19 +195,19 @@ func (s *Shepherd) relieve() {
 	}
 }
 
-// launcher starts runs on a thread of its own. A thread that cannot take back
+// runLauncher starts runs on a thread of its own. A thread that cannot take back
 // its own identity dies with its goroutine, and another takes its place.
-func (s *Shepherd) launcher(n int) {
+func (s *Shepherd) runLauncher(n int) {
 	th, err := spawn.NewThread()
 	for r := range s.queue {
 		s.mu.Lock()
 		s.busy[n] = time.Now()
 		s.mu.Unlock()
 		if err != nil {
-			s.unstarted(r, plan.FailSpawn, err)
-		} else if startErr := s.start(th, r); startErr != nil {
+			s.endUnstarted(r, plan.FailSpawn, err)
+		} else if startErr := s.startRun(th, r); startErr != nil {
 			s.log.Error("launch thread given up", "err", startErr)
-			go s.launcher(n)
+			go s.runLauncher(n)
 			return
 		}
 		s.mu.Lock()
@@ -216,19 +216,19 @@ func (s *Shepherd) launcher(n int) {
 	}
 }
 
-// start carries one run from Starting to Running, or to its exit. It returns
+// startRun carries one run from Starting to Running, or to its exit. It returns
 // an error only if the thread must not be used again.
-func (s *Shepherd) start(th *spawn.Thread, r *run) error {
+func (s *Shepherd) startRun(th *spawn.Thread, r *run) error {
 	s.mu.Lock()
 	canceled := r.term != nil
 	s.mu.Unlock()
 	if canceled {
-		s.unstarted(r, plan.FailCanceled, errors.New("terminated before it started"))
+		s.endUnstarted(r, plan.FailCanceled, errors.New("terminated before it started"))
 		return nil
 	}
 	if !r.furnished {
-		if failure, err := s.furnish(r); err != nil {
-			s.unstarted(r, failure, err)
+		if failure, err := s.furnishRun(r); err != nil {
+			s.endUnstarted(r, failure, err)
 			return nil
 		}
 		r.furnished = true
@@ -239,17 +239,17 @@ func (s *Shepherd) start(th *spawn.Thread, r *run) error {
 		unix.Umask(0o077)
 		files, err = openMinder(r)
 	} else {
-		err = th.As(r.cred(s.root), int(r.spec.Umask&0o777), func() (err error) {
+		err = th.As(r.credential(s.root), int(r.spec.Umask&0o777), func() (err error) {
 			files, err = openFiles(r.spec, s.cfg.Prefix)
 			return err
 		})
 	}
 	switch {
 	case err == nil:
-		err = s.spawn(th, r, files)
+		err = s.spawnRun(th, r, files)
 	case s.openLater(r, err):
 	default:
-		s.unstarted(r, fileFailure(err), err)
+		s.endUnstarted(r, fileFailure(err), err)
 	}
 	files.close()
 	_ = unix.Chdir("/") // hold no mount
@@ -281,9 +281,9 @@ func (s *Shepherd) openLater(r *run, err error) bool {
 	return true
 }
 
-// furnish makes what belongs to the node: the fence, the spooled script and
+// furnishRun makes what belongs to the node: the fence, the spooled script and
 // the control group.
-func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
+func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 	sp := r.spec
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
 		return plan.FailFence, errors.New("this node cannot fence GPU devices, which the job's allocation requires")
@@ -297,7 +297,7 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 		}
 	}
 	if r.Spool != "" && !r.Minded {
-		if err := s.spool(r); err != nil {
+		if err := s.spoolScript(r); err != nil {
 			return plan.FailSpool, err
 		}
 	}
@@ -318,16 +318,16 @@ func (s *Shepherd) furnish(r *run) (plan.Failure, error) {
 // was being written while they forked.
 const busyTries = 200
 
-// spawn makes the process and registers it. Errors end in the run's exit.
-func (s *Shepherd) spawn(th *spawn.Thread, r *run, files *stdio) error {
-	req, err := s.request(r, files)
+// spawnRun makes the process and registers it. Errors end in the run's exit.
+func (s *Shepherd) spawnRun(th *spawn.Thread, r *run, files *stdio) error {
+	req, err := s.spawnRequest(r, files)
 	if err != nil {
-		s.unstarted(r, plan.FailSpawn, err)
+		s.endUnstarted(r, plan.FailSpawn, err)
 		return nil
 	}
 	entry, err := r.group.Enter()
 	if err != nil {
-		s.unstarted(r, plan.FailCgroup, err)
+		s.endUnstarted(r, plan.FailCgroup, err)
 		return nil
 	}
 	defer entry.Close()
@@ -335,7 +335,7 @@ func (s *Shepherd) spawn(th *spawn.Thread, r *run, files *stdio) error {
 	s.mu.Lock()
 	s.spawning++
 	r.begun = true
-	err = s.save(record{Begun: &r.Key})
+	err = s.saveRecord(record{Begun: &r.Key})
 	s.mu.Unlock()
 	if err != nil {
 		s.failedStart(r, files, err)
@@ -369,17 +369,17 @@ func (s *Shepherd) spawn(th *spawn.Thread, r *run, files *stdio) error {
 		return tainted
 	}
 	st, _ := proc.ReadStat(child.PID)
-	s.started(r, child, startedRecord{RunKey: r.Key, PID: child.PID, Ticks: st.StartTicks, Start: now(), StartBoot: bootNow})
+	s.noteStarted(r, child, startedRecord{RunKey: r.Key, PID: child.PID, Ticks: st.StartTicks, Start: now(), StartBoot: bootNow})
 	return tainted
 }
 
-// request builds the process from the spec.
-func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
+// spawnRequest builds the process from the spec.
+func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 	sp := r.spec
 	env := make([]string, 0, len(sp.Env)+2)
-	env = append(append(env, sp.Env...), markName+"="+s.mark(r.Key))
+	env = append(append(env, sp.Env...), markName+"="+s.runMark(r.Key))
 	req := &spawn.Request{Env: env, PIDVar: "SLURM_TASK_PID", Stdin: files.in, Stdout: files.out, Stderr: files.err,
-		Cred: r.cred(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs, NoNewPrivs: sp.Container != nil}
+		Cred: r.credential(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs, NoNewPrivs: sp.Container != nil}
 	if r.Minded {
 		req.Paths, req.Argv = minderCommand(r)
 		return req, nil // the limits are those of its tasks
@@ -401,15 +401,15 @@ func (s *Shepherd) request(r *run, files *stdio) (*spawn.Request, error) {
 		req.Paths, req.Argv = []string{self}, throughProlog(self, s.cfg.Prefix, sp.TaskProlog, req.Argv)
 	}
 	var warnings []string
-	req.Rlimits, warnings = s.limits.apply(sp.Rlimits)
+	req.Rlimits, warnings = s.limits.applyLimits(sp.Rlimits)
 	for _, w := range slices.Concat(sp.Notices, warnings) {
-		files.warn(s.cfg.Prefix + w)
+		files.warnUser(s.cfg.Prefix + w)
 	}
 	return req, nil
 }
 
-// started registers a running process and tells everyone.
-func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
+// noteStarted registers a running process and tells everyone.
+func (s *Shepherd) noteStarted(r *run, c spawn.Child, rec startedRecord) {
 	s.mu.Lock()
 	r.startedRecord = rec
 	if r.TaskEpilog != "" {
@@ -428,23 +428,23 @@ func (s *Shepherd) started(r *run, c spawn.Child, rec startedRecord) {
 	term := r.term
 	killed := r.killed
 	r.pending = nil
-	o := r.observed()
-	s.publish(plan.Event{Started: &o})
+	o := r.asObserved()
+	s.publishEvent(plan.Event{Started: &o})
 	s.mu.Unlock()
 	token(s.born)
-	_ = s.save(record{Started: &rec})
+	_ = s.saveRecord(record{Started: &rec})
 	if r.Lease.Length > 0 && c.PID != 0 {
 		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
 			s.log.Error("the guard of leases does not know the process of a run", "run", r.Key.String(), "err", err)
 		}
 	}
 	for _, p := range pending {
-		s.deliver(r, p.sig, p.scope)
+		s.deliverSignal(r, p.sig, p.scope)
 	}
 	if killed {
-		s.kill(r)
+		s.killRun(r)
 	} else if term != nil {
-		s.strike(r, *term)
+		s.strikeRun(r, *term)
 	}
 	if over {
 		s.leaderEnded(r, end)
@@ -468,20 +468,20 @@ func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
 	var se *spawn.Error
 	if errors.As(err, &se) && se.Stage == spawn.StageExec {
 		text := execMessage(r, se.Errno)
-		files.warn(s.cfg.Prefix + text)
-		s.conclude(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
+		files.warnUser(s.cfg.Prefix + text)
+		s.concludeRun(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
 		return
 	}
 	var pe *placeError
 	if errors.As(err, &pe) {
-		s.unstarted(r, pe.failure, pe.err)
+		s.endUnstarted(r, pe.failure, pe.err)
 		return
 	}
-	s.unstarted(r, plan.FailSpawn, err)
+	s.endUnstarted(r, plan.FailSpawn, err)
 }
 
-// unstarted ends a run that never had a process.
-func (s *Shepherd) unstarted(r *run, f plan.Failure, err error) {
+// endUnstarted ends a run that never had a process.
+func (s *Shepherd) endUnstarted(r *run, f plan.Failure, err error) {
 	e := &plan.Exit{Key: r.Key, Failure: f, Message: err.Error()}
 	switch f {
 	case plan.FailInput, plan.FailOutput:
@@ -497,7 +497,7 @@ func (s *Shepherd) unstarted(r *run, f plan.Failure, err error) {
 	if f.NodeFault() {
 		s.log.Error("run not started", "run", r.Key.String(), "why", f.String(), "err", err)
 	}
-	s.conclude(r, e)
+	s.concludeRun(r, e)
 }
 
 func (s *Shepherd) wasKilled(r *run) bool {

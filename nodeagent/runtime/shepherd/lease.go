@@ -48,8 +48,8 @@ const (
 	leaseNotice = "*** the controller has not answered this node for too long: the lease of the job is over ***"
 )
 
-// granted takes an answer of the controller to a heartbeat.
-func (s *Shepherd) granted(g plan.Grant) error {
+// acceptGrant takes an answer of the controller to a heartbeat.
+func (s *Shepherd) acceptGrant(g plan.Grant) error {
 	s.mu.Lock()
 	s.grant = s.grant.Newer(g)
 	leased := s.hasLeases()
@@ -78,7 +78,7 @@ func (s *Shepherd) writeLeases() error {
 	table := leaseTable{Boot: s.hello.BootID, Mode: s.host.Mode(), Grant: s.grant}
 	for _, r := range s.runs {
 		if r.Lease.Length > 0 && r.begun && r.state != plan.Exited {
-			table.Runs = append(table.Runs, leasedRun{Mark: s.mark(r.Key), Lease: r.Lease, Group: r.group.Path(), PID: r.PID, Ticks: r.Ticks})
+			table.Runs = append(table.Runs, leasedRun{Mark: s.runMark(r.Key), Lease: r.Lease, Group: r.group.Path(), PID: r.PID, Ticks: r.Ticks})
 		}
 	}
 	s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *Shepherd) takeLease(r *run) error {
 // refuseLate ends a run whose order came too late; see takeLease.
 func (s *Shepherd) refuseLate(r *run, err error) {
 	s.log.Error("run not started", "run", r.Key.String(), "err", err)
-	s.conclude(r, &plan.Exit{Key: r.Key, Code: 1, Failure: plan.NotBegun, Message: err.Error()})
+	s.concludeRun(r, &plan.Exit{Key: r.Key, Code: 1, Failure: plan.NotBegun, Message: err.Error()})
 }
 
 // keepLeases enforces leases for as long as the shepherd lives.
@@ -217,12 +217,12 @@ func (s *Shepherd) enforceLeases() {
 	for _, r := range ending {
 		left := spec.Span(r.Lease.Until(grant) - clock)
 		s.log.Warn("the lease of a run ends: the controller has not answered this node", "run", r.Key.String(), "lease", int64(r.Lease.Length.Seconds()))
-		if err := s.terminate(plan.Terminate{Key: r.Key, Scope: plan.ScopeRun, Grace: left, Notice: leaseNotice}); err != nil {
+		if err := s.terminateRuns(plan.Terminate{Key: r.Key, Scope: plan.ScopeRun, Grace: left, Notice: leaseNotice}); err != nil {
 			s.log.Error("end of a lease", "run", r.Key.String(), "err", err)
 		}
 	}
 	for _, r := range over {
-		s.kill(r)
+		s.killRun(r)
 	}
 }
 

@@ -45,9 +45,9 @@ func ownLimits() limits {
 	return l
 }
 
-// apply turns the wishes into limits that can be set, and warns of those that
+// applyLimits turns the wishes into limits that can be set, and warns of those that
 // had to be cut.
-func (l *limits) apply(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
+func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
 	nofile := spawn.Rlimit{Resource: unix.RLIMIT_NOFILE, Soft: l.own[unix.RLIMIT_NOFILE].Cur, Hard: l.own[unix.RLIMIT_NOFILE].Max}
 	for _, w := range want {
 		if w.Resource < 0 || int(w.Resource) >= len(l.own) {

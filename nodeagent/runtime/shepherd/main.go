@@ -33,7 +33,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case minder.TaskVerb:
-			return task(args[1:], stdout, stderr)
+			return runTask(args[1:], stdout, stderr)
 		case receive.Verb:
 			return receive.Main(args[1:], os.Stdin, stderr)
 		case GuardVerb:

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for children for as long as the process lives: the runs' leaders
+// reapChildren waits for children for as long as the process lives: the runs' leaders
 // and the orphans that jobs leave behind.
-func (s *Shepherd) reap() {
+func (s *Shepherd) reapChildren() {
 	for {
 		var e ended
 		pid, err := unix.Wait4(-1, &e.status, 0, &e.usage)
@@ -26,12 +26,12 @@ func (s *Shepherd) reap() {
 		case err != nil:
 			<-s.born // no children now
 		default:
-			s.reaped(pid, e)
+			s.noteReaped(pid, e)
 		}
 	}
 }
 
-func (s *Shepherd) reaped(pid int, e ended) {
+func (s *Shepherd) noteReaped(pid int, e ended) {
 	s.mu.Lock()
 	r := s.pids[pid]
 	if after := s.after[pid]; after != nil {
@@ -62,7 +62,7 @@ func (s *Shepherd) leaderEnded(r *run, e ended) {
 		PeakRSS: e.usage.Maxrss << 10, MinFaults: e.usage.Minflt, MajFaults: e.usage.Majflt,
 		ReadB: e.usage.Inblock * 512, WriteB: e.usage.Oublock * 512,
 		VolSwitch: e.usage.Nvcsw, InvSwitch: e.usage.Nivcsw}
-	s.afterwards(r, x)
+	s.completeRun(r, x)
 }
 
 func setStatus(x *plan.Exit, ws unix.WaitStatus) {
@@ -73,9 +73,9 @@ func setStatus(x *plan.Exit, ws unix.WaitStatus) {
 	}
 }
 
-// conclude ends the rest of the tree, reads the counters and completes the
+// concludeRun ends the rest of the tree, reads the counters and completes the
 // run. Only a run that left processes behind takes a goroutine.
-func (s *Shepherd) conclude(r *run, x *plan.Exit) {
+func (s *Shepherd) concludeRun(r *run, x *plan.Exit) {
 	if r.Minded {
 		s.readResults(r, x)
 	}
@@ -92,21 +92,21 @@ func (s *Shepherd) conclude(r *run, x *plan.Exit) {
 	s.mu.Lock()
 	r.state = plan.Ending
 	s.mu.Unlock()
-	if x.Started && s.leftovers(r) {
-		s.wg.Go(func() { s.clear(r, x) })
+	if x.Started && s.mayHaveLeftovers(r) {
+		s.wg.Go(func() { s.clearTree(r, x) })
 		return
 	}
 	stats, _ := r.group.Stats()
 	if err := r.group.Remove(); err != nil {
-		s.wg.Go(func() { s.clear(r, x) })
+		s.wg.Go(func() { s.clearTree(r, x) })
 		return
 	}
-	s.complete(r, x, stats)
+	s.recordExit(r, x, stats)
 }
 
-// leftovers tells whether the run may have living processes, cheaply: with a
+// mayHaveLeftovers tells whether the run may have living processes, cheaply: with a
 // control group its removal tells, so the answer is no.
-func (s *Shepherd) leftovers(r *run) bool {
+func (s *Shepherd) mayHaveLeftovers(r *run) bool {
 	if r.group != nil {
 		return false
 	}
@@ -119,7 +119,7 @@ func (s *Shepherd) leftovers(r *run) bool {
 	}
 	// As we are the subreaper, the leader's orphans became our children when
 	// it ended; what they forked in turn goes with them.
-	mark := markName + "=" + s.mark(r.Key)
+	mark := markName + "=" + s.runMark(r.Key)
 	for _, pid := range kids {
 		s.mu.Lock()
 		leader := s.pids[pid] != nil
@@ -134,10 +134,10 @@ func (s *Shepherd) leftovers(r *run) bool {
 	return false
 }
 
-// clear kills what is left of the run's tree and waits until it is gone. A
+// clearTree kills what is left of the run's tree and waits until it is gone. A
 // process that cannot be killed keeps the run in state Ending, for as long as
 // it takes: its resources are not free.
-func (s *Shepherd) clear(r *run, x *plan.Exit) {
+func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
 	s.mu.Lock()
 	if r.killSent == 0 {
 		r.killSent = now()
@@ -163,13 +163,13 @@ func (s *Shepherd) clear(r *run, x *plan.Exit) {
 		time.Sleep(wait)
 		wait = min(2*wait, 200*time.Millisecond)
 	}
-	s.complete(r, x, stats)
+	s.recordExit(r, x, stats)
 }
 
 // killTree kills the living processes of an untracked run and says how many
 // it saw.
 func (s *Shepherd) killTree(r *run) int {
-	pids, err := s.members(r)
+	pids, err := s.listMembers(r)
 	if err != nil {
 		s.log.Error("processes cannot be listed", "err", err)
 		return 1
@@ -180,8 +180,8 @@ func (s *Shepherd) killTree(r *run) int {
 	return len(pids)
 }
 
-// complete writes the exit down and tells everyone.
-func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
+// recordExit writes the exit down and tells everyone.
+func (s *Shepherd) recordExit(r *run, x *plan.Exit, st cgroup.Stats) {
 	if r.stray {
 		return
 	}
@@ -199,9 +199,9 @@ func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
 		x.OOM = true
 		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", st.OOMKills)
 		x.Message = text
-		s.tell(r, text)
+		s.tellUser(r, text)
 	}
-	err := s.save(record{Exit: x})
+	err := s.saveRecord(record{Exit: x})
 	s.mu.Lock()
 	r.state = plan.Exited
 	r.exit = x
@@ -215,13 +215,13 @@ func (s *Shepherd) complete(r *run, x *plan.Exit, st cgroup.Stats) {
 	if err != nil {
 		s.unsaved = append(s.unsaved, r)
 	}
-	s.unspool(r)
-	s.publish(plan.Event{Exited: x})
+	s.setSpoolAside(r)
+	s.publishEvent(plan.Event{Exited: x})
 	s.mu.Unlock()
 }
 
-// ack forgets runs whose exits the controller has.
-func (s *Shepherd) ack(keys []plan.RunKey) {
+// forgetAcked forgets runs whose exits the controller has.
+func (s *Shepherd) forgetAcked(keys []plan.RunKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var done []tombstone
@@ -229,13 +229,13 @@ func (s *Shepherd) ack(keys []plan.RunKey) {
 		if r := s.runs[k]; r != nil && r.state == plan.Exited {
 			delete(s.runs, k)
 			grave := tombstone{key: k, launch: r.Launch}
-			s.ended.add(grave)
+			s.ended.addTombstone(grave)
 			done = append(done, grave)
 		}
 	}
 	if len(done) > 0 {
 		// A lost acknowledgement only repeats the exit.
-		_ = s.save(ackedRecord(done))
+		_ = s.saveRecord(ackedRecord(done))
 	}
 	s.checkGone()
 }

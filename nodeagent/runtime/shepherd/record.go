@@ -62,7 +62,7 @@ type startedRecord struct {
 	StartBoot int64        `cbor:"5,keyasint,omitempty"` // nanoseconds after boot
 }
 
-func (r *record) encode() ([]byte, error) {
+func (r *record) encodeRecord() ([]byte, error) {
 	b, err := cbor.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode journal record: %w", err)
@@ -92,8 +92,8 @@ type past struct {
 
 func newHistory() *history { return &history{runs: map[plan.RunKey]*past{}} }
 
-// apply folds one record.
-func (h *history) apply(b []byte) error {
+// applyRecord folds one record.
+func (h *history) applyRecord(b []byte) error {
 	var r record
 	dec, err := protocol.Decoding()
 	if err == nil {
@@ -157,9 +157,9 @@ func ackedRecord(graves []tombstone) record {
 	return r
 }
 
-// save appends a record that ends what was begun; what cannot be written is logged.
-func (s *Shepherd) save(r record) error {
-	b, err := r.encode()
+// saveRecord appends a record that ends what was begun; what cannot be written is logged.
+func (s *Shepherd) saveRecord(r record) error {
+	b, err := r.encodeRecord()
 	if err == nil {
 		_, err = s.jr.AppendReserved(b)
 	}
@@ -174,8 +174,8 @@ func (s *Shepherd) save(r record) error {
 // compactAt is the size in bytes from which the journal is rewritten.
 const compactAt = 16 << 20
 
-// compact rewrites the journal with what is still true.
-func (s *Shepherd) compact() {
+// compactJournal rewrites the journal with what is still true.
+func (s *Shepherd) compactJournal() {
 	if s.jr.Size() < compactAt {
 		return
 	}
@@ -208,7 +208,7 @@ func (s *Shepherd) rewrite() error {
 			}
 		}
 		for i := range out {
-			b, err := out[i].encode()
+			b, err := out[i].encodeRecord()
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func (s *Shepherd) retryUnsaved() {
 	s.unsaved = nil
 	s.mu.Unlock()
 	for i, r := range list {
-		if s.save(record{Exit: r.exit}) != nil {
+		if s.saveRecord(record{Exit: r.exit}) != nil {
 			s.mu.Lock()
 			s.unsaved = append(s.unsaved, list[i:]...)
 			s.mu.Unlock()

@@ -58,22 +58,22 @@ type ended struct {
 	usage  unix.Rusage
 }
 
-// mark is the value of MUSTER_RUN in the environment of a run's processes: its
+// runMark is the value of MUSTER_RUN in the environment of a run's processes: its
 // key and, because clusters can share a host or even run inside each other's
 // jobs, which state folder it belongs to.
-func (s *Shepherd) mark(k plan.RunKey) string { return k.String() + "/" + s.id }
+func (s *Shepherd) runMark(k plan.RunKey) string { return k.String() + "/" + s.id }
 
 const markName = "MUSTER_RUN"
 
-func (r *run) cred(root bool) *spawn.Cred {
+func (r *run) credential(root bool) *spawn.Cred {
 	if !root {
 		return nil
 	}
 	return &spawn.Cred{UID: r.UID, GID: r.GID, Groups: r.Groups}
 }
 
-// observed is the run as List shows it.
-func (r *run) observed() plan.Observed {
+// asObserved is the run as List shows it.
+func (r *run) asObserved() plan.Observed {
 	o := plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
 		Launch: r.Launch, Seq: r.Seq, Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
 	if r.Minded && r.state != plan.Exited {
@@ -82,9 +82,9 @@ func (r *run) observed() plan.Observed {
 	return o
 }
 
-// members lists the living processes of the run's tree; none once its exit is
+// listMembers lists the living processes of the run's tree; none once its exit is
 // written down, since its numbers may belong to others then.
-func (s *Shepherd) members(r *run) ([]int, error) {
+func (s *Shepherd) listMembers(r *run) ([]int, error) {
 	s.mu.Lock()
 	group, over := r.group, r.state == plan.Exited
 	s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Shepherd) members(r *run) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	mark, root := markName+"="+s.mark(r.Key), r.PID
+	mark, root := markName+"="+s.runMark(r.Key), r.PID
 	s.mu.Lock()
 	if other := s.pids[root]; other != nil && other != r {
 		root = -1 // the number has passed on to another run
@@ -132,7 +132,7 @@ func newTombstones(limit int) tombstones {
 	return tombstones{ring: make([]tombstone, 0, limit), set: map[plan.RunKey]spec.Hash{}}
 }
 
-func (t *tombstones) add(g tombstone) {
+func (t *tombstones) addTombstone(g tombstone) {
 	if _, known := t.set[g.key]; known {
 		return
 	}
@@ -146,7 +146,7 @@ func (t *tombstones) add(g tombstone) {
 	t.set[g.key] = g.launch
 }
 
-func (t *tombstones) find(k plan.RunKey) (launch spec.Hash, ok bool) {
+func (t *tombstones) findLaunch(k plan.RunKey) (launch spec.Hash, ok bool) {
 	launch, ok = t.set[k]
 	return launch, ok
 }

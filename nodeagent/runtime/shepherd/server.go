@@ -21,8 +21,8 @@ type conn struct {
 	w    *protocol.Writer
 }
 
-// accept serves connections until the listener closes.
-func (s *Shepherd) accept() {
+// acceptConns serves connections until the listener closes.
+func (s *Shepherd) acceptConns() {
 	for {
 		sock, err := s.ln.AcceptUnix()
 		if err != nil {
@@ -46,11 +46,11 @@ func (s *Shepherd) accept() {
 		s.mu.Lock()
 		s.conns[c] = true
 		s.mu.Unlock()
-		s.wg.Go(c.serve)
+		s.wg.Go(c.serveConn)
 	}
 }
 
-func (c *conn) serve() {
+func (c *conn) serveConn() {
 	defer func() {
 		c.s.mu.Lock()
 		delete(c.s.conns, c)
@@ -67,88 +67,88 @@ func (c *conn) serve() {
 			}
 			return
 		}
-		if !c.handle(m) {
+		if !c.handleMessage(m) {
 			return
 		}
 	}
 }
 
-// handle answers one message; false ends the connection. What may block runs
+// handleMessage answers one message; false ends the connection. What may block runs
 // beside the reader, so that one hanging file never delays another request.
-func (c *conn) handle(m protocol.Message) bool {
+func (c *conn) handleMessage(m protocol.Message) bool {
 	s := c.s
 	switch m.Op {
 	case protocol.OpHello:
-		c.reply(m, s.greet(), nil)
+		c.replyTo(m, s.greet(), nil)
 	case protocol.OpLaunch:
 		var q protocol.Launch
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
 		if c.hungUp() {
 			return false
 		}
-		results, finish := s.launch(q.Runs)
+		results, finish := s.launchRuns(q.Runs)
 		s.wg.Go(func() {
 			finish()
-			c.reply(m, protocol.LaunchReply{Results: results}, nil)
+			c.replyTo(m, protocol.LaunchReply{Results: results}, nil)
 		})
 	case protocol.OpSignal:
 		var q protocol.Signal
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.reply(m, nil, s.signal(q)) })
+		s.wg.Go(func() { c.replyTo(m, nil, s.sendSignal(q)) })
 	case protocol.OpTerminate:
 		var q plan.Terminate
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.reply(m, nil, s.terminate(q)) })
+		s.wg.Go(func() { c.replyTo(m, nil, s.terminateRuns(q)) })
 	case protocol.OpList:
-		c.reply(m, protocol.ListReply{Runs: s.list()}, nil)
+		c.replyTo(m, protocol.ListReply{Runs: s.listRuns()}, nil)
 	case protocol.OpUsage:
 		var q protocol.Keys
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.reply(m, protocol.UsageReply{Usage: s.usage(q.Keys)}, nil) })
+		s.wg.Go(func() { c.replyTo(m, protocol.UsageReply{Usage: s.readUsage(q.Keys)}, nil) })
 	case protocol.OpAck:
 		var q protocol.Keys
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		s.ack(q.Keys)
-		c.reply(m, nil, nil)
+		s.forgetAcked(q.Keys)
+		c.replyTo(m, nil, nil)
 	case protocol.OpSubscribe:
 		c.subscribe(m)
 	case protocol.OpDrain:
-		c.reply(m, s.drain(), nil)
+		c.replyTo(m, s.drainLaunches(), nil)
 	case protocol.OpGrant:
 		var q plan.Grant
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		c.reply(m, nil, s.granted(q))
+		c.replyTo(m, nil, s.acceptGrant(q))
 	case protocol.OpSpaces:
 		var q protocol.Spaces
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
 		s.wg.Go(func() {
 			keys, err := s.listSpaces(q.Base)
-			c.reply(m, protocol.Keys{Keys: keys}, err)
+			c.replyTo(m, protocol.Keys{Keys: keys}, err)
 		})
 	case protocol.OpVacate:
 		var q protocol.Vacate
-		if !c.decode(m, &q) {
+		if !c.decodeBody(m, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.reply(m, nil, s.vacate(q.Key)) })
+		s.wg.Go(func() { c.replyTo(m, nil, s.vacate(q.Key)) })
 	case protocol.OpResume:
-		s.wg.Go(func() { c.reply(m, nil, s.resumeLaunches()) })
+		s.wg.Go(func() { c.replyTo(m, nil, s.resumeLaunches()) })
 	default:
-		c.reply(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
+		c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
 			Text: fmt.Sprintf("operation %d is not known to release %s", m.Op, s.cfg.Release)})
 	}
 	return true
@@ -170,7 +170,7 @@ func (c *conn) hungUp() bool {
 	return err != nil || !up
 }
 
-func (c *conn) decode(m protocol.Message, into any) bool {
+func (c *conn) decodeBody(m protocol.Message, into any) bool {
 	if err := c.r.Decode(m, into); err != nil {
 		c.s.log.Warn("connection dropped", "err", err)
 		return false
@@ -178,7 +178,7 @@ func (c *conn) decode(m protocol.Message, into any) bool {
 	return true
 }
 
-func (c *conn) reply(m protocol.Message, body any, err error) {
+func (c *conn) replyTo(m protocol.Message, body any, err error) {
 	out := protocol.Message{ID: m.ID, Op: m.Op}
 	if err != nil {
 		body = nil
@@ -212,12 +212,12 @@ func (s *Shepherd) greet() plan.Hello {
 	return h
 }
 
-// list gives every run, in the order of keys.
-func (s *Shepherd) list() []plan.Observed {
+// listRuns gives every run, in the order of keys.
+func (s *Shepherd) listRuns() []plan.Observed {
 	s.mu.Lock()
 	out := make([]plan.Observed, 0, len(s.runs))
 	for _, r := range s.runs {
-		out = append(out, r.observed())
+		out = append(out, r.asObserved())
 	}
 	s.mu.Unlock()
 	slices.SortFunc(out, func(a, b plan.Observed) int { return a.Key.Compare(b.Key) })
@@ -242,21 +242,21 @@ func (c *conn) subscribe(m protocol.Message) {
 		}
 		return a.Exited.Key.Compare(b.Exited.Key)
 	})
-	c.reply(m, nil, nil)
+	c.replyTo(m, nil, nil)
 	if len(waiting) > 0 {
-		c.push(waiting)
+		c.pushEvents(waiting)
 	}
 	s.subs[c] = true
 }
 
-// publish sends news to every subscriber. mu is held, which keeps the order.
-func (s *Shepherd) publish(e plan.Event) {
+// publishEvent sends news to every subscriber. mu is held, which keeps the order.
+func (s *Shepherd) publishEvent(e plan.Event) {
 	for c := range s.subs {
-		c.push([]plan.Event{e})
+		c.pushEvents([]plan.Event{e})
 	}
 }
 
-func (c *conn) push(events []plan.Event) {
+func (c *conn) pushEvents(events []plan.Event) {
 	frame, err := protocol.Encode(protocol.Message{Op: protocol.OpEvents}, protocol.Events{Events: events})
 	if err != nil {
 		c.s.log.Error("news", "err", err)
@@ -281,8 +281,8 @@ func (s *Shepherd) resumeLaunches() error {
 	return nil
 }
 
-// drain refuses launches from now on and names every key that is known here.
-func (s *Shepherd) drain() protocol.DrainReply {
+// drainLaunches refuses launches from now on and names every key that is known here.
+func (s *Shepherd) drainLaunches() protocol.DrainReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true

@@ -141,14 +141,14 @@ func Open(cfg Config) (*Shepherd, error) {
 		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, after: map[int]chan ended{}, ended: newTombstones(tombstoneLimit),
 		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{},
 		vacating: map[plan.RunKey]bool{}}
-	if err := s.prepare(); err != nil {
+	if err := s.prepareRun(); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Shepherd) prepare() error {
+func (s *Shepherd) prepareRun() error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
 	}
@@ -182,7 +182,7 @@ func (s *Shepherd) prepare() error {
 		return err
 	}
 	s.rememberGrant(s.dir)
-	if err := s.restore(); err != nil {
+	if err := s.restoreJournal(); err != nil {
 		return err
 	}
 	s.enforceLeases() // before anybody is served: no process has done it for a while
@@ -264,14 +264,14 @@ func (s *Shepherd) Run(ctx context.Context) error {
 	for range s.cfg.Launchers {
 		s.addLauncher()
 	}
-	go s.reap() // blocked in wait4 for as long as the process lives
+	go s.reapChildren() // blocked in wait4 for as long as the process lives
 	s.wg.Go(s.watch.run)
 	s.wg.Go(func() { s.writeNotices(ctx) })
-	s.wg.Go(func() { s.keep(ctx) })
+	s.wg.Go(func() { s.keepJournal(ctx) })
 	s.wg.Go(func() { s.keepLeases(ctx) })
 	s.ctx = ctx
 	s.takeOver(ctx) // who already connects waits: a run that an older one has must not be started here too
-	s.wg.Go(s.accept)
+	s.wg.Go(s.acceptConns)
 	s.mu.Lock()
 	runs := len(s.runs)
 	s.mu.Unlock()
@@ -288,7 +288,7 @@ func (s *Shepherd) Run(ctx context.Context) error {
 		_ = c.sock.Close()
 	}
 	s.mu.Unlock()
-	s.watch.stop()
+	s.watch.stopWatching()
 	return nil
 }
 
@@ -311,10 +311,10 @@ func (s *Shepherd) close() {
 	}
 }
 
-// keep flushes the journal a little after exits, retries what could not be
+// keepJournal flushes the journal a little after exits, retries what could not be
 // written, rewrites the journal when it is mostly obsolete, and adds a
 // launcher when all hang.
-func (s *Shepherd) keep(ctx context.Context) {
+func (s *Shepherd) keepJournal(ctx context.Context) {
 	const flushDelay = 20 * time.Millisecond
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -336,8 +336,8 @@ func (s *Shepherd) keep(ctx context.Context) {
 			}
 		case <-tick.C:
 			s.retryUnsaved()
-			s.compact()
-			s.relieve()
+			s.compactJournal()
+			s.relieveLaunchers()
 		}
 	}
 }

@@ -32,11 +32,11 @@ func TestSmallProgram(t *testing.T) {
 func TestTombstonesForgetTheOldestFirst(t *testing.T) {
 	s := newTombstones(3)
 	for i := range uint64(5) {
-		s.add(tombstone{key: plan.Key(i, 0, 0)})
-		s.add(tombstone{key: plan.Key(i, 0, 0)})
+		s.addTombstone(tombstone{key: plan.Key(i, 0, 0)})
+		s.addTombstone(tombstone{key: plan.Key(i, 0, 0)})
 	}
 	for i := range uint64(5) {
-		if _, found := s.find(plan.Key(i, 0, 0)); found != (i >= 2) {
+		if _, found := s.findLaunch(plan.Key(i, 0, 0)); found != (i >= 2) {
 			t.Errorf("key %d: %v", i, i < 2)
 		}
 	}
@@ -69,13 +69,13 @@ func TestRewriteKeepsTheTruth(t *testing.T) {
 		}
 		s.runs[k] = r
 	}
-	s.ended.add(tombstone{key: plan.Key(99, 1, 2), launch: spec.Hash{7}})
+	s.ended.addTombstone(tombstone{key: plan.Key(99, 1, 2), launch: spec.Hash{7}})
 	if err := s.rewrite(); err != nil {
 		t.Fatal(err)
 	}
 	_ = jr.Close()
 	h := newHistory()
-	jr, torn, err := journal.Open(path, h.apply)
+	jr, torn, err := journal.Open(path, h.applyRecord)
 	if err != nil || torn != 0 {
 		t.Fatalf("torn %d, %v", torn, err)
 	}
@@ -98,7 +98,7 @@ func TestRewriteKeepsTheTruth(t *testing.T) {
 }
 
 func TestRecordsOfANewerShepherdAreNotSkipped(t *testing.T) {
-	if err := newHistory().apply([]byte{0xa1, 0x18, 0x63, 0x01}); err == nil { // {99: 1}
+	if err := newHistory().applyRecord([]byte{0xa1, 0x18, 0x63, 0x01}); err == nil { // {99: 1}
 		t.Error("an unknown record was skipped")
 	}
 }
@@ -121,7 +121,7 @@ func TestLimitsAreCutToWhatTheNodeAllows(t *testing.T) {
 		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: plan.RlimitKeep, Hard: 5}, false, 5, 5, 0},
 	} {
 		l.mayRaise = c.raise
-		out, warnings := l.apply([]plan.Rlimit{c.want})
+		out, warnings := l.applyLimits([]plan.Rlimit{c.want})
 		if len(out) != 2 || out[0].Soft != c.soft || out[0].Hard != c.hard || len(warnings) != c.warns {
 			t.Errorf("%+v: %+v %q", c.want, out, warnings)
 		}
@@ -129,7 +129,7 @@ func TestLimitsAreCutToWhatTheNodeAllows(t *testing.T) {
 			t.Errorf("open files became %+v", out[1])
 		}
 	}
-	if out, warnings := l.apply([]plan.Rlimit{{Resource: 99}}); len(out) != 1 || len(warnings) != 1 {
+	if out, warnings := l.applyLimits([]plan.Rlimit{{Resource: 99}}); len(out) != 1 || len(warnings) != 1 {
 		t.Errorf("an unknown limit: %+v %q", out, warnings)
 	}
 }

@@ -70,7 +70,7 @@ func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() err
 	if !r.Spaced && box == nil {
 		return fn(), nil
 	}
-	asUser := func(fn func() error) error { return th.As(r.cred(s.root), int(r.spec.Umask&0o777), fn) }
+	asUser := func(fn func() error) error { return th.As(r.credential(s.root), int(r.spec.Umask&0o777), fn) }
 	leave := func() error { return nil }
 	dir := r.spec.WorkDir
 	if r.Spaced {
@@ -118,7 +118,7 @@ func (s *Shepherd) enterWorkDir(dir string, files *stdio) error {
 	if err == nil {
 		return nil
 	}
-	files.warn(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", s.cfg.Prefix, dir, stdfile.Describe(err)))
+	files.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", s.cfg.Prefix, dir, stdfile.Describe(err)))
 	if err := unix.Chdir("/tmp"); err != nil {
 		return fmt.Errorf("enter /tmp: %w", err)
 	}

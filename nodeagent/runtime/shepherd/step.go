@@ -56,7 +56,7 @@ func badTasks(t *plan.Tasks) string {
 // spoolStep writes what the minder is told, for its user to read.
 func (s *Shepherd) spoolStep(r *run) error {
 	t := *r.spec.Tasks
-	limits, warnings := s.limits.apply(t.Rlimits)
+	limits, warnings := s.limits.applyLimits(t.Rlimits)
 	t.Rlimits = nil
 	for _, l := range limits {
 		t.Rlimits = append(t.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
@@ -130,8 +130,8 @@ const (
 // mostCPU bounds the CPU time that a step says it has used.
 const mostCPU = 100 * 365 * spec.Day
 
-// plain is a text of a user's process as it may stand in a record.
-func plain(s string) string {
+// plainText is a text of a user's process as it may stand in a record.
+func plainText(s string) string {
 	return strings.ToValidUTF8(strings.TrimSpace(s[:min(len(s), maxText)]), "\ufffd")
 }
 
@@ -167,7 +167,7 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 		x.Started = true
 		for i := range list {
 			if list[i].Error != "" && x.Message == "" {
-				x.Message = plain(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))
+				x.Message = plainText(fmt.Sprintf("task %d: %s", list[i].Rank, list[i].Error))
 			}
 		}
 	case x.Failure != plan.None:
@@ -186,7 +186,7 @@ func readLog(path string) string {
 	}
 	defer func() { _ = f.Close() }()
 	b, _ := io.ReadAll(io.LimitReader(f, maxText)) // what can be read
-	return plain(string(b))
+	return plainText(string(b))
 }
 
 // parseResults reads a file of results as far as it is one.

@@ -99,7 +99,7 @@ func TestALeaseDoesNotStopALauncher(t *testing.T) {
 		t.Skipf("SKIPPED: no leases on this filesystem: %v", err)
 	}
 	began := time.Now()
-	if err := rewrite(path, r, &mark); err == nil || time.Since(began) > 20*time.Second {
+	if err := rewriteScript(path, r, &mark); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -35,7 +35,7 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 		}
 		gone := s.drainOther(dir, e.Name())
 		inherit := func() {
-			if err := s.inherit(dir, e.Name()); err != nil {
+			if err := s.inheritRuns(dir, e.Name()); err != nil {
 				s.log.Error("older shepherd's runs could not be taken over", "release", e.Name(), "err", err)
 			}
 		}
@@ -135,7 +135,7 @@ func (s *Shepherd) hearDrained(r *protocol.Reader, release string) error {
 // learnFromJournal reads which runs a living shepherd has written down.
 func (s *Shepherd) learnFromJournal(dir, release string) {
 	h := newHistory()
-	if err := journal.Read(filepath.Join(dir, journalName), h.apply); err != nil {
+	if err := journal.Read(filepath.Join(dir, journalName), h.applyRecord); err != nil {
 		s.log.Error("older shepherd's journal", "release", release, "err", err)
 		return
 	}
@@ -161,9 +161,9 @@ func (s *Shepherd) markForeign(release string, keys []plan.RunKey) {
 	}
 }
 
-// inherit makes a dead shepherd's runs ours: they are written into our journal
+// inheritRuns makes a dead shepherd's runs ours: they are written into our journal
 // first, then its folder is removed.
-func (s *Shepherd) inherit(dir, release string) error {
+func (s *Shepherd) inheritRuns(dir, release string) error {
 	s.inheriting.Lock() // a drain that is taken back looks at the same folders again
 	defer s.inheriting.Unlock()
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0o600)
@@ -180,7 +180,7 @@ func (s *Shepherd) inherit(dir, release string) error {
 	}
 	s.rememberGrant(dir)
 	h := newHistory()
-	jr, _, err := journal.Open(filepath.Join(dir, journalName), h.apply)
+	jr, _, err := journal.Open(filepath.Join(dir, journalName), h.applyRecord)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *Shepherd) inherit(dir, release string) error {
 	}
 	s.mu.Lock()
 	for _, g := range h.acked {
-		s.ended.add(g)
+		s.ended.addTombstone(g)
 	}
 	for k, r := range s.foreign {
 		if r == release {
@@ -198,11 +198,11 @@ func (s *Shepherd) inherit(dir, release string) error {
 		}
 	}
 	s.mu.Unlock()
-	s.resume(h)
+	s.resumeRuns(h)
 	s.mu.Lock()
 	for _, k := range h.order {
 		if p, r := h.runs[k], s.runs[k]; p != nil && p.exit != nil && r != nil {
-			s.publish(plan.Event{Exited: r.exit})
+			s.publishEvent(plan.Event{Exited: r.exit})
 		}
 	}
 	s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Shepherd) inherit(dir, release string) error {
 func (s *Shepherd) copyHistory(h *history) error {
 	var out [][]byte
 	add := func(r record) error {
-		b, err := r.encode()
+		b, err := r.encodeRecord()
 		out = append(out, b)
 		return err
 	}

@@ -34,12 +34,12 @@ func throughProlog(self, prefix, prolog string, argv []string) []string {
 	return append([]string{self, minder.TaskVerb, prefix, prolog}, argv...)
 }
 
-// task is the program as a job's first process, or a task's, as the job's user:
+// runTask is the program as a job's first process, or a task's, as the job's user:
 // it runs the TaskProlog, does what that says, and becomes the script or the
 // command. It returns only if that does not start.
 //
 //	muster-shepherd task PREFIX TASKPROLOG COMMAND [ARGUMENT...]
-func task(args []string, out, errOut io.Writer) int {
+func runTask(args []string, out, errOut io.Writer) int {
 	if len(args) < 3 {
 		fmt.Fprintln(errOut, "muster-shepherd: task is for the shepherd itself: PREFIX, TASKPROLOG and SCRIPT are missing")
 		return exitUsage
@@ -51,7 +51,7 @@ func task(args []string, out, errOut io.Writer) int {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, errOut
 	err := cmd.Run()
-	env, printed := obey(said.Bytes(), os.Environ())
+	env, printed := obeyProlog(said.Bytes(), os.Environ())
 	if _, werr := out.Write(printed); werr != nil && err == nil {
 		err = werr
 	}
@@ -59,7 +59,7 @@ func task(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "%sTaskProlog %s: %v\n", prefix, prolog, err)
 		return taskFailed
 	}
-	errno := become(argv, env)
+	errno := becomeCommand(argv, env)
 	if filepath.Base(argv[0]) != scriptName {
 		fmt.Fprintf(errOut, "%sexecve(): %s: %v\n", prefix, argv[0], stdfile.Describe(errno))
 		return int(errno)
@@ -69,9 +69,9 @@ func task(args []string, out, errOut io.Writer) int {
 	return cannotExecute
 }
 
-// become executes a command in this process; it returns only the reason why
+// becomeCommand executes a command in this process; it returns only the reason why
 // that is not possible.
-func become(argv, env []string) syscall.Errno {
+func becomeCommand(argv, env []string) syscall.Errno {
 	var why syscall.Errno
 	for _, path := range spawn.SearchPath(argv[0], env) {
 		for try := 0; ; try++ {
@@ -91,20 +91,20 @@ func become(argv, env []string) syscall.Errno {
 	return why
 }
 
-// obey does what a TaskProlog wrote on its standard output: export NAME=value
+// obeyProlog does what a TaskProlog wrote on its standard output: export NAME=value
 // and unset NAME change the environment, print TEXT is what the job's output
 // begins with. Other lines mean nothing.
-func obey(said []byte, env []string) (changed []string, printed []byte) {
+func obeyProlog(said []byte, env []string) (changed []string, printed []byte) {
 	changed = slices.Clone(env)
 	for lines := bufio.NewScanner(bytes.NewReader(said)); lines.Scan(); {
 		verb, rest, _ := strings.Cut(strings.TrimLeft(lines.Text(), " \t"), " ")
 		switch verb {
 		case "export":
 			if name, value, ok := strings.Cut(strings.TrimLeft(rest, " \t"), "="); ok && name != "" && !strings.ContainsAny(name, " \t") {
-				changed = append(without(changed, name), name+"="+value)
+				changed = append(withoutVariable(changed, name), name+"="+value)
 			}
 		case "unset":
-			changed = without(changed, strings.TrimSpace(rest))
+			changed = withoutVariable(changed, strings.TrimSpace(rest))
 		case "print":
 			printed = append(append(printed, rest...), '\n')
 		}
@@ -112,7 +112,7 @@ func obey(said []byte, env []string) (changed []string, printed []byte) {
 	return changed, printed
 }
 
-// without is an environment less one name.
-func without(env []string, name string) []string {
+// withoutVariable is an environment less one name.
+func withoutVariable(env []string, name string) []string {
 	return slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }

@@ -19,7 +19,7 @@ func TestObey(t *testing.T) {
 		"export\nexport =1\nexport A B=1\nprintx y\nEXPORT Q=1\n# export R=1": {env, ""},
 		"export B=5\nunset B\nexport B=6":                                     {[]string{"A=1", "C=3", "B=6"}, ""},
 	} {
-		got, printed := obey([]byte(said), env)
+		got, printed := obeyProlog([]byte(said), env)
 		if !slices.Equal(got, want.env) || string(printed) != want.printed {
 			t.Errorf("%q: %q, %q, want %q, %q", said, got, printed, want.env, want.printed)
 		}

@@ -14,8 +14,8 @@ import (
 // that Linux's ABI knows.
 const tickLength = 10 * spec.Millisecond
 
-// usage gives the use so far of the named running runs, or of all.
-func (s *Shepherd) usage(keys []plan.RunKey) []plan.Usage {
+// readUsage gives the use so far of the named running runs, or of all.
+func (s *Shepherd) readUsage(keys []plan.RunKey) []plan.Usage {
 	s.mu.Lock()
 	var list []*run
 	if len(keys) == 0 {
@@ -53,7 +53,7 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	if state == plan.Starting {
 		return plan.Usage{}, false
 	}
-	pids, err := s.members(r)
+	pids, err := s.listMembers(r)
 	if err != nil {
 		return plan.Usage{}, false
 	}

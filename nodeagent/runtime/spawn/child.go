@@ -41,9 +41,9 @@ func cloneAndExec(f *frame) uintptr {
 		return r
 	}
 	afterForkInChild()
-	f.prepare()
+	f.prepareChild()
 	if f.stage == StageNone {
-		f.execute()
+		f.tryPaths()
 	}
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 127, 0, 0)
@@ -60,13 +60,13 @@ func (f *frame) fail(s Stage, e syscall.Errno) bool {
 	return true
 }
 
-// prepare makes the child what the request says; it stops at the first failure.
+// prepareChild makes the child what the request says; it stops at the first failure.
 //
 //go:nosplit
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (f *frame) prepare() {
+func (f *frame) prepareChild() {
 	for i := 0; i < len(f.joins); i++ {
 		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(f.joins[i]), uintptr(unsafe.Pointer(f.zero)), 1); f.fail(StageCgroup, e) {
 			return
@@ -151,14 +151,14 @@ func (f *frame) setCred() bool {
 	return f.fail(StageCred, e)
 }
 
-// execute tries the paths as execvp does: absent and forbidden ones are
+// tryPaths tries the paths as execvp does: absent and forbidden ones are
 // skipped, and the most telling errno is kept.
 //
 //go:nosplit
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (f *frame) execute() {
+func (f *frame) tryPaths() {
 	var worst syscall.Errno
 	for i := 0; i < len(f.paths); i++ {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(f.paths[i])),

@@ -139,10 +139,10 @@ func Start(r *Request) (Child, error) {
 	if err != nil {
 		return Child{PIDFD: -1}, err
 	}
-	pid, errno := fork(f)
+	pid, errno := forkChild(f)
 	if errno == syscall.ENOSYS && r.CgroupFD < 0 {
 		f.legacyCall = true
-		pid, errno = fork(f)
+		pid, errno = forkChild(f)
 	}
 	runtime.KeepAlive(r)
 	if errno != 0 {
@@ -173,8 +173,8 @@ func CanCloneIntoGroup() bool {
 	return major > 5 || major == 5 && minor >= 7
 }
 
-// fork makes the child and returns in the parent once it has executed or exited.
-func fork(f *frame) (int, syscall.Errno) {
+// forkChild makes the child and returns in the parent once it has executed or exited.
+func forkChild(f *frame) (int, syscall.Errno) {
 	r := cloneAndExec(f)
 	afterFork()
 	if int(r) < 0 {

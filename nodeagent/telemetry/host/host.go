@@ -91,45 +91,45 @@ type NUMANode struct {
 // Read reads a node's inventory. Errors wrap ErrHost and name the file.
 func Read(src Source) (Inventory, error) {
 	inv := Inventory{Arch: src.Arch, Boards: 1}
-	name, err := text(src.Proc, "sys/kernel/hostname")
+	name, err := readText(src.Proc, "sys/kernel/hostname")
 	if err != nil {
 		return inv, err
 	}
 	inv.Hostname, _, _ = strings.Cut(name, ".")
-	inv.BootID, err = text(src.Proc, "sys/kernel/random/boot_id")
+	inv.BootID, err = readText(src.Proc, "sys/kernel/random/boot_id")
 	if err != nil {
 		return inv, err
 	}
-	inv.Kernel, err = text(src.Proc, "sys/kernel/osrelease")
+	inv.Kernel, err = readText(src.Proc, "sys/kernel/osrelease")
 	if err != nil {
 		return inv, err
 	}
-	version, _ := text(src.Proc, "sys/kernel/version") // shown only
+	version, _ := readText(src.Proc, "sys/kernel/version") // shown only
 	inv.OS = strings.TrimSpace("Linux " + inv.Kernel + " " + version)
-	inv.Distro = distro(src.Etc)
+	inv.Distro = distroName(src.Etc)
 
-	stat, err := parsed(src.Proc, "stat", ParseStat)
+	stat, err := readParsed(src.Proc, "stat", ParseStat)
 	if err != nil {
 		return inv, err
 	}
 	inv.BootTime = stat.BootTime
-	memory, err := parsed(src.Proc, "meminfo", ParseMeminfo)
+	memory, err := readParsed(src.Proc, "meminfo", ParseMeminfo)
 	if err != nil {
 		return inv, err
 	}
 	inv.RealMemoryMiB = memory.TotalBytes >> 20
-	inv.Uptime, err = parsed(src.Proc, "uptime", ParseUptime)
+	inv.Uptime, err = readParsed(src.Proc, "uptime", ParseUptime)
 	if err != nil {
 		return inv, err
 	}
-	inv.LoadCenti, err = parsed(src.Proc, "loadavg", ParseLoadavg)
+	inv.LoadCenti, err = readParsed(src.Proc, "loadavg", ParseLoadavg)
 	if err != nil {
 		return inv, err
 	}
-	if err := inv.topology(src); err != nil {
+	if err := inv.findTopology(src); err != nil {
 		return inv, err
 	}
-	inv.numa(src.Sys)
+	inv.readNUMA(src.Sys)
 	if src.Statfs != nil && src.TmpFS != "" {
 		total, _, err := src.Statfs(src.TmpFS)
 		if err != nil {
@@ -153,16 +153,16 @@ func (inv Inventory) String() string {
 // cpu is the place of one CPU.
 type cpu struct{ id, pkg, core int }
 
-// topology finds sockets, cores and threads: from /sys, else from
+// findTopology finds sockets, cores and threads: from /sys, else from
 // /proc/cpuinfo, else every CPU is a core of one socket.
-func (inv *Inventory) topology(src Source) error {
-	info, err := text(src.Proc, "cpuinfo")
+func (inv *Inventory) findTopology(src Source) error {
+	info, err := readText(src.Proc, "cpuinfo")
 	if err != nil {
 		return err
 	}
 	table := ParseCPUInfo(info)
 	inv.CPUModel = table.Model
-	if online, err := text(src.Sys, "devices/system/cpu/online"); err == nil {
+	if online, err := readText(src.Sys, "devices/system/cpu/online"); err == nil {
 		inv.Online, err = ParseList(online)
 		if err != nil {
 			return fmt.Errorf("%w: /sys/devices/system/cpu/online: %w", ErrHost, err)
@@ -183,16 +183,16 @@ func (inv *Inventory) topology(src Source) error {
 	for _, id := range inv.Online {
 		c, ok := sysCPU(src.Sys, id)
 		if !ok {
-			c, ok = table.find(id)
+			c, ok = table.findCPU(id)
 		}
 		if !ok {
 			c = cpu{id: id, pkg: 0, core: id}
 		}
 		cpus = append(cpus, c)
 	}
-	inv.count(cpus)
-	if status, err := text(src.Proc, "self/status"); err == nil {
-		inv.restrict(status)
+	inv.countPlaces(cpus)
+	if status, err := readText(src.Proc, "self/status"); err == nil {
+		inv.noteRestriction(status)
 	}
 	return nil
 }
@@ -213,9 +213,9 @@ func sysCPU(sys fs.FS, id int) (cpu, bool) {
 	return cpu{id: id, pkg: max(pkg, 0), core: die<<16 | core&0xffff}, true
 }
 
-// count turns places into sockets, cores and threads. Where they are uneven the
+// countPlaces turns places into sockets, cores and threads. Where they are uneven the
 // largest of each is taken, so that no CPU is left out, and a note says so.
-func (inv *Inventory) count(cpus []cpu) {
+func (inv *Inventory) countPlaces(cpus []cpu) {
 	type core struct{ pkg, core int }
 	threads := map[core]int{}
 	cores := map[int]int{}
@@ -239,8 +239,8 @@ func (inv *Inventory) count(cpus []cpu) {
 	}
 }
 
-// restrict notes a process that may not use every CPU, as in a container.
-func (inv *Inventory) restrict(status string) {
+// noteRestriction notes a process that may not use every CPU, as in a container.
+func (inv *Inventory) noteRestriction(status string) {
 	for _, line := range strings.Split(status, "\n") {
 		list, ok := strings.CutPrefix(line, "Cpus_allowed_list:")
 		if !ok {
@@ -259,9 +259,9 @@ func (inv *Inventory) restrict(status string) {
 	}
 }
 
-// numa reads the memory domains; a machine without any has none.
-func (inv *Inventory) numa(sys fs.FS) {
-	list, err := text(sys, "devices/system/node/online")
+// readNUMA reads the memory domains; a machine without any has none.
+func (inv *Inventory) readNUMA(sys fs.FS) {
+	list, err := readText(sys, "devices/system/node/online")
 	if err != nil {
 		return
 	}
@@ -273,10 +273,10 @@ func (inv *Inventory) numa(sys fs.FS) {
 	for _, id := range ids {
 		n := NUMANode{ID: id}
 		dir := fmt.Sprintf("devices/system/node/node%d", id)
-		if cpus, err := text(sys, path.Join(dir, "cpulist")); err == nil {
+		if cpus, err := readText(sys, path.Join(dir, "cpulist")); err == nil {
 			n.CPUs, _ = ParseList(cpus) // a node of memory alone has none
 		}
-		if info, err := text(sys, path.Join(dir, "meminfo")); err == nil {
+		if info, err := readText(sys, path.Join(dir, "meminfo")); err == nil {
 			for _, line := range strings.Split(info, "\n") {
 				if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
 					if kib, err := strconv.ParseInt(f[3], 10, 64); err == nil && kib > 0 {
@@ -289,9 +289,9 @@ func (inv *Inventory) numa(sys fs.FS) {
 	}
 }
 
-// distro gives PRETTY_NAME of os-release, or "".
-func distro(etc fs.FS) string {
-	release, err := text(etc, "os-release")
+// distroName gives PRETTY_NAME of os-release, or "".
+func distroName(etc fs.FS) string {
+	release, err := readText(etc, "os-release")
 	if err != nil {
 		return ""
 	}
@@ -303,8 +303,8 @@ func distro(etc fs.FS) string {
 	return ""
 }
 
-// text reads a small file without its last newline.
-func text(fsys fs.FS, name string) (string, error) {
+// readText reads a small file without its last newline.
+func readText(fsys fs.FS, name string) (string, error) {
 	data, err := fs.ReadFile(fsys, name)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrHost, err)
@@ -313,17 +313,17 @@ func text(fsys fs.FS, name string) (string, error) {
 }
 
 func number(fsys fs.FS, name string) (int, error) {
-	s, err := text(fsys, name)
+	s, err := readText(fsys, name)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.Atoi(s)
 }
 
-// parsed reads a file with a parser and names the file in its error.
-func parsed[T any](fsys fs.FS, name string, parse func(string) (T, error)) (T, error) {
+// readParsed reads a file with a parser and names the file in its error.
+func readParsed[T any](fsys fs.FS, name string, parse func(string) (T, error)) (T, error) {
 	var none T
-	s, err := text(fsys, name)
+	s, err := readText(fsys, name)
 	if err != nil {
 		return none, err
 	}

@@ -113,7 +113,7 @@ func ParseUptime(s string) (spec.Span, error) {
 	if len(f) == 0 {
 		return 0, errors.New("it is empty")
 	}
-	centi, err := hundredths(f[0])
+	centi, err := parseHundredths(f[0])
 	if err != nil || centi > math.MaxInt64/int64(10*spec.Millisecond) {
 		return 0, fmt.Errorf("invalid time %q", f[0])
 	}
@@ -128,7 +128,7 @@ func ParseLoadavg(s string) ([3]int64, error) {
 		return load, fmt.Errorf("it has %d figures, want 3", len(f))
 	}
 	for i := range load {
-		n, err := hundredths(f[i])
+		n, err := parseHundredths(f[i])
 		if err != nil {
 			return [3]int64{}, fmt.Errorf("invalid load %q", f[i])
 		}
@@ -137,8 +137,8 @@ func ParseLoadavg(s string) ([3]int64, error) {
 	return load, nil
 }
 
-// hundredths reads a decimal such as 12.34 exactly; further digits are cut.
-func hundredths(s string) (int64, error) {
+// parseHundredths reads a decimal such as 12.34 exactly; further digits are cut.
+func parseHundredths(s string) (int64, error) {
 	whole, part, _ := strings.Cut(s, ".")
 	w, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || w < 0 || w > math.MaxInt64/1000 {
@@ -232,7 +232,7 @@ func ParseCPUInfo(s string) CPUInfo {
 	return info
 }
 
-func (i CPUInfo) find(id int) (cpu, bool) {
+func (i CPUInfo) findCPU(id int) (cpu, bool) {
 	for _, c := range i.cpus {
 		if c.id == id {
 			return c, true

@@ -20,15 +20,15 @@ type Stats struct {
 // ReadStats reads how the node does now. It opens three files of /proc and one
 // of /sys, so it suits every collection. Errors wrap ErrHost.
 func ReadStats(src Source) (Stats, error) {
-	stat, err := parsed(src.Proc, "stat", ParseStat)
+	stat, err := readParsed(src.Proc, "stat", ParseStat)
 	if err != nil {
 		return Stats{}, err
 	}
-	memory, err := parsed(src.Proc, "meminfo", ParseMeminfo)
+	memory, err := readParsed(src.Proc, "meminfo", ParseMeminfo)
 	if err != nil {
 		return Stats{}, err
 	}
-	load, err := parsed(src.Proc, "loadavg", ParseLoadavg)
+	load, err := readParsed(src.Proc, "loadavg", ParseLoadavg)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -37,7 +37,7 @@ func ReadStats(src Source) (Stats, error) {
 		IOWaitNS: stat.IOWaitNS, IRQNS: stat.IRQNS, SoftIRQNS: stat.SoftIRQNS, StealNS: stat.StealNS,
 		MemoryBytes: memory.TotalBytes, MemoryAvailable: memory.AvailableBytes, LoadCenti: load, BootTime: stat.BootTime,
 	}
-	if online, err := text(src.Sys, "devices/system/cpu/online"); err == nil {
+	if online, err := readText(src.Sys, "devices/system/cpu/online"); err == nil {
 		cpus, err := ParseList(online)
 		if err == nil {
 			s.CPUs = len(cpus)

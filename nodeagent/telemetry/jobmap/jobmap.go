@@ -42,7 +42,7 @@ func Open(path string) (*Dir, error) {
 	d := &Dir{path: path, written: map[string]uint64{}}
 	for _, e := range entries {
 		if e.Type().IsRegular() && fileName.MatchString(e.Name()) {
-			err = errors.Join(err, d.empty(e.Name()))
+			err = errors.Join(err, d.emptyFile(e.Name()))
 		}
 	}
 	probe := filepath.Join(path, ".muster")
@@ -64,9 +64,9 @@ func (d *Dir) Write(list []telemetry.Mapping) error {
 		}
 		var err error
 		if m.Job == 0 {
-			err = d.empty(m.Name)
+			err = d.emptyFile(m.Name)
 		} else {
-			err = d.replace(m.Name, m.Job)
+			err = d.replaceFile(m.Name, m.Job)
 		}
 		if err != nil {
 			delete(d.written, m.Name)
@@ -75,14 +75,14 @@ func (d *Dir) Write(list []telemetry.Mapping) error {
 	}
 	for name, job := range d.written { // devices that are gone, MIG that was switched off
 		if !listed[name] && job != 0 {
-			errs = errors.Join(errs, d.empty(name))
+			errs = errors.Join(errs, d.emptyFile(name))
 		}
 	}
 	return errs
 }
 
-// empty leaves the file in place with nothing in it.
-func (d *Dir) empty(name string) error {
+// emptyFile leaves the file in place with nothing in it.
+func (d *Dir) emptyFile(name string) error {
 	f, err := os.OpenFile(filepath.Join(d.path, name), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -91,8 +91,8 @@ func (d *Dir) empty(name string) error {
 	return f.Close()
 }
 
-// replace puts a job's number in place of the file at once.
-func (d *Dir) replace(name string, job uint64) error {
+// replaceFile puts a job's number in place of the file at once.
+func (d *Dir) replaceFile(name string, job uint64) error {
 	temporary := filepath.Join(d.path, ".new-"+name)
 	if err := os.WriteFile(temporary, []byte(strconv.FormatUint(job, 10)+"\n"), 0o644); err != nil {
 		return err

@@ -107,9 +107,9 @@ type verdict struct {
 	states      map[string]int
 }
 
-// audit judges the facts. Each finding is one line for people that begins
+// auditFacts judges the facts. Each finding is one line for people that begins
 // with the job.
-func audit(f facts) verdict {
+func auditFacts(f facts) verdict {
 	v := verdict{states: map[string]int{}}
 	byKey := map[string][]row{}
 	for _, r := range f.rows {

@@ -26,7 +26,7 @@ func judge(t *testing.T, list, effects, queue, sacct string, lost ...loss) (stri
 	if f.rows, err = readRows(sacct); err != nil {
 		t.Fatal(err)
 	}
-	v := audit(f)
+	v := auditFacts(f)
 	var out strings.Builder
 	if v.print(&out) != v.good() {
 		t.Error("print and good disagree")

@@ -52,7 +52,7 @@ func (o *options) judge(ctx context.Context) (verdict, error) {
 	for deadline := time.Now().Add(o.wait); ; time.Sleep(time.Second) {
 		f, err := o.gather(ctx)
 		if err == nil {
-			if v := audit(f); v.good() || time.Now().After(deadline) {
+			if v := auditFacts(f); v.good() || time.Now().After(deadline) {
 				return v, nil
 			}
 		} else if time.Now().After(deadline) {

@@ -21,8 +21,8 @@ type cluster struct {
 	group string // the control group of the daemons; "" is the root
 }
 
-// start configures the cluster and starts it.
-func (c *cluster) start() error {
+// startCluster configures the cluster and starts it.
+func (c *cluster) startCluster() error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err
 	}
@@ -49,11 +49,11 @@ func (c *cluster) start() error {
 			return err
 		}
 	}
-	return c.up()
+	return c.startDaemons()
 }
 
-// up starts the daemons that do not run, in the group of the variant.
-func (c *cluster) up() error {
+// startDaemons starts the daemons that do not run, in the group of the variant.
+func (c *cluster) startDaemons() error {
 	command := []string{"/bin/muster", "up", "--dir", c.dir}
 	if c.group != "" {
 		if err := delegateControllers(c.group); err != nil {
@@ -78,8 +78,8 @@ func delegateControllers(group string) error {
 	return nil
 }
 
-// stop ends the daemons, and checks that no job left a group behind.
-func (c *cluster) stop() error {
+// stopCluster ends the daemons, and checks that no job left a group behind.
+func (c *cluster) stopCluster() error {
 	if err := runCommand("/bin/muster", "down", "--dir", c.dir, "--jobs"); err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (c *cluster) muster(args ...string) (string, error) {
 	return string(out), err
 }
 
-// submit hands in a script and returns the number of its job.
-func (c *cluster) submit(script string, options ...string) (string, error) {
+// submitScript hands in a script and returns the number of its job.
+func (c *cluster) submitScript(script string, options ...string) (string, error) {
 	args := append([]string{"sbatch", "--parsable", "--output=/tmp/job-%j.out"}, options...)
 	out, err := c.muster(append(args, "--wrap", script)...)
 	return strings.TrimSpace(out), err
@@ -142,10 +142,10 @@ type finished struct {
 	output string
 }
 
-// wait returns how a job ended once it has.
-func (c *cluster) wait(job string) (finished, error) {
+// awaitEnd returns how a job ended once it has.
+func (c *cluster) awaitEnd(job string) (finished, error) {
 	for {
-		state, err := c.state(job)
+		state, err := c.jobState(job)
 		if err != nil {
 			return finished{}, err
 		}
@@ -162,7 +162,7 @@ func (c *cluster) wait(job string) (finished, error) {
 	}
 }
 
-func (c *cluster) state(job string) (string, error) {
+func (c *cluster) jobState(job string) (string, error) {
 	out, err := c.muster("scontrol", "show", "job", job)
 	if err != nil {
 		return "", err
@@ -174,11 +174,11 @@ func (c *cluster) state(job string) (string, error) {
 
 // run submits a script, waits for its end and checks how it ended.
 func (c *cluster) run(wanted, script string, options ...string) (string, error) {
-	job, err := c.submit(script, options...)
+	job, err := c.submitScript(script, options...)
 	if err != nil {
 		return "", err
 	}
-	got, err := c.wait(job)
+	got, err := c.awaitEnd(job)
 	if err == nil && got.state != wanted {
 		err = fmt.Errorf("job %s (%s) %v ended %s, want %s\n%s", job, script, options, got.state, wanted, got.output)
 	}
@@ -187,7 +187,7 @@ func (c *cluster) run(wanted, script string, options ...string) (string, error) 
 
 // runUntilOutput submits a script and returns once it has printed a word.
 func (c *cluster) runUntilOutput(word, script string, options ...string) (string, error) {
-	job, err := c.submit(script, options...)
+	job, err := c.submitScript(script, options...)
 	if err != nil {
 		return job, err
 	}
@@ -196,7 +196,7 @@ func (c *cluster) runUntilOutput(word, script string, options ...string) (string
 		if err == nil && strings.Contains(string(text), word) {
 			return job, nil
 		}
-		state, err := c.state(job)
+		state, err := c.jobState(job)
 		if err != nil {
 			return job, err
 		}
@@ -207,11 +207,11 @@ func (c *cluster) runUntilOutput(word, script string, options ...string) (string
 	}
 }
 
-// cancel ends a job and waits until it is gone.
-func (c *cluster) cancel(job string) error {
+// cancelJob ends a job and waits until it is gone.
+func (c *cluster) cancelJob(job string) error {
 	if _, err := c.muster("scancel", job); err != nil {
 		return err
 	}
-	_, err := c.wait(job)
+	_, err := c.awaitEnd(job)
 	return err
 }

@@ -58,9 +58,9 @@ func beInit() error {
 	}
 }
 
-// prove runs every proof in each variant and prints the last line that the host
+// runProofs runs every proof in each variant and prints the last line that the host
 // looks for. It returns the exit code.
-func prove() int {
+func runProofs() int {
 	failed := 0
 	report := func(variant, name string, took time.Duration, err error) {
 		if err == nil {
@@ -79,14 +79,14 @@ func prove() int {
 	} {
 		c := &cluster{dir: "/var/lab" + strings.ReplaceAll(variant.name, " ", "-"), group: variant.group}
 		began := time.Now()
-		err := c.start()
+		err := c.startCluster()
 		report(variant.name, "the daemons start", time.Since(began), err)
 		if err != nil {
 			c.showLogs()
 			continue
 		}
 		before := failed
-		for _, p := range proofs() {
+		for _, p := range listProofs() {
 			began = time.Now()
 			err := p.run(c)
 			report(variant.name, p.name, time.Since(began), err)
@@ -95,7 +95,7 @@ func prove() int {
 			c.showLogs()
 		}
 		began = time.Now()
-		err = c.stop()
+		err = c.stopCluster()
 		report(variant.name, "the daemons end and leave no control group", time.Since(began), err)
 	}
 	began := time.Now()

@@ -29,7 +29,7 @@ func runProgram(args []string) int {
 	number, _ := strconv.Atoi(argument(1))
 	switch args[0] {
 	case "prove":
-		return prove()
+		return runProofs()
 	case "hog":
 		return touchMemory(number)
 	case "forks":

@@ -21,7 +21,7 @@ type proof struct {
 	run  func(*cluster) error
 }
 
-func proofs() []proof {
+func listProofs() []proof {
 	return []proof{
 		{"a job over its memory is OUT_OF_MEMORY and its neighbour goes on", proveMemory},
 		{"files in tmpfs count as the job's memory", proveTmpfsMemory},
@@ -36,7 +36,7 @@ func proofs() []proof {
 }
 
 func proveMemory(c *cluster) error {
-	neighbour, err := c.submit("/init sleep 5", "--mem=50", "-n1")
+	neighbour, err := c.submitScript("/init sleep 5", "--mem=50", "-n1")
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func proveMemory(c *cluster) error {
 	if _, err := c.run("COMPLETED", "exec /init hog 200", "--mem=400", "-n1"); err != nil {
 		return fmt.Errorf("counter-test: %w", err)
 	}
-	got, err := c.wait(neighbour)
+	got, err := c.awaitEnd(neighbour)
 	if err == nil && got.state != "COMPLETED" {
 		err = fmt.Errorf("the neighbour ended %s", got.state)
 	}
@@ -144,14 +144,14 @@ func proveDevicesAfterRestart(c *cluster) error {
 	if err := killByName("muster-agent"); err != nil {
 		return err
 	}
-	if err := c.up(); err != nil {
+	if err := c.startDaemons(); err != nil {
 		return err
 	}
 	if err := os.WriteFile(marker, nil, 0o644); err != nil {
 		return err
 	}
 	const fenced = "EPERM EPERM EPERM EPERM ENXIO"
-	got, err := c.wait(job)
+	got, err := c.awaitEnd(job)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func proveForkBomb(c *cluster) error {
 	if _, err := c.run("COMPLETED", "true", "-n1", "--mem=50"); err != nil {
 		return fmt.Errorf("beside the bomb: %w", err)
 	}
-	if err := c.cancel(job); err != nil {
+	if err := c.cancelJob(job); err != nil {
 		return err
 	}
 	if left := processesOf("/init\x00bomb"); len(left) > 0 {
@@ -209,12 +209,12 @@ func proveForkBomb(c *cluster) error {
 // proveNoProgramLeaks counts the kernel's eBPF programs before and after jobs.
 func proveNoProgramLeaks(c *cluster) error {
 	before := countPrograms()
-	running, err := c.submit("/init sleep 3", "-n1", "--mem=50")
+	running, err := c.submitScript("/init sleep 3", "-n1", "--mem=50")
 	if err != nil {
 		return err
 	}
 	for {
-		state, err := c.state(running)
+		state, err := c.jobState(running)
 		if err != nil {
 			return err
 		}
@@ -226,17 +226,17 @@ func proveNoProgramLeaks(c *cluster) error {
 	if countPrograms() <= before {
 		return errors.New("counter-test: a running job has no device program")
 	}
-	if _, err := c.wait(running); err != nil {
+	if _, err := c.awaitEnd(running); err != nil {
 		return err
 	}
 	last := ""
 	for range 40 {
-		last, err = c.submit("true", "-n1", "--mem=20")
+		last, err = c.submitScript("true", "-n1", "--mem=20")
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := c.wait(last); err != nil {
+	if _, err := c.awaitEnd(last); err != nil {
 		return err
 	}
 	// The kernel frees the program of a removed group a moment later.

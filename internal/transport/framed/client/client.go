@@ -1,5 +1,6 @@
-// Package client is the framed protocol's client for protobuf messages. It links no gRPC, no TLS and no resolver of user names,
-// because it is part of commands whose whole life is a few milliseconds.
+// Package client is the framed protocol's client for protobuf messages. It links no gRPC, no
+// TLS and no resolver of user names, because it is part of commands whose whole life is a few
+// milliseconds.
 package client
 
 import (
@@ -18,7 +19,8 @@ import (
 type Target struct {
 	Network string // "unix" or "tcp"
 	Address string // socket path, or host:port
-	// Secure makes the plain connection into a secure one, or fails and closes it; it must obey ctx. Required for tcp: see mtls.Source.
+	// Secure makes the plain connection into a secure one, or fails and closes it; it must obey
+	// ctx. Required for tcp: see mtls.Source.
 	Secure func(ctx context.Context, plain net.Conn) (net.Conn, error)
 }
 
@@ -31,8 +33,8 @@ type Client struct {
 	header []framed.Pair
 }
 
-// Dial connects. When the server cannot be reached the error is a *framed.StatusError with code Unavailable (DeadlineExceeded when
-// ctx ran out) that names the target and the cause.
+// Dial connects. When the server cannot be reached the error is a *framed.StatusError with code
+// Unavailable (DeadlineExceeded when ctx ran out) that names the target and the cause.
 func Dial(ctx context.Context, t Target) (*Client, error) {
 	if t.Network != "unix" && t.Secure == nil {
 		return nil, fmt.Errorf("dial %s: only the local socket may be used without TLS", t.Address)
@@ -65,7 +67,8 @@ func unreachable(ctx context.Context, t Target, err error) error {
 // New makes a client of a connection that is open and secure.
 func New(conn net.Conn) *Client { return &Client{conn: framed.NewConn(conn, framed.Preface)} }
 
-// With returns a client on the same connection that sends these headers with every request. Closing either closes both.
+// With returns a client on the same connection that sends these headers with every request.
+// Closing either closes both.
 func (c *Client) With(header ...framed.Pair) *Client {
 	return &Client{conn: c.conn, header: append(append([]framed.Pair(nil), c.header...), header...)}
 }
@@ -76,8 +79,9 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Usable reports that calls can be started on the connection; otherwise dial again.
 func (c *Client) Usable() bool { return c.conn.Usable() }
 
-// Call makes one call and reads its answer into resp. Errors of the server and of the connection are *framed.StatusError; for the
-// latter DetailOutcome says whether repeating is safe.
+// Call makes one call and reads its answer into resp. Errors of the server and of the
+// connection are *framed.StatusError; for the latter DetailOutcome says whether repeating is
+// safe.
 func (c *Client) Call(ctx context.Context, method string, req, resp proto.Message) error {
 	pending, err := c.Start(ctx, method, req)
 	if err != nil {
@@ -86,7 +90,8 @@ func (c *Client) Call(ctx context.Context, method string, req, resp proto.Messag
 	return pending.Wait(resp)
 }
 
-// Start sends a request and returns at once, so that one goroutine can have many on their way. Wait must be called.
+// Start sends a request and returns at once, so that one goroutine can have many on their way.
+// Wait must be called.
 func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*Pending, error) {
 	call, err := c.start(ctx, method, req)
 	if err != nil {
@@ -97,7 +102,7 @@ func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*
 
 func (c *Client) start(ctx context.Context, method string, req proto.Message) (*watchedCall, error) {
 	encode := func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, req) }
-	return c.begin(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
+	return c.beginCall(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
 }
 
 // Pending is a call whose answer has not been read.
@@ -108,14 +113,15 @@ type Pending struct {
 
 // Wait reads the answer into resp.
 func (p *Pending) Wait(resp proto.Message) error {
-	payload, err := p.call.wait()
+	payload, err := p.call.awaitReply()
 	if err != nil {
 		return err
 	}
 	return decode(p.method, payload, resp)
 }
 
-// Stream makes a call that is answered by several messages. The receiver must be read to its end or closed.
+// Stream makes a call that is answered by several messages. The receiver must be read to its
+// end or closed.
 func (c *Client) Stream(ctx context.Context, method string, req proto.Message) (*Receiver, error) {
 	call, err := c.start(ctx, method, req)
 	if err != nil {
@@ -132,19 +138,19 @@ type Receiver struct {
 
 // Recv reads the next message into resp; io.EOF says that the stream ended with success.
 func (r *Receiver) Recv(resp proto.Message) error {
-	payload, err := r.call.recv()
+	payload, err := r.call.receiveNext()
 	if err != nil {
 		return err
 	}
 	if err := decode(r.method, payload, resp); err != nil {
-		r.call.cancel()
+		r.call.cancelCall()
 		return err
 	}
 	return nil
 }
 
 // Close gives the stream up. After the end it does nothing.
-func (r *Receiver) Close() { r.call.cancel() }
+func (r *Receiver) Close() { r.call.cancelCall() }
 
 func decode(method string, payload []byte, into proto.Message) error {
 	if err := proto.Unmarshal(payload, into); err != nil {

@@ -31,8 +31,8 @@ type watchedCall struct {
 	quiet   *time.Timer
 }
 
-// begin starts a call and watches for its first byte.
-func (c *Client) begin(parent context.Context, frame *framed.Frame) (*watchedCall, error) {
+// beginCall starts a call and watches for its first byte.
+func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watchedCall, error) {
 	ctx, abandon := context.WithCancelCause(parent)
 	call, err := c.conn.StartFrame(ctx, frame)
 	if err != nil {
@@ -57,8 +57,8 @@ func (c *Client) answersPing(ctx context.Context) bool {
 	return err == nil || ctx.Err() == nil
 }
 
-// recv gives the next message; the first one ends the watch.
-func (w *watchedCall) recv() ([]byte, error) {
+// receiveNext gives the next message; the first one ends the watch.
+func (w *watchedCall) receiveNext() ([]byte, error) {
 	payload, err := w.call.Recv()
 	w.quiet.Stop()
 	if err != nil {
@@ -67,8 +67,8 @@ func (w *watchedCall) recv() ([]byte, error) {
 	return payload, nil
 }
 
-// wait gives the only message of a call.
-func (w *watchedCall) wait() ([]byte, error) {
+// awaitReply gives the only message of a call.
+func (w *watchedCall) awaitReply() ([]byte, error) {
 	payload, err := w.call.Wait()
 	w.quiet.Stop()
 	return payload, w.end(err)
@@ -86,8 +86,8 @@ func (w *watchedCall) end(err error) error {
 	return e
 }
 
-// cancel gives the call up.
-func (w *watchedCall) cancel() {
+// cancelCall gives the call up.
+func (w *watchedCall) cancelCall() {
 	w.quiet.Stop()
 	w.call.Cancel()
 	w.abandon(nil)

@@ -43,7 +43,7 @@ func newConn(s *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *c
 	c.in = framed.NewReader(nc, buf)
 	c.in.Idle, c.in.Frame, c.in.StayIdle = l.Idle, l.Frame, c.busy
 	c.in.Admit = func(n int) bool { return n <= uncountedFrame || s.cfg.Table.Take(c.party, int64(n)) }
-	c.in.Buffer = s.buffer
+	c.in.Buffer = s.requestBuffer
 	c.out = framed.NewWriter(nc, "", l.Unsent, l.Write)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
@@ -258,9 +258,9 @@ func (c *conn) busy() bool {
 	return len(c.calls) > 0
 }
 
-// drain stops taking calls, tells the client, and closes the connection when the last call has
+// drainCalls stops taking calls, tells the client, and closes the connection when the last call has
 // ended.
-func (c *conn) drain(ctx context.Context) {
+func (c *conn) drainCalls(ctx context.Context) {
 	c.mu.Lock()
 	if c.draining {
 		c.mu.Unlock()

@@ -210,7 +210,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	var drains sync.WaitGroup
 	for _, c := range s.snapshot() {
-		drains.Go(func() { c.drain(ctx) })
+		drains.Go(func() { c.drainCalls(ctx) })
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -242,8 +242,8 @@ func (s *Server) Close() {
 // recycleMin is the size below which a buffer is not worth keeping.
 const recycleMin = 1 << 10
 
-// buffer returns room for a request.
-func (s *Server) buffer(n int) []byte {
+// requestBuffer returns room for a request.
+func (s *Server) requestBuffer(n int) []byte {
 	if n >= recycleMin && n <= s.cfg.Limits.SmallFrame {
 		if b, ok := s.spare.Get().(*[]byte); ok && cap(*b) >= n {
 			return (*b)[:n]
