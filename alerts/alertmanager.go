@@ -128,33 +128,33 @@ const testLabel = "muster_test"
 func (s *Settings) alertmanagerConfig() amConfig {
 	have := s.Receivers()
 	quiet := first(have, "slack", "email", "webhook", "pagerduty")
-	c := amConfig{Templates: []string{TemplatesFile}, Receivers: s.receivers(),
+	config := amConfig{Templates: []string{TemplatesFile}, Receivers: s.receivers(),
 		TimeIntervals: []amInterval{{"business_hours", []amTimeSpan{{[]amTimes{{s.Hours.From, s.Hours.To}}, []string{s.Hours.Days}, s.Hours.Zone}}}},
 		Route:         amRoute{Receiver: quiet, GroupBy: []string{"cluster", "alertname"}, Wait: s.GroupWait, Interval: s.GroupInterval, Repeat: s.Repeat}}
 	for _, name := range have {
-		c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{testLabel + `="` + name + `"`}, GroupBy: []string{testLabel, "alertname"}, Wait: "1s", Interval: "10s"})
+		config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{testLabel + `="` + name + `"`}, GroupBy: []string{testLabel, "alertname"}, Wait: "1s", Interval: "10s"})
 	}
 	users := amRoute{Receiver: nobody, Matchers: []string{`audience="users"`}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"}
 	if s.UserNotices != "" {
 		users.Receiver = "users"
 	}
-	c.Route.SubRoutes = append(c.Route.SubRoutes, users)
+	config.Route.SubRoutes = append(config.Route.SubRoutes, users)
 	if s.PagerDuty != nil {
-		c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: "pagerduty", Matchers: []string{`severity="critical"`}, Repeat: "1h", Continue: quiet != "pagerduty"})
+		config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: "pagerduty", Matchers: []string{`severity="critical"`}, Repeat: "1h", Continue: quiet != "pagerduty"})
 	}
 	for _, name := range have {
 		if name == "webhook" && quiet != "webhook" {
-			c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning|info"`}, Continue: true})
+			config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning|info"`}, Continue: true})
 		}
 		if name == "email" && quiet != "email" {
-			c.Route.SubRoutes = append(c.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning"`}, Continue: true})
+			config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning"`}, Continue: true})
 		}
 	}
-	c.Route.SubRoutes = append(c.Route.SubRoutes,
+	config.Route.SubRoutes = append(config.Route.SubRoutes,
 		amRoute{Receiver: quiet, Matchers: []string{`severity="info"`}, Active: []string{"business_hours"}, Repeat: "24h"},
 		amRoute{Receiver: quiet, Matchers: []string{`severity=~"critical|warning"`}})
-	c.Inhibit = inhibitions()
-	return c
+	config.Inhibit = inhibitions()
+	return config
 }
 
 // inhibitions keep the consequences of a fault quiet while its cause is told.
@@ -196,33 +196,33 @@ func first(have []string, want ...string) string {
 func (s *Settings) receivers() []amReceiver {
 	out := []amReceiver{{Name: nobody}}
 	one := func(name, kind string) {
-		r := amReceiver{Name: name}
+		receiver := amReceiver{Name: name}
 		switch kind {
 		case "slack":
 			channel := s.Slack.Channel
 			if name == "users" && s.Slack.UsersChannel != "" {
 				channel = s.Slack.UsersChannel
 			}
-			r.Slack = []amSlack{{Resolved: true, URLFile: s.Slack.URLFile, Channel: channel, Title: `{{ template "muster.title" . }}`, TitleLink: `{{ template "muster.link" . }}`,
+			receiver.Slack = []amSlack{{Resolved: true, URLFile: s.Slack.URLFile, Channel: channel, Title: `{{ template "muster.title" . }}`, TitleLink: `{{ template "muster.link" . }}`,
 				Text: `{{ template "muster.text" . }}`, Fallback: `{{ template "muster.title" . }}`, Color: `{{ template "muster.color" . }}`,
 				Actions: []amAction{{"button", "Dashboard", `{{ (index .Alerts 0).Annotations.dashboard }}`}, {"button", "Runbook", `{{ (index .Alerts 0).Annotations.runbook_url }}`}}}}
 		case "pagerduty":
-			r.PagerDuty = []amPagerDuty{{Resolved: true, KeyFile: s.PagerDuty.KeyFile, URL: s.PagerDuty.URL, Description: `{{ template "muster.title" . }}`,
+			receiver.PagerDuty = []amPagerDuty{{Resolved: true, KeyFile: s.PagerDuty.KeyFile, URL: s.PagerDuty.URL, Description: `{{ template "muster.title" . }}`,
 				Severity: `{{ template "muster.pagerduty.severity" . }}`, Class: `{{ .CommonLabels.alertname }}`, Group: `{{ .CommonLabels.cluster }}`, Component: `{{ .CommonLabels.node }}`,
 				Details: map[string]string{"text": `{{ template "muster.text" . }}`, "firing": `{{ .Alerts.Firing | len }}`, "resolved": `{{ .Alerts.Resolved | len }}`},
 				Links:   []amLink{{`{{ (index .Alerts 0).Annotations.dashboard }}`, "Dashboard"}, {`{{ (index .Alerts 0).Annotations.runbook_url }}`, "Runbook"}}}}
 		case "email":
 			e := s.Email
-			r.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile, RequireTLS: e.RequireTLS,
+			receiver.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile, RequireTLS: e.RequireTLS,
 				Headers: map[string]string{"Subject": `{{ template "muster.title" . }}`}, Text: `{{ template "muster.text" . }}`}}
 		case "webhook":
 			w := amWebhook{Resolved: true, URL: s.Webhook.URL}
 			if s.Webhook.TokenFile != "" {
 				w.HTTP = &amHTTP{amAuth{"Bearer", s.Webhook.TokenFile}}
 			}
-			r.Webhook = []amWebhook{w}
+			receiver.Webhook = []amWebhook{w}
 		}
-		out = append(out, r)
+		out = append(out, receiver)
 	}
 	for _, name := range s.Receivers() {
 		one(name, name)

@@ -133,12 +133,12 @@ func Markdown() string {
 		"([alerts/README.md](../alerts/README.md)); each name leads to what to type.\n\n" +
 		"| alert | severity | who | within | what |\n|---|---|---|---|---|\n")
 	for _, want := range [...]Severity{Critical, Warning, Info} {
-		for _, r := range All() {
-			if r.Severity != want {
+		for _, rule := range All() {
+			if rule.Severity != want {
 				continue
 			}
-			d := Duties()[r.Name]
-			fmt.Fprintf(&b, "| [%s](../alerts/runbooks/%s.md) | %s | %s | %s | %s |\n", r.Name, r.Name, r.Severity, d.Who, d.Within, d.Do)
+			d := Duties()[rule.Name]
+			fmt.Fprintf(&b, "| [%s](../alerts/runbooks/%s.md) | %s | %s | %s | %s |\n", rule.Name, rule.Name, rule.Severity, d.Who, d.Within, d.Do)
 		}
 	}
 	return b.String()

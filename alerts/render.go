@@ -87,12 +87,12 @@ type oneRule struct {
 
 func (s *Settings) rules() ruleGroups {
 	var out ruleGroups
-	add := func(group string, r oneRule) {
+	add := func(group string, rule oneRule) {
 		if n := len(out.Groups); n == 0 || out.Groups[n-1].Name != group {
 			out.Groups = append(out.Groups, ruleGroup{Name: group, Interval: s.Evaluate})
 		}
 		g := &out.Groups[len(out.Groups)-1]
-		g.Rules = append(g.Rules, r)
+		g.Rules = append(g.Rules, rule)
 	}
 	for _, r := range Recordings() {
 		add(r.Group, oneRule{Record: r.Record, Expr: r.Expr})
@@ -106,20 +106,20 @@ func (s *Settings) rules() ruleGroups {
 }
 
 // rule is one alert with its thresholds filled in.
-func (s *Settings) rule(r Rule) oneRule {
-	v := s.values[r.Name]
-	audience := r.Audience
+func (s *Settings) rule(rule Rule) oneRule {
+	v := s.values[rule.Name]
+	audience := rule.Audience
 	if audience == "" {
 		audience = Operators
 	}
-	out := oneRule{Alert: r.Name, Expr: fillThresholds(r.Expr, v), Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
-		Annotations: map[string]string{"summary": fillThresholds(r.Summary, r.shownThresholds(v)), "description": fillThresholds(r.Detail, r.shownThresholds(v)), "dashboard": s.dashboard(r),
-			"respond": Duties()[r.Name].String(), "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + r.Name + ".md"}}
+	out := oneRule{Alert: rule.Name, Expr: fillThresholds(rule.Expr, v), Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
+		Annotations: map[string]string{"summary": fillThresholds(rule.Summary, rule.shownThresholds(v)), "description": fillThresholds(rule.Detail, rule.shownThresholds(v)), "dashboard": s.dashboard(rule),
+			"respond": Duties()[rule.Name].String(), "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + rule.Name + ".md"}}
 	if v["for"] != "0s" {
 		out.For = v["for"]
 	}
-	if !r.Once && s.KeepFiring != "off" {
-		out.KeepFiring = s.keepFiring(r.Name)
+	if !rule.Once && s.KeepFiring != "off" {
+		out.KeepFiring = s.keepFiring(rule.Name)
 	}
 	return out
 }
@@ -169,10 +169,10 @@ func alertNames(matchers []string) []string {
 
 // dashboard is the link to open, with the variables that the alert's labels
 // give.
-func (s *Settings) dashboard(r Rule) string {
-	link := strings.TrimRight(s.DashboardsURL, "/") + "/d/" + url.PathEscape(r.Board) + "?var-cluster={{ $labels.cluster | urlquery }}"
-	for _, name := range sortedKeys(r.Vars) {
-		link += "&var-" + name + "={{ $labels." + r.Vars[name] + " | urlquery }}"
+func (s *Settings) dashboard(rule Rule) string {
+	link := strings.TrimRight(s.DashboardsURL, "/") + "/d/" + url.PathEscape(rule.Board) + "?var-cluster={{ $labels.cluster | urlquery }}"
+	for _, name := range sortedKeys(rule.Vars) {
+		link += "&var-" + name + "={{ $labels." + rule.Vars[name] + " | urlquery }}"
 	}
 	return link
 }
@@ -221,9 +221,9 @@ func (s *Settings) tests() unitTests {
 }
 
 // asShipped tells whether an alert has its default thresholds.
-func (s *Settings) asShipped(r Rule) bool {
-	for _, p := range r.allParams() {
-		if p.Name != "severity" && s.Value(r.Name, p.Name) != p.Default {
+func (s *Settings) asShipped(rule Rule) bool {
+	for _, p := range rule.allParams() {
+		if p.Name != "severity" && s.Value(rule.Name, p.Name) != p.Default {
 			return false
 		}
 	}
@@ -234,46 +234,46 @@ func (s *Settings) asShipped(r Rule) bool {
 // is much quicker with: a test evaluates every rule of its file.
 func (s *Settings) Apart() ([]File, error) {
 	var out []File
-	for _, r := range All() {
-		group := ruleGroup{Name: r.Group, Interval: s.Evaluate}
+	for _, rule := range All() {
+		group := ruleGroup{Name: rule.Group, Interval: s.Evaluate}
 		for _, rec := range Recordings() {
-			if strings.Contains(r.Expr, rec.Record) {
+			if strings.Contains(rule.Expr, rec.Record) {
 				group.Rules = append(group.Rules, oneRule{Record: rec.Record, Expr: rec.Expr})
 			}
 		}
-		group.Rules = append(group.Rules, s.rule(r))
+		group.Rules = append(group.Rules, s.rule(rule))
 		rules := ruleGroups{[]ruleGroup{group}}
-		data, err := toYAML(rules, r.Name)
+		data, err := toYAML(rules, rule.Name)
 		if err != nil {
 			return nil, err
 		}
-		tests, err := toYAML(unitTests{RuleFiles: []string{r.Name + ".yaml"}, Evaluation: "1m", Tests: casesOf(r)}, r.Name)
+		tests, err := toYAML(unitTests{RuleFiles: []string{rule.Name + ".yaml"}, Evaluation: "1m", Tests: casesOf(rule)}, rule.Name)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, File{r.Name + ".yaml", data}, File{r.Name + "_test.yaml", tests})
+		out = append(out, File{rule.Name + ".yaml", data}, File{rule.Name + "_test.yaml", tests})
 	}
 	return out, nil
 }
 
 // casesOf are the cases of one alert.
-func casesOf(r Rule) []unitTest {
+func casesOf(rule Rule) []unitTest {
 	var out []unitTest
 	for _, c := range [...]struct {
 		name  string
 		try   Case
 		fires bool
-	}{{r.Name + " fires", r.Fires, true}, {r.Name + " stays quiet", r.Quiet, false}} {
-		e := unitExpr{Expr: fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, r.Name), At: fmt.Sprintf("%dm", c.try.After)}
+	}{{rule.Name + " fires", rule.Fires, true}, {rule.Name + " stays quiet", rule.Quiet, false}} {
+		expr := unitExpr{Expr: fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, rule.Name), At: fmt.Sprintf("%dm", c.try.After)}
 		if c.fires {
-			e.Samples = []unitSample{{Labels: "{}", Value: 1}}
+			expr.Samples = []unitSample{{Labels: "{}", Value: 1}}
 		}
-		t := unitTest{Name: c.name, Interval: "1m", Exprs: []unitExpr{e}}
+		test := unitTest{Name: c.name, Interval: "1m", Exprs: []unitExpr{expr}}
 		for _, line := range c.try.Series {
 			series, values := splitSeries(line)
-			t.Series = append(t.Series, unitSeries{series, values})
+			test.Series = append(test.Series, unitSeries{series, values})
 		}
-		out = append(out, t)
+		out = append(out, test)
 	}
 	return out
 }

@@ -171,12 +171,12 @@ func parseDuration(text string) (time.Duration, error) {
 // value beside it.
 func (r Rule) shownThresholds(values map[string]string) map[string]string {
 	out := maps.Clone(values)
-	for _, p := range r.Params {
-		if p.Kind != Share && p.Kind != Part {
+	for _, param := range r.Params {
+		if param.Kind != Share && param.Kind != Part {
 			continue
 		}
-		if n, err := strconv.ParseFloat(values[p.Name], 64); err == nil {
-			out[p.Name] = strconv.FormatFloat(n*100, 'g', 4, 64) + "%"
+		if n, err := strconv.ParseFloat(values[param.Name], 64); err == nil {
+			out[param.Name] = strconv.FormatFloat(n*100, 'g', 4, 64) + "%"
 		}
 	}
 	return out

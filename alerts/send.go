@@ -69,26 +69,26 @@ func (t Test) text() string {
 }
 
 // known refuses a receiver that is not set up.
-func (s *Settings) known(t Test) error {
-	if !slices.Contains(s.Receivers(), t.Receiver) {
-		return fmt.Errorf("the receiver %q is not set up in the settings (%s)", t.Receiver, orNone(s.Receivers()))
+func (s *Settings) known(test Test) error {
+	if !slices.Contains(s.Receivers(), test.Receiver) {
+		return fmt.Errorf("the receiver %q is not set up in the settings (%s)", test.Receiver, orNone(s.Receivers()))
 	}
 	return nil
 }
 
 // ThroughAlertmanager gives Alertmanager an alert that its routes lead to the
 // receiver, and that ends by itself after two minutes.
-func (s *Settings) ThroughAlertmanager(ctx context.Context, t Test) error {
-	if err := s.known(t); err != nil {
+func (s *Settings) ThroughAlertmanager(ctx context.Context, test Test) error {
+	if err := s.known(test); err != nil {
 		return err
 	}
 	alert := []map[string]any{{
-		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: t.Receiver},
-		"startsAt": t.Now.Format(time.RFC3339), "endsAt": t.Now.Add(2 * time.Minute).Format(time.RFC3339),
-		"annotations": map[string]string{"summary": "Test notification to " + t.Receiver, "description": t.text(),
+		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: test.Receiver},
+		"startsAt": test.Now.Format(time.RFC3339), "endsAt": test.Now.Add(2 * time.Minute).Format(time.RFC3339),
+		"annotations": map[string]string{"summary": "Test notification to " + test.Receiver, "description": test.text(),
 			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/README.md"},
 	}}
-	if err := t.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
+	if err := test.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
 		return fmt.Errorf("Alertmanager at %s: %w (--direct sends to the receiver without it)", s.Alertmanager, err) //nolint:staticcheck // a name
 	}
 	return nil
@@ -96,19 +96,19 @@ func (s *Settings) ThroughAlertmanager(ctx context.Context, t Test) error {
 
 // Direct sends to the receiver itself, past Alertmanager: it tries the secret
 // and the way there.
-func (s *Settings) Direct(ctx context.Context, t Test) error {
-	if err := s.known(t); err != nil {
+func (s *Settings) Direct(ctx context.Context, test Test) error {
+	if err := s.known(test); err != nil {
 		return err
 	}
-	switch t.Receiver {
+	switch test.Receiver {
 	case "slack":
 		hook, err := ReadSecret("slack.webhook_url_file", s.Slack.URLFile)
 		if err != nil {
 			return err
 		}
-		return hide(hook, t.post(ctx, hook, "", map[string]any{"channel": s.Slack.Channel, "text": t.text()}))
+		return hide(hook, test.post(ctx, hook, "", map[string]any{"channel": s.Slack.Channel, "text": test.text()}))
 	case "pagerduty":
-		return s.pagerDutyDirect(ctx, t)
+		return s.pagerDutyDirect(ctx, test)
 	case "webhook":
 		token := ""
 		if s.Webhook.TokenFile != "" {
@@ -118,15 +118,15 @@ func (s *Settings) Direct(ctx context.Context, t Test) error {
 				return err
 			}
 		}
-		return t.post(ctx, s.Webhook.URL, token, map[string]any{"version": "4", "status": "firing", "receiver": "webhook", "alerts": []map[string]any{{
-			"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": t.text()},
-			"startsAt": t.Now.Format(time.RFC3339)}}})
+		return test.post(ctx, s.Webhook.URL, token, map[string]any{"version": "4", "status": "firing", "receiver": "webhook", "alerts": []map[string]any{{
+			"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": test.text()},
+			"startsAt": test.Now.Format(time.RFC3339)}}})
 	}
-	return s.mail(ctx, t)
+	return s.mail(ctx, test)
 }
 
 // pagerDutyDirect triggers an event and resolves it again.
-func (s *Settings) pagerDutyDirect(ctx context.Context, t Test) error {
+func (s *Settings) pagerDutyDirect(ctx context.Context, test Test) error {
 	key, err := ReadSecret("pagerduty.routing_key_file", s.PagerDuty.KeyFile)
 	if err != nil {
 		return err
@@ -135,32 +135,32 @@ func (s *Settings) pagerDutyDirect(ctx context.Context, t Test) error {
 	if to == "" {
 		to = pagerDutyURL
 	}
-	event := map[string]any{"routing_key": key, "event_action": "trigger", "dedup_key": fmt.Sprintf("muster-test-%d", t.Now.Unix()),
-		"payload": map[string]string{"summary": t.text(), "source": "muster", "severity": "info"}}
-	if err := t.post(ctx, to, "", event); err != nil {
+	event := map[string]any{"routing_key": key, "event_action": "trigger", "dedup_key": fmt.Sprintf("muster-test-%d", test.Now.Unix()),
+		"payload": map[string]string{"summary": test.text(), "source": "muster", "severity": "info"}}
+	if err := test.post(ctx, to, "", event); err != nil {
 		return err
 	}
 	event["event_action"] = "resolve"
-	return t.post(ctx, to, "", event)
+	return test.post(ctx, to, "", event)
 }
 
 // mailPatience is how long a mail server may take in all.
 const mailPatience = 20 * time.Second
 
 // mail sends the notification to the mailbox, as Alertmanager would.
-func (s *Settings) mail(ctx context.Context, t Test) error {
-	e := s.Email
-	to, err := mail.ParseAddressList(e.To)
+func (s *Settings) mail(ctx context.Context, test Test) error {
+	email := s.Email
+	to, err := mail.ParseAddressList(email.To)
 	if err != nil {
 		return err
 	}
-	from, err := mail.ParseAddress(e.From)
+	from, err := mail.ParseAddress(email.From)
 	if err != nil {
 		return err
 	}
-	server := mailer.Server{Addr: e.SMTP, User: e.Username, RequireTLS: e.requiresTLS()}
-	if e.Username != "" {
-		server.Password, err = ReadSecret("email.password_file", e.PasswordFile)
+	server := mailer.Server{Addr: email.SMTP, User: email.Username, RequireTLS: email.requiresTLS()}
+	if email.Username != "" {
+		server.Password, err = ReadSecret("email.password_file", email.PasswordFile)
 		if err != nil {
 			return err
 		}
@@ -171,12 +171,12 @@ func (s *Settings) mail(ctx context.Context, t Test) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
-	err = server.Send(ctx, from.Address, addresses, []byte("From: "+e.From+"\r\nTo: "+e.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+t.text()+"\r\n"))
+	err = server.Send(ctx, from.Address, addresses, []byte("From: "+email.From+"\r\nTo: "+email.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+test.text()+"\r\n"))
 	switch {
-	case errors.Is(err, mailer.ErrNoTLS) && e.requiresTLS():
-		return fmt.Errorf("mail server %s: %w (email.require_tls: false for a relay of your own)", e.SMTP, err)
+	case errors.Is(err, mailer.ErrNoTLS) && email.requiresTLS():
+		return fmt.Errorf("mail server %s: %w (email.require_tls: false for a relay of your own)", email.SMTP, err)
 	case err != nil:
-		return fmt.Errorf("mail server %s: %w", e.SMTP, err)
+		return fmt.Errorf("mail server %s: %w", email.SMTP, err)
 	}
 	return nil
 }

@@ -108,16 +108,16 @@ func (ps Problems) Error() string {
 
 // Defaults are the settings of an empty file.
 func Defaults() *Settings {
-	s := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h", KeepFiring: "5m",
+	settings := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h", KeepFiring: "5m",
 		DashboardsURL: "http://localhost:3000", RunbooksURL: "https://github.com/musterhpc/muster/blob/main/alerts/runbooks", Alertmanager: "http://localhost:9093",
 		Hours: Hours{Days: "monday:friday", From: "08:00", To: "18:00", Zone: "UTC"}, values: map[string]map[string]string{}}
-	for _, r := range All() {
-		s.values[r.Name] = map[string]string{}
-		for _, p := range r.allParams() {
-			s.values[r.Name][p.Name] = p.Default
+	for _, rule := range All() {
+		settings.values[rule.Name] = map[string]string{}
+		for _, p := range rule.allParams() {
+			settings.values[rule.Name][p.Name] = p.Default
 		}
 	}
-	return s
+	return settings
 }
 
 // Parse reads a settings file strictly: an unknown key, rule or threshold, a
@@ -125,28 +125,28 @@ func Defaults() *Settings {
 // reported at once with their lines. Paths of secrets are made absolute from
 // dir.
 func Parse(name string, data []byte, dir string) (*Settings, error) {
-	s := Defaults()
+	settings := Defaults()
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
-	var ps Problems
-	if err := d.Decode(s); err != nil && !errors.Is(err, io.EOF) {
-		ps = append(ps, yamlProblems(name, err)...)
+	var problems Problems
+	if err := d.Decode(settings); err != nil && !errors.Is(err, io.EOF) {
+		problems = append(problems, yamlProblems(name, err)...)
 	}
-	if len(ps) > 0 {
-		return nil, ps
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	ps = append(ps, s.thresholds(name)...)
+	problems = append(problems, settings.thresholds(name)...)
 	lines := keyLines(data)
-	ps = append(ps, s.validate(name, lines)...)
-	if len(ps) > 0 {
-		return nil, ps
+	problems = append(problems, settings.validate(name, lines)...)
+	if len(problems) > 0 {
+		return nil, problems
 	}
-	for _, f := range s.secretFiles() {
+	for _, f := range settings.secretFiles() {
 		if !path.IsAbs(*f.path) {
 			*f.path = path.Join(dir, *f.path)
 		}
 	}
-	return s, nil
+	return settings, nil
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): (.*)$`)
@@ -160,15 +160,15 @@ func yamlProblems(name string, err error) Problems {
 	}
 	var out Problems
 	for _, text := range texts {
-		p := Problem{File: name, Text: text}
+		problem := Problem{File: name, Text: text}
 		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			_, _ = fmt.Sscan(m[1], &p.Line)
-			p.Text = m[2]
+			_, _ = fmt.Sscan(m[1], &problem.Line)
+			problem.Text = m[2]
 		}
-		if m := regexp.MustCompile(`^field (\S+) not found in type`).FindStringSubmatch(p.Text); m != nil {
-			p.Text = "unknown key " + m[1]
+		if m := regexp.MustCompile(`^field (\S+) not found in type`).FindStringSubmatch(problem.Text); m != nil {
+			problem.Text = "unknown key " + m[1]
 		}
-		out = append(out, p)
+		out = append(out, problem)
 	}
 	return out
 }
@@ -308,10 +308,10 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	if s.Webhook != nil {
 		web("webhook.url", s.Webhook.URL)
 	}
-	if e := s.Email; e != nil && (e.To == "" || e.From == "" || !strings.Contains(e.SMTP, ":")) {
+	if email := s.Email; email != nil && (email.To == "" || email.From == "" || !strings.Contains(email.SMTP, ":")) {
 		add("email", "needs to, from and smtp (host:port)")
-	} else if e != nil {
-		for _, a := range [...][2]string{{"email.to", e.To}, {"email.from", e.From}} {
+	} else if email != nil {
+		for _, a := range [...][2]string{{"email.to", email.To}, {"email.from", email.From}} {
 			if _, err := mail.ParseAddressList(a[1]); err != nil {
 				add(a[0], "%q is no address such as ops@example.org", a[1])
 			}
@@ -425,13 +425,13 @@ func Annotated() []byte {
 	var b bytes.Buffer
 	b.WriteString(annotatedHead)
 	group := ""
-	for _, r := range All() {
-		if r.Group != group {
-			group = r.Group
+	for _, rule := range All() {
+		if rule.Group != group {
+			group = rule.Group
 			fmt.Fprintf(&b, "#\n#   # %s\n", strings.TrimPrefix(group, "muster-"))
 		}
-		fmt.Fprintf(&b, "#   %s:\n", r.Name)
-		for _, p := range r.allParams() {
+		fmt.Fprintf(&b, "#   %s:\n", rule.Name)
+		for _, p := range rule.allParams() {
 			fmt.Fprintf(&b, "#     %-9s %-9s # %s\n", p.Name+":", p.Default, p.Help)
 		}
 	}

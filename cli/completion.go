@@ -13,15 +13,15 @@ func completionCommand() *tool.Command {
 		Name: "completion", Summary: "print a shell completion script", Usage: []string{"bash|zsh|fish"},
 		About:   "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
 		Example: []tool.Example{{Line: `eval "$(muster completion bash)"`, What: "completes in this shell"}, {Line: "muster completion fish > ~/.config/fish/completions/muster.fish", What: "installs it"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) == 1 {
-				switch c.Operands[0] {
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) == 1 {
+				switch call.Operands[0] {
 				case "bash":
-					return c.WriteOut([]byte(bashCompletion(false)))
+					return call.WriteOut([]byte(bashCompletion(false)))
 				case "zsh":
-					return c.WriteOut([]byte(bashCompletion(true)))
+					return call.WriteOut([]byte(bashCompletion(true)))
 				case "fish":
-					return c.WriteOut([]byte(fishCompletion()))
+					return call.WriteOut([]byte(fishCompletion()))
 				}
 			}
 			return &opt.UsageError{Command: "muster completion", Text: "expected one of bash, zsh, fish"}
@@ -30,24 +30,24 @@ func completionCommand() *tool.Command {
 }
 
 // offered is what a command's options and verbs are completed with.
-func offered(c *tool.Command) (words, partitions []string) {
-	for _, v := range c.Verbs {
+func offered(command *tool.Command) (words, partitions []string) {
+	for _, v := range command.Verbs {
 		words = append(words, v.Name)
 	}
-	options := c.AllOptions()
+	options := command.AllOptions()
 	for i := range options {
-		o := &options[i]
-		if o.Refused != "" {
+		option := &options[i]
+		if option.Refused != "" {
 			continue
 		}
-		words = append(words, "--"+o.Long)
-		if o.Short != "" {
-			words = append(words, "-"+o.Short)
+		words = append(words, "--"+option.Long)
+		if option.Short != "" {
+			words = append(words, "-"+option.Short)
 		}
-		if o.Long == "partition" {
-			partitions = append(partitions, "--"+o.Long)
-			if o.Short != "" {
-				partitions = append(partitions, "-"+o.Short)
+		if option.Long == "partition" {
+			partitions = append(partitions, "--"+option.Long)
+			if option.Short != "" {
+				partitions = append(partitions, "-"+option.Short)
 			}
 		}
 	}
@@ -64,19 +64,19 @@ func bashCompletion(zsh bool) string {
 	b.WriteString("_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
 		"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '")
 	var names, slurm []string
-	for _, e := range commandEntries() {
-		names = append(names, e.Name)
-		if e.Make().Slurm {
-			slurm = append(slurm, e.Name)
+	for _, entry := range commandEntries() {
+		names = append(names, entry.Name)
+		if entry.Make().Slurm {
+			slurm = append(slurm, entry.Name)
 		}
 	}
 	b.WriteString(strings.Join(names, " ") + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
-	for _, e := range commandEntries() {
-		words, parts := offered(e.Make())
-		if e.Name == "completion" {
+	for _, entry := range commandEntries() {
+		words, parts := offered(entry.Make())
+		if entry.Name == "completion" {
 			words = append(words, "bash", "zsh", "fish")
 		}
-		fmt.Fprintf(&b, "    %s)\n", e.Name)
+		fmt.Fprintf(&b, "    %s)\n", entry.Name)
 		if len(parts) > 0 {
 			fmt.Fprintf(&b, "      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n", strings.Join(parts, "|"))
 		}
@@ -91,34 +91,34 @@ func fishCompletion() string {
 	var b strings.Builder
 	b.WriteString("# Made by: muster completion. Do not edit.\n")
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
-	for _, e := range commandEntries() {
-		c := e.Make()
-		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", c.Name, quote(c.Summary))
-		places := []string{"-c muster -n '__fish_seen_subcommand_from " + c.Name + "'"}
-		if c.Slurm {
-			places = append(places, "-c "+c.Name)
+	for _, entry := range commandEntries() {
+		command := entry.Make()
+		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", command.Name, quote(command.Summary))
+		places := []string{"-c muster -n '__fish_seen_subcommand_from " + command.Name + "'"}
+		if command.Slurm {
+			places = append(places, "-c "+command.Name)
 		}
-		options := c.AllOptions()
+		options := command.AllOptions()
 		for _, at := range places {
-			for _, v := range c.Verbs {
+			for _, v := range command.Verbs {
 				fmt.Fprintf(&b, "complete %s -f -a %s -d %s\n", at, v.Name, quote(v.Help))
 			}
 			for i := range options {
-				o := &options[i]
-				if o.Refused != "" {
+				option := &options[i]
+				if option.Refused != "" {
 					continue
 				}
-				line := "complete " + at + " -l " + o.Long
-				if o.Short != "" {
-					line += " -s " + o.Short
+				line := "complete " + at + " -l " + option.Long
+				if option.Short != "" {
+					line += " -s " + option.Short
 				}
-				if o.Arg != "" && !o.Maybe {
+				if option.Arg != "" && !option.Maybe {
 					line += " -r"
 				}
-				if o.Long == "partition" {
+				if option.Long == "partition" {
 					line += " -f -a '(command muster sinfo -h -o %R 2>/dev/null)'"
 				}
-				b.WriteString(line + " -d " + quote(o.Help) + "\n")
+				b.WriteString(line + " -d " + quote(option.Help) + "\n")
 			}
 		}
 	}

@@ -8,15 +8,15 @@ func helpCommand() *tool.Command {
 	return &tool.Command{
 		Name: "help", Summary: "list the commands, or show the help of one", Usage: []string{"[COMMAND]"},
 		Example: []tool.Example{{Line: "muster help squeue", What: "explains squeue"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) == 0 {
-				return helpAll(c.Out)
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) == 0 {
+				return helpAll(call.Out)
 			}
-			cmd := findCommand(c.Operands[0])
+			cmd := findCommand(call.Operands[0])
 			if cmd == nil {
-				return unknownCommand(c.Operands[0])
+				return unknownCommand(call.Operands[0])
 			}
-			return c.WriteOut([]byte(tool.HelpText(cmd)))
+			return call.WriteOut([]byte(tool.HelpText(cmd)))
 		},
 	}
 }

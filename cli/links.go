@@ -17,16 +17,16 @@ func linksCommand() *tool.Command {
 		About: "Creates links sbatch, srun, squeue and so on to muster in a folder, which is made if it is not there, and which scripts find if it is in PATH. sbatch becomes a link to muster-sbatch, if that is in the same folder as muster; it does the same and starts faster.\n\n" +
 			"Existing links to muster are renewed. If another file has one of the names, for example a command of Slurm, it is reported and nothing is changed.",
 		Example: []tool.Example{{Line: "muster links /usr/local/bin", What: "makes them for everybody"}, {Line: "muster links bin", What: "makes them beside what was just built"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) != 1 {
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) != 1 {
 				return &opt.UsageError{Command: "muster links", Text: "name the folder that gets the links"}
 			}
 			self, err := os.Executable()
 			if err == nil {
-				err = makeLinks(c.Operands[0], self)
+				err = makeLinks(call.Operands[0], self)
 			}
 			if err != nil {
-				return c.Errorf("%v", err)
+				return call.Errorf("%v", err)
 			}
 			return nil
 		},
@@ -54,24 +54,24 @@ func makeLinks(dir, muster string) error {
 	}
 	taken := &takenError{dir: dir}
 	links := map[string]string{}
-	for _, e := range commandEntries() {
-		if !e.Make().Slurm {
+	for _, entry := range commandEntries() {
+		if !entry.Make().Slurm {
 			continue
 		}
 		to := muster
-		small := filepath.Join(filepath.Dir(muster), "muster-"+e.Name)
+		small := filepath.Join(filepath.Dir(muster), "muster-"+entry.Name)
 		if _, err := os.Stat(small); err == nil {
 			to = small
 		}
-		path := filepath.Join(dir, e.Name)
+		path := filepath.Join(dir, entry.Name)
 		if filepath.Dir(to) == dir {
 			to = filepath.Base(to) // the folder may move
 		}
 		links[path] = to
 		now, err := os.Readlink(path)
-		ours := filepath.Base(now) == "muster" || filepath.Base(now) == "muster-"+e.Name
+		ours := filepath.Base(now) == "muster" || filepath.Base(now) == "muster-"+entry.Name
 		if !errors.Is(err, fs.ErrNotExist) && (err != nil || !ours) {
-			taken.names = append(taken.names, e.Name)
+			taken.names = append(taken.names, entry.Name)
 		}
 	}
 	if len(taken.names) > 0 {

@@ -9,12 +9,12 @@ import (
 )
 
 // Main runs the command that the arguments name and returns its exit code.
-func Main(e *tool.Env) int {
-	name, args := tool.BaseName(e.Args[0]), e.Args[1:]
+func Main(env *tool.Env) int {
+	name, args := tool.BaseName(env.Args[0]), env.Args[1:]
 	cmd := findCommand(name)
 	if cmd == nil || !cmd.Slurm {
 		if len(args) == 0 {
-			return tool.Report(e, helpAll(e.Stdout), "muster", 1)
+			return tool.Report(env, helpAll(env.Stdout), "muster", 1)
 		}
 		switch name, args = args[0], args[1:]; name {
 		case "--version", "-V":
@@ -24,10 +24,10 @@ func Main(e *tool.Env) int {
 		}
 		cmd = findCommand(name)
 		if cmd == nil {
-			return tool.Report(e, unknownCommand(name), "muster", 1)
+			return tool.Report(env, unknownCommand(name), "muster", 1)
 		}
 	}
-	return tool.RunCommand(e, cmd, args)
+	return tool.RunCommand(env, cmd, args)
 }
 
 func unknownCommand(name string) error {
@@ -70,11 +70,11 @@ func helpAll(w io.Writer) error {
 }
 
 // manualPage is the name of a command's manual page.
-func manualPage(c *tool.Command) string {
-	if c.Slurm {
-		return c.Name
+func manualPage(command *tool.Command) string {
+	if command.Slurm {
+		return command.Name
 	}
-	return "muster-" + c.Name
+	return "muster-" + command.Name
 }
 
 // findCommand makes the command of a name; nil when there is none.

@@ -23,24 +23,24 @@ func manCommand() *tool.Command {
 	}
 }
 
-func runMan(c *tool.Call) error {
-	if c.Opts.On("dir") {
-		for _, e := range commandEntries() {
-			cmd := e.Make()
-			if err := os.WriteFile(filepath.Join(c.Opts.Text("dir"), manualPage(cmd)+".1"), []byte(manPage(cmd, c.Version)), 0o644); err != nil {
-				return c.Errorf("%v", err)
+func runMan(call *tool.Call) error {
+	if call.Opts.On("dir") {
+		for _, entry := range commandEntries() {
+			cmd := entry.Make()
+			if err := os.WriteFile(filepath.Join(call.Opts.Text("dir"), manualPage(cmd)+".1"), []byte(manPage(cmd, call.Version)), 0o644); err != nil {
+				return call.Errorf("%v", err)
 			}
 		}
 		return nil
 	}
-	if len(c.Operands) != 1 {
+	if len(call.Operands) != 1 {
 		return &opt.UsageError{Command: "muster man", Text: "name one command, or a folder with --dir"}
 	}
-	cmd := findCommand(c.Operands[0])
+	cmd := findCommand(call.Operands[0])
 	if cmd == nil {
-		return unknownCommand(c.Operands[0])
+		return unknownCommand(call.Operands[0])
 	}
-	return c.WriteOut([]byte(manPage(cmd, c.Version)))
+	return call.WriteOut([]byte(manPage(cmd, call.Version)))
 }
 
 // roff protects text from the formatter.
@@ -54,27 +54,27 @@ func roff(s string) string {
 }
 
 // manPage makes a command's manual page.
-func manPage(c *tool.Command, version string) string {
+func manPage(command *tool.Command, version string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(manualPage(c)), roff(version), roff(manualPage(c)), roff(c.Summary))
-	for i, u := range c.Usage {
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(manualPage(command)), roff(version), roff(manualPage(command)), roff(command.Summary))
+	for i, u := range command.Usage {
 		if i > 0 {
 			b.WriteString(".br\n")
 		}
-		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(c.Called()), roff(u))
+		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(command.Called()), roff(u))
 	}
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s.\n", roff(strings.ToUpper(c.Summary[:1])+c.Summary[1:]))
-	for _, p := range c.Paragraphs() {
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s.\n", roff(strings.ToUpper(command.Summary[:1])+command.Summary[1:]))
+	for _, p := range command.Paragraphs() {
 		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
 	}
-	if len(c.Verbs) > 0 {
+	if len(command.Verbs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
-		for _, v := range c.Verbs {
+		for _, v := range command.Verbs {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR %s\n%s\n", roff(v.Name), roff(v.Args), roff(v.Help))
 		}
 	}
 	b.WriteString(".SH OPTIONS\n")
-	options := c.AllOptions()
+	options := command.AllOptions()
 	for i := range options {
 		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(tool.Spelling(&options[i])), roff(tool.Explain(&options[i])))
 	}
@@ -86,11 +86,11 @@ func manPage(c *tool.Command, version string) string {
 			}
 		}
 	}
-	terms("ENVIRONMENT", append(append([]tool.Variable(nil), c.Env...), tool.CommonVariables()...))
-	terms("EXIT STATUS", c.Exits)
-	if len(c.Example) > 0 {
+	terms("ENVIRONMENT", append(append([]tool.Variable(nil), command.Env...), tool.CommonVariables()...))
+	terms("EXIT STATUS", command.Exits)
+	if len(command.Example) > 0 {
 		b.WriteString(".SH EXAMPLES\n")
-		for _, x := range c.Example {
+		for _, x := range command.Example {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(x.Line), roff(x.What))
 		}
 	}
@@ -112,9 +112,9 @@ func Markdown() string {
 	return b.String()
 }
 
-func markdownCommand(b *strings.Builder, c *tool.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s```\n", c.Called(), strings.ToUpper(c.Summary[:1])+c.Summary[1:], tool.UsageText(c))
-	for _, p := range c.Paragraphs() {
+func markdownCommand(b *strings.Builder, command *tool.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s```\n", command.Called(), strings.ToUpper(command.Summary[:1])+command.Summary[1:], tool.UsageText(command))
+	for _, p := range command.Paragraphs() {
 		fmt.Fprintf(b, "\n%s\n", markdownText(p))
 	}
 	table := func(head string, rows [][2]string) {
@@ -127,24 +127,24 @@ func markdownCommand(b *strings.Builder, c *tool.Command) {
 		}
 	}
 	var verbs, options, env, exits [][2]string
-	for _, v := range c.Verbs {
+	for _, v := range command.Verbs {
 		verbs = append(verbs, [2]string{strings.TrimSpace(v.Name + " " + v.Args), v.Help})
 	}
-	all := c.AllOptions()
+	all := command.AllOptions()
 	for i := range all {
 		options = append(options, [2]string{tool.Spelling(&all[i]), tool.Explain(&all[i])})
 	}
-	for _, v := range c.Env {
+	for _, v := range command.Env {
 		env = append(env, [2]string{v.Name, v.Help})
 	}
-	for _, v := range c.Exits {
+	for _, v := range command.Exits {
 		exits = append(exits, [2]string{v.Name, v.Help})
 	}
 	table("command", verbs)
 	table("option", options)
 	table("environment", env)
 	table("exit code", exits)
-	for _, x := range c.Example {
+	for _, x := range command.Example {
 		fmt.Fprintf(b, "\n```\n%s\n```\n%s\n", x.Line, strings.ToUpper(x.What[:1])+x.What[1:]+".")
 	}
 }

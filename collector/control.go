@@ -75,13 +75,13 @@ func buildFamilies() []family {
 // agents counts the nodes by whether their agent is heard.
 func agents(s *scrape) {
 	var up, silent, never, asleep float64
-	s.v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
+	s.v.State.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		switch {
-		case n.Asleep():
+		case node.Asleep():
 			asleep++
-		case n.Inv == nil:
+		case node.Inv == nil:
 			never++
-		case n.Lost:
+		case node.Lost:
 			silent++
 		default:
 			up++
@@ -99,8 +99,8 @@ func agents(s *scrape) {
 //muster:table one entry for each metric
 func raftFamilies() []family {
 	const src = "the log below the ledger, since the controller started"
-	at := func(m catalogue.Metric, f func(r Raft) float64) family {
-		return family{m, func(s *scrape) {
+	at := func(metric catalogue.Metric, f func(r Raft) float64) family {
+		return family{metric, func(s *scrape) {
 			if s.src.Raft != nil {
 				s.send(f(s.src.Raft()))
 			}

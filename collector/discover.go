@@ -23,13 +23,13 @@ func writeTargets(w http.ResponseWriter, s *scrape) {
 	list := []targets{}
 	if s != nil {
 		for i := range s.pic.nodes {
-			n := &s.pic.nodes[i]
-			if n.Addr == "" {
+			node := &s.pic.nodes[i]
+			if node.Addr == "" {
 				continue
 			}
-			list = append(list, targets{[]string{n.Addr}, map[string]string{
-				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(n.Name), "__meta_muster_state": n.countedState(),
-				"__meta_muster_gpus": strconv.FormatInt(n.GPUs, 10), "__meta_muster_partitions": "," + validText(strings.Join(n.Parts, ",")) + ",",
+			list = append(list, targets{[]string{node.Addr}, map[string]string{
+				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(node.Name), "__meta_muster_state": node.countedState(),
+				"__meta_muster_gpus": strconv.FormatInt(node.GPUs, 10), "__meta_muster_partitions": "," + validText(strings.Join(node.Parts, ",")) + ",",
 			}})
 		}
 	}

@@ -24,11 +24,11 @@ type Observed struct {
 
 // MountObserver serves the exporter of a Slurm: every figure of Mount that
 // needs no ledger, and the dialects.
-func MountObserver(mux *http.ServeMux, o Observed) {
+func MountObserver(mux *http.ServeMux, observed Observed) {
 	var last atomic.Pointer[drawnSlurm]
-	src := &Source{Version: o.Version, Now: o.Now}
+	src := &Source{Version: observed.Version, Now: observed.Now}
 	draw := func() *scrape {
-		snap := o.Latest()
+		snap := observed.Latest()
 		if snap == nil {
 			return nil
 		}
@@ -37,7 +37,7 @@ func MountObserver(mux *http.ServeMux, o Observed) {
 			d = &drawnSlurm{snap, fromSlurm(snap)}
 			last.Store(d)
 		}
-		return &scrape{src: src, now: o.Now(), pic: d.pic}
+		return &scrape{src: src, now: observed.Now(), pic: d.pic}
 	}
 	mux.Handle("GET /metrics", pageHandler(newPage(observerFamilies(), processGatherer(), draw)))
 	mountDialects(mux, draw)
@@ -96,12 +96,12 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 	}
 	var held licenceUse
 	for i := range snap.Jobs {
-		j := &snap.Jobs[i]
-		r := slurmJob(j)
+		job := &snap.Jobs[i]
+		r := slurmJob(job)
 		p.addJob(&r)
-		if j.Reservation != "" && (r.Base == spec.Running || r.Base == spec.Suspended) {
-			for _, c := range j.Licenses {
-				held.addReserved(j.Reservation, c.Name, c.N)
+		if job.Reservation != "" && (r.Base == spec.Running || r.Base == spec.Suspended) {
+			for _, c := range job.Licenses {
+				held.addReserved(job.Reservation, c.Name, c.N)
 			}
 		}
 	}
@@ -121,57 +121,57 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 	return p.sortRows()
 }
 
-func commandOf(c *slurm.Command) commands {
-	h := &dto.Histogram{SampleCount: &c.Runs, SampleSum: &c.Seconds}
+func commandOf(command *slurm.Command) commands {
+	h := &dto.Histogram{SampleCount: &command.Runs, SampleSum: &command.Seconds}
 	bounds := slurm.Bounds()
 	for i := range bounds {
-		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &c.Buckets[i]})
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &command.Buckets[i]})
 	}
-	return commands{Name: c.Name, Seconds: h, Errors: c.Errors}
+	return commands{Name: command.Name, Seconds: h, Errors: command.Errors}
 }
 
 // slurmJob makes a row of a record. Slurm 22.05 shows a flag instead of the
 // base state: a completing job then counts as completed, one that configures
 // as running.
-func slurmJob(j *slurm.Job) jobRow {
-	r := jobRow{Held: j.Held, Partition: j.Partition, Account: j.Account, User: j.User, QOS: j.QOS, Reason: j.Reason, Count: max(j.Tasks, 1),
-		CPUs: j.CPUs, Mem: j.Mem, GPUs: j.GPUs, Nodes: j.Nodes, GPUType: j.GPUType}
-	r.Base, _ = spec.ParseJobState(j.State)
-	if j.Eligible > 0 {
-		r.Eligible = spec.AtUnix(j.Eligible)
+func slurmJob(job *slurm.Job) jobRow {
+	row := jobRow{Held: job.Held, Partition: job.Partition, Account: job.Account, User: job.User, QOS: job.QOS, Reason: job.Reason, Count: max(job.Tasks, 1),
+		CPUs: job.CPUs, Mem: job.Mem, GPUs: job.GPUs, Nodes: job.Nodes, GPUType: job.GPUType}
+	row.Base, _ = spec.ParseJobState(job.State)
+	if job.Eligible > 0 {
+		row.Eligible = spec.AtUnix(job.Eligible)
 	}
-	for _, f := range j.Flags {
+	for _, f := range job.Flags {
 		switch f {
 		case "COMPLETING":
-			r.Completing = true
+			row.Completing = true
 		case "CONFIGURING":
-			r.Flags |= jobConfiguring
+			row.Flags |= jobConfiguring
 		case "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED":
-			r.Flags |= jobRequeued
+			row.Flags |= jobRequeued
 		case "RESIZING":
-			r.Flags |= jobResizing
+			row.Flags |= jobResizing
 		case "REVOKED":
-			r.Flags |= jobRevoked
+			row.Flags |= jobRevoked
 		case "SIGNALING":
-			r.Flags |= jobSignaling
+			row.Flags |= jobSignaling
 		case "STAGE_OUT":
-			r.Flags |= jobStageOut
+			row.Flags |= jobStageOut
 		case "POWER_UP_NODE":
-			r.Flags |= jobPowerUp
+			row.Flags |= jobPowerUp
 		case "EXPEDITING":
-			r.Flags |= jobExpediting
+			row.Flags |= jobExpediting
 		}
 	}
 	switch {
-	case r.Base != 0:
-	case r.Completing:
-		r.Base = spec.Completed
-	case r.Flags&(jobConfiguring|jobResizing|jobSignaling|jobPowerUp) != 0:
-		r.Base = spec.Running
+	case row.Base != 0:
+	case row.Completing:
+		row.Base = spec.Completed
+	case row.Flags&(jobConfiguring|jobResizing|jobSignaling|jobPowerUp) != 0:
+		row.Base = spec.Running
 	default:
-		r.Base = spec.Pending
+		row.Base = spec.Pending
 	}
-	return r
+	return row
 }
 
 // slurmNodes adds nodes and partitions.
@@ -182,19 +182,19 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 		p.parts = append(p.parts, partRow{Name: name})
 	}
 	for i := range snap.Nodes {
-		n := &snap.Nodes[i]
-		row := nodeRow{Name: n.Name, Flags: slurmFlags(n), Reason: n.Reason, Busy: n.CPUAlloc > 0, CPUs: n.CPUs, CPUsForJobs: n.CPUsForJobs, CPUAlloc: n.CPUAlloc,
-			Mem: n.Mem, MemForJobs: n.Mem, MemAlloc: n.MemAlloc, MemFree: n.MemFree, Features: n.Features, Parts: n.Partitions}
-		if n.ReasonAt > 0 {
-			row.ReasonAt = spec.AtUnix(n.ReasonAt)
+		node := &snap.Nodes[i]
+		row := nodeRow{Name: node.Name, Flags: slurmFlags(node), Reason: node.Reason, Busy: node.CPUAlloc > 0, CPUs: node.CPUs, CPUsForJobs: node.CPUsForJobs, CPUAlloc: node.CPUAlloc,
+			Mem: node.Mem, MemForJobs: node.Mem, MemAlloc: node.MemAlloc, MemFree: node.MemFree, Features: node.Features, Parts: node.Partitions}
+		if node.ReasonAt > 0 {
+			row.ReasonAt = spec.AtUnix(node.ReasonAt)
 		}
-		row.GRES = slurmGRES(n.GRES, n.GRESUsed)
+		row.GRES = slurmGRES(node.GRES, node.GRESUsed)
 		for _, g := range row.GRES {
 			if g.Name == "gpu" {
 				row.GPUs, row.GPUAlloc = row.GPUs+g.Total, row.GPUAlloc+g.Used
 			}
 		}
-		for _, name := range n.Partitions {
+		for _, name := range node.Partitions {
 			k, ok := index[name]
 			if !ok {
 				k = len(p.parts)
@@ -208,18 +208,18 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 }
 
 // slurmFlags reads a node's state words.
-func slurmFlags(n *slurm.Node) nodeFlags {
+func slurmFlags(node *slurm.Node) nodeFlags {
 	words := map[string]nodeFlags{"IDLE": nodeIdle, "ALLOCATED": nodeAlloc, "MIXED": nodeMixed, "DOWN": nodeDown, "UNKNOWN": nodeUnknown, "FUTURE": nodeFuture,
 		"ERROR": nodeError, "DRAIN": nodeDrain, "FAIL": nodeFail, "COMPLETING": nodeCompleting, "NOT_RESPONDING": nodeNoResp, "INVALID_REG": nodeInvalid,
 		"INVALID": nodeInvalid, "PLANNED": nodePlanned, "RESERVED": nodeResv, "MAINTENANCE": nodeMaint, "MAINT": nodeMaint, "CLOUD": nodeCloud,
 		"BLOCKED": nodeBlocked, "DYNAMIC_FUTURE": nodeDynFuture, "DYNAMIC_NORM": nodeDynNormal, "EXTERNAL": nodeExternal, "POWER_DOWN": nodePowerDown,
 		"POWERING_DOWN": nodePoweringDown, "POWERED_DOWN": nodePoweredDown, "POWER_UP": nodePowerUp, "POWERING_UP": nodePoweringUp,
 		"REBOOT_ISSUED": nodeRebootIssued, "REBOOT_REQUESTED": nodeRebootRequested}
-	f := words[n.State]
-	for _, w := range n.Flags {
-		f |= words[w]
+	flags := words[node.State]
+	for _, w := range node.Flags {
+		flags |= words[w]
 	}
-	return f
+	return flags
 }
 
 // slurmGRES reads "gpu:h100:8(S:0-1),nic:2" and the same of what is used, with
@@ -296,9 +296,9 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 	for i := range p.nodes {
 		index[p.nodes[i].Name] = int32(i)
 	}
-	for _, r := range snap.Reservations {
-		row := reservationRow{Name: r.Name, State: r.State, Nodes: r.Nodes, Partition: r.Partition, Flags: r.Flags, Users: r.Users, Accounts: r.Accounts,
-			Start: spec.AtUnix(r.Start), End: spec.AtUnix(r.End), NodeCount: r.NodeCount, Cores: r.Cores}
+	for _, reservation := range snap.Reservations {
+		row := reservationRow{Name: reservation.Name, State: reservation.State, Nodes: reservation.Nodes, Partition: reservation.Partition, Flags: reservation.Flags, Users: reservation.Users, Accounts: reservation.Accounts,
+			Start: spec.AtUnix(reservation.Start), End: spec.AtUnix(reservation.End), NodeCount: reservation.NodeCount, Cores: reservation.Cores}
 		if row.State == "" {
 			row.State = "INACTIVE"
 			if row.Start <= p.at && p.at < row.End {
@@ -306,11 +306,11 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 			}
 		}
 		if row.State == "ACTIVE" {
-			for _, c := range r.Licenses {
-				p.reserveLicence(r.Name, c.Name, c.N, held)
+			for _, c := range reservation.Licenses {
+				p.reserveLicence(reservation.Name, c.Name, c.N, held)
 			}
 		}
-		if names, err := hostlist.Expand(r.Nodes); err == nil {
+		if names, err := hostlist.Expand(reservation.Nodes); err == nil {
 			for _, n := range names {
 				if k, ok := index[n]; ok {
 					row.members = append(row.members, k)
@@ -322,12 +322,12 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 }
 
 // slurmSched reads sdiag's figures; its times are in microseconds.
-func slurmSched(s *slurm.Sched) schedRow {
+func slurmSched(sched *slurm.Sched) schedRow {
 	const main, bf = "Main schedule statistics/", "Backfilling stats/"
-	n := func(key string) int64 { return s.Numbers[key] }
+	n := func(key string) int64 { return sched.Numbers[key] }
 	u := func(key string) uint64 { return uint64(max(n(key), 0)) }
 	us := func(key string) spec.Span { return spec.Span(n(key)) * spec.Span(time.Microsecond) }
-	r := schedRow{Threads: n("Server thread count"), ServerQueue: n("Agent queue size"), Agents: n("Agent count"), AgentThreads: n("Agent thread count"),
+	row := schedRow{Threads: n("Server thread count"), ServerQueue: n("Agent queue size"), Agents: n("Agent count"), AgentThreads: n("Agent thread count"),
 		DBDQueue: n("DBD Agent queue size"), Submitted: u("Jobs submitted"), Started: u("Jobs started"), Completed: u("Jobs completed"),
 		Cancelled: u("Jobs canceled"), Failed: u("Jobs failed"), Since: spec.AtUnix(n("Data since")), StatesAt: spec.AtUnix(n("Job states ts")),
 		Cycles: u(main + "Total cycles"), CycleLast: us(main + "Last cycle"), CycleMax: us(main + "Max cycle"), CycleQueue: n(main + "Last queue length"),
@@ -337,27 +337,27 @@ func slurmSched(s *slurm.Sched) schedRow {
 		BackfilledHet: u(bf + "Total backfilled heterogeneous job components"), BFWhen: spec.AtUnix(n(bf + "Last cycle when")),
 		Latency: us("Latency for 1000 calls to gettimeofday()") / 1000}
 	// sdiag prints means where Slurm keeps sums.
-	r.CycleTotal = us(main+"Mean cycle") * spec.Span(r.Cycles)
-	r.CycleDepth = u(main+"Mean depth cycle") * r.Cycles
-	r.BFTotal = us(bf+"Mean cycle") * spec.Span(r.BFCycles)
-	r.BFDepthTotal = u(bf+"Depth Mean") * r.BFCycles
-	r.BFTryTotal = u(bf+"Depth Mean (try depth)") * r.BFCycles
-	r.BFQueueTotal = u(bf+"Queue length mean") * r.BFCycles
-	r.BFTableTotal = u(bf+"Mean table size") * r.BFCycles
-	r.Exits, r.BFExits = map[string]uint64{}, map[string]uint64{}
+	row.CycleTotal = us(main+"Mean cycle") * spec.Span(row.Cycles)
+	row.CycleDepth = u(main+"Mean depth cycle") * row.Cycles
+	row.BFTotal = us(bf+"Mean cycle") * spec.Span(row.BFCycles)
+	row.BFDepthTotal = u(bf+"Depth Mean") * row.BFCycles
+	row.BFTryTotal = u(bf+"Depth Mean (try depth)") * row.BFCycles
+	row.BFQueueTotal = u(bf+"Queue length mean") * row.BFCycles
+	row.BFTableTotal = u(bf+"Mean table size") * row.BFCycles
+	row.Exits, row.BFExits = map[string]uint64{}, map[string]uint64{}
 	for word, line := range map[string]string{"end": "End of job queue", "max_depth": "Hit default_queue_depth", "max_job_start": "Hit sched_max_job_start",
 		"lic": "Blocked on licenses", "rpc_cnt": "Hit max_rpc_cnt", "timeout": "Timeout (max_sched_time)"} {
-		r.Exits[word] = u("Main scheduler exit/" + line)
+		row.Exits[word] = u("Main scheduler exit/" + line)
 	}
 	for word, line := range map[string]string{"end": "End of job queue", "max_job_start": "Hit bf_max_job_start", "max_job_test": "Hit bf_max_job_test",
 		"state_changed": "System state changed", "table_limit": "Hit table size limit (bf_node_space_size)", "timeout": "Timeout (bf_max_time)"} {
-		r.BFExits[word] = u("Backfill exit/" + line)
+		row.BFExits[word] = u("Backfill exit/" + line)
 	}
-	for _, c := range s.RPCs {
-		r.RPCs = append(r.RPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+	for _, c := range sched.RPCs {
+		row.RPCs = append(row.RPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
 	}
-	for _, c := range s.Users {
-		r.UserRPCs = append(r.UserRPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+	for _, c := range sched.Users {
+		row.UserRPCs = append(row.UserRPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
 	}
-	return r
+	return row
 }

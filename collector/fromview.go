@@ -19,16 +19,16 @@ func fromView(v *view.View, live func() map[string]Live, version string, now spe
 	st := v.State
 	began := time.Now()
 	p := newPicture(st.ClusterName, max(v.Published, st.At))
-	b := &viewBuilder{p: p, st: st, index: map[spec.NodeID]int32{}, memo: map[*spec.JobSpec]string{}}
-	b.jobs()
+	builder := &viewBuilder{p: p, st: st, index: map[spec.NodeID]int32{}, memo: map[*spec.JobSpec]string{}}
+	builder.jobs()
 	var beats map[string]Live
 	if live != nil {
 		beats = live()
 	}
-	b.nodes(v.Plan, beats)
-	b.parts()
-	b.licences()
-	b.reservations(max(now, st.At))
+	builder.nodes(v.Plan, beats)
+	builder.parts()
+	builder.licences()
+	builder.reservations(max(now, st.At))
 	p.sched = schedOf(v)
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
@@ -48,14 +48,14 @@ type viewBuilder struct {
 }
 
 func (b *viewBuilder) licences() {
-	for _, c := range b.st.LicenseTotals() {
+	for _, count := range b.st.LicenseTotals() {
 		used := int64(0)
 		for _, u := range b.st.Licenses {
-			if u.Name == c.Name {
+			if u.Name == count.Name {
 				used = u.N
 			}
 		}
-		b.p.lics = append(b.p.lics, licenceRow{Name: c.Name, Total: c.N, Used: used})
+		b.p.lics = append(b.p.lics, licenceRow{Name: count.Name, Total: count.N, Used: used})
 	}
 }
 
@@ -68,51 +68,51 @@ func (b *viewBuilder) jobs() {
 }
 
 // fill turns a record into a row.
-func (b *viewBuilder) fill(j *state.Job) {
-	if _, ok := b.p.userNames[j.Spec.UID]; !ok {
-		b.p.userNames[j.Spec.UID] = j.Spec.User
+func (b *viewBuilder) fill(job *state.Job) {
+	if _, ok := b.p.userNames[job.Spec.UID]; !ok {
+		b.p.userNames[job.Spec.UID] = job.Spec.User
 	}
-	r := &b.row
-	*r = jobRow{Base: j.State, Held: j.Hold != spec.NotHeld && j.State == spec.Pending, Partition: j.Partition(), Account: j.Spec.Account, User: j.Spec.User,
-		QOS: j.QOS(), Reason: string(j.Reason.Code), Count: j.Count(), Eligible: j.Eligible}
-	holds := j.HoldsNodes()
-	r.Completing = holds && (j.State.Terminal() || j.Ending != nil)
-	if j.Ending != nil && j.State.Active() {
-		r.Base = endOf(j.Ending.Cause)
+	row := &b.row
+	*row = jobRow{Base: job.State, Held: job.Hold != spec.NotHeld && job.State == spec.Pending, Partition: job.Partition(), Account: job.Spec.Account, User: job.Spec.User,
+		QOS: job.QOS(), Reason: string(job.Reason.Code), Count: job.Count(), Eligible: job.Eligible}
+	holds := job.HoldsNodes()
+	row.Completing = holds && (job.State.Terminal() || job.Ending != nil)
+	if job.Ending != nil && job.State.Active() {
+		row.Base = endOf(job.Ending.Cause)
 	}
-	if j.State == spec.Pending && j.Restarts > 0 {
-		r.Flags |= jobRequeued
+	if job.State == spec.Pending && job.Restarts > 0 {
+		row.Flags |= jobRequeued
 	}
-	if j.Configuring() {
-		r.Flags |= jobConfiguring | jobPowerUp
+	if job.Configuring() {
+		row.Flags |= jobConfiguring | jobPowerUp
 	}
-	t := &j.Req
-	if j.Alloc != nil && (holds || j.State.Terminal()) {
-		t = &j.Alloc.TRES
-		r.Nodes = int64(len(j.Alloc.Nodes))
+	tres := &job.Req
+	if job.Alloc != nil && (holds || job.State.Terminal()) {
+		tres = &job.Alloc.TRES
+		row.Nodes = int64(len(job.Alloc.Nodes))
 	} else {
-		r.Nodes = max(int64(j.Spec.Size.MinNodes), 1)
+		row.Nodes = max(int64(job.Spec.Size.MinNodes), 1)
 	}
-	r.CPUs, r.Mem, r.GPUs = t.CPU, t.Mem, t.Get("gres/gpu")
-	if j.State.Active() && j.Alloc != nil && j.Alloc.Reservation != "" {
-		for _, c := range j.Alloc.Licenses {
-			b.held.addReserved(j.Alloc.Reservation, c.Name, c.N)
+	row.CPUs, row.Mem, row.GPUs = tres.CPU, tres.Mem, tres.Get("gres/gpu")
+	if job.State.Active() && job.Alloc != nil && job.Alloc.Reservation != "" {
+		for _, c := range job.Alloc.Licenses {
+			b.held.addReserved(job.Alloc.Reservation, c.Name, c.N)
 		}
 	}
-	if j.State == spec.Pending && r.GPUs > 0 {
-		r.GPUType = b.gpuType(j.Spec)
+	if job.State == spec.Pending && row.GPUs > 0 {
+		row.GPUType = b.gpuType(job.Spec)
 	}
-	if j.State.Terminal() && j.Started != 0 && j.Alloc != nil {
-		wall := float64(j.Ended.Sub(j.Started)) / float64(spec.Second)
-		b.eff = jobEff{cpuUsed: toSeconds(j.Usage.UserCPU + j.Usage.SystemCPU), cpuGiven: wall * float64(t.CPU),
-			memUsed: float64(j.Usage.PeakRSS), memGiven: float64(t.Mem) * (1 << 20) / float64(max(len(j.Alloc.Nodes), 1))}
-		r.Eff = &b.eff
+	if job.State.Terminal() && job.Started != 0 && job.Alloc != nil {
+		wall := float64(job.Ended.Sub(job.Started)) / float64(spec.Second)
+		b.eff = jobEff{cpuUsed: toSeconds(job.Usage.UserCPU + job.Usage.SystemCPU), cpuGiven: wall * float64(tres.CPU),
+			memUsed: float64(job.Usage.PeakRSS), memGiven: float64(tres.Mem) * (1 << 20) / float64(max(len(job.Alloc.Nodes), 1))}
+		row.Eff = &b.eff
 	}
 }
 
 // endOf is the state that a job being ended will have.
-func endOf(c event.EndCause) spec.JobState {
-	switch c {
+func endOf(cause event.EndCause) spec.JobState {
+	switch cause {
 	case event.EndTimeLimit:
 		return spec.TimedOut
 	case event.EndPreempt:
@@ -133,8 +133,8 @@ func endOf(c event.EndCause) spec.JobState {
 }
 
 // gpuType is the type of GPU that a job asks for; empty for any.
-func (b *viewBuilder) gpuType(js *spec.JobSpec) string {
-	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerJob, js.Size.PerTask, js.Size.PerSocket} {
+func (b *viewBuilder) gpuType(jobSpec *spec.JobSpec) string {
+	for _, list := range [...][]spec.Count{jobSpec.Size.PerNode, jobSpec.Size.PerJob, jobSpec.Size.PerTask, jobSpec.Size.PerSocket} {
 		for _, c := range list {
 			if c.Name == "gpu" && c.Type != "" {
 				return c.Type
@@ -154,103 +154,103 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 		}
 	}
 	b.p.nodes = make([]nodeRow, 0, b.st.Nodes.Len())
-	b.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		b.index[n.ID] = int32(len(b.p.nodes))
-		row := nodeRow{Name: n.Spec.Name, Flags: flagsOf(b.st, n, planned[n.ID]), Busy: len(n.Jobs) > 0, Reason: n.Reason, ReasonAt: n.ReasonAt,
-			CPUs: n.Spec.CPUs, CPUsForJobs: n.CPUs, CPUAlloc: int64(n.UsedCPU.Count()), Mem: n.Spec.Mem, MemForJobs: n.Mem, MemAlloc: n.UsedMem, MemFree: -1,
-			GPUs: int64(len(n.GPUs)), GPUAlloc: int64(n.UsedGPU.Count()), Features: strings.Join(n.Spec.Features, ",")}
-		if n.Lost {
-			row.LostAt = n.LostAt
+	b.st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		b.index[node.ID] = int32(len(b.p.nodes))
+		row := nodeRow{Name: node.Spec.Name, Flags: flagsOf(b.st, node, planned[node.ID]), Busy: len(node.Jobs) > 0, Reason: node.Reason, ReasonAt: node.ReasonAt,
+			CPUs: node.Spec.CPUs, CPUsForJobs: node.CPUs, CPUAlloc: int64(node.UsedCPU.Count()), Mem: node.Spec.Mem, MemForJobs: node.Mem, MemAlloc: node.UsedMem, MemFree: -1,
+			GPUs: int64(len(node.GPUs)), GPUAlloc: int64(node.UsedGPU.Count()), Features: strings.Join(node.Spec.Features, ",")}
+		if node.Lost {
+			row.LostAt = node.LostAt
 		}
-		if n.Inv != nil {
-			row.Addr = n.Inv.MetricsAddr
+		if node.Inv != nil {
+			row.Addr = node.Inv.MetricsAddr
 		}
 		if l, ok := beats[row.Name]; ok {
 			row.MemFree = l.MemFree
 		}
-		row.GRES, row.Faults, row.Warned = gresOf(n), faultsOf(n), warnedOf(b.st, n)
-		row.XIDs = xidsOf(n)
-		row.GPUsLost = lostGPUs(n)
+		row.GRES, row.Faults, row.Warned = gresOf(node), faultsOf(node), warnedOf(b.st, node)
+		row.XIDs = xidsOf(node)
+		row.GPUsLost = lostGPUs(node)
 		b.p.nodes = append(b.p.nodes, row)
 		return true
 	})
 }
 
 func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
-	var f nodeFlags
+	var flags nodeFlags
 	switch {
 	case n.Lost || n.Admin == event.NodeDown:
-		f = nodeDown
+		flags = nodeDown
 	case n.Inv == nil && !n.Asleep():
-		f = nodeUnknown
+		flags = nodeUnknown
 	case len(n.Jobs) > 0 && n.FreeCPUs() <= 0:
-		f = nodeAlloc
+		flags = nodeAlloc
 	case len(n.Jobs) > 0:
-		f = nodeMixed
+		flags = nodeMixed
 	default:
-		f = nodeIdle
+		flags = nodeIdle
 		if planned {
-			f |= nodePlanned
+			flags |= nodePlanned
 		}
 	}
 	if n.Admin == event.NodeDrain || n.Invalid != "" || n.Power == event.PowerDownASAP || (n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued) {
-		f |= nodeDrain
+		flags |= nodeDrain
 	}
 	if n.Admin == event.NodeFail {
-		f |= nodeFail
+		flags |= nodeFail
 	}
 	if n.Invalid != "" {
-		f |= nodeInvalid
+		flags |= nodeInvalid
 	}
 	if n.Lost || (n.Inv == nil && !n.Asleep()) {
-		f |= nodeNoResp
+		flags |= nodeNoResp
 	}
-	f |= powerFlags(n)
+	flags |= powerFlags(n)
 	for _, uid := range n.Jobs {
 		if j := st.Job(uid); j != nil && (j.State.Terminal() || j.Ending != nil) {
-			f |= nodeCompleting
+			flags |= nodeCompleting
 			break
 		}
 	}
-	return f
+	return flags
 }
 
 // powerFlags are the flags of a node's power and reboot.
-func powerFlags(n *state.Node) nodeFlags {
-	f := [...]nodeFlags{event.PowerDownWish: nodePowerDown, event.PowerDownASAP: nodePowerDown, event.PoweringDown: nodePoweringDown,
-		event.PoweredDown: nodePoweredDown, event.PowerUpWish: nodePoweredDown | nodePowerUp, event.PoweringUp: nodePoweringUp}[n.Power]
-	if n.Spec.State == "CLOUD" {
-		f |= nodeCloud
+func powerFlags(node *state.Node) nodeFlags {
+	flags := [...]nodeFlags{event.PowerDownWish: nodePowerDown, event.PowerDownASAP: nodePowerDown, event.PoweringDown: nodePoweringDown,
+		event.PoweredDown: nodePoweredDown, event.PowerUpWish: nodePoweredDown | nodePowerUp, event.PoweringUp: nodePoweringUp}[node.Power]
+	if node.Spec.State == "CLOUD" {
+		flags |= nodeCloud
 	}
 	switch {
-	case n.Reboot == nil:
-	case n.Reboot.Issued:
-		f |= nodeRebootIssued
+	case node.Reboot == nil:
+	case node.Reboot.Issued:
+		flags |= nodeRebootIssued
 	default:
-		f |= nodeRebootRequested
+		flags |= nodeRebootRequested
 	}
-	return f
+	return flags
 }
 
 // gresOf lists a node's generic resources by name and type.
-func gresOf(n *state.Node) []gresRow {
+func gresOf(node *state.Node) []gresRow {
 	var out []gresRow
-	for i := range n.GPUs {
+	for i := range node.GPUs {
 		used := int64(0)
-		if n.UsedGPU.Has(i) {
+		if node.UsedGPU.Has(i) {
 			used = 1
 		}
-		out = addGRES(out, "gpu", n.GPUs[i].Type, 1, used)
-		if n.ShareUsed(i) > 0 {
-			at := slices.IndexFunc(out, func(g gresRow) bool { return g.Name == "gpu" && g.Type == n.GPUs[i].Type })
+		out = addGRES(out, "gpu", node.GPUs[i].Type, 1, used)
+		if node.ShareUsed(i) > 0 {
+			at := slices.IndexFunc(out, func(g gresRow) bool { return g.Name == "gpu" && g.Type == node.GPUs[i].Type })
 			out[at].Shared++
 		}
 	}
-	out = addLost(out, n)
-	for _, c := range n.GRES {
+	out = addLost(out, node)
+	for _, c := range node.GRES {
 		out = addGRES(out, c.Name, c.Type, c.N, 0)
 	}
-	for _, c := range n.UsedGRES {
+	for _, c := range node.UsedGRES {
 		out = addGRES(out, c.Name, c.Type, 0, c.N)
 	}
 	return out
@@ -258,26 +258,26 @@ func gresOf(n *state.Node) []gresRow {
 
 // lostGPUs is how many GPUs a node lacks of those that its configuration names.
 // They were bought: a count of GPUs that leaves them out hides the loss.
-func lostGPUs(n *state.Node) int64 {
-	if n.Inv == nil {
+func lostGPUs(node *state.Node) int64 {
+	if node.Inv == nil {
 		return 0 // nobody knows yet: the configured ones are expected
 	}
-	return max(n.Spec.NodeTRES().Get("gres/gpu")-int64(len(n.GPUs)), 0)
+	return max(node.Spec.NodeTRES().Get("gres/gpu")-int64(len(node.GPUs)), 0)
 }
 
 // addLost adds the lost GPUs of a node under the type that they were configured
 // with.
-func addLost(list []gresRow, n *state.Node) []gresRow {
-	left := lostGPUs(n)
+func addLost(list []gresRow, node *state.Node) []gresRow {
+	left := lostGPUs(node)
 	if left == 0 {
 		return list
 	}
-	for i := range n.Spec.GRES {
-		g := &n.Spec.GRES[i]
-		if g.Name != "gpu" {
+	for i := range node.Spec.GRES {
+		gres := &node.Spec.GRES[i]
+		if gres.Name != "gpu" {
 			continue
 		}
-		typ := g.Type
+		typ := gres.Type
 		present := int64(0)
 		for k := range list {
 			if list[k].Name != "gpu" {
@@ -290,7 +290,7 @@ func addLost(list []gresRow, n *state.Node) []gresRow {
 				present = list[k].Total
 			}
 		}
-		lost := min(max(g.N-present, 0), left)
+		lost := min(max(gres.N-present, 0), left)
 		left -= lost
 		list = addGRES(list, "gpu", typ, 0, 0)
 		at := slices.IndexFunc(list, func(r gresRow) bool { return r.Name == "gpu" && r.Type == typ })
@@ -302,15 +302,15 @@ func addLost(list []gresRow, n *state.Node) []gresRow {
 // warnedOf lists the GPUs of a node whose job's user was warned. The agent says
 // again how long nobody used one when that has doubled; what it has not said
 // again by then is in use, or given back.
-func warnedOf(st *state.State, n *state.Node) []warnedRow {
+func warnedOf(st *state.State, node *state.Node) []warnedRow {
 	var out []warnedRow
-	for i := range n.Faults {
-		f := &n.Faults[i]
-		if !f.Warned {
+	for i := range node.Faults {
+		fault := &node.Faults[i]
+		if !fault.Warned {
 			continue
 		}
-		if j := st.Job(f.Job); j != nil && j.Attempt == f.Attempt && j.State.Active() {
-			out = append(out, warnedRow{Job: uint64(j.ID), User: j.Spec.User, Account: j.Spec.Account, Partition: j.Partition(), UUID: f.UUID, Idle: f.Idle, At: f.At})
+		if j := st.Job(fault.Job); j != nil && j.Attempt == fault.Attempt && j.State.Active() {
+			out = append(out, warnedRow{Job: uint64(j.ID), User: j.Spec.User, Account: j.Spec.Account, Partition: j.Partition(), UUID: fault.UUID, Idle: fault.Idle, At: fault.At})
 		}
 	}
 	return out
@@ -320,20 +320,20 @@ func warnedOf(st *state.State, n *state.Node) []warnedRow {
 func (w *warnedRow) isCurrent(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
 
 // xidsOf lists the driver errors of a node's GPUs.
-func xidsOf(n *state.Node) []xidRow {
+func xidsOf(node *state.Node) []xidRow {
 	var out []xidRow
-	for i := range n.Faults {
-		f := &n.Faults[i]
-		if f.Kind != spec.GPUXID {
+	for i := range node.Faults {
+		fault := &node.Faults[i]
+		if fault.Kind != spec.GPUXID {
 			continue
 		}
-		row := xidRow{UUID: f.UUID, XID: f.XID, Class: f.Class, Count: f.Times(), At: f.At, User: f.User}
-		if f.JobID != 0 {
-			row.Job = strconv.FormatUint(uint64(f.JobID), 10)
+		row := xidRow{UUID: fault.UUID, XID: fault.XID, Class: fault.Class, Count: fault.Times(), At: fault.At, User: fault.User}
+		if fault.JobID != 0 {
+			row.Job = strconv.FormatUint(uint64(fault.JobID), 10)
 		}
-		for k := range n.GPUs {
-			if n.GPUs[k].UUID == f.UUID {
-				row.Index = strconv.FormatUint(uint64(n.GPUs[k].Index), 10)
+		for k := range node.GPUs {
+			if node.GPUs[k].UUID == fault.UUID {
+				row.Index = strconv.FormatUint(uint64(node.GPUs[k].Index), 10)
 			}
 		}
 		out = append(out, row)
@@ -342,16 +342,16 @@ func xidsOf(n *state.Node) []xidRow {
 }
 
 // faultsOf sums what is remembered of a node's GPUs.
-func faultsOf(n *state.Node) []state.FaultTotals {
+func faultsOf(node *state.Node) []state.FaultTotals {
 	var out []state.FaultTotals
-	for i := range n.Faults {
-		f := &n.Faults[i]
-		k := slices.IndexFunc(out, func(t state.FaultTotals) bool { return t.Kind == f.Kind && t.Class == f.Class })
+	for i := range node.Faults {
+		fault := &node.Faults[i]
+		k := slices.IndexFunc(out, func(t state.FaultTotals) bool { return t.Kind == fault.Kind && t.Class == fault.Class })
 		if k < 0 {
 			k = len(out)
-			out = append(out, state.FaultTotals{Kind: f.Kind, Class: f.Class})
+			out = append(out, state.FaultTotals{Kind: fault.Kind, Class: fault.Class})
 		}
-		out[k].Count += f.Times()
+		out[k].Count += fault.Times()
 	}
 	return out
 }
@@ -385,18 +385,18 @@ func (b *viewBuilder) parts() {
 // of Muster both starts jobs and plans the others, so the same figures answer
 // for the main scheduler and for backfill.
 func schedOf(v *view.View) schedRow {
-	t, ps := &v.State.Totals, &v.Pass
-	r := schedRow{ServerQueue: v.Writer.QueueLen, DBDQueue: int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
-		Cycles: ps.Passes, CycleDepth: ps.DepthTotal, CycleLast: ps.Last, CycleMax: ps.Max, CycleTotal: ps.Total, CycleQueue: ps.Queue,
-		BFCycles: ps.Passes, BFLast: ps.Last, BFMax: ps.Max, BFTotal: ps.Total, BFDepthTotal: ps.DepthTotal, BFTryTotal: ps.DepthTotal,
-		BFDepthLast: ps.Depth, BFTryLast: ps.Depth, BFQueue: ps.Queue, BFTable: ps.Planned, BFQueueTotal: ps.QueueTotal, BFTableTotal: ps.PlannedTotal,
-		BFWhen: ps.LastAt, Backfilled: t.Backfilled, BackfilledCycle: t.Backfilled,
-		Submitted: t.Submitted, Started: t.Started, Completed: t.Ended[spec.Completed], Cancelled: t.Ended[spec.Cancelled],
-		Failed:  t.Ended[spec.Failed] + t.Ended[spec.TimedOut] + t.Ended[spec.NodeFailed] + t.Ended[spec.OutOfMemory] + t.Ended[spec.BootFailed] + t.Ended[spec.DeadlineMissed],
+	totals, pass := &v.State.Totals, &v.Pass
+	row := schedRow{ServerQueue: v.Writer.QueueLen, DBDQueue: int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
+		Cycles: pass.Passes, CycleDepth: pass.DepthTotal, CycleLast: pass.Last, CycleMax: pass.Max, CycleTotal: pass.Total, CycleQueue: pass.Queue,
+		BFCycles: pass.Passes, BFLast: pass.Last, BFMax: pass.Max, BFTotal: pass.Total, BFDepthTotal: pass.DepthTotal, BFTryTotal: pass.DepthTotal,
+		BFDepthLast: pass.Depth, BFTryLast: pass.Depth, BFQueue: pass.Queue, BFTable: pass.Planned, BFQueueTotal: pass.QueueTotal, BFTableTotal: pass.PlannedTotal,
+		BFWhen: pass.LastAt, Backfilled: totals.Backfilled, BackfilledCycle: totals.Backfilled,
+		Submitted: totals.Submitted, Started: totals.Started, Completed: totals.Ended[spec.Completed], Cancelled: totals.Ended[spec.Cancelled],
+		Failed:  totals.Ended[spec.Failed] + totals.Ended[spec.TimedOut] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.BootFailed] + totals.Ended[spec.DeadlineMissed],
 		Latency: v.Writer.AppendLast, StatesAt: v.State.At, Since: v.State.Created}
-	r.BFExits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_job_test": ps.ExitDepth}
-	r.Exits = map[string]uint64{"end": ps.ExitEnd, "max_job_start": ps.ExitStarts, "max_depth": ps.ExitDepth}
-	return r
+	row.BFExits = map[string]uint64{"end": pass.ExitEnd, "max_job_start": pass.ExitStarts, "max_job_test": pass.ExitDepth}
+	row.Exits = map[string]uint64{"end": pass.ExitEnd, "max_job_start": pass.ExitStarts, "max_depth": pass.ExitDepth}
+	return row
 }
 
 // sharesOf lists the associations with what they are entitled to and what they
@@ -406,17 +406,17 @@ func sharesOf(st *state.State) []shareRow {
 	part := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	out := make([]shareRow, 0, len(tree.Shares))
 	for i := range tree.Shares {
-		s := &tree.Shares[i]
-		if s.Assoc.Partition != "" {
+		share := &tree.Shares[i]
+		if share.Assoc.Partition != "" {
 			continue
 		}
-		row := shareRow{Account: s.Assoc.Account, User: s.Assoc.User, RawShares: s.Shares, RawUsage: float64(s.Raw.Hi), NormUsage: part(s.Used), EffectUsage: part(s.Effect),
-			Factor: part(s.Factor), HasFactor: s.User || !tree.Fair, HasUsage: true}
-		if s.Up >= 0 && s.Siblings > 0 {
-			row.NormShares = float64(s.Shares) / float64(s.Siblings)
+		row := shareRow{Account: share.Assoc.Account, User: share.Assoc.User, RawShares: share.Shares, RawUsage: float64(share.Raw.Hi), NormUsage: part(share.Used), EffectUsage: part(share.Effect),
+			Factor: part(share.Factor), HasFactor: share.User || !tree.Fair, HasUsage: true}
+		if share.Up >= 0 && share.Siblings > 0 {
+			row.NormShares = float64(share.Shares) / float64(share.Siblings)
 		}
-		if s.Up >= 0 && !tree.Fair {
-			row.NormShares = part(s.Norm)
+		if share.Up >= 0 && !tree.Fair {
+			row.NormShares = part(share.Norm)
 		}
 		out = append(out, row)
 	}
@@ -433,30 +433,30 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 		byName[b.p.nodes[i].Name] = int32(i)
 	}
 	for i := range b.st.Reservations {
-		r := &b.st.Reservations[i]
-		row := reservationRow{Name: r.Name, State: "INACTIVE", Nodes: strings.Join(r.Nodes, ","), Partition: r.Part, Flags: r.Flags.String(), Users: strings.Join(r.Users, ","),
-			Accounts: strings.Join(r.Accounts, ","), Start: r.Start, End: r.End, NodeCount: int64(len(r.Nodes)), Cores: r.TRES.CPU}
-		active := r.Start <= now && now < r.End
-		for _, edge := range [...]spec.Instant{r.Start, r.End} {
+		reservation := &b.st.Reservations[i]
+		row := reservationRow{Name: reservation.Name, State: "INACTIVE", Nodes: strings.Join(reservation.Nodes, ","), Partition: reservation.Part, Flags: reservation.Flags.String(), Users: strings.Join(reservation.Users, ","),
+			Accounts: strings.Join(reservation.Accounts, ","), Start: reservation.Start, End: reservation.End, NodeCount: int64(len(reservation.Nodes)), Cores: reservation.TRES.CPU}
+		active := reservation.Start <= now && now < reservation.End
+		for _, edge := range [...]spec.Instant{reservation.Start, reservation.End} {
 			if edge > now && (b.p.until == 0 || edge < b.p.until) {
 				b.p.until = edge
 			}
 		}
 		if active {
 			row.State = "ACTIVE"
-			for _, c := range r.Licenses {
-				b.p.reserveLicence(r.Name, c.Name, c.N, b.held)
+			for _, c := range reservation.Licenses {
+				b.p.reserveLicence(reservation.Name, c.Name, c.N, b.held)
 			}
 		}
-		for _, name := range r.Nodes {
+		for _, name := range reservation.Nodes {
 			k, ok := byName[name]
 			if !ok {
 				continue
 			}
 			row.members = append(row.members, k)
-			if active && r.Cores == nil {
+			if active && reservation.Cores == nil {
 				b.p.nodes[k].Flags |= nodeResv
-				if r.Flags.Has(spec.ResvMaint) {
+				if reservation.Flags.Has(spec.ResvMaint) {
 					b.p.nodes[k].Flags |= nodeMaint
 				}
 			}

@@ -183,22 +183,22 @@ func plannedStarts(s *scrape) {
 	starts := map[spec.JobUID]spec.Instant{}
 	var order []spec.JobUID
 	for i := range s.v.Plan.Jobs {
-		p := &s.v.Plan.Jobs[i]
-		if had, ok := starts[p.UID]; !ok {
-			order = append(order, p.UID)
-		} else if had <= p.Start {
+		planned := &s.v.Plan.Jobs[i]
+		if had, ok := starts[planned.UID]; !ok {
+			order = append(order, planned.UID)
+		} else if had <= planned.Start {
 			continue
 		}
-		starts[p.UID] = p.Start
+		starts[planned.UID] = planned.Start
 	}
 	slices.SortStableFunc(order, func(a, b spec.JobUID) int { return cmp.Compare(starts[a], starts[b]) })
 	for _, uid := range order[:min(len(order), maxPlanned)] {
 		// The plan may be older than the state: its job has started or is gone.
-		j := s.v.State.Job(uid)
-		if j == nil || j.State != spec.Pending {
+		job := s.v.State.Job(uid)
+		if job == nil || job.State != spec.Pending {
 			continue
 		}
-		s.send(float64(starts[uid].Unix()), strconv.FormatUint(uint64(j.ID), 10), j.Spec.User, j.Spec.Account, j.Partition())
+		s.send(float64(starts[uid].Unix()), strconv.FormatUint(uint64(job.ID), 10), job.Spec.User, job.Spec.Account, job.Partition())
 	}
 }
 
@@ -222,9 +222,9 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 // histogram shows times with classic buckets, which every reader understands,
 // and with native ones for a scraper that asks for them (the protobuf format).
 func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) family {
-	m := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 44", "partition", "size")
-	m.Type = catalogue.Histogram
-	return family{m, func(s *scrape) {
+	metric := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 44", "partition", "size")
+	metric.Type = catalogue.Histogram
+	return family{metric, func(s *scrape) {
 		eachPart(s, func(p *state.PartTotals) {
 			for i := range p.Sizes {
 				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
@@ -250,17 +250,17 @@ func classicBuckets() (bounds []float64, index []int) {
 }
 
 // timesHistogram writes the counts as the exposition wants them.
-func timesHistogram(t *state.Times) *dto.Histogram {
-	sum := toSeconds(t.Histogram.Sum)
-	h := &dto.Histogram{SampleCount: &t.Histogram.Count, SampleSum: &sum}
+func timesHistogram(times *state.Times) *dto.Histogram {
+	sum := toSeconds(times.Histogram.Sum)
+	h := &dto.Histogram{SampleCount: &times.Histogram.Count, SampleSum: &sum}
 	bounds, index := classicBuckets()
 	rows := make([]dto.Bucket, len(bounds))
 	counts := make([]uint64, len(bounds))
-	total := t.Tiny
+	total := times.Tiny
 	next := 0
 	for i := range bounds {
 		for ; next <= index[i]; next++ {
-			total += t.Fine[next]
+			total += times.Fine[next]
 		}
 		counts[i] = total
 		rows[i].UpperBound, rows[i].CumulativeCount = &bounds[i], &counts[i]
@@ -269,11 +269,11 @@ func timesHistogram(t *state.Times) *dto.Histogram {
 	schema, threshold := int32(2), 1.0/128
 	h.Schema = &schema
 	h.ZeroThreshold = &threshold
-	h.ZeroCount = &t.Tiny
+	h.ZeroCount = &times.Tiny
 	last, gap := int64(0), int32(state.FineFirst)
 	var span *dto.BucketSpan
-	for i := range t.Fine {
-		n := int64(t.Fine[i])
+	for i := range times.Fine {
+		n := int64(times.Fine[i])
 		if n == 0 {
 			gap++
 			span = nil

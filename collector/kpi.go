@@ -55,16 +55,16 @@ func kpiFamily(metric string) family {
 		if s.src.KPIs == nil {
 			return
 		}
-		for _, v := range s.shownKPIs() {
-			k, ok := members[v.KPI]
-			if !ok || v.Null {
+		for _, value := range s.shownKPIs() {
+			k, ok := members[value.KPI]
+			if !ok || value.Null {
 				continue
 			}
-			values := []string{string(v.By), v.Key, v.Window}
+			values := []string{string(value.By), value.Key, value.Window}
 			if k.Class != "" {
 				values = append(values, k.Class)
 			}
-			s.send(v.Value*k.Scale, values...)
+			s.send(value.Value*k.Scale, values...)
 		}
 	}}
 }

@@ -42,8 +42,8 @@ func policyFamilies() []family {
 //muster:table one entry for each metric
 func shareFamilies() []family {
 	const src, card = "shares and decayed use of the associations", "accounts"
-	each := func(m catalogue.Metric, amount func(r *shareRow) float64) family {
-		return family{m, func(s *scrape) {
+	each := func(metric catalogue.Metric, amount func(r *shareRow) float64) family {
+		return family{metric, func(s *scrape) {
 			for i := range s.pic.shares {
 				if r := &s.pic.shares[i]; r.User == "" && r.HasUsage && r.Account != "root" {
 					s.send(amount(r), r.Account)
@@ -106,12 +106,12 @@ func eachLimit(s *scrape, f func(l limit)) {
 		group(&used, limit{scope: "qos", name: q.Name}, q.GrpTRES, q.GrpJobs, q.GrpSubmitJobs, f)
 	}
 	for i := range st.Policy.Assocs {
-		a := &st.Policy.Assocs[i]
-		if a.User != "" {
+		assoc := &st.Policy.Assocs[i]
+		if assoc.User != "" {
 			continue
 		}
-		used := st.UsageOf(state.UsageAssoc, 0, a.ID)
-		group(&used, limit{scope: "account", name: a.Account}, a.GrpTRES, a.GrpJobs, a.GrpSubmitJobs, f)
+		used := st.UsageOf(state.UsageAssoc, 0, assoc.ID)
+		group(&used, limit{scope: "account", name: assoc.Account}, assoc.GrpTRES, assoc.GrpJobs, assoc.GrpSubmitJobs, f)
 	}
 	st.Usage.Range(func(key uint64, used *state.Usage) bool {
 		if used.Submitted == 0 {
@@ -144,30 +144,30 @@ func eachLimit(s *scrape, f func(l limit)) {
 
 // ofUser gives the limits of a user's association. Its counts of jobs are
 // inherited: the nearest association above it that sets one rules.
-func ofUser(st *state.State, a *spec.Association, used *state.Usage, f func(l limit)) {
-	jobs := nearest(st, a, func(a *spec.Association) *int64 { return a.MaxJobs })
-	submits := nearest(st, a, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
-	l := limit{scope: "user", name: a.Account + "/" + a.User}
-	if a.GrpJobs != nil && (jobs == nil || *a.GrpJobs < *jobs) {
-		jobs = a.GrpJobs
+func ofUser(st *state.State, assoc *spec.Association, used *state.Usage, f func(l limit)) {
+	jobs := nearest(st, assoc, func(a *spec.Association) *int64 { return a.MaxJobs })
+	submits := nearest(st, assoc, func(a *spec.Association) *int64 { return a.MaxSubmitJobs })
+	l := limit{scope: "user", name: assoc.Account + "/" + assoc.User}
+	if assoc.GrpJobs != nil && (jobs == nil || *assoc.GrpJobs < *jobs) {
+		jobs = assoc.GrpJobs
 	}
-	if a.GrpSubmitJobs != nil && (submits == nil || *a.GrpSubmitJobs < *submits) {
-		submits = a.GrpSubmitJobs
+	if assoc.GrpSubmitJobs != nil && (submits == nil || *assoc.GrpSubmitJobs < *submits) {
+		submits = assoc.GrpSubmitJobs
 	}
-	group(used, l, a.GrpTRES, jobs, submits, f)
+	group(used, l, assoc.GrpTRES, jobs, submits, f)
 }
 
 // nearest finds an inherited limit, from an association upwards.
-func nearest(st *state.State, a *spec.Association, of func(a *spec.Association) *int64) *int64 {
+func nearest(st *state.State, assoc *spec.Association, of func(a *spec.Association) *int64) *int64 {
 	const deepest = 64 // a tree of accounts is never that deep; a circle would have no end
-	for depth := 0; a != nil && depth < deepest; depth++ {
-		if n := of(a); n != nil {
+	for depth := 0; assoc != nil && depth < deepest; depth++ {
+		if n := of(assoc); n != nil {
 			return n
 		}
-		if a.Parent == 0 {
+		if assoc.Parent == 0 {
 			return nil
 		}
-		a = st.Policy.Assoc(a.Parent)
+		assoc = st.Policy.Assoc(assoc.Parent)
 	}
 	return nil
 }
@@ -182,9 +182,9 @@ func group(used *state.Usage, l limit, tres spec.Limits, jobs, submits *int64, f
 		l.limit, l.most, l.used = "submit_jobs", *submits, used.Submitted
 		f(l)
 	}
-	for _, c := range tres {
-		l.limit, l.most, l.used = c.Name, c.N, used.TRES.Get(c.Name)
-		if c.Name == "node" {
+	for _, count := range tres {
+		l.limit, l.most, l.used = count.Name, count.N, used.TRES.Get(count.Name)
+		if count.Name == "node" {
 			l.used = int64(used.Nodes.Len())
 		}
 		f(l)

@@ -37,9 +37,9 @@ func baseCount(st spec.JobState) func(t *tally) float64 {
 	return func(t *tally) float64 { return float64(t.base[st]) }
 }
 
-func flagCount(f jobFlags) func(t *tally) float64 {
+func flagCount(flags jobFlags) func(t *tally) float64 {
 	i := 0
-	for f>>i != 1 {
+	for flags>>i != 1 {
 		i++
 	}
 	return func(t *tally) float64 { return float64(t.flags[i]) }
@@ -193,11 +193,11 @@ func nativeNodes() []family {
 	per("slurm_node_gpus", "GPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUs })
 	per("slurm_node_gpus_alloc", "GPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUAlloc })
 	out = append(out, singleSeries(gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(len(s.pic.nodes)) }))
-	for _, st := range nativeStates() {
-		out = append(out, singleSeries(gauge("slurm_nodes_"+st.name, "Nodes that are "+st.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
+	for _, state := range nativeStates() {
+		out = append(out, singleSeries(gauge("slurm_nodes_"+state.name, "Nodes that are "+state.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
 			n := 0
 			for i := range s.pic.nodes {
-				if st.in(&s.pic.nodes[i]) {
+				if state.in(&s.pic.nodes[i]) {
 					n++
 				}
 			}
@@ -256,13 +256,13 @@ func nativePartitionNodes() []family {
 	nodes("nodes_mem_free", "Memory that the operating systems of the partition's nodes call free, in bytes.", mib, func(n *nodeRow) int64 { return n.MemFree })
 	nodes("nodes_mem_tot", "Memory of the partition's nodes, in bytes.", mib, func(n *nodeRow) int64 { return n.Mem })
 	states := append(nativeStates(), nativeState{"powering_down", "", has(nodePoweringDown)})
-	for _, st := range states {
-		name := st.partition
+	for _, state := range states {
+		name := state.partition
 		if name == "" {
-			name = st.name
+			name = state.name
 		}
-		nodes("nodes_"+name, "Nodes of the partition that are "+st.name+".", 1, func(n *nodeRow) int64 {
-			if st.in(n) {
+		nodes("nodes_"+name, "Nodes of the partition that are "+state.name+".", 1, func(node *nodeRow) int64 {
+			if state.in(node) {
 				return 1
 			}
 			return 0

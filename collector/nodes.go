@@ -126,10 +126,10 @@ func nodeFamilies() []family {
 		{gauge("muster_job_gpu_idle_seconds", "How long a job has held a GPU without a process, where gpu.on_idle has its user warned of it (warn, cancel): as last said by the node, which says it again when it has doubled.",
 			catalogue.Seconds, src, "GPUs of warned jobs", "slurm_job_id", "user", "account", "partition", "node", "gpu_uuid"), func(s *scrape) {
 			for i := range s.pic.nodes {
-				n := &s.pic.nodes[i]
-				for k := range n.Warned {
-					if w := &n.Warned[k]; w.isCurrent(s.now) {
-						s.send(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, n.Name, w.UUID)
+				node := &s.pic.nodes[i]
+				for k := range node.Warned {
+					if w := &node.Warned[k]; w.isCurrent(s.now) {
+						s.send(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, node.Name, w.UUID)
 					}
 				}
 			}
@@ -149,11 +149,11 @@ func nodeFamilies() []family {
 // them does not say where to look.
 func nodesOut(s *scrape) {
 	for i := range s.pic.nodes {
-		n := &s.pic.nodes[i]
-		switch st := n.countedState(); st {
+		node := &s.pic.nodes[i]
+		switch st := node.countedState(); st {
 		case "allocated", "mixed", "idle", "powered_down":
 		default:
-			s.send(1, n.Name, st, n.Reason)
+			s.send(1, node.Name, st, node.Reason)
 		}
 	}
 }
@@ -198,8 +198,8 @@ func startable(s *scrape) {
 		for _, size := range sizes {
 			count := 0
 			for _, k := range nodes {
-				n := &s.pic.nodes[k]
-				if !n.isUsable() || (size.gpus == 0 && n.Busy) || (size.gpus > 0 && (n.gpuIdle() < size.gpus || n.cpuIdle() == 0)) {
+				node := &s.pic.nodes[k]
+				if !node.isUsable() || (size.gpus == 0 && node.Busy) || (size.gpus > 0 && (node.gpuIdle() < size.gpus || node.cpuIdle() == 0)) {
 					continue
 				}
 				count++
@@ -241,15 +241,15 @@ type gpuCounts struct {
 func gpuStates(nodes []nodeRow) map[string]*gpuCounts {
 	types := map[string]*gpuCounts{}
 	for i := range nodes {
-		n := &nodes[i]
-		for _, g := range n.GRES {
-			if g.Name != "gpu" {
+		node := &nodes[i]
+		for _, gres := range node.GRES {
+			if gres.Name != "gpu" {
 				continue
 			}
-			t := entryOf(types, g.Type)
-			t.addNode(n.isUsable(), g.Used, g.Total-g.Shared)
-			t.shared += g.Shared
-			t.lost += g.Lost
+			t := entryOf(types, gres.Type)
+			t.addNode(node.isUsable(), gres.Used, gres.Total-gres.Shared)
+			t.shared += gres.Shared
+			t.lost += gres.Lost
 		}
 	}
 	return types
@@ -270,9 +270,9 @@ func eachXID(s *scrape, f func(node string, x *xidRow)) {
 // xidEvents counts driver errors. It has no label for the job: a counter whose
 // first sample is already 1 shows no increase, so alerts use xidLast instead.
 func xidEvents() family {
-	m := counter("muster_gpu_xid_events_total", "Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
+	metric := counter("muster_gpu_xid_events_total", "Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
 		catalogue.None, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class")
-	return family{m, func(s *scrape) {
+	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
 			s.send(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
 		})
@@ -282,9 +282,9 @@ func xidEvents() family {
 // xidLast says when each driver error happened last and whom it struck then.
 // Unlike DCGM's gauge of the last XID it does not pass to the GPU's next holder.
 func xidLast() family {
-	m := gauge("muster_gpu_xid_last_timestamp_seconds", "When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
+	metric := gauge("muster_gpu_xid_last_timestamp_seconds", "When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
 		catalogue.Seconds, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class", "slurm_job_id", "user")
-	return family{m, func(s *scrape) {
+	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
 			at := float64(x.At) / float64(spec.Second)
 			s.send(at, node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class, x.Job, x.User)

@@ -126,46 +126,46 @@ type tally struct {
 	oldest                          spec.Instant
 }
 
-func (t *tally) add(r *jobRow) {
-	n := r.Count
+func (t *tally) add(row *jobRow) {
+	n := row.Count
 	t.all += n
-	t.base[r.Base] += n
-	if r.Completing {
+	t.base[row.Base] += n
+	if row.Completing {
 		t.closing += n
 	} else {
-		t.shown[r.Base] += n
-		t.cores[r.Base] += r.CPUs * n
+		t.shown[row.Base] += n
+		t.cores[row.Base] += row.CPUs * n
 	}
 	for i := range t.flags {
-		if r.Flags&(1<<i) != 0 {
+		if row.Flags&(1<<i) != 0 {
 			t.flags[i] += n
 		}
 	}
-	if r.Base.Active() || r.Completing {
-		t.cpus, t.mem, t.gpus, t.nodes = t.cpus+r.CPUs, t.mem+r.Mem, t.gpus+r.GPUs, t.nodes+r.Nodes
+	if row.Base.Active() || row.Completing {
+		t.cpus, t.mem, t.gpus, t.nodes = t.cpus+row.CPUs, t.mem+row.Mem, t.gpus+row.GPUs, t.nodes+row.Nodes
 	}
-	if r.Base == spec.Pending {
-		t.addPending(r)
+	if row.Base == spec.Pending {
+		t.addPending(row)
 	}
 }
 
-func (t *tally) addPending(r *jobRow) {
-	n := r.Count
-	t.askCPU, t.askMem, t.askGPU, t.askNode = t.askCPU+r.CPUs*n, t.askMem+r.Mem*n, t.askGPU+r.GPUs*n, t.askNode+r.Nodes*n
-	t.minNodes, t.maxNodes = least(t.minNodes, r.Nodes), max(t.maxNodes, r.Nodes)
-	if strings.HasPrefix(r.Reason, "Dependency") {
+func (t *tally) addPending(row *jobRow) {
+	n := row.Count
+	t.askCPU, t.askMem, t.askGPU, t.askNode = t.askCPU+row.CPUs*n, t.askMem+row.Mem*n, t.askGPU+row.GPUs*n, t.askNode+row.Nodes*n
+	t.minNodes, t.maxNodes = least(t.minNodes, row.Nodes), max(t.maxNodes, row.Nodes)
+	if strings.HasPrefix(row.Reason, "Dependency") {
 		t.waiting += n
 	}
-	if r.Reason == string(spec.ReasonPartitionNodeLimit) {
+	if row.Reason == string(spec.ReasonPartitionNodeLimit) {
 		t.limited += n
 	}
-	if r.Held {
+	if row.Held {
 		t.held += n
 		return
 	}
-	t.minNodesFree, t.maxNodesFree = least(t.minNodesFree, r.Nodes), max(t.maxNodesFree, r.Nodes)
-	if r.Eligible != 0 && (t.oldest == 0 || r.Eligible < t.oldest) {
-		t.oldest = r.Eligible
+	t.minNodesFree, t.maxNodesFree = least(t.minNodesFree, row.Nodes), max(t.maxNodesFree, row.Nodes)
+	if row.Eligible != 0 && (t.oldest == 0 || row.Eligible < t.oldest) {
+		t.oldest = row.Eligible
 	}
 }
 
@@ -234,24 +234,24 @@ func newPicture(cluster string, at spec.Instant) *picture {
 }
 
 // addJob counts a job under everything it belongs to.
-func (p *picture) addJob(r *jobRow) {
-	p.jobs.add(r)
-	p.byPart.of(r.Partition).add(r)
-	p.byAcct.of(r.Account).add(r)
-	p.byUser.of(r.User).add(r)
-	p.byQOS.of(r.QOS).add(r)
-	if !r.Completing {
-		entryOf(p.pairs, pair{r.User, r.Partition})[r.Base] += r.CPUs * r.Count
+func (p *picture) addJob(row *jobRow) {
+	p.jobs.add(row)
+	p.byPart.of(row.Partition).add(row)
+	p.byAcct.of(row.Account).add(row)
+	p.byUser.of(row.User).add(row)
+	p.byQOS.of(row.QOS).add(row)
+	if !row.Completing {
+		entryOf(p.pairs, pair{row.User, row.Partition})[row.Base] += row.CPUs * row.Count
 	}
-	if r.Base == spec.Pending {
-		p.reason[r.Reason] += r.Count
-		p.why[pair{r.Partition, r.Reason}] += r.Count
-		if r.GPUs > 0 {
-			p.byType[r.GPUType] += r.GPUs * r.Count
+	if row.Base == spec.Pending {
+		p.reason[row.Reason] += row.Count
+		p.why[pair{row.Partition, row.Reason}] += row.Count
+		if row.GPUs > 0 {
+			p.byType[row.GPUType] += row.GPUs * row.Count
 		}
 	}
-	if r.Eff != nil {
-		entryOf(p.done, pair{r.Account, r.User}).add(r.Eff)
+	if row.Eff != nil {
+		entryOf(p.done, pair{row.Account, row.User}).add(row.Eff)
 	}
 }
 
@@ -264,16 +264,16 @@ func (p *picture) sortRows() *picture {
 	return p
 }
 
-func (e *efficiency) add(j *jobEff) {
+func (e *efficiency) add(job *jobEff) {
 	e.jobs++
-	e.hours += j.cpuGiven / 3600
-	if j.cpuGiven > 0 {
+	e.hours += job.cpuGiven / 3600
+	if job.cpuGiven > 0 {
 		e.withCPU++
-		e.cpuRatio += j.cpuUsed / j.cpuGiven
+		e.cpuRatio += job.cpuUsed / job.cpuGiven
 	}
-	if j.memGiven > 0 && j.memUsed > 0 {
+	if job.memGiven > 0 && job.memUsed > 0 {
 		e.withMem++
-		e.memRatio += j.memUsed / j.memGiven
+		e.memRatio += job.memUsed / job.memGiven
 	}
 }
 
@@ -371,23 +371,23 @@ func (n *nodeRow) isUsable() bool {
 
 // countedState is the one state muster_nodes counts the node under.
 func (n *nodeRow) countedState() string {
-	switch f := n.Flags; {
-	case f&(nodeUnknown|nodeFuture) != 0:
+	switch flags := n.Flags; {
+	case flags&(nodeUnknown|nodeFuture) != 0:
 		return "unknown"
-	case f&(nodeDown|nodeError) != 0:
+	case flags&(nodeDown|nodeError) != 0:
 		return "down"
-	case f&nodeFail != 0:
+	case flags&nodeFail != 0:
 		return "fail"
-	case f&(nodeDrain|nodeInvalid) != 0:
+	case flags&(nodeDrain|nodeInvalid) != 0:
 		if n.Busy {
 			return "draining"
 		}
 		return "drained"
-	case f&(nodePoweredDown|nodePoweringDown) != 0 && !n.Busy:
+	case flags&(nodePoweredDown|nodePoweringDown) != 0 && !n.Busy:
 		return "powered_down"
-	case f&nodeAlloc != 0:
+	case flags&nodeAlloc != 0:
 		return "allocated"
-	case f&nodeMixed != 0:
+	case flags&nodeMixed != 0:
 		return "mixed"
 	}
 	return "idle"

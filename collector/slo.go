@@ -113,8 +113,8 @@ func (o *Objectives) waits(objective slo.Objective, totals []*state.QOSTotals) (
 }
 
 // unit is what an objective of a kind counts.
-func unit(k slo.Kind) string {
-	switch k {
+func unit(kind slo.Kind) string {
+	switch kind {
 	case slo.Submit:
 		return "submissions"
 	case slo.Durability:

@@ -69,36 +69,36 @@ func vpensoCapacity() []family {
 
 // longState is the node's state as sinfo writes it, without a mark for silence.
 func (n *nodeRow) longState() string {
-	switch f := n.Flags; {
-	case f&nodeInvalid != 0:
+	switch flags := n.Flags; {
+	case flags&nodeInvalid != 0:
 		return "inval"
-	case f&nodeFuture != 0:
+	case flags&nodeFuture != 0:
 		return "future"
-	case f&nodeUnknown != 0:
+	case flags&nodeUnknown != 0:
 		return "unknown"
-	case f&nodeFail != 0 && n.Busy:
+	case flags&nodeFail != 0 && n.Busy:
 		return "failing"
-	case f&nodeFail != 0:
+	case flags&nodeFail != 0:
 		return "fail"
-	case f&nodeDrain != 0 && n.Busy && f&nodeDown == 0:
+	case flags&nodeDrain != 0 && n.Busy && flags&nodeDown == 0:
 		return "draining"
-	case f&nodeDrain != 0:
+	case flags&nodeDrain != 0:
 		return "drained"
-	case f&nodeDown != 0:
+	case flags&nodeDown != 0:
 		return "down"
-	case f&nodeError != 0:
+	case flags&nodeError != 0:
 		return "error"
-	case f&nodeMaint != 0:
+	case flags&nodeMaint != 0:
 		return "maint"
-	case f&nodeResv != 0 && !n.Busy:
+	case flags&nodeResv != 0 && !n.Busy:
 		return "reserved"
-	case f&nodeCompleting != 0:
+	case flags&nodeCompleting != 0:
 		return "completing"
-	case f&nodeAlloc != 0:
+	case flags&nodeAlloc != 0:
 		return "allocated"
-	case f&nodeMixed != 0:
+	case flags&nodeMixed != 0:
 		return "mixed"
-	case f&nodePlanned != 0:
+	case flags&nodePlanned != 0:
 		return "planned"
 	}
 	return "idle"
@@ -169,20 +169,20 @@ func eachNodePart(s *scrape, f func(n *nodeRow, part string)) {
 func vpensoNodeExtras() []family {
 	gres := func(name, help string, amount func(g *gresRow) int64) family {
 		return family{gauge(name, help, catalogue.None, "node records", "nodes x their partitions x kinds of GRES", "node", "status", "partition", "gres_type"), func(s *scrape) {
-			eachNodePart(s, func(n *nodeRow, part string) {
-				for i := range n.GRES {
-					g := &n.GRES[i]
+			eachNodePart(s, func(node *nodeRow, part string) {
+				for i := range node.GRES {
+					g := &node.GRES[i]
 					kind := g.Name
 					if g.Type != "" {
 						kind += ":" + g.Type
 					}
-					s.send(float64(amount(g)), n.Name, n.longState(), part, kind)
+					s.send(float64(amount(g)), node.Name, node.longState(), part, kind)
 				}
 			})
 		}}
 	}
-	drained := func(m catalogue.Metric, f func(s *scrape, n *nodeRow)) family {
-		return family{m, func(s *scrape) {
+	drained := func(metric catalogue.Metric, f func(s *scrape, n *nodeRow)) family {
+		return family{metric, func(s *scrape) {
 			for i := range s.pic.nodes {
 				if n := &s.pic.nodes[i]; n.Reason != "" {
 					f(s, n)
@@ -243,15 +243,15 @@ func vpensoQueue() []family {
 	out := []family{fig("slurm_queue_pending_dependency", "Pending jobs that wait for others", func(s *scrape) float64 { return float64(s.pic.jobs.waiting) }),
 		fig("slurm_jobs_cores_running", "CPUs of running jobs", func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Running]) }),
 		fig("slurm_jobs_cores_pending", "CPUs that pending jobs ask for", func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Pending]) })}
-	for _, q := range queueStates() {
-		count := func(s *scrape) float64 { return float64(q.count(&s.pic.jobs)) }
-		out = append(out, fig("slurm_queue_"+q.name, "Jobs that are "+q.name, count), fig("slurm_jobs_"+q.name, "Jobs that are "+q.name, count))
-		if q.base == 0 {
+	for _, queue := range queueStates() {
+		count := func(s *scrape) float64 { return float64(queue.count(&s.pic.jobs)) }
+		out = append(out, fig("slurm_queue_"+queue.name, "Jobs that are "+queue.name, count), fig("slurm_jobs_"+queue.name, "Jobs that are "+queue.name, count))
+		if queue.base == 0 {
 			continue
 		}
-		out = append(out, family{gauge("slurm_cores_"+q.name, "CPUs of jobs that are "+q.name, catalogue.None, "job records", "users x partitions with such jobs", "user", "partition"), func(s *scrape) {
+		out = append(out, family{gauge("slurm_cores_"+queue.name, "CPUs of jobs that are "+queue.name, catalogue.None, "job records", "users x partitions with such jobs", "user", "partition"), func(s *scrape) {
 			for _, k := range s.pic.pairKeys {
-				if n := s.pic.pairs[k][q.base]; n > 0 {
+				if n := s.pic.pairs[k][queue.base]; n > 0 {
 					s.send(float64(n), k.a, k.b)
 				}
 			}
@@ -347,14 +347,14 @@ func vpensoFairshare() []family {
 		} {
 			out = append(out, family{gauge(sub.prefix+m.suffix, m.help, catalogue.None, "associations and their decayed usage", "associations", sub.labels...), func(s *scrape) {
 				for i := range s.pic.shares {
-					r := &s.pic.shares[i]
-					v, ok := m.amount(r)
+					row := &s.pic.shares[i]
+					v, ok := m.amount(row)
 					switch {
-					case !ok || (r.User != "") != sub.user:
+					case !ok || (row.User != "") != sub.user:
 					case sub.user:
-						s.send(v, r.Account, r.User)
+						s.send(v, row.Account, row.User)
 					default:
-						s.send(v, r.Account)
+						s.send(v, row.Account)
 					}
 				}
 			}})
@@ -387,16 +387,16 @@ func vpensoReservations() []family {
 	for _, g := range [...][2]string{{"alloc", "allocated completing"}, {"idle", "idle reserved"}, {"mix", "mixed"}, {"down", "down"},
 		{"drain", "drained draining"}, {"planned", "planned"}, {"other", ""}, {"healthy", "allocated completing idle reserved mixed planned"}} {
 		out = append(out, family{gauge("slurm_reservation_nodes_"+g[0], "Nodes of the reservation that are "+g[0], catalogue.None, src, src, "reservation"),
-			each(func(s *scrape, r *reservationRow) {
+			each(func(s *scrape, row *reservationRow) {
 				n := 0
-				for _, k := range r.members {
+				for _, k := range row.members {
 					st := s.pic.nodes[k].longState()
 					known := strings.Contains(" allocated completing idle reserved mixed down drained draining planned ", " "+st+" ")
 					if (g[1] == "" && !known) || (g[1] != "" && strings.Contains(" "+g[1]+" ", " "+st+" ")) {
 						n++
 					}
 				}
-				s.send(float64(n), r.Name)
+				s.send(float64(n), row.Name)
 			})})
 	}
 	for _, m := range [...]struct {

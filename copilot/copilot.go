@@ -158,31 +158,31 @@ type reconciler struct {
 }
 
 // settle decides about one pod.
-func (r *reconciler) settle(p *Pod) {
-	here := p.place()
+func (r *reconciler) settle(pod *Pod) {
+	here := pod.place()
 	var mine *held
-	all := r.holds[p.UID]
+	all := r.holds[pod.UID]
 	for i := range all {
 		h := &all[i]
 		switch {
-		case p.Over:
-			r.give(p, h, "over")
+		case pod.Over:
+			r.give(pod, h, "over")
 		case here != "" && h.node != here:
-			r.give(p, h, "elsewhere")
+			r.give(pod, h, "elsewhere")
 		case mine == nil:
 			mine = h
 		}
 	}
 	switch {
-	case p.Over:
+	case pod.Over:
 	case mine == nil && here != "" && !r.ours(here): // not a node of Muster
 	case mine == nil && here != "":
-		r.plan.Takes = append(r.plan.Takes, Take{Pod: *p, Node: here, Running: true})
-	case p.Deleting || !p.Gated:
+		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: here, Running: true})
+	case pod.Deleting || !pod.Gated:
 	case mine != nil:
-		r.plan.LetGo = append(r.plan.LetGo, LetGo{Pod: *p, Node: mine.node, GPUs: mine.hold.GPUs})
+		r.plan.LetGo = append(r.plan.LetGo, LetGo{Pod: *pod, Node: mine.node, GPUs: mine.hold.GPUs})
 	default:
-		r.find(p)
+		r.find(pod)
 	}
 }
 
@@ -197,27 +197,27 @@ func (r *reconciler) give(p *Pod, h *held, why string) {
 
 // find chooses the node with the least room that has enough, so that large jobs
 // and pods find nodes that are whole.
-func (r *reconciler) find(p *Pod) {
+func (r *reconciler) find(pod *Pod) {
 	var best *Node
 	admitted := 0
 	for i := range r.nodes {
-		n := &r.nodes[i]
-		if !slices.Contains(p.Admits, n.Name) {
+		node := &r.nodes[i]
+		if !slices.Contains(pod.Admits, node.Name) {
 			continue
 		}
 		admitted++
-		if n.fits(&p.Ask) && (best == nil || n.less(best)) {
-			best = n
+		if node.fits(&pod.Ask) && (best == nil || node.less(best)) {
+			best = node
 		}
 	}
 	switch {
 	case best != nil:
-		best.take(&p.Ask)
-		r.plan.Takes = append(r.plan.Takes, Take{Pod: *p, Node: best.Name, LetGo: true})
+		best.take(&pod.Ask)
+		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: best.Name, LetGo: true})
 	case admitted == 0:
-		r.plan.Waits = append(r.plan.Waits, Wait{*p, "no node of Muster admits the pod (labels, taints, conditions)"})
+		r.plan.Waits = append(r.plan.Waits, Wait{*pod, "no node of Muster admits the pod (labels, taints, conditions)"})
 	default:
-		r.plan.Waits = append(r.plan.Waits, Wait{*p, "jobs and pods leave no node enough room"})
+		r.plan.Waits = append(r.plan.Waits, Wait{*pod, "jobs and pods leave no node enough room"})
 	}
 }
 
@@ -227,19 +227,19 @@ func (n *Node) less(o *Node) bool {
 }
 
 // take counts a hold that is asked for.
-func (n *Node) take(a *Ask) {
-	n.SpareCPU -= a.MilliCPU
+func (n *Node) take(ask *Ask) {
+	n.SpareCPU -= ask.MilliCPU
 	if n.SpareCPU < 0 {
 		more := spec.WholeCPUs(-n.SpareCPU, 1)
 		n.FreeCPU -= more
 		n.SpareCPU += more * 1000
 	}
-	n.FreeMem -= a.Mem
+	n.FreeMem -= ask.Mem
 	free := map[string]int64{}
-	left := a.GPUs
+	left := ask.GPUs
 	for _, typ := range n.types() {
 		out := int64(0)
-		if a.GPUType == "" || a.GPUType == typ {
+		if ask.GPUType == "" || ask.GPUType == typ {
 			out = min(left, n.FreeGPU[typ])
 		}
 		left -= out

@@ -28,15 +28,15 @@ func Nodes(st *state.State, open func(n *state.Node) bool) []Node {
 const endless = 1 << 40
 
 // NodeOf is one of them.
-func NodeOf(st *state.State, n *state.Node, open bool) Node {
-	out := Node{Name: n.Spec.Name, Open: open, FreeCPU: int64(st.OpenCPUs(n).Count()), SpareCPU: int64(n.HeldCPU.Count())*1000 - n.HeldMilli(),
-		FreeMem: endless, FreeGPU: map[string]int64{}, Holds: n.Holds}
+func NodeOf(st *state.State, node *state.Node, open bool) Node {
+	out := Node{Name: node.Spec.Name, Open: open, FreeCPU: int64(st.OpenCPUs(node).Count()), SpareCPU: int64(node.HeldCPU.Count())*1000 - node.HeldMilli(),
+		FreeMem: endless, FreeGPU: map[string]int64{}, Holds: node.Holds}
 	if st.Config.Sched.Memory {
-		out.FreeMem = n.FreeMem()
+		out.FreeMem = node.FreeMem()
 	}
-	for i := range n.GPUs {
-		if n.FreeWhole(i) {
-			out.FreeGPU[n.GPUs[i].Type]++
+	for i := range node.GPUs {
+		if node.FreeWhole(i) {
+			out.FreeGPU[node.GPUs[i].Type]++
 		}
 	}
 	return out

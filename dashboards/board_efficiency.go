@@ -4,12 +4,12 @@ func efficiencyBoard() Board {
 	fig := func(name, legend string) Query {
 		return Query{Expr: `muster_kpi_` + name + `{cluster="$cluster",by="cluster",window="1d"}`, Legend: legend}
 	}
-	by := func(title, about string, u Unit, name, dim string) Panel {
+	by := func(title, about string, unit Unit, name, dim string) Panel {
 		cond := "> 0" // a list of people with nothing says nothing
 		if dim != "user" {
 			cond = ""
 		}
-		return bars(title, about, u, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
+		return bars(title, about, unit, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
 	}
 	const chosen = "$__conditionalAll(partition IN (${partition:singlequote}), $partition)"
 	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},

@@ -67,12 +67,12 @@ func gpuGrid() Panel {
 	for i := range gpuColumns {
 		columns += fmt.Sprintf(`, arrayStringConcat(groupArrayIf(cell, gpu_index = %d), ' + ') AS "%d"`, i, i)
 	}
-	p := sqlTable("Each GPU now", "A line for each node, a cell for each device: what it does and who holds it, by the newest reading. idle is held without work for ten minutes, or since it was taken; lost gives no readings though its node is up. Nodes with something wrong come first. One person's idle cells: `muster report idle`.",
+	panel := sqlTable("Each GPU now", "A line for each node, a cell for each device: what it does and who holds it, by the newest reading. idle is held without work for ten minutes, or since it was taken; lost gives no readings though its node is up. Nodes with something wrong come first. One person's idle cells: `muster report idle`.",
 		`SELECT node, any(node_state) AS "node state", countIf(job_id != 0) AS held`+columns+fmt.Sprintf(`, arrayStringConcat(groupArrayIf(concat(toString(gpu_index), ': ', cell), gpu_index >= %d), ', ') AS others, any(node_reason) AS reason`, gpuColumns)+
 			` FROM (SELECT *, concat(state, if(job_id = 0, '', concat(' ', user, ' ', toString(job_id)))) AS cell FROM gpus_now(cluster = ${cluster:singlequote}) ORDER BY node, gpu_index, gpu_uuid) GROUP BY node ORDER BY countIf(state IN ('lost', 'down')) = 0, countIf(state = 'drained') = 0, countIf(state = 'idle') = 0, node`).
 		linked(Node, "node", "node").tall(14).empty("no node has sent readings of a GPU in a day")
-	p.Cells = []Word{{"busy", "#37872d"}, {"idle", "#ff780a"}, {"shared", "#8ab8ff"}, {"free", "#3d71d9"}, {"drained", "#b877d9"}, {"down", "#c4162a"}, {"lost", "#e02f44"}, {"off", "#8e8ea0"}}
-	return p
+	panel.Cells = []Word{{"busy", "#37872d"}, {"idle", "#ff780a"}, {"shared", "#8ab8ff"}, {"free", "#3d71d9"}, {"drained", "#b877d9"}, {"down", "#c4162a"}, {"lost", "#e02f44"}, {"off", "#8e8ea0"}}
+	return panel
 }
 
 func overviewNow() []Panel {

@@ -45,12 +45,12 @@ type clickHouseBuilder struct{ ClickHouse }
 // Build implements cog.Builder.
 func (b clickHouseBuilder) Build() (variants.Dataquery, error) { return b.ClickHouse, nil }
 
-func newClickHouse(ref string, q Query) clickHouseBuilder {
-	c := ClickHouse{RefID: ref, Datasource: sourceRef(clickType, clickVar), EditorType: "sql", RawSQL: q.Expr, Format: 1, QueryType: "table", PluginVersion: "4.8.0"}
-	if q.Series {
-		c.Format, c.QueryType = 0, "timeseries"
+func newClickHouse(ref string, query Query) clickHouseBuilder {
+	click := ClickHouse{RefID: ref, Datasource: sourceRef(clickType, clickVar), EditorType: "sql", RawSQL: query.Expr, Format: 1, QueryType: "table", PluginVersion: "4.8.0"}
+	if query.Series {
+		click.Format, click.QueryType = 0, "timeseries"
 	}
-	return clickHouseBuilder{c}
+	return clickHouseBuilder{click}
 }
 
 func sortedKeys[V any](m map[string]V) []string {

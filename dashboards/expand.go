@@ -42,12 +42,12 @@ var variable = regexp.MustCompile(`\$\{([a-z_]+)(?::([a-z]+))?\}|\$([a-z_]+)`)
 // $__range. Of SQL: ${name:singlequote} becomes quoted texts, and the macros
 // $__timeFilter(column), $__timeInterval(column), $__interval_s, $__conditionalAll(condition,
 // $name), $__fromTime and $__toTime.
-func (s Scope) Expand(q Query) (string, error) {
-	if q.Lang == SQL {
-		return s.expandSQL(q.Expr)
+func (s Scope) Expand(query Query) (string, error) {
+	if query.Lang == SQL {
+		return s.expandSQL(query.Expr)
 	}
 	text := strings.NewReplacer("$__rate_interval", promDuration(s.rate()), "$__interval", promDuration(s.step()),
-		"$__range", promDuration(s.To.Sub(s.From))).Replace(q.Expr)
+		"$__range", promDuration(s.To.Sub(s.From))).Replace(query.Expr)
 	return s.replace(text, func(values []string, format string) (string, error) {
 		switch {
 		case format != "":

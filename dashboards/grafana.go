@@ -34,16 +34,16 @@ type File struct {
 // Files renders every dashboard as Grafana's JSON.
 func Files() ([]File, error) {
 	var out []File
-	for _, b := range All() {
-		d, err := b.Grafana()
+	for _, board := range All() {
+		d, err := board.Grafana()
 		if err != nil {
-			return nil, fmt.Errorf("dashboard %s: %w", b.UID, err)
+			return nil, fmt.Errorf("dashboard %s: %w", board.UID, err)
 		}
 		data, err := json.MarshalIndent(d, "", "  ")
 		if err != nil {
-			return nil, fmt.Errorf("dashboard %s: %w", b.UID, err)
+			return nil, fmt.Errorf("dashboard %s: %w", board.UID, err)
 		}
-		out = append(out, File{b.UID + ".json", append(data, '\n')})
+		out = append(out, File{board.UID + ".json", append(data, '\n')})
 	}
 	return out, nil
 }
@@ -62,9 +62,9 @@ func (b Board) Grafana() (dashboard.Dashboard, error) {
 		d.WithVariable(v.grafana())
 	}
 	id := uint32(0)
-	for _, r := range b.Rows {
-		d.WithRow(dashboard.NewRowBuilder(r.Title))
-		for _, p := range r.Panels {
+	for _, row := range b.Rows {
+		d.WithRow(dashboard.NewRowBuilder(row.Title))
+		for _, p := range row.Panels {
 			id++
 			d.WithPanel(p.grafana(id))
 		}
@@ -111,14 +111,14 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 		b.NoValue(p.MayBeEmpty)
 	}
 	ds := sourceRef(promType, promVar)
-	for i, q := range p.Queries {
+	for i, query := range p.Queries {
 		ref := string(rune('A' + i))
-		if q.Lang == SQL {
+		if query.Lang == SQL {
 			ds = sourceRef(clickType, clickVar)
-			b.WithTarget(newClickHouse(ref, q))
+			b.WithTarget(newClickHouse(ref, query))
 			continue
 		}
-		t := prometheus.NewDataqueryBuilder().RefId(ref).Expr(q.Expr).LegendFormat(orText(q.Legend, "__auto")).Datasource(ds).EditorMode(prometheus.QueryEditorModeCode)
+		t := prometheus.NewDataqueryBuilder().RefId(ref).Expr(query.Expr).LegendFormat(orText(query.Legend, "__auto")).Datasource(ds).EditorMode(prometheus.QueryEditorModeCode)
 		switch p.Kind {
 		case Table:
 			t.Instant().Format(prometheus.PromQueryFormatTable)
@@ -152,10 +152,10 @@ func (p Panel) paint(b *dashboard.PanelBuilder) {
 		return
 	}
 	var list []dashboard.ValueMapping
-	for i, w := range p.Cells {
+	for i, word := range p.Cells {
 		m := dashboard.NewRegexMap()
-		m.Options.Pattern = "/^" + w.Name + "( .*)?$/"
-		m.Options.Result = dashboard.ValueMappingResult{Color: ptr(w.Color), Index: ptr(int32(i))}
+		m.Options.Pattern = "/^" + word.Name + "( .*)?$/"
+		m.Options.Result = dashboard.ValueMappingResult{Color: ptr(word.Color), Index: ptr(int32(i))}
 		list = append(list, dashboard.ValueMapping{RegexMap: m})
 	}
 	b.OverrideByRegexp("/^[0-9]+$/", []dashboard.DynamicConfigValue{{Id: "custom.cellOptions", Value: map[string]any{"type": "color-background", "mode": "basic"}}, {Id: "mappings", Value: list}})
@@ -163,13 +163,13 @@ func (p Panel) paint(b *dashboard.PanelBuilder) {
 
 // words gives the states of a panel their colours.
 func (p Panel) words(b *dashboard.PanelBuilder) {
-	for _, w := range Words() {
+	for _, word := range Words() {
 		if !slices.ContainsFunc(p.Queries, func(q Query) bool {
-			return strings.HasSuffix(q.Legend, "{{state}}") || q.Series && strings.Contains(q.Expr, "state") && strings.ToUpper(w.Name) == w.Name || q.Legend == w.Name || strings.HasSuffix(q.Legend, " "+w.Name)
+			return strings.HasSuffix(q.Legend, "{{state}}") || q.Series && strings.Contains(q.Expr, "state") && strings.ToUpper(word.Name) == word.Name || q.Legend == word.Name || strings.HasSuffix(q.Legend, " "+word.Name)
 		}) {
 			continue
 		}
-		b.OverrideByRegexp("/(^| )"+w.Name+"$/", []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": w.Color}}})
+		b.OverrideByRegexp("/(^| )"+word.Name+"$/", []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": word.Color}}})
 	}
 }
 

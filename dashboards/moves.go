@@ -128,9 +128,9 @@ func still(panel, why string) Move { return Move{Panel: panel, Why: why} }
 // Moves lists the move of every panel.
 func Moves() []Move {
 	var out []Move
-	for _, m := range slices.Concat(movesOfJobs(), movesOfPeople(), movesOfMachines(), movesOfController()) {
-		for name := range strings.SplitSeq(m.Panel, "; ") {
-			one := m
+	for _, move := range slices.Concat(movesOfJobs(), movesOfPeople(), movesOfMachines(), movesOfController()) {
+		for name := range strings.SplitSeq(move.Panel, "; ") {
+			one := move
 			one.Panel = name
 			out = append(out, one)
 		}
@@ -247,10 +247,10 @@ func Markdown() string {
 	}
 	for _, d := range All() {
 		fmt.Fprintf(&b, "\n## %s\n\n`%s`. %s\n", strings.TrimPrefix(d.Title, "Muster / "), d.UID, d.Description)
-		for _, r := range d.Rows {
-			fmt.Fprintf(&b, "\n%s\n\n| panel | shows | moved by |\n|---|---|---|\n", r.Title)
-			for _, p := range r.Panels {
-				fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Title, strings.ReplaceAll(p.Description, "|", "\\|"), moves[d.UID+"/"+r.Title+"/"+p.Title])
+		for _, row := range d.Rows {
+			fmt.Fprintf(&b, "\n%s\n\n| panel | shows | moved by |\n|---|---|---|\n", row.Title)
+			for _, p := range row.Panels {
+				fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Title, strings.ReplaceAll(p.Description, "|", "\\|"), moves[d.UID+"/"+row.Title+"/"+p.Title])
 			}
 		}
 	}

@@ -145,16 +145,16 @@ type (
 )
 
 // Accepts tells whether a request would be taken in a pending job's place.
-func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
-	return decide.Accepts(st, now, j, js)
+func Accepts(st *state.State, now spec.Instant, j *state.Job, jobSpec *spec.JobSpec) bool {
+	return decide.Accepts(st, now, j, jobSpec)
 }
 
 // Ahead counts the jobs that a pass would look at before a pending one.
 func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int { return pass.Ahead(st, now, uid) }
 
 // Nodes tells which nodes of a partition a request may use, and which it must.
-func Nodes(st *state.State, part *state.Partition, js *spec.JobSpec) (may, must spec.Bitset, err error) {
-	n, err := eligible.AllowedNodes(st, part, js)
+func Nodes(st *state.State, part *state.Partition, jobSpec *spec.JobSpec) (may, must spec.Bitset, err error) {
+	n, err := eligible.AllowedNodes(st, part, jobSpec)
 	return n.Set, n.Must, err
 }
 

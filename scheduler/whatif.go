@@ -26,7 +26,7 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Start: t.Now}
+	answer := &Answer{Start: t.Now}
 	parts := []*state.Job{t.Job(res.UID)}
 	if len(cmd.Rest) > 0 {
 		parts = t.Components(parts[0])
@@ -35,29 +35,29 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range parts {
+	for _, job := range parts {
 		found := false
 		for i := range out.Starts {
-			if s := &out.Starts[i]; s.UID == j.UID {
-				a.Nodes, a.Partition = append(a.Nodes, pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
-				a.CPUs, found = a.CPUs+s.Alloc.TRES.CPU, true
+			if s := &out.Starts[i]; s.UID == job.UID {
+				answer.Nodes, answer.Partition = append(answer.Nodes, pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
+				answer.CPUs, found = answer.CPUs+s.Alloc.TRES.CPU, true
 			}
 		}
 		if found {
 			continue
 		}
 		for _, r := range out.Reasons {
-			if r.UID == j.UID {
-				a.Reason = r.Reason
+			if r.UID == job.UID {
+				answer.Reason = r.Reason
 			}
 		}
-		p := out.Plan.Of(j.UID)
-		if p == nil {
-			return a, ErrNoStart
+		planned := out.Plan.Of(job.UID)
+		if planned == nil {
+			return answer, ErrNoStart
 		}
-		a.Start, a.Nodes, a.Partition, a.CPUs = p.Start, append(a.Nodes, p.Nodes...), p.Partition, a.CPUs+j.Req.CPU
+		answer.Start, answer.Nodes, answer.Partition, answer.CPUs = planned.Start, append(answer.Nodes, planned.Nodes...), planned.Partition, answer.CPUs+job.Req.CPU
 	}
-	return a, nil
+	return answer, nil
 }
 
 // TestOnly answers --test-only: when and where a job would start if it were

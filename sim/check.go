@@ -26,23 +26,23 @@ func newTruth() *truth {
 
 // noteBegins notes that processes of an attempt live on a node: never while
 // another attempt of the job lives anywhere, and once a node.
-func (t *truth) noteBegins(w *World, node string, r run) {
+func (t *truth) noteBegins(world *World, node string, r run) {
 	if !t.attempts[r] {
-		w.failSeed("%s runs attempt %d of job uid %d, which never became durable", node, r.attempt, r.uid)
+		world.failSeed("%s runs attempt %d of job uid %d, which never became durable", node, r.attempt, r.uid)
 	}
 	if t.started[r] == nil {
 		t.started[r] = map[string]int{}
 	}
 	t.started[r][node]++
 	if t.started[r][node] > 1 {
-		w.failSeed("%s starts attempt %d of job uid %d twice", node, r.attempt, r.uid)
+		world.failSeed("%s starts attempt %d of job uid %d twice", node, r.attempt, r.uid)
 	}
 	if t.alive[r.uid] == nil {
 		t.alive[r.uid] = map[run]int{}
 	}
 	for other, n := range t.alive[r.uid] {
 		if other != r && n > 0 {
-			w.failSeed("job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives", r.uid, r.attempt, node, other.attempt)
+			world.failSeed("job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives", r.uid, r.attempt, node, other.attempt)
 		}
 	}
 	t.alive[r.uid][r]++
@@ -61,11 +61,11 @@ func (w *World) isSettled() bool {
 		return false
 	}
 	left, st := w.pods.podsLeft(), w.ctl.st
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if !j.State.Terminal() && !hopeless(st, j, 0) {
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if !job.State.Terminal() && !hopeless(st, job, 0) {
 			left = true
 		}
-		left = left || j.HoldsNodes()
+		left = left || job.HoldsNodes()
 		return !left
 	})
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
@@ -77,26 +77,26 @@ func (w *World) isSettled() bool {
 
 // hopeless tells a pending job that rightly waits for ever: its dependency can
 // never hold, it alone is over a limit, or it waits for such a job.
-func hopeless(st *state.State, j *state.Job, depth int) bool {
-	r := &j.Reason
-	if r.Code == spec.ReasonDependencyNever || r.Hopeless() || (j.Spec.Place.Reservation != "" && st.Reservation(j.Spec.Place.Reservation) == nil) {
+func hopeless(st *state.State, job *state.Job, depth int) bool {
+	reason := &job.Reason
+	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() || (job.Spec.Place.Reservation != "" && st.Reservation(job.Spec.Place.Reservation) == nil) {
 		return true
 	}
-	if j.Het != nil && depth < 100 && slices.ContainsFunc(st.Components(j), func(c *state.Job) bool { return c != j && c.State == spec.Pending && hopeless(st, c, 100) }) {
+	if job.Het != nil && depth < 100 && slices.ContainsFunc(st.Components(job), func(c *state.Job) bool { return c != job && c.State == spec.Pending && hopeless(st, c, 100) }) {
 		return true
 	}
-	if j.State != spec.Pending || j.Spec.Queue.Dependency == nil || depth > 100 {
+	if job.State != spec.Pending || job.Spec.Queue.Dependency == nil || depth > 100 {
 		return false
 	}
-	for _, t := range j.Spec.Queue.Dependency.Terms {
-		if on := st.Job(t.UID); on != nil && on.State == spec.Pending && hopeless(st, on, depth+1) {
+	for _, term := range job.Spec.Queue.Dependency.Terms {
+		if on := st.Job(term.UID); on != nil && on.State == spec.Pending && hopeless(st, on, depth+1) {
 			return true
 		}
-		if t.Kind != spec.Singleton {
+		if term.Kind != spec.Singleton {
 			continue
 		}
-		for uid := spec.JobUID(1); uid < j.UID; uid++ {
-			if o := st.Job(uid); o != nil && o.Spec.UID == j.Spec.UID && o.Spec.Name == j.Spec.Name && o.State == spec.Pending && hopeless(st, o, depth+1) {
+		for uid := spec.JobUID(1); uid < job.UID; uid++ {
+			if o := st.Job(uid); o != nil && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && o.State == spec.Pending && hopeless(st, o, depth+1) {
 				return true
 			}
 		}
@@ -108,8 +108,8 @@ func hopeless(st *state.State, j *state.Job, depth int) bool {
 func (w *World) finalChecks() {
 	st := w.ctl.st
 	if !w.isSettled() {
-		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-			if (!j.State.Terminal() && !hopeless(st, j, 0)) || j.HoldsNodes() {
+		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+			if (!job.State.Terminal() && !hopeless(st, job, 0)) || job.HoldsNodes() {
 				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
 					w.noteLine("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
 					return true
@@ -117,8 +117,8 @@ func (w *World) finalChecks() {
 				for i := range st.Reservations {
 					w.noteLine("reservation %+v", st.Reservations[i])
 				}
-				w.noteLine("%+v waits for %+v in %v", j.Spec.Size, j.Reason, j.Spec.Partitions)
-				w.failSeed("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", j.UID, j.State, j.Reason.Code, j.Attempt, j.HoldsNodes())
+				w.noteLine("%+v waits for %+v in %v", job.Spec.Size, job.Reason, job.Spec.Partitions)
+				w.failSeed("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", job.UID, job.State, job.Reason.Code, job.Attempt, job.HoldsNodes())
 			}
 			return w.err == nil
 		})

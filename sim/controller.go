@@ -58,46 +58,46 @@ func (c *controller) clockNow() spec.Instant { return c.w.now.Add(c.skew) }
 
 // foundCluster creates the cluster.
 func (c *controller) foundCluster() {
-	p := c.w.profile
-	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu", "shard"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}, MaxNodes: uint32(p.Nodes + p.Strangers + 1)}
+	profile := c.w.profile
+	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu", "shard"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}, MaxNodes: uint32(profile.Nodes + profile.Strangers + 1)}
 	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
 	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
 	cfg.Enforce.Limits = true
-	cfg.Fencing = p.fencingPolicy()
-	for i := range p.Nodes {
-		ns := p.nodeSpec(nodeName(i))
-		if p.Power && i > 0 {
-			ns.State = "CLOUD"
+	cfg.Fencing = profile.fencingPolicy()
+	for i := range profile.Nodes {
+		nodeSpec := profile.nodeSpec(nodeName(i))
+		if profile.Power && i > 0 {
+			nodeSpec.State = "CLOUD"
 		}
-		cfg.Nodes = append(cfg.Nodes, ns)
+		cfg.Nodes = append(cfg.Nodes, nodeSpec)
 	}
-	if p.Power {
+	if profile.Power {
 		cfg.Power = &spec.PowerConfig{Suspend: "off", Resume: "on", IdleAfter: 30 * spec.Second, DownIn: 10 * spec.Second, UpIn: spec.Minute, DownRate: 60, UpRate: 30}
 		cfg.RebootProgram = "reboot"
 	}
-	names := make([]string, p.Nodes)
+	names := make([]string, profile.Nodes)
 	for i := range names {
 		names[i] = nodeName(i)
 	}
 	cfg.Partitions = []spec.PartitionSpec{{Name: "main", NodeNames: names, Default: true, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour}}
-	if p.Preempt > 0 {
-		cfg.Sched.PreemptType, cfg.Sched.PreemptMode = "preempt/partition_prio", [...]string{1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG"}[p.Preempt]
+	if profile.Preempt > 0 {
+		cfg.Sched.PreemptType, cfg.Sched.PreemptMode = "preempt/partition_prio", [...]string{1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG"}[profile.Preempt]
 		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: "top", NodeNames: names, PriorityTier: 2, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour})
-		if p.Preempt == 4 {
+		if profile.Preempt == 4 {
 			cfg.Partitions[0].OverSubscribe = "FORCE:2"
 		}
 	}
-	p.varyCluster(cfg, names)
-	q := spec.QOS{ID: 1, Name: "normal"}
-	if p.QOSCap {
-		q.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(p.CPUs)}}
+	profile.varyCluster(cfg, names)
+	qos := spec.QOS{ID: 1, Name: "normal"}
+	if profile.QOSCap {
+		qos.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(profile.CPUs)}}
 	}
-	policy := []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: q}}
-	if p.Several {
-		policy = append(policy, &event.QOSPut{QOS: shortQOS(p)})
+	policy := []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: qos}}
+	if profile.Several {
+		policy = append(policy, &event.QOSPut{QOS: shortQOS(profile)})
 	}
-	c.decideCommand(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(p.Floor)...)}, nil)
+	c.decideCommand(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(profile.Floor)...)}, nil)
 	c.w.config = cfg
 	c.decideCommand(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
 }
@@ -384,27 +384,27 @@ func (c *controller) started(b *batch) {
 }
 
 // order sends the launch or the end of an attempt to its nodes, or one.
-func (c *controller) order(j *state.Job, only string) {
-	if j == nil || j.Alloc == nil {
+func (c *controller) order(job *state.Job, only string) {
+	if job == nil || job.Alloc == nil {
 		return
 	}
-	ending := !j.State.Active() || j.Ending != nil
-	if !ending && j.Configuring() {
+	ending := !job.State.Active() || job.Ending != nil
+	if !ending && job.Configuring() {
 		return // its nodes are not up
 	}
-	for i := range j.Alloc.Nodes {
-		name := j.Alloc.Nodes[i].Name
-		if j.Done.Has(i) || (only != "" && name != only) {
+	for i := range job.Alloc.Nodes {
+		name := job.Alloc.Nodes[i].Name
+		if job.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
 		n := c.w.nodeNamed(name)
-		r := run{j.UID, j.Attempt}
+		r := run{job.UID, job.Attempt}
 		batchHost := i == 0
 		if !n.connected {
 			continue // reconcile orders it on the next connection, whose lease it needs
 		}
 		life, session := c.life, n.session
-		lease := plan.Lease{From: c.sent[name], Length: j.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: j.StartSeq}
+		lease := plan.Lease{From: c.sent[name], Length: job.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: job.StartSeq}
 		c.w.sendMessage(func() {
 			if life != c.life || session != n.session || !n.connected {
 				return // the connection on which it was sent is gone

@@ -53,18 +53,18 @@ func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events 
 
 // judgePreempted: where nothing but what is guaranteed preempts, only the account
 // that is guaranteed something pushes others out, and only up to that.
-func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
-	victim, j := before.Job(e.UID), before.Job(e.For)
+func (w *World) judgePreempted(before *state.State, end *event.JobEndRequested) {
+	victim, job := before.Job(end.UID), before.Job(end.For)
 	switch {
-	case victim == nil || j == nil || j.State != spec.Pending:
-		w.failSeed("job uid %d makes room for uid %d, which does not wait", e.UID, e.For)
+	case victim == nil || job == nil || job.State != spec.Pending:
+		w.failSeed("job uid %d makes room for uid %d, which does not wait", end.UID, end.For)
 		return
 	case w.profile.Preempt > 0:
 		return
-	case w.profile.Floor == 0 || j.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
-		w.failSeed("job uid %d of %s makes room for uid %d of %s", e.UID, victim.Spec.Account, e.For, j.Spec.Account)
+	case w.profile.Floor == 0 || job.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
+		w.failSeed("job uid %d of %s makes room for uid %d of %s", end.UID, victim.Spec.Account, end.For, job.Spec.Account)
 	}
-	held := j.Req.CPU
+	held := job.Req.CPU
 	before.Active.Range(func(uid uint64, _ struct{}) bool {
 		if o := before.Job(spec.JobUID(uid)); o.Spec.Account == floorAccount && o.Ending == nil && o.Alloc != nil {
 			held += o.Alloc.TRES.CPU
@@ -72,7 +72,7 @@ func (w *World) judgePreempted(before *state.State, e *event.JobEndRequested) {
 		return true
 	})
 	if held > int64(w.profile.Floor) {
-		w.failSeed("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", e.For, held, w.profile.Floor)
+		w.failSeed("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", end.For, held, w.profile.Floor)
 	}
 }
 
@@ -106,10 +106,10 @@ func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
 
 func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Instant) {
 	after := w.ctl.st
-	j := after.Job(e.UID)
+	job := after.Job(e.UID)
 	was := before.Job(e.UID)
 	if was == nil {
-		was = before.Job(j.Array)
+		was = before.Job(job.Array)
 	}
 	switch part := before.Parts.Find(e.Alloc.Partition); {
 	case was == nil || was.State != spec.Pending:
@@ -132,34 +132,34 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 			w.failSeed("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
 		}
 	}
-	if d := was.Spec.Queue.Dependency; d != nil {
-		for i := range d.Terms {
-			if !d.Any && !fulfilled(before, &d.Terms[i], was) {
-				w.failSeed("job uid %d starts, but does not fulfil %v", e.UID, d.Terms[i])
+	if dependency := was.Spec.Queue.Dependency; dependency != nil {
+		for i := range dependency.Terms {
+			if !dependency.Any && !fulfilled(before, &dependency.Terms[i], was) {
+				w.failSeed("job uid %d starts, but does not fulfil %v", e.UID, dependency.Terms[i])
 			}
 		}
 	}
-	w.judgeCounts(after, j)
-	w.judgeReserved(before, e, j, at)
+	w.judgeCounts(after, job)
+	w.judgeReserved(before, e, job, at)
 }
 
 // fulfilled judges a dependency on a job of its own that is still known.
-func fulfilled(st *state.State, t *spec.DependencyTerm, j *state.Job) bool {
-	if t.Kind == spec.Singleton {
+func fulfilled(st *state.State, term *spec.DependencyTerm, job *state.Job) bool {
+	if term.Kind == spec.Singleton {
 		busy := false
 		st.Active.Range(func(uid uint64, _ struct{}) bool {
 			o := st.Job(spec.JobUID(uid))
-			busy = busy || (o.UID < j.UID && o.State.Active() && o.Spec.UID == j.Spec.UID && o.Spec.Name == j.Spec.Name && (o.Array == 0 || o.Array != j.Array))
+			busy = busy || (o.UID < job.UID && o.State.Active() && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && (o.Array == 0 || o.Array != job.Array))
 			return !busy
 		})
 		return !busy
 	}
-	on := st.Job(t.UID)
-	if on == nil || on.Array != 0 || t.Task != spec.NoTask {
+	on := st.Job(term.UID)
+	if on == nil || on.Array != 0 || term.Task != spec.NoTask {
 		return true // purged, or part of an array: not judged here
 	}
 	good := on.State == spec.Completed && on.Exit.OK()
-	switch t.Kind {
+	switch term.Kind {
 	case spec.After:
 		return on.Started != 0 || on.State.Terminal()
 	case spec.AfterAny:
@@ -173,19 +173,19 @@ func fulfilled(st *state.State, t *spec.DependencyTerm, j *state.Job) bool {
 }
 
 // judgeCounts recounts what is limited.
-func (w *World) judgeCounts(st *state.State, j *state.Job) {
+func (w *World) judgeCounts(st *state.State, job *state.Job) {
 	var cpus, tasks, licences int64
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		o := st.Job(spec.JobUID(uid))
 		if !o.State.Active() {
 			return true
 		}
-		if o.Spec.UID == j.Spec.UID && ranIn(o) == "normal" {
+		if o.Spec.UID == job.Spec.UID && ranIn(o) == "normal" {
 			for i := range o.Alloc.Nodes {
 				cpus += int64(o.Alloc.Nodes[i].CPUs.Count())
 			}
 		}
-		if j.Array != 0 && o.Array == j.Array {
+		if job.Array != 0 && o.Array == job.Array {
 			tasks++
 		}
 		for _, l := range o.Spec.Licenses {
@@ -193,16 +193,16 @@ func (w *World) judgeCounts(st *state.State, j *state.Job) {
 		}
 		return true
 	})
-	if w.profile.QOSCap && ranIn(j) == "normal" && cpus > int64(w.profile.CPUs) {
-		w.failSeed("user %d has %d CPUs, the limit is %d", j.Spec.UID, cpus, w.profile.CPUs)
+	if w.profile.QOSCap && ranIn(job) == "normal" && cpus > int64(w.profile.CPUs) {
+		w.failSeed("user %d has %d CPUs, the limit is %d", job.Spec.UID, cpus, w.profile.CPUs)
 	}
-	if a := j.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
-		w.failSeed("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, j.UID, a.Throttle)
+	if a := job.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
+		w.failSeed("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, job.UID, a.Throttle)
 	}
-	if have := st.LicenseTotal("l"); len(j.Spec.Licenses) > 0 && licences > have {
+	if have := st.LicenseTotal("l"); len(job.Spec.Licenses) > 0 && licences > have {
 		w.failSeed("%d licences are in use, there are %d", licences, have)
 	}
-	if n := w.inQOS(st, j); n > shortJobs {
+	if n := w.inQOS(st, job); n > shortJobs {
 		w.failSeed("%d jobs run in a QOS for %d", n, shortJobs)
 	}
 }
@@ -212,9 +212,9 @@ func (w *World) judgeCounts(st *state.State, j *state.Job) {
 func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if j.State == spec.Running && !j.Configuring() && j.Ending == nil && j.Limit != spec.Infinite && st.At > max(j.Started, j.Ready).Add(j.Limit+j.Paused+spec.Second) && w.ctl.clockNow() <= st.At {
-			w.failSeed("job uid %d runs beyond its time limit", j.UID)
+		job := st.Job(spec.JobUID(uid))
+		if job.State == spec.Running && !job.Configuring() && job.Ending == nil && job.Limit != spec.Infinite && st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) && w.ctl.clockNow() <= st.At {
+			w.failSeed("job uid %d runs beyond its time limit", job.UID)
 		}
 		return w.err == nil
 	})

@@ -52,18 +52,18 @@ func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 // strangeName is the name of a node that no file has.
 func strangeName(i int) string { return fmt.Sprintf("d%d", i+1) }
 
-func newNode(w *World, name string) *node {
-	n := &node{w: w, name: name, journal: map[run]*process{}, booted: w.now}
-	if w.profile.Fencing == fencesByLease {
-		n.drift = w.rng.Int64N(2*maxDrift+1) - maxDrift
+func newNode(world *World, name string) *node {
+	n := &node{w: world, name: name, journal: map[run]*process{}, booted: world.now}
+	if world.profile.Fencing == fencesByLease {
+		n.drift = world.rng.Int64N(2*maxDrift+1) - maxDrift
 		n.watchLeases()
 	}
 	var beat func()
 	beat = func() {
 		n.sendHeartbeat()
-		w.scheduleAfter(10*spec.Second, beat)
+		world.scheduleAfter(10*spec.Second, beat)
 	}
-	w.scheduleAfter(w.upTo(10*spec.Second), beat)
+	world.scheduleAfter(world.upTo(10*spec.Second), beat)
 	return n
 }
 
@@ -130,21 +130,21 @@ func (n *node) strange() bool { return n.name[0] == 'd' }
 
 // registration is what the node says of itself.
 func (n *node) registration() scheduler.RegisterNode {
-	p := &n.w.profile
-	reg := scheduler.RegisterNode{Node: n.name, Inventory: spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(p.CPUs), Mem: 1000}}
-	for g := range uint32(p.GPUs) {
+	profile := &n.w.profile
+	reg := scheduler.RegisterNode{Node: n.name, Inventory: spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(profile.CPUs), Mem: 1000}}
+	for g := range uint32(profile.GPUs) {
 		gpu := spec.GPU{Index: g, UUID: fmt.Sprintf("%s-g%d", n.name, g)}
-		if p.Typed {
+		if profile.Typed {
 			gpu.Type = gpuTypes[int(g)%len(gpuTypes)]
 		}
 		reg.Inventory.GPUs = append(reg.Inventory.GPUs, gpu)
 	}
-	if p.Shards && p.GPUs > 0 {
-		reg.Inventory.GRES = []spec.Count{{Name: "shard", N: int64(shardsPerGPU * p.GPUs)}}
+	if profile.Shards && profile.GPUs > 0 {
+		reg.Inventory.GRES = []spec.Count{{Name: "shard", N: int64(shardsPerGPU * profile.GPUs)}}
 	}
 	if n.strange() {
-		ns := p.nodeSpec(n.name)
-		reg.Dynamic = &ns
+		nodeSpec := profile.nodeSpec(n.name)
+		reg.Dynamic = &nodeSpec
 	}
 	return reg
 }

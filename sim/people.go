@@ -41,45 +41,45 @@ func userActor(n int) event.Actor {
 func (w *World) submit() {
 	n := w.rng.IntN(users)
 	who := userActor(n)
-	js := &spec.JobSpec{Name: fmt.Sprintf("j%d", w.rng.IntN(5)), User: who.Name, UID: who.UID, Account: "a"}
+	jobSpec := &spec.JobSpec{Name: fmt.Sprintf("j%d", w.rng.IntN(5)), User: who.Name, UID: who.UID, Account: "a"}
 	if w.profile.Floor > 0 && n == 0 {
-		js.Account = floorAccount
+		jobSpec.Account = floorAccount
 	}
-	js.Size.Tasks = uint32(1 + w.rng.IntN(w.profile.CPUs))
-	js.Time.Limit = spec.Minute * spec.Span(1+w.rng.IntN(5))
+	jobSpec.Size.Tasks = uint32(1 + w.rng.IntN(w.profile.CPUs))
+	jobSpec.Time.Limit = spec.Minute * spec.Span(1+w.rng.IntN(5))
 	if w.rng.IntN(3) == 0 {
-		js.Size.MinNodes = uint32(1 + w.rng.IntN(w.profile.Nodes))
-		js.Size.Tasks = js.Size.MinNodes
+		jobSpec.Size.MinNodes = uint32(1 + w.rng.IntN(w.profile.Nodes))
+		jobSpec.Size.Tasks = jobSpec.Size.MinNodes
 	}
 	if w.profile.GPUs > 0 && w.rng.IntN(2) == 0 {
-		js.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(1 + w.rng.IntN(w.profile.GPUs))}}
+		jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(1 + w.rng.IntN(w.profile.GPUs))}}
 	}
 	if w.profile.Preempt > 0 && w.rng.IntN(4) == 0 {
-		js.Partitions = []string{"top"}
+		jobSpec.Partitions = []string{"top"}
 	}
 	switch w.rng.IntN(8) {
 	case 0:
 		first := int64(w.rng.IntN(3))
-		js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: first, Last: first + int64(1+w.rng.IntN(6)), Step: 1}}, uint32(w.rng.IntN(3)))
+		jobSpec.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: first, Last: first + int64(1+w.rng.IntN(6)), Step: 1}}, uint32(w.rng.IntN(3)))
 	case 1:
-		js.Queue.Hold = spec.HeldByUser
+		jobSpec.Queue.Hold = spec.HeldByUser
 	case 2:
-		js.Time.Begin = w.now.Add(w.upTo(spec.Minute))
+		jobSpec.Time.Begin = w.now.Add(w.upTo(spec.Minute))
 	case 3:
-		js.Licenses = []spec.Count{{Name: "l", N: int64(1 + w.rng.IntN(3))}}
+		jobSpec.Licenses = []spec.Count{{Name: "l", N: int64(1 + w.rng.IntN(3))}}
 	case 4:
 		if t, ok := w.someJob(); ok {
 			if j := w.ctl.st.Job(t.UID); j != nil {
 				kinds := [...]spec.DependencyKind{spec.After, spec.AfterAny, spec.AfterOK, spec.AfterNotOK}
-				js.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: kinds[w.rng.IntN(len(kinds))], Job: j.ID, Task: spec.NoTask}}}
+				jobSpec.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: kinds[w.rng.IntN(len(kinds))], Job: j.ID, Task: spec.NoTask}}}
 			}
 		}
 	case 5:
-		js.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
+		jobSpec.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
 	}
-	w.ctl.decideCommand(who, scheduler.Submit{Spec: js, Rest: w.varyRequest(js)}, func(res scheduler.Result, err error) {
+	w.ctl.decideCommand(who, scheduler.Submit{Spec: jobSpec, Rest: w.varyRequest(jobSpec)}, func(res scheduler.Result, err error) {
 		if err == nil {
-			w.truth.acked[res.UID] = js.Name
+			w.truth.acked[res.UID] = jobSpec.Name
 		}
 	})
 }
@@ -105,10 +105,10 @@ func (w *World) onSomeJob(cmd func(t scheduler.Target) scheduler.Command) {
 
 // injectFaults lets things go wrong.
 func (w *World) injectFaults() {
-	p := w.profile
-	w.repeatEvery(p.CrashEvery, w.ctl.crashController)
-	w.repeatEvery(p.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].rebootMachine() })
-	w.repeatEvery(p.SilenceEvery, func() {
+	profile := w.profile
+	w.repeatEvery(profile.CrashEvery, w.ctl.crashController)
+	w.repeatEvery(profile.RebootEvery, func() { w.nodes[w.rng.IntN(len(w.nodes))].rebootMachine() })
+	w.repeatEvery(profile.SilenceEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		if n.cut {
 			return
@@ -118,17 +118,17 @@ func (w *World) injectFaults() {
 		n.session++
 		w.scheduleAfter(w.upTo(2*spec.Minute), func() { n.cut = false; n.connectSoon() })
 	})
-	w.repeatEvery(p.AgentEvery, func() {
+	w.repeatEvery(profile.AgentEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.connected = false
 		n.session++
 		n.connectSoon()
 	})
-	w.repeatEvery(p.HangEvery, func() {
+	w.repeatEvery(profile.HangEvery, func() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.hangPart(hangs(1 + w.rng.IntN(int(allHangs))))
 	})
-	w.repeatEvery(p.DrainEvery, func() {
+	w.repeatEvery(profile.DrainEvery, func() {
 		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
 		root := rootActor()
 		w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeDrain, Reason: new("look")}, nil)
@@ -159,31 +159,31 @@ func (w *World) runPowers() {
 
 // runOperators set the clock and change the configuration under the jobs.
 func (w *World) runOperators() {
-	p := w.profile
-	w.repeatEvery(p.ClockEvery, func() {
+	profile := w.profile
+	w.repeatEvery(profile.ClockEvery, func() {
 		w.ctl.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
 		w.noteLine("the controller's clock is off by %d ms", int64(w.ctl.skew)/int64(spec.Millisecond))
 	})
-	w.repeatEvery(p.ReconfigureEvery, func() {
-		c := *w.config
-		c.Partitions = slices.Clone(c.Partitions)
-		part := &c.Partitions[0]
+	w.repeatEvery(profile.ReconfigureEvery, func() {
+		config := *w.config
+		config.Partitions = slices.Clone(config.Partitions)
+		part := &config.Partitions[0]
 		switch w.rng.IntN(5) {
 		case 4:
-			c.Licenses = []spec.Count{{Name: "l", N: int64(w.rng.IntN(2 * simLicences))}}
+			config.Licenses = []spec.Count{{Name: "l", N: int64(w.rng.IntN(2 * simLicences))}}
 		case 0:
 			part.State = spec.PartitionDown
 		case 1:
 			part.MaxTime = spec.Span(1+w.rng.IntN(5)) * spec.Minute
 		case 2:
-			c.Sched.Firm, c.Sched.BFMaxJobTest = uint32(w.rng.IntN(3)), uint32(w.rng.IntN(3))
+			config.Sched.Firm, config.Sched.BFMaxJobTest = uint32(w.rng.IntN(3)), uint32(w.rng.IntN(3))
 		case 3:
-			c.Nodes = append(slices.Clone(c.Nodes), spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000})
+			config.Nodes = append(slices.Clone(config.Nodes), spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000})
 			part.NodeNames = append(slices.Clone(part.NodeNames), "spare")
 		}
 		w.noteLine("the configuration changes")
 		w.changed = true
-		w.ctl.decideCommand(rootActor(), scheduler.Configure{Config: &c}, nil)
+		w.ctl.decideCommand(rootActor(), scheduler.Configure{Config: &config}, nil)
 	})
 }
 

@@ -21,12 +21,12 @@ type Pods struct {
 }
 
 func drawPods(r *rand.Rand) Pods {
-	p := Pods{PodEvery: drawInterval(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
+	pods := Pods{PodEvery: drawInterval(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
 		LostWatchEvery: drawInterval(r, 50, 10*spec.Second, 100*spec.Second), Conflicts: r.IntN(40)}
-	if p.PodEvery == 0 {
+	if pods.PodEvery == 0 {
 		return Pods{}
 	}
-	return p
+	return pods
 }
 
 // kubernetes is an API server with the pods in it, users, the scheduler and the
@@ -61,55 +61,55 @@ func newKubernetes(w *World) *kubernetes {
 
 // beginPods lets users make and delete pods, and starts the copilot.
 func (k *kubernetes) beginPods() {
-	w, p := k.w, k.w.profile.Pods
-	if p.PodEvery == 0 {
+	world, pods := k.w, k.w.profile.Pods
+	if pods.PodEvery == 0 {
 		return
 	}
-	w.repeatEvery(p.PodEvery, k.create)
-	w.repeatEvery(20*spec.Second, k.deleteSome)
-	w.repeatEvery(p.CopilotEvery, func() {
+	world.repeatEvery(pods.PodEvery, k.create)
+	world.repeatEvery(20*spec.Second, k.deleteSome)
+	world.repeatEvery(pods.CopilotEvery, func() {
 		k.life++
 		k.relist()
 	})
-	w.repeatEvery(p.LostWatchEvery, func() {
+	world.repeatEvery(pods.LostWatchEvery, func() {
 		k.blind = true
-		w.scheduleAfter(w.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
+		world.scheduleAfter(world.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
 	})
 	var round func()
 	round = func() {
-		if w.ctl.up {
+		if world.ctl.up {
 			k.reconcile()
 		}
-		w.scheduleAfter(w.upTo(3*spec.Second), round)
+		world.scheduleAfter(world.upTo(3*spec.Second), round)
 	}
-	w.scheduleAfter(w.upTo(3*spec.Second), round)
+	world.scheduleAfter(world.upTo(3*spec.Second), round)
 	var tidy func()
 	tidy = func() { // a pod that finds no room when all is calm is not needed any more
-		if w.calm {
+		if world.calm {
 			k.blind = false
 			k.relist()
 			k.deleteGated()
 		}
-		w.scheduleAfter(5*spec.Minute, tidy)
+		world.scheduleAfter(5*spec.Minute, tidy)
 	}
-	w.scheduleAfter(5*spec.Minute, tidy)
+	world.scheduleAfter(5*spec.Minute, tidy)
 }
 
 func (k *kubernetes) create() {
-	w := k.w
+	world := k.w
 	k.made++
-	p := &pod{Pod: copilot.Pod{Name: fmt.Sprintf("p%d", k.made%7), Namespace: "web", UID: fmt.Sprintf("uid-%d", k.made), Created: w.now, Gated: true}}
+	p := &pod{Pod: copilot.Pod{Name: fmt.Sprintf("p%d", k.made%7), Namespace: "web", UID: fmt.Sprintf("uid-%d", k.made), Created: world.now, Gated: true}}
 	if k.pods[p.Name] != nil {
 		return // the name is taken; a later pod gets it
 	}
-	p.Priority = int64(w.rng.IntN(3))
-	p.Ask.MilliCPU = int64(w.rng.IntN(1 + w.profile.CPUs*700))
-	p.Ask.Mem = int64(w.rng.IntN(200))
-	if w.profile.GPUs > 0 && w.rng.IntN(2) == 0 {
-		p.Ask.GPUs = int64(w.rng.IntN(1 + w.profile.GPUs/2))
+	p.Priority = int64(world.rng.IntN(3))
+	p.Ask.MilliCPU = int64(world.rng.IntN(1 + world.profile.CPUs*700))
+	p.Ask.Mem = int64(world.rng.IntN(200))
+	if world.profile.GPUs > 0 && world.rng.IntN(2) == 0 {
+		p.Ask.GPUs = int64(world.rng.IntN(1 + world.profile.GPUs/2))
 	}
-	for _, n := range w.nodes {
-		if w.rng.IntN(4) > 0 {
+	for _, n := range world.nodes {
+		if world.rng.IntN(4) > 0 {
 			p.Admits = append(p.Admits, n.name)
 		}
 	}
@@ -256,12 +256,12 @@ func (k *kubernetes) reconcile() {
 	}
 }
 
-func (k *kubernetes) release(r copilot.Release) {
-	if r.Confirm && !copilot.Gone(r, k.get(r.Pod)) {
+func (k *kubernetes) release(release copilot.Release) {
+	if release.Confirm && !copilot.Gone(release, k.get(release.Pod)) {
 		return
 	}
 	k.w.sendMessage(func() {
-		k.w.ctl.decideCommand(rootActor(), scheduler.ReleaseForeignHold{Node: r.Node, ID: r.Hold, Why: r.Why}, nil)
+		k.w.ctl.decideCommand(rootActor(), scheduler.ReleaseForeignHold{Node: release.Node, ID: release.Hold, Why: release.Why}, nil)
 	})
 }
 
@@ -275,14 +275,14 @@ func (k *kubernetes) get(name string) *copilot.Pod {
 	return nil
 }
 
-func (k *kubernetes) take(t copilot.Take) {
+func (k *kubernetes) take(take copilot.Take) {
 	life := k.life
-	hold := spec.ForeignHold{ID: t.Pod.UID, Space: t.Pod.Namespace, Owner: t.Pod.Name, MilliCPU: t.Pod.Ask.MilliCPU, Mem: t.Pod.Ask.Mem, Priority: t.Pod.Priority}
+	hold := spec.ForeignHold{ID: take.Pod.UID, Space: take.Pod.Namespace, Owner: take.Pod.Name, MilliCPU: take.Pod.Ask.MilliCPU, Mem: take.Pod.Ask.Mem, Priority: take.Pod.Priority}
 	k.w.sendMessage(func() {
-		cmd := scheduler.TakeForeignHold{Node: t.Node, Hold: hold, GPUs: t.Pod.Ask.GPUs, Running: t.Running}
+		cmd := scheduler.TakeForeignHold{Node: take.Node, Hold: hold, GPUs: take.Pod.Ask.GPUs, Running: take.Running}
 		k.w.ctl.decideCommand(rootActor(), cmd, func(_ scheduler.Result, err error) {
-			if err == nil && t.LetGo && life == k.life {
-				k.letGo(t.Pod, t.Node)
+			if err == nil && take.LetGo && life == k.life {
+				k.letGo(take.Pod, take.Node)
 			}
 		})
 	})

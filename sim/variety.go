@@ -15,23 +15,23 @@ var gpuTypes = [...]string{"a", "b"}
 
 // nodeSpec describes a node.
 func (p *Profile) nodeSpec(name string) spec.NodeSpec {
-	ns := spec.NodeSpec{Name: name, CPUs: int64(p.CPUs), Mem: 1000}
+	nodeSpec := spec.NodeSpec{Name: name, CPUs: int64(p.CPUs), Mem: 1000}
 	if p.GPUs == 0 {
-		return ns
+		return nodeSpec
 	}
 	if !p.Typed {
-		ns.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
+		nodeSpec.GRES = []spec.GRESSpec{{Name: "gpu", N: int64(p.GPUs)}}
 	} else {
 		for i, typ := range gpuTypes {
 			if n := (p.GPUs + 1 - i) / 2; n > 0 {
-				ns.GRES = append(ns.GRES, spec.GRESSpec{Name: "gpu", Type: typ, N: int64(n)})
+				nodeSpec.GRES = append(nodeSpec.GRES, spec.GRESSpec{Name: "gpu", Type: typ, N: int64(n)})
 			}
 		}
 	}
 	if p.Shards {
-		ns.GRES = append(ns.GRES, spec.GRESSpec{Name: "shard", N: int64(shardsPerGPU * p.GPUs)})
+		nodeSpec.GRES = append(nodeSpec.GRES, spec.GRESSpec{Name: "shard", N: int64(shardsPerGPU * p.GPUs)})
 	}
-	return ns
+	return nodeSpec
 }
 
 const shardsPerGPU = 3
@@ -39,13 +39,13 @@ const shardsPerGPU = 3
 // shortJobs is how many jobs run in the second QOS at once.
 const shortJobs = 2
 
-func shortQOS(p Profile) spec.QOS {
+func shortQOS(profile Profile) spec.QOS {
 	most := int64(shortJobs)
-	q := spec.QOS{ID: 2, Name: "short", GrpJobs: &most, Priority: 10}
-	if p.ByQOS {
-		q.Preempt = []string{"normal"}
+	qos := spec.QOS{ID: 2, Name: "short", GrpJobs: &most, Priority: 10}
+	if profile.ByQOS {
+		qos.Preempt = []string{"normal"}
 	}
-	return q
+	return qos
 }
 
 // varyCluster gives the cluster what the profile says beside nodes and jobs.
@@ -63,36 +63,36 @@ func (p *Profile) varyCluster(cfg *spec.Config, names []string) {
 
 // varyRequest gives a request something that not every site has, and returns its
 // second component where it is to have one.
-func (w *World) varyRequest(js *spec.JobSpec) (rest []*spec.JobSpec) {
-	p := &w.profile
-	if p.Sides && w.rng.IntN(3) == 0 {
-		js.Partitions = [...][]string{{"side"}, {"side", "main"}, {"main", "side"}}[w.rng.IntN(3)]
-		if few := uint32(p.Nodes+1) / 2; js.Size.MinNodes > few {
-			js.Size.MinNodes, js.Size.Tasks = few, few
+func (w *World) varyRequest(jobSpec *spec.JobSpec) (rest []*spec.JobSpec) {
+	profile := &w.profile
+	if profile.Sides && w.rng.IntN(3) == 0 {
+		jobSpec.Partitions = [...][]string{{"side"}, {"side", "main"}, {"main", "side"}}[w.rng.IntN(3)]
+		if few := uint32(profile.Nodes+1) / 2; jobSpec.Size.MinNodes > few {
+			jobSpec.Size.MinNodes, jobSpec.Size.Tasks = few, few
 		}
 	}
-	if p.Several && w.rng.IntN(2) == 0 {
-		js.QOS = [...]string{"short", "normal,short", "short,normal"}[w.rng.IntN(3)]
+	if profile.Several && w.rng.IntN(2) == 0 {
+		jobSpec.QOS = [...]string{"short", "normal,short", "short,normal"}[w.rng.IntN(3)]
 	}
 	switch {
-	case p.GPUs == 0:
-	case len(js.Size.PerNode) > 0 && p.Typed && w.rng.IntN(2) == 0:
-		js.Size.PerNode = []spec.Count{{Name: "gpu", Type: gpuTypes[0], N: 1}}
-	case len(js.Size.PerNode) == 0 && p.Shards && w.rng.IntN(3) == 0:
-		js.Size.PerNode = []spec.Count{{Name: "shard", N: int64(1 + w.rng.IntN(shardsPerGPU))}}
+	case profile.GPUs == 0:
+	case len(jobSpec.Size.PerNode) > 0 && profile.Typed && w.rng.IntN(2) == 0:
+		jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", Type: gpuTypes[0], N: 1}}
+	case len(jobSpec.Size.PerNode) == 0 && profile.Shards && w.rng.IntN(3) == 0:
+		jobSpec.Size.PerNode = []spec.Count{{Name: "shard", N: int64(1 + w.rng.IntN(shardsPerGPU))}}
 	}
-	if p.Apart && w.rng.IntN(4) == 0 {
-		js.Place.Sharing = [...]spec.Sharing{spec.Exclusive, spec.ExclusiveUser}[w.rng.IntN(2)]
+	if profile.Apart && w.rng.IntN(4) == 0 {
+		jobSpec.Place.Sharing = [...]spec.Sharing{spec.Exclusive, spec.ExclusiveUser}[w.rng.IntN(2)]
 	}
-	if p.ReserveEvery > 0 && w.rng.IntN(4) == 0 {
-		js.Place.Reservation = w.resvName()
+	if profile.ReserveEvery > 0 && w.rng.IntN(4) == 0 {
+		jobSpec.Place.Reservation = w.resvName()
 	}
-	if p.CPUs < 2 || js.Queue.Array != nil || w.rng.IntN(100) >= p.Het {
+	if profile.CPUs < 2 || jobSpec.Queue.Array != nil || w.rng.IntN(100) >= profile.Het {
 		return nil
 	}
-	js.Licenses, js.Size, js.Place.Sharing = nil, spec.Size{Tasks: 1}, spec.ShareDefault // two that one node can have
-	other := *js
-	if p.GPUs > 0 {
+	jobSpec.Licenses, jobSpec.Size, jobSpec.Place.Sharing = nil, spec.Size{Tasks: 1}, spec.ShareDefault // two that one node can have
+	other := *jobSpec
+	if profile.GPUs > 0 {
 		other.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
 	}
 	other.Queue, other.Time.Begin = spec.QueueAsk{}, 0
@@ -103,11 +103,11 @@ func (w *World) resvName() string { return fmt.Sprintf("r%d", 1+w.rng.IntN(3)) }
 
 // runVariety lets operators do what not every site needs.
 func (w *World) runVariety() {
-	p := &w.profile
-	w.repeatEvery(p.ReserveEvery, w.reserve)
-	w.repeatEvery(p.ControlEvery, w.control)
-	if p.Strangers > 0 {
-		w.repeatEvery(p.StrangeEvery, func() { w.stranger(w.nodes[p.Nodes+w.rng.IntN(p.Strangers)]) })
+	profile := &w.profile
+	w.repeatEvery(profile.ReserveEvery, w.reserve)
+	w.repeatEvery(profile.ControlEvery, w.control)
+	if profile.Strangers > 0 {
+		w.repeatEvery(profile.StrangeEvery, func() { w.stranger(w.nodes[profile.Nodes+w.rng.IntN(profile.Strangers)]) })
 	}
 }
 
@@ -201,10 +201,10 @@ func (w *World) undoOperators() {
 		break // the others when it comes round again: this one changed the list
 	}
 	for i := range st.Config.Partitions {
-		if p := &st.Config.Partitions[i]; p.State != spec.PartitionUp || p.MaxTime != spec.Hour {
-			next := p.WithoutNodes()
+		if partition := &st.Config.Partitions[i]; partition.State != spec.PartitionUp || partition.MaxTime != spec.Hour {
+			next := partition.WithoutNodes()
 			next.State, next.MaxTime = spec.PartitionUp, spec.Hour
-			w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: p.WithoutNodes(), New: next}, nil)
+			w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: partition.WithoutNodes(), New: next}, nil)
 			break
 		}
 	}
@@ -217,19 +217,19 @@ func (w *World) undoOperators() {
 }
 
 // ranIn is the QOS in which a job was started.
-func ranIn(j *state.Job) string {
+func ranIn(job *state.Job) string {
 	switch {
-	case j.Alloc != nil && j.Alloc.QOS != "":
-		return j.Alloc.QOS
-	case j.Spec.QOS == "":
+	case job.Alloc != nil && job.Alloc.QOS != "":
+		return job.Alloc.QOS
+	case job.Spec.QOS == "":
 		return "normal"
 	}
-	return j.Spec.QOS
+	return job.Spec.QOS
 }
 
 // inQOS counts the jobs in the second QOS, if a job is.
-func (w *World) inQOS(st *state.State, j *state.Job) (n int) {
-	if ranIn(j) != "short" {
+func (w *World) inQOS(st *state.State, job *state.Job) (n int) {
+	if ranIn(job) != "short" {
 		return 0
 	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
@@ -243,20 +243,20 @@ func (w *World) inQOS(st *state.State, j *state.Job) (n int) {
 
 // judgeReserved: a job that is in no reservation does not run on nodes that one
 // keeps whole, from the beginning to the end of that.
-func (w *World) judgeReserved(before *state.State, e *event.JobStarted, j *state.Job, at spec.Instant) {
+func (w *World) judgeReserved(before *state.State, e *event.JobStarted, job *state.Job, at spec.Instant) {
 	for i := range before.Reservations {
-		r := &before.Reservations[i]
-		if e.Alloc.Reservation != "" || r.Cores != nil || r.Flags.Has(spec.ResvMagnetic) {
+		reservation := &before.Reservations[i]
+		if e.Alloc.Reservation != "" || reservation.Cores != nil || reservation.Flags.Has(spec.ResvMagnetic) {
 			continue
 		}
-		start, end := r.Start, r.End
-		if r.Flags.Has(spec.ResvTimeFloat) {
-			start, end = at.Add(r.Ahead), spec.FarFuture
+		start, end := reservation.Start, reservation.End
+		if reservation.Flags.Has(spec.ResvTimeFloat) {
+			start, end = at.Add(reservation.Ahead), spec.FarFuture
 		}
 		for k := range e.Alloc.Nodes {
-			for _, name := range r.Nodes {
+			for _, name := range reservation.Nodes {
 				if name == e.Alloc.Nodes[k].Name && at < end && start < at.Add(e.Limit) {
-					w.failSeed("job uid %d starts on %s for %d s, which reservation %s has from %d s on", j.UID, name, e.Limit/spec.Second, r.Name, start.Sub(at)/spec.Second)
+					w.failSeed("job uid %d starts on %s for %d s, which reservation %s has from %d s on", job.UID, name, e.Limit/spec.Second, reservation.Name, start.Sub(at)/spec.Second)
 				}
 			}
 		}
@@ -267,13 +267,13 @@ func (w *World) judgeReserved(before *state.State, e *event.JobStarted, j *state
 func (w *World) judgeTogether() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if j.Het == nil || j.Ending != nil || !j.State.Active() {
+		job := st.Job(spec.JobUID(uid))
+		if job.Het == nil || job.Ending != nil || !job.State.Active() {
 			return true
 		}
-		for _, c := range st.Components(j) {
+		for _, c := range st.Components(job) {
 			if c.State == spec.Pending {
-				w.failSeed("of a heterogeneous job uid %d runs and uid %d waits", j.UID, c.UID)
+				w.failSeed("of a heterogeneous job uid %d runs and uid %d waits", job.UID, c.UID)
 			}
 		}
 		return w.err == nil
@@ -290,13 +290,13 @@ func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	}
 	idle := w.unpromised(out)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if c := j.Reason.Code; j.Eligible == 0 || j.Eligible >= now || j.Het != nil || j.Claim != nil || (c != spec.ReasonResources && c != spec.ReasonPriority) || j.Spec.Size.MinNodes > 1 || j.Spec.Place.Reservation != "" || j.Spec.Place.Sharing != spec.ShareDefault {
+		job := st.Job(spec.JobUID(uid))
+		if c := job.Reason.Code; job.Eligible == 0 || job.Eligible >= now || job.Het != nil || job.Claim != nil || (c != spec.ReasonResources && c != spec.ReasonPriority) || job.Spec.Size.MinNodes > 1 || job.Spec.Place.Reservation != "" || job.Spec.Place.Sharing != spec.ShareDefault {
 			return true
 		}
 		for _, n := range idle {
-			if w.wouldFit(j, n) {
-				w.failSeed("job uid %d waits for %s, and %s has idle what it needs", j.UID, j.Reason.Code, n.Spec.Name)
+			if w.wouldFit(job, n) {
+				w.failSeed("job uid %d waits for %s, and %s has idle what it needs", job.UID, job.Reason.Code, n.Spec.Name)
 			}
 		}
 		return w.err == nil
@@ -328,24 +328,24 @@ func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
 
 // wouldFit tells whether a job on one node has room on an empty one of its
 // partitions.
-func (w *World) wouldFit(j *state.Job, n *state.Node) bool {
+func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 	in := false
-	for _, name := range j.Spec.Partitions {
+	for _, name := range job.Spec.Partitions {
 		p := w.ctl.st.Parts.Find(name)
-		in = in || p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp && j.Spec.Time.Limit <= p.Spec.MaxTime
+		in = in || p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp && job.Spec.Time.Limit <= p.Spec.MaxTime
 	}
 	var gpus, shards int64
-	for _, c := range j.Spec.Size.PerNode {
-		if c.Type != "" && c.Type != gpuTypes[0] {
+	for _, count := range job.Spec.Size.PerNode {
+		if count.Type != "" && count.Type != gpuTypes[0] {
 			return false
 		}
-		if c.Name == "gpu" {
-			gpus += c.N
+		if count.Name == "gpu" {
+			gpus += count.N
 		} else {
-			shards += c.N
+			shards += count.N
 		}
 	}
-	return in && int64(j.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
+	return in && int64(job.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
 }
 
 // Starts counts those that were of a kind.
@@ -354,19 +354,19 @@ type Starts struct {
 }
 
 // countStart adds a start that is on the disk.
-func (s *Starts) countStart(e *event.JobStarted, j *state.Job) {
+func (s *Starts) countStart(e *event.JobStarted, job *state.Job) {
 	add := func(n *int, is bool) {
 		if is {
 			*n++
 		}
 	}
-	a := e.Alloc
-	add(&s.Reserved, a.Reservation != "")
-	add(&s.Together, j != nil && j.Het != nil)
-	add(&s.Shared, len(a.Nodes[0].Shares) > 0)
-	add(&s.Short, a.QOS == "short")
-	add(&s.Side, a.Partition == "side")
-	add(&s.Strange, a.Nodes[len(a.Nodes)-1].Name[0] == 'd')
+	allocation := e.Alloc
+	add(&s.Reserved, allocation.Reservation != "")
+	add(&s.Together, job != nil && job.Het != nil)
+	add(&s.Shared, len(allocation.Nodes[0].Shares) > 0)
+	add(&s.Short, allocation.QOS == "short")
+	add(&s.Side, allocation.Partition == "side")
+	add(&s.Strange, allocation.Nodes[len(allocation.Nodes)-1].Name[0] == 'd')
 }
 
 // Add adds the counts of another run.

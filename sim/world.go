@@ -84,7 +84,7 @@ func drawInterval(r *rand.Rand, likely int, lo, hi spec.Span) spec.Span {
 
 func drawProfile(r *rand.Rand) Profile {
 	every := func(likely int, lo, hi spec.Span) spec.Span { return drawInterval(r, likely, lo, hi) }
-	p := Profile{
+	profile := Profile{
 		Nodes: 1 + r.IntN(4), CPUs: 1 + r.IntN(8), GPUs: r.IntN(5), Jobs: 5 + r.IntN(60),
 		CrashEvery: every(60, 5*spec.Second, 120*spec.Second), RebootEvery: every(50, 20*spec.Second, 300*spec.Second),
 		SilenceEvery: every(50, 20*spec.Second, 200*spec.Second), AgentEvery: every(50, 10*spec.Second, 100*spec.Second),
@@ -94,15 +94,15 @@ func drawProfile(r *rand.Rand) Profile {
 		Preempt: max(r.IntN(9)-4, 0), Floor: max(r.IntN(16)-7, 0),
 		Power: r.IntN(3) == 0, PowerEvery: every(60, 20*spec.Second, 120*spec.Second), BootFails: r.IntN(30),
 	}
-	p.HangEvery = every(50, 20*spec.Second, 200*spec.Second)
-	p.Variety = Variety{
+	profile.HangEvery = every(50, 20*spec.Second, 200*spec.Second)
+	profile.Variety = Variety{
 		Sides: r.IntN(2) == 0, Several: r.IntN(2) == 0, ByQOS: r.IntN(2) == 0, Typed: r.IntN(2) == 0, Shards: r.IntN(2) == 0, Apart: r.IntN(3) == 0,
 		Het: max(r.IntN(60)-30, 0), Strangers: max(r.IntN(5)-2, 0), StrangeEvery: 10*spec.Second + spec.Span(r.Int64N(int64(90*spec.Second))),
 		ReserveEvery: every(50, 10*spec.Second, 100*spec.Second), ControlEvery: every(50, 5*spec.Second, 60*spec.Second),
 	}
-	p.Fencing = r.IntN(3)
-	p.Pods = drawPods(r)
-	return p
+	profile.Fencing = r.IntN(3)
+	profile.Pods = drawPods(r)
+	return profile
 }
 
 // happening is one thing on the agenda.
@@ -196,25 +196,25 @@ func ProfileOf(seed uint64) Profile {
 
 // Shrink looks for the smallest profile with which a seed still fails, by
 // taking away one kind of fault, of load or of size after the other.
-func Shrink(seed uint64, p Profile) (Profile, Result, error) {
-	res, err := RunProfile(seed, p)
+func Shrink(seed uint64, profile Profile) (Profile, Result, error) {
+	res, err := RunProfile(seed, profile)
 	for again := err != nil; again; {
 		again = false
 		for _, cut := range cuts() {
-			smaller := p
+			smaller := profile
 			cut(&smaller)
-			if smaller == p {
+			if smaller == profile {
 				continue
 			}
-			if r, e := RunProfile(seed, smaller); e != nil {
-				p = smaller
-				res = r
+			if result, e := RunProfile(seed, smaller); e != nil {
+				profile = smaller
+				res = result
 				err = e
 				again = true
 			}
 		}
 	}
-	return p, res, err
+	return profile, res, err
 }
 
 // cuts are the steps of Shrink. Each ends at something that it leaves as it is.
@@ -240,43 +240,43 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	w := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
-	w.profile = profile
-	w.ctl = newController(w)
-	w.pods = newKubernetes(w)
-	w.ctl.foundCluster()
-	for i := range w.profile.Nodes {
-		w.nodes = append(w.nodes, newNode(w, nodeName(i)))
+	world := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
+	world.profile = profile
+	world.ctl = newController(world)
+	world.pods = newKubernetes(world)
+	world.ctl.foundCluster()
+	for i := range world.profile.Nodes {
+		world.nodes = append(world.nodes, newNode(world, nodeName(i)))
 	}
-	for i := range w.profile.Strangers {
-		w.nodes = append(w.nodes, newNode(w, strangeName(i)))
+	for i := range world.profile.Strangers {
+		world.nodes = append(world.nodes, newNode(world, strangeName(i)))
 	}
-	for i, n := range w.nodes {
-		n.dead = (w.profile.Power && i > 0) || i >= w.profile.Nodes
+	for i, n := range world.nodes {
+		n.dead = (world.profile.Power && i > 0) || i >= world.profile.Nodes
 		if !n.dead {
 			n.connectSoon()
 		}
 	}
-	w.runPeople()
-	w.injectFaults()
-	w.runOperators()
-	w.runPowers()
-	w.runVariety()
-	w.pods.beginPods()
-	w.ctl.runClockwork()
+	world.runPeople()
+	world.injectFaults()
+	world.runOperators()
+	world.runPowers()
+	world.runVariety()
+	world.pods.beginPods()
+	world.ctl.runClockwork()
 	const storm, bound = 10 * spec.Minute, 6 * spec.Hour
-	w.runUntil(w.now.Add(storm))
-	w.healFaults()
-	end := w.now.Add(bound)
-	w.runUntil(w.now.Add(500 * spec.Millisecond)) // between two ticks, of which the last is always on its way
-	for w.err == nil && w.now < end && !w.isSettled() {
-		w.runUntil(w.now.Add(10 * spec.Second))
+	world.runUntil(world.now.Add(storm))
+	world.healFaults()
+	end := world.now.Add(bound)
+	world.runUntil(world.now.Add(500 * spec.Millisecond)) // between two ticks, of which the last is always on its way
+	for world.err == nil && world.now < end && !world.isSettled() {
+		world.runUntil(world.now.Add(10 * spec.Second))
 	}
-	if w.err == nil {
-		w.finalChecks()
+	if world.err == nil {
+		world.finalChecks()
 	}
-	res := Result{Seed: seed, Profile: w.profile, Events: w.ctl.st.Seq, Crashes: w.ctl.crashes, Hash: w.ctl.st.Hash(), Log: w.ctl.hashLog(), Attempts: len(w.truth.attempts), Starts: w.truth.starts, Trace: w.trace}
-	return res, w.err
+	res := Result{Seed: seed, Profile: world.profile, Events: world.ctl.st.Seq, Crashes: world.ctl.crashes, Hash: world.ctl.st.Hash(), Log: world.ctl.hashLog(), Attempts: len(world.truth.attempts), Starts: world.truth.starts, Trace: world.trace}
+	return res, world.err
 }
 
 // runUntil lets things happen up to an instant.

@@ -220,25 +220,25 @@ func (u Usage) Add(v Usage) Usage {
 	return u
 }
 
-func addGPU(gpus []GPUUsage, g GPUUsage) []GPUUsage {
+func addGPU(gpus []GPUUsage, gpu GPUUsage) []GPUUsage {
 	for i := range gpus {
-		if gpus[i].UUID != g.UUID {
+		if gpus[i].UUID != gpu.UUID {
 			continue
 		}
 		s := &gpus[i]
-		s.NoProcess += g.NoProcess
-		s.Idle += g.Idle
-		s.Busy += g.Busy
-		s.UtilNS += g.UtilNS
-		s.SMNS += g.SMNS
-		s.TensorNS += g.TensorNS
-		s.PeakMem = max(s.PeakMem, g.PeakMem)
-		s.MemMiBS += g.MemMiBS
-		s.EnergyMJ += g.EnergyMJ
-		s.Throttled += g.Throttled
-		s.XIDs += g.XIDs
-		s.Has = s.Has || g.Has
+		s.NoProcess += gpu.NoProcess
+		s.Idle += gpu.Idle
+		s.Busy += gpu.Busy
+		s.UtilNS += gpu.UtilNS
+		s.SMNS += gpu.SMNS
+		s.TensorNS += gpu.TensorNS
+		s.PeakMem = max(s.PeakMem, gpu.PeakMem)
+		s.MemMiBS += gpu.MemMiBS
+		s.EnergyMJ += gpu.EnergyMJ
+		s.Throttled += gpu.Throttled
+		s.XIDs += gpu.XIDs
+		s.Has = s.Has || gpu.Has
 		return gpus
 	}
-	return append(gpus, g)
+	return append(gpus, gpu)
 }

@@ -19,14 +19,14 @@ type ArrayAsk struct {
 
 // NewArrayAsk describes an array of the given tasks.
 func NewArrayAsk(tasks TaskSet, throttle uint32) *ArrayAsk {
-	a := &ArrayAsk{Tasks: tasks, Throttle: throttle, Count: tasks.Len(), Step: 1}
+	ask := &ArrayAsk{Tasks: tasks, Throttle: throttle, Count: tasks.Len(), Step: 1}
 	if len(tasks) > 0 {
-		a.Min, a.Max = tasks[0].First, tasks.Max()
+		ask.Min, ask.Max = tasks[0].First, tasks.Max()
 		if len(tasks) == 1 {
-			a.Step = tasks[0].Step
+			ask.Step = tasks[0].Step
 		}
 	}
-	return a
+	return ask
 }
 
 // TaskSet is a set of array task indices as ascending, disjoint ranges: a

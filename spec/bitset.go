@@ -161,7 +161,7 @@ func (b Bitset) Ranges() string {
 }
 
 // ParseRanges reads what Ranges writes, for members below most.
-func ParseRanges(text string, most int) (b Bitset, ok bool) {
+func ParseRanges(text string, most int) (bitset Bitset, ok bool) {
 	if text == "" {
 		return nil, true
 	}
@@ -176,20 +176,20 @@ func ParseRanges(text string, most int) (b Bitset, ok bool) {
 			return nil, false
 		}
 		for i := first; i <= last; i++ {
-			b = b.Set(i)
+			bitset = bitset.Set(i)
 		}
 	}
-	return b, true
+	return bitset, true
 }
 
 // FullBitset is the set {0 … n-1}.
 func FullBitset(n int) Bitset {
-	b := make(Bitset, (n+63)/64)
-	for i := range b {
-		b[i] = ^uint64(0)
+	bitset := make(Bitset, (n+63)/64)
+	for i := range bitset {
+		bitset[i] = ^uint64(0)
 	}
 	if n&63 != 0 {
-		b[len(b)-1] = 1<<(n&63) - 1
+		bitset[len(bitset)-1] = 1<<(n&63) - 1
 	}
-	return b
+	return bitset
 }

@@ -23,13 +23,13 @@ func (p *PartitionSpec) sameNodes(as *PartitionSpec) {
 // WithPartition is the configuration with a partition replaced, which remembers
 // what the files say of it; its nodes stay unless they are part of the change. The
 // receiver stays as it is.
-func (c *Config) WithPartition(p *PartitionSpec, nodes bool) *Config {
-	i := indexPartition(c.Partitions, p.Name)
+func (c *Config) WithPartition(partition *PartitionSpec, nodes bool) *Config {
+	i := indexPartition(c.Partitions, partition.Name)
 	if i < 0 {
 		return c
 	}
 	out, was := *c, &c.Partitions[i]
-	next := *p
+	next := *partition
 	if !nodes {
 		next.sameNodes(was)
 	}
@@ -39,25 +39,25 @@ func (c *Config) WithPartition(p *PartitionSpec, nodes bool) *Config {
 		out.Partitions[i].Dynamic = true
 		return &out
 	}
-	at := indexPartition(c.FileParts, p.Name)
+	at := indexPartition(c.FileParts, partition.Name)
 	out.FileParts = slices.Clone(c.FileParts)
 	if at < 0 {
 		at, out.FileParts = len(c.FileParts), append(out.FileParts, was.WithoutNodes())
 	}
 	file := &out.FileParts[at]
-	if nodes && !slices.Contains(c.PartNodes, p.Name) {
+	if nodes && !slices.Contains(c.PartNodes, partition.Name) {
 		file.sameNodes(was)
 		file.NodeNames = c.filed(was.NodeNames)
-		out.PartNodes = append(slices.Clip(c.PartNodes), p.Name)
+		out.PartNodes = append(slices.Clip(c.PartNodes), partition.Name)
 	}
-	if !slices.Contains(out.PartNodes, p.Name) {
+	if !slices.Contains(out.PartNodes, partition.Name) {
 		next = next.WithoutNodes()
 	} else {
 		next.NodeNames = c.filed(next.NodeNames)
 	}
 	if reflect.DeepEqual(*file, next) {
 		out.FileParts = slices.Delete(out.FileParts, at, at+1)
-		out.PartNodes = slices.DeleteFunc(slices.Clone(out.PartNodes), func(name string) bool { return name == p.Name })
+		out.PartNodes = slices.DeleteFunc(slices.Clone(out.PartNodes), func(name string) bool { return name == partition.Name })
 	}
 	if len(out.FileParts) == 0 {
 		out.FileParts = nil
@@ -81,30 +81,30 @@ func (c *Config) filed(names []string) []string {
 
 // WithChangedNode is the configuration with a node replaced by one of the same
 // name; it remembers what the files say of it. The receiver stays as it is.
-func (c *Config) WithChangedNode(n NodeSpec) *Config {
+func (c *Config) WithChangedNode(node NodeSpec) *Config {
 	out := *c
 	out.Nodes, out.FileNodes = slices.Clone(c.Nodes), slices.Clone(c.FileNodes)
-	out.ChangeNode(n)
+	out.ChangeNode(node)
 	return &out
 }
 
 // ChangeNode is WithChangedNode for a configuration of which nobody else has the
 // lists of nodes: a thousand nodes are changed one by one.
-func (c *Config) ChangeNode(n NodeSpec) {
-	i := indexNode(c.Nodes, n.Name)
+func (c *Config) ChangeNode(node NodeSpec) {
+	i := indexNode(c.Nodes, node.Name)
 	if i < 0 {
 		return
 	}
 	was := c.Nodes[i]
-	c.Nodes[i] = n
-	if n.Dynamic {
+	c.Nodes[i] = node
+	if node.Dynamic {
 		return
 	}
-	at := indexNode(c.FileNodes, n.Name)
+	at := indexNode(c.FileNodes, node.Name)
 	if at < 0 {
 		at, c.FileNodes = len(c.FileNodes), append(c.FileNodes, was)
 	}
-	if reflect.DeepEqual(c.FileNodes[at], n) {
+	if reflect.DeepEqual(c.FileNodes[at], node) {
 		c.FileNodes = slices.Delete(c.FileNodes, at, at+1)
 	}
 	if len(c.FileNodes) == 0 {

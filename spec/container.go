@@ -73,11 +73,11 @@ func ParseMounts(text string) ([]ContainerMount, error) {
 	var out []ContainerMount
 	for _, one := range strings.Split(text, ",") {
 		part := strings.Split(one, ":")
-		m := ContainerMount{Source: part[0], Target: part[0]}
+		mount := ContainerMount{Source: part[0], Target: part[0]}
 		if len(part) > 1 {
-			m.Target = part[1]
+			mount.Target = part[1]
 		}
-		if len(part) > 3 || !path.IsAbs(m.Source) || !path.IsAbs(m.Target) {
+		if len(part) > 3 || !path.IsAbs(mount.Source) || !path.IsAbs(mount.Target) {
 			return nil, fmt.Errorf("invalid mount %q: expected SOURCE:TARGET[:ro], both absolute paths", one)
 		}
 		if len(part) == 3 {
@@ -85,14 +85,14 @@ func ParseMounts(text string) ([]ContainerMount, error) {
 				if !slices.Contains(mountFlags, flag) {
 					return nil, fmt.Errorf("invalid mount %q: flag %q is not supported; there is %s", one, flag, strings.Join(mountFlags, ", "))
 				}
-				m.ReadOnly = m.ReadOnly || flag == "ro"
+				mount.ReadOnly = mount.ReadOnly || flag == "ro"
 			}
 		}
-		m.Source, m.Target = path.Clean(m.Source), path.Clean(m.Target)
-		if m.Target == "/" || slices.Contains([]string{"/proc", "/sys", "/dev"}, m.Target) {
-			return nil, fmt.Errorf("invalid mount %q: %s of a container cannot be replaced", one, m.Target)
+		mount.Source, mount.Target = path.Clean(mount.Source), path.Clean(mount.Target)
+		if mount.Target == "/" || slices.Contains([]string{"/proc", "/sys", "/dev"}, mount.Target) {
+			return nil, fmt.Errorf("invalid mount %q: %s of a container cannot be replaced", one, mount.Target)
 		}
-		out = append(out, m)
+		out = append(out, mount)
 	}
 	return out, nil
 }

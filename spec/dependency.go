@@ -34,18 +34,18 @@ func ParseDependency(s string) (*Dependency, error) {
 	if all && any {
 		return nil, fmt.Errorf("%w %q: , and ? cannot be mixed", ErrBadDependency, s)
 	}
-	d := &Dependency{Any: any}
+	dependency := &Dependency{Any: any}
 	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == '?' }) {
 		terms, err := parseTerm(part)
 		if err != nil {
 			return nil, err
 		}
-		d.Terms = append(d.Terms, terms...)
+		dependency.Terms = append(dependency.Terms, terms...)
 	}
-	if len(d.Terms) == 0 {
+	if len(dependency.Terms) == 0 {
 		return nil, fmt.Errorf("%w %q: no job is named", ErrBadDependency, s)
 	}
-	return d, nil
+	return dependency, nil
 }
 
 func parseTerm(part string) ([]DependencyTerm, error) {
@@ -70,29 +70,29 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 	}
 	var out []DependencyTerm
 	for _, id := range strings.Split(ids, ":") {
-		t := DependencyTerm{Kind: kind, Task: NoTask}
+		term := DependencyTerm{Kind: kind, Task: NoTask}
 		id, delay, delayed := strings.Cut(id, "+")
 		if delayed {
 			min, err := strconv.ParseUint(delay, 10, 31)
 			if err != nil || kind != After {
 				return nil, fmt.Errorf("%w %q: +minutes is a whole number and only for after", ErrBadDependency, part)
 			}
-			t.Delay = Span(min) * Minute
+			term.Delay = Span(min) * Minute
 		}
 		id, task, tasked := strings.Cut(id, "_")
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%w %q: %q is no job id", ErrBadDependency, part, id)
 		}
-		t.Job = JobID(n)
+		term.Job = JobID(n)
 		if tasked && task != "*" {
 			k, err := strconv.ParseUint(task, 10, 31)
 			if err != nil {
 				return nil, fmt.Errorf("%w %q: %q is no array task", ErrBadDependency, part, task)
 			}
-			t.Task = int64(k)
+			term.Task = int64(k)
 		}
-		out = append(out, t)
+		out = append(out, term)
 	}
 	return out, nil
 }

@@ -9,10 +9,10 @@ func (p *PartitionSpec) Takes(n *NodeSpec) bool {
 }
 
 // Taking are the partitions that a node belongs to that is added, by name.
-func (c *Config) Taking(n *NodeSpec) []string {
+func (c *Config) Taking(node *NodeSpec) []string {
 	var out []string
 	for i := range c.Partitions {
-		if c.Partitions[i].Takes(n) {
+		if c.Partitions[i].Takes(node) {
 			out = append(out, c.Partitions[i].Name)
 		}
 	}
@@ -21,13 +21,13 @@ func (c *Config) Taking(n *NodeSpec) []string {
 
 // WithNode is the configuration with one more node, in partitions. The
 // receiver stays as it is.
-func (c *Config) WithNode(n NodeSpec, parts []string) *Config {
+func (c *Config) WithNode(node NodeSpec, parts []string) *Config {
 	out := *c
-	out.Nodes = append(slices.Clip(c.Nodes), n)
+	out.Nodes = append(slices.Clip(c.Nodes), node)
 	out.Partitions = slices.Clone(c.Partitions)
 	for i := range out.Partitions {
-		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) && !slices.Contains(p.NodeNames, n.Name) {
-			p.NodeNames = append(slices.Clip(p.NodeNames), n.Name)
+		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) && !slices.Contains(p.NodeNames, node.Name) {
+			p.NodeNames = append(slices.Clip(p.NodeNames), node.Name)
 		}
 	}
 	return &out
@@ -48,10 +48,10 @@ func (c *Config) WithoutNode(name string) *Config {
 
 // WithNewPartition is the configuration with one more partition. The receiver
 // stays as it is.
-func (c *Config) WithNewPartition(p PartitionSpec) *Config {
+func (c *Config) WithNewPartition(partition PartitionSpec) *Config {
 	out := *c
-	p.Dynamic = true
-	out.Partitions = append(slices.Clip(c.Partitions), p)
+	partition.Dynamic = true
+	out.Partitions = append(slices.Clip(c.Partitions), partition)
 	return &out
 }
 
@@ -79,13 +79,13 @@ func (c *Config) KeepDynamic(old *Config) *Config {
 		}
 	}
 	for i := range old.Partitions {
-		p := old.Partitions[i]
-		if !p.Dynamic || indexPartition(c.Partitions, p.Name) >= 0 {
+		partition := old.Partitions[i]
+		if !partition.Dynamic || indexPartition(c.Partitions, partition.Name) >= 0 {
 			continue
 		}
-		p.NodeNames = slices.DeleteFunc(slices.Clone(p.NodeNames), func(n string) bool { return !named[n] })
-		p.Default = p.Default && !slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
-		out = out.WithNewPartition(p)
+		partition.NodeNames = slices.DeleteFunc(slices.Clone(partition.NodeNames), func(n string) bool { return !named[n] })
+		partition.Default = partition.Default && !slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
+		out = out.WithNewPartition(partition)
 	}
 	return out
 }

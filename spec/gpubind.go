@@ -35,52 +35,52 @@ const maxBindList = 4096
 // ParseGPUBind reads [verbose,]closest|none|single:N|per_task:N|map_gpu:list|mask_gpu:list.
 // The lists hold entries and repetitions: map_gpu:0*4,1*4.
 func ParseGPUBind(text string) (GPUBind, error) {
-	var b GPUBind
+	var bind GPUBind
 	rest := text
 	for {
 		word, more, found := strings.Cut(rest, ",")
 		if l := strings.ToLower(word); l != "verbose" && l != "v" {
 			break
 		}
-		b.Verbose, rest = true, more
+		bind.Verbose, rest = true, more
 		if !found {
-			return b, nil // verbose alone: no binding
+			return bind, nil // verbose alone: no binding
 		}
 	}
 	kind, arg, has := strings.Cut(rest, ":")
 	kind = strings.ToLower(kind)
 	if plain := kind == "closest" || kind == "none"; plain == has {
-		return b, badGPUBind(text)
+		return bind, badGPUBind(text)
 	}
 	var err error
 	switch kind {
 	case "none":
 	case "closest":
-		b.Kind = BindClosest
+		bind.Kind = BindClosest
 	case "single", "per_task":
-		b.Kind = BindSingle
+		bind.Kind = BindSingle
 		if kind == "per_task" {
-			b.Kind = BindPerTask
+			bind.Kind = BindPerTask
 		}
-		b.N, err = strconv.Atoi(arg)
-		if err != nil || b.N < 1 || b.N > 1<<16 {
-			return b, badGPUBind(text)
+		bind.N, err = strconv.Atoi(arg)
+		if err != nil || bind.N < 1 || bind.N > 1<<16 {
+			return bind, badGPUBind(text)
 		}
 	case "map_gpu":
-		b.Kind = BindMap
-		b.List, err = bindList(arg, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 16) })
+		bind.Kind = BindMap
+		bind.List, err = bindList(arg, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 16) })
 	case "mask_gpu":
-		b.Kind = BindMask
-		b.List, err = bindList(arg, func(s string) (uint64, error) {
+		bind.Kind = BindMask
+		bind.List, err = bindList(arg, func(s string) (uint64, error) {
 			return strconv.ParseUint(strings.TrimPrefix(strings.ToLower(s), "0x"), 16, 64)
 		})
 	default:
-		return b, badGPUBind(text)
+		return bind, badGPUBind(text)
 	}
 	if err != nil {
-		return b, badGPUBind(text)
+		return bind, badGPUBind(text)
 	}
-	return b, nil
+	return bind, nil
 }
 
 func badGPUBind(text string) error {
@@ -123,7 +123,7 @@ type BindableGPU struct {
 // Devices gives the places of the devices that a task uses, ascending. A list
 // that names none of the job's devices gives the first of them, and missed is
 // true.
-func (b *GPUBind) Devices(t BoundTask, gpus []BindableGPU) (places []int, missed bool) {
+func (b *GPUBind) Devices(task BoundTask, gpus []BindableGPU) (places []int, missed bool) {
 	if len(gpus) == 0 {
 		return nil, false
 	}
@@ -131,17 +131,17 @@ func (b *GPUBind) Devices(t BoundTask, gpus []BindableGPU) (places []int, missed
 	case BindNone:
 		return allPlaces(len(gpus)), false
 	case BindClosest:
-		return nearest(t, gpus), false
+		return nearest(task, gpus), false
 	case BindSingle:
-		near := nearest(t, gpus)
-		return near[t.Local/b.N%len(near) : t.Local/b.N%len(near)+1], false
+		near := nearest(task, gpus)
+		return near[task.Local/b.N%len(near) : task.Local/b.N%len(near)+1], false
 	case BindPerTask:
-		return perTask(t.Local, b.N, gpus), false
+		return perTask(task.Local, b.N, gpus), false
 	case BindMap, BindMask:
 		if len(b.List) == 0 {
 			return allPlaces(len(gpus)), false
 		}
-		v := b.List[t.Local%len(b.List)]
+		v := b.List[task.Local%len(b.List)]
 		for i := range gpus {
 			n := uint64(gpus[i].Number)
 			if b.Kind == BindMap && v == n || b.Kind == BindMask && n < 64 && v>>n&1 == 1 {
@@ -165,10 +165,10 @@ func allPlaces(n int) []int {
 }
 
 // nearest are the devices near a task's CPUs; all of them where none is.
-func nearest(t BoundTask, gpus []BindableGPU) []int {
+func nearest(task BoundTask, gpus []BindableGPU) []int {
 	var out []int
 	for i := range gpus {
-		if gpus[i].CPUs.Intersects(t.CPUs) {
+		if gpus[i].CPUs.Intersects(task.CPUs) {
 			out = append(out, i)
 		}
 	}

@@ -37,20 +37,20 @@ const (
 // or memory, gpu where it is left out, and the value low, medium, high, highm1
 // or a number of megahertz.
 func ParseGPUFreq(text string) (GPUFreq, error) {
-	var f GPUFreq
+	var freq GPUFreq
 	for word := range strings.SplitSeq(text, ",") {
 		word = strings.ToLower(word)
 		if word == "verbose" {
-			f.Verbose = true
+			freq.Verbose = true
 			continue
 		}
 		name, value, typed := strings.Cut(word, "=")
-		to := &f.GPU
+		to := &freq.GPU
 		switch {
 		case !typed:
 			value = word
 		case name == "memory":
-			to = &f.Memory
+			to = &freq.Memory
 		case name != "gpu":
 			return GPUFreq{}, badGPUFreq(text)
 		}
@@ -74,7 +74,7 @@ func ParseGPUFreq(text string) (GPUFreq, error) {
 			*to = FreqAsk{FreqExact, uint32(n)}
 		}
 	}
-	return f, nil
+	return freq, nil
 }
 
 func badGPUFreq(text string) error {

@@ -123,13 +123,13 @@ func (n *NodeSpec) ForJobs(cpus Bitset) bool {
 
 // NodeTRES is the whole capacity of a node for jobs, as a vector.
 func (n *NodeSpec) NodeTRES() TRES {
-	t := TRES{CPU: n.JobCPUs(), Mem: n.Mem - n.MemSpecLimit, Node: 1}
-	for _, g := range n.GRES {
-		c := Count{Name: g.Name, Type: g.Type}
-		t = t.With(c.TRES(), t.Get(c.TRES())+g.N)
-		if typed := c.TypedTRES(); typed != "" {
-			t = t.With(typed, t.Get(typed)+g.N)
+	tres := TRES{CPU: n.JobCPUs(), Mem: n.Mem - n.MemSpecLimit, Node: 1}
+	for _, gres := range n.GRES {
+		count := Count{Name: gres.Name, Type: gres.Type}
+		tres = tres.With(count.TRES(), tres.Get(count.TRES())+gres.N)
+		if typed := count.TypedTRES(); typed != "" {
+			tres = tres.With(typed, tres.Get(typed)+gres.N)
 		}
 	}
-	return t
+	return tres
 }

@@ -49,39 +49,39 @@ func (p *PowerConfig) On() bool { return p != nil && p.Suspend != "" && p.Resume
 
 // PowerTimes are the times of a node in some partitions: its own, else the
 // longest of its partitions, else those of the cluster.
-func (c *Config) PowerTimes(n *NodeSpec, parts []*PartitionSpec) PowerTimes {
-	t := PowerTimes{DownIn: defaultDownIn, UpIn: defaultUpIn}
-	if p := c.Power; p != nil {
-		t.IdleAfter = p.IdleAfter
-		if p.DownIn > 0 {
-			t.DownIn = p.DownIn
+func (c *Config) PowerTimes(node *NodeSpec, parts []*PartitionSpec) PowerTimes {
+	times := PowerTimes{DownIn: defaultDownIn, UpIn: defaultUpIn}
+	if power := c.Power; power != nil {
+		times.IdleAfter = power.IdleAfter
+		if power.DownIn > 0 {
+			times.DownIn = power.DownIn
 		}
-		if p.UpIn > 0 {
-			t.UpIn = p.UpIn
+		if power.UpIn > 0 {
+			times.UpIn = power.UpIn
 		}
 	}
 	var idle, down, up Span
-	for _, p := range parts {
-		own := p.SuspendTime
-		if p.PowerDownOnIdle && own == 0 {
+	for _, partition := range parts {
+		own := partition.SuspendTime
+		if partition.PowerDownOnIdle && own == 0 {
 			own = 1
 		}
-		idle, down, up = max(idle, own), max(down, p.SuspendTimeout), max(up, p.ResumeTimeout)
+		idle, down, up = max(idle, own), max(down, partition.SuspendTimeout), max(up, partition.ResumeTimeout)
 	}
-	if n.SuspendTime != 0 {
-		idle = n.SuspendTime
+	if node.SuspendTime != 0 {
+		idle = node.SuspendTime
 	}
 	if idle > 0 {
-		t.IdleAfter = idle
+		times.IdleAfter = idle
 	}
 	if down > 0 {
-		t.DownIn = down
+		times.DownIn = down
 	}
 	if up > 0 {
-		t.UpIn = up
+		times.UpIn = up
 	}
-	if t.IdleAfter == Infinite {
-		t.IdleAfter = 0
+	if times.IdleAfter == Infinite {
+		times.IdleAfter = 0
 	}
-	return t
+	return times
 }

@@ -14,10 +14,10 @@ func ReasonDocs() []ReasonDoc {
 	for i, c := range codes {
 		out[i] = ReasonDoc{Code: c}
 	}
-	tell := func(d ReasonDoc) {
+	tell := func(doc ReasonDoc) {
 		for i := range out {
-			if out[i].Code == d.Code && !out[i].Given {
-				out[i] = d
+			if out[i].Code == doc.Code && !out[i].Given {
+				out[i] = doc
 			}
 		}
 	}
@@ -47,8 +47,8 @@ func ReasonDocs() []ReasonDoc {
 
 // scopeField is the field of a QOS or an association that a family of reasons
 // is about.
-func scopeField(s LimitScope) string {
-	switch s {
+func scopeField(scope LimitScope) string {
+	switch scope {
 	case ScopeQOSGrp:
 		return "GrpTRES of the QOS"
 	case ScopeQOSGrpMinutes:

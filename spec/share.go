@@ -45,14 +45,14 @@ type DeviceShares struct {
 func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 	var out []DeviceShares
 	for i := range n.GRES {
-		g := &n.GRES[i]
-		if !Shares(g.Name) || g.N <= 0 {
+		gres := &n.GRES[i]
+		if !Shares(gres.Name) || gres.N <= 0 {
 			continue
 		}
 		var of []int
 		for k := range devices {
 			d := &devices[k]
-			if (g.Files == "" || g.Files == d.Path) && (g.Type == "" || g.Type == d.Type) {
+			if (gres.Files == "" || gres.Files == d.Path) && (gres.Type == "" || gres.Type == d.Type) {
 				of = append(of, k)
 			}
 		}
@@ -63,17 +63,17 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 			out = make([]DeviceShares, len(devices))
 		}
 		over := int64(len(of))
-		if g.Files == "" {
-			over = max(over, n.declared(g.Type))
+		if gres.Files == "" {
+			over = max(over, n.declared(gres.Type))
 		}
-		each, more := g.N/over, g.N%over
+		each, more := gres.N/over, gres.N%over
 		for k, at := range of {
 			add := each
 			if int64(k) < more {
 				add++
 			}
-			if s := &out[at]; s.N == 0 || s.Name == g.Name {
-				s.Name, s.N, s.One = g.Name, s.N+add, s.One || g.oneSharing()
+			if s := &out[at]; s.N == 0 || s.Name == gres.Name {
+				s.Name, s.N, s.One = gres.Name, s.N+add, s.One || gres.oneSharing()
 			}
 		}
 	}

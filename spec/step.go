@@ -176,13 +176,13 @@ func (s *StepSpec) Plane() uint32 {
 // tasks in the order of their local ids. Block fills node after node, cyclic
 // deals one task a node, plane=N deals N. A part of a StepWorld counts on from
 // the parts before it.
-func StepRanks(layout []NodeAlloc, s *StepSpec) [][]uint32 {
+func StepRanks(layout []NodeAlloc, spec *StepSpec) [][]uint32 {
 	out := make([][]uint32, len(layout))
-	deal := s.Plane()
-	if s.Distribution == "cyclic" {
+	deal := spec.Plane()
+	if spec.Distribution == "cyclic" {
 		deal = 1
 	}
-	rank := s.World.FirstTask()
+	rank := spec.World.FirstTask()
 	for left := true; left; {
 		left = false
 		for i := range layout {

@@ -33,9 +33,9 @@ func (c *Config) MainTopology() Topology {
 }
 
 // TopologyOf is that of a partition.
-func (c *Config) TopologyOf(p *PartitionSpec) Topology {
+func (c *Config) TopologyOf(partition *PartitionSpec) Topology {
 	for i := range c.Topologies {
-		if p.Topology != "" && c.Topologies[i].Name == p.Topology {
+		if partition.Topology != "" && c.Topologies[i].Name == partition.Topology {
 			return c.Topologies[i]
 		}
 	}

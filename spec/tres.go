@@ -182,16 +182,16 @@ func (t TRES) All() []TRESCount {
 // String prints the vector as Slurm does: cpu=4,mem=8G,node=1,gres/gpu=2.
 func (t TRES) String() string {
 	var b strings.Builder
-	for i, c := range t.All() {
+	for i, count := range t.All() {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(c.Name)
+		b.WriteString(count.Name)
 		b.WriteByte('=')
-		if c.Name == "mem" {
-			b.WriteString(memText(c.N))
+		if count.Name == "mem" {
+			b.WriteString(memText(count.N))
 		} else {
-			b.WriteString(strconv.FormatInt(c.N, 10))
+			b.WriteString(strconv.FormatInt(count.N, 10))
 		}
 	}
 	return b.String()
@@ -214,11 +214,11 @@ func (l Limits) Get(name string) (int64, bool) {
 // String prints limits as sacctmgr does.
 func (l Limits) String() string {
 	parts := make([]string, len(l))
-	for i, c := range l {
-		if c.Name == "mem" {
-			parts[i] = "mem=" + memText(c.N)
+	for i, count := range l {
+		if count.Name == "mem" {
+			parts[i] = "mem=" + memText(count.N)
 		} else {
-			parts[i] = fmt.Sprintf("%s=%d", c.Name, c.N)
+			parts[i] = fmt.Sprintf("%s=%d", count.Name, count.N)
 		}
 	}
 	return strings.Join(parts, ",")

@@ -96,8 +96,8 @@ func archiveDir(root string, s query.Scope, m query.Month) string {
 // Archive writes the rows of a month to Parquet files below root, one for each
 // table and day, with a manifest that has their sums and the files' SHA-256. Of
 // a month that is archived, the rows that came since are added.
-func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root string) ([]query.Finding, error) {
-	dir := archiveDir(root, sc, m)
+func (s *Store) Archive(ctx context.Context, scope query.Scope, month query.Month, root string) ([]query.Finding, error) {
+	dir := archiveDir(root, scope, month)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the archive: %w", err)
 	}
@@ -106,16 +106,16 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 		return nil, err
 	}
 	out := manifest{
-		Ledger:  uuid.UUID(sc.Ledger).String(),
-		Cluster: sc.Cluster,
-		Month:   m.String(),
+		Ledger:  uuid.UUID(scope.Ledger).String(),
+		Cluster: scope.Cluster,
+		Month:   month.String(),
 		Schema:  SchemaVersion,
 	}
 	var found []query.Finding
-	for _, a := range query.AgedTables() {
-		list, err := s.archiveTable(ctx, sc, a, m, dir, older.piecesOf(a.Name))
+	for _, aged := range query.AgedTables() {
+		list, err := s.archiveTable(ctx, scope, aged, month, dir, older.piecesOf(aged.Name))
 		if err != nil {
-			return nil, fmt.Errorf("archive %s: %w", a.Name, err)
+			return nil, fmt.Errorf("archive %s: %w", aged.Name, err)
 		}
 		rows, files := uint64(0), 0
 		for _, p := range list {
@@ -123,7 +123,7 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 		}
 		out.Tables = append(out.Tables, list...)
 		found = append(found, query.Finding{
-			Name:   a.Name,
+			Name:   aged.Name,
 			Detail: fmt.Sprintf("%d rows in %d files", rows, files),
 		})
 	}
@@ -145,7 +145,7 @@ func (s *Store) Archive(ctx context.Context, sc query.Scope, m query.Month, root
 
 // archiveTable gives the pieces of a table after it has written what no piece
 // has, and again what a lost or changed file had, as long as the store has it.
-func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, pieces []piece) ([]piece, error) {
+func (s *Store) archiveTable(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, dir string, pieces []piece) ([]piece, error) {
 	last := uint64(0)
 	for i, p := range pieces {
 		last = p.Seq
@@ -153,7 +153,7 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 		if broken == nil {
 			continue
 		}
-		again, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: p.After, Seq: p.Seq})
+		again, err := s.archivePiece(ctx, scope, aged, month, dir, piece{Name: aged.Name, After: p.After, Seq: p.Seq})
 		if err != nil {
 			return nil, err
 		}
@@ -162,10 +162,10 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 		}
 		pieces[i] = again
 	}
-	if last > sc.Seq {
-		return nil, fmt.Errorf("the archive goes up to event %d, the store only to %d: it is older than the archive", last, sc.Seq)
+	if last > scope.Seq {
+		return nil, fmt.Errorf("the archive goes up to event %d, the store only to %d: it is older than the archive", last, scope.Seq)
 	}
-	p, err := s.archivePiece(ctx, sc, a, m, dir, piece{Name: a.Name, After: last, Seq: sc.Seq})
+	p, err := s.archivePiece(ctx, scope, aged, month, dir, piece{Name: aged.Name, After: last, Seq: scope.Seq})
 	if err == nil && (p.Sums[0] > 0 || len(pieces) == 0) {
 		pieces = append(pieces, p)
 	}
@@ -173,24 +173,24 @@ func (s *Store) archiveTable(ctx context.Context, sc query.Scope, a query.Aged, 
 }
 
 // archivePiece writes the rows of a piece.
-func (s *Store) archivePiece(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, dir string, p piece) (piece, error) {
+func (s *Store) archivePiece(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, dir string, p piece) (piece, error) {
 	var err error
-	a, sc = p.storedRows(a, sc)
-	p.Sums, err = s.readSums(ctx, a.Sums(sc, m))
+	aged, scope = p.storedRows(aged, scope)
+	p.Sums, err = s.readSums(ctx, aged.Sums(scope, month))
 	if err != nil {
 		return p, err
 	}
-	for from := m.From; from < m.Until && p.Sums[0] > 0; from += dayMicros {
-		name := a.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly)
+	for from := month.From; from < month.Until && p.Sums[0] > 0; from += dayMicros {
+		name := aged.Name + "-" + time.UnixMicro(from).UTC().Format(time.DateOnly)
 		if p.After > 0 {
 			name += fmt.Sprintf("-after-%d", p.After)
 		}
-		f, err := s.archiveDay(ctx, sc, a, from, dir, name+".parquet")
+		file, err := s.archiveDay(ctx, scope, aged, from, dir, name+".parquet")
 		if err != nil {
 			return p, err
 		}
-		if f.Name != "" {
-			p.Files = append(p.Files, f)
+		if file.Name != "" {
+			p.Files = append(p.Files, file)
 		}
 	}
 	return p, nil
@@ -234,28 +234,28 @@ func storedNames(table string) string {
 }
 
 // archiveDay writes one day of a table; no name where it has no rows.
-func (s *Store) archiveDay(ctx context.Context, sc query.Scope, a query.Aged, from int64, dir, name string) (f archivedFile, err error) {
-	where := s.qualifyTable(a.Name) + " WHERE " + a.Rows(sc, from, from+dayMicros)
+func (s *Store) archiveDay(ctx context.Context, scope query.Scope, aged query.Aged, from int64, dir, name string) (file archivedFile, err error) {
+	where := s.qualifyTable(aged.Name) + " WHERE " + aged.Rows(scope, from, from+dayMicros)
 	var rows uint64
 	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil || rows == 0 {
-		return f, err
+		return file, err
 	}
-	answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + storedNames(a.Name) + " FROM " + where}, "Parquet", archiveLimits())
+	answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + storedNames(aged.Name) + " FROM " + where}, "Parquet", archiveLimits())
 	if err != nil {
-		return f, err
+		return file, err
 	}
 	defer answer.Close()
-	f.Name = name
+	file.Name = name
 	sum := sha256.New()
 	tail := &tailWriter{}
-	if err := writeWhole(filepath.Join(dir, f.Name), answer, io.MultiWriter(sum, tail)); err != nil {
-		return f, err
+	if err := writeWhole(filepath.Join(dir, file.Name), answer, io.MultiWriter(sum, tail)); err != nil {
+		return file, err
 	}
 	if string(tail.last) != "PAR1" { // an engine that fails in the middle says so in the answer
-		return f, fmt.Errorf("%s was not written to its end", f.Name)
+		return file, fmt.Errorf("%s was not written to its end", file.Name)
 	}
-	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return f, nil
+	file.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return file, nil
 }
 
 // tailWriter keeps the last four bytes.
@@ -321,29 +321,29 @@ func readManifest(dir string) (m manifest, err error) {
 // Purge deletes the rows of a month from some tables, all if none are named. The
 // record of what goes, with its sums, is written first. With an archive folder,
 // only what is archived as it is goes.
-func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root string, tables ...string) ([]query.Finding, error) {
-	if sc.Rolled.Until < m.Until {
-		return nil, fmt.Errorf("the days of %s are not added up yet, and reports would lose them", m)
+func (s *Store) Purge(ctx context.Context, scope query.Scope, month query.Month, root string, tables ...string) ([]query.Finding, error) {
+	if scope.Rolled.Until < month.Until {
+		return nil, fmt.Errorf("the days of %s are not added up yet, and reports would lose them", month)
 	}
 	// What came later is not in the rollups, and stays.
-	sc.Seq = min(sc.Seq, sc.Rolled.Seq)
+	scope.Seq = min(scope.Seq, scope.Rolled.Seq)
 	var have manifest
 	if root != "" {
 		var err error
-		have, err = readManifest(archiveDir(root, sc, m))
+		have, err = readManifest(archiveDir(root, scope, month))
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := s.EndPurges(ctx, sc); err != nil {
+	if err := s.EndPurges(ctx, scope); err != nil {
 		return nil, err
 	}
 	var found []query.Finding
-	for _, a := range query.AgedTables() {
-		if len(tables) > 0 && !slices.Contains(tables, a.Name) {
+	for _, aged := range query.AgedTables() {
+		if len(tables) > 0 && !slices.Contains(tables, aged.Name) {
 			continue
 		}
-		sums, err := s.readSums(ctx, a.Sums(sc, m))
+		sums, err := s.readSums(ctx, aged.Sums(scope, month))
 		if err != nil {
 			return found, err
 		}
@@ -351,26 +351,26 @@ func (s *Store) Purge(ctx context.Context, sc query.Scope, m query.Month, root s
 			continue
 		}
 		if root != "" {
-			if err := s.isArchived(ctx, sc, a, m, have.piecesOf(a.Name)); err != nil {
-				return found, fmt.Errorf("%s: %w", a.Name, err)
+			if err := s.isArchived(ctx, scope, aged, month, have.piecesOf(aged.Name)); err != nil {
+				return found, fmt.Errorf("%s: %w", aged.Name, err)
 			}
 		}
-		if err := s.purgeTable(ctx, sc, a, m, sums); err != nil {
+		if err := s.purgeTable(ctx, scope, aged, month, sums); err != nil {
 			return found, err
 		}
-		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
+		found = append(found, query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
 	}
 	return found, nil
 }
 
 // isArchived tells whether an archive has the rows that would go up to the scope's
 // event: each piece is in the store as a whole, or is gone from it.
-func (s *Store) isArchived(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, pieces []piece) error {
+func (s *Store) isArchived(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, pieces []piece) error {
 	last := uint64(0)
 	for _, p := range pieces {
 		last = p.Seq
-		of, upto := p.storedRows(a, sc)
-		sums, err := s.readSums(ctx, of.Sums(upto, m))
+		of, upto := p.storedRows(aged, scope)
+		sums, err := s.readSums(ctx, of.Sums(upto, month))
 		if err != nil {
 			return err
 		}
@@ -380,20 +380,20 @@ func (s *Store) isArchived(ctx context.Context, sc query.Scope, a query.Aged, m 
 		if !slices.Equal(sums, p.Sums) {
 			return fmt.Errorf("of rows up to event %d the store has %v, the archive %v (if an unarchive was broken off, end it first): %w", p.Seq, sums, p.Sums, ErrNoArchive)
 		}
-		of.After = max(p.After, sc.Seq)
+		of.After = max(p.After, scope.Seq)
 		if of.After >= p.Seq {
 			continue
 		}
-		sums, err = s.readSums(ctx, of.Sums(upto, m))
+		sums, err = s.readSums(ctx, of.Sums(upto, month))
 		if err != nil {
 			return err
 		}
 		if sums[0] > 0 {
-			return fmt.Errorf("%d rows behind event %d are not added up yet", sums[0], sc.Seq)
+			return fmt.Errorf("%d rows behind event %d are not added up yet", sums[0], scope.Seq)
 		}
 	}
-	a.After = last
-	sums, err := s.readSums(ctx, a.Sums(sc, m))
+	aged.After = last
+	sums, err := s.readSums(ctx, aged.Sums(scope, month))
 	if err == nil && sums[0] > 0 {
 		err = fmt.Errorf("%d rows came behind event %d, where the archive ends: %w", sums[0], last, ErrNoArchive)
 	}
@@ -401,26 +401,26 @@ func (s *Store) isArchived(ctx context.Context, sc query.Scope, a query.Aged, m 
 }
 
 // purgeTable deletes one table's rows of a month.
-func (s *Store) purgeTable(ctx context.Context, sc query.Scope, a query.Aged, m query.Month, sums []uint64) error {
+func (s *Store) purgeTable(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, sums []uint64) error {
 	rolled := []string{}
-	if a.Name == "jobs" {
-		err := s.Query(ctx, query.RolledSums(sc, m), func(scan func(...any) error) error { return scan(&rolled) })
+	if aged.Name == "jobs" {
+		err := s.Query(ctx, query.RolledSums(scope, month), func(scan func(...any) error) error { return scan(&rolled) })
 		if err != nil {
 			return err
 		}
 	}
 	record := purgeRecord{
 		id:     uuid.NewString(),
-		table:  a.Name,
-		month:  m,
-		upto:   sc.Seq,
+		table:  aged.Name,
+		month:  month,
+		upto:   scope.Seq,
 		sums:   sums,
 		rolled: rolled,
 	}
-	if err := s.notePurge(ctx, sc, record, "begun"); err != nil {
+	if err := s.notePurge(ctx, scope, record, "begun"); err != nil {
 		return err
 	}
-	return s.endPurge(ctx, sc, record)
+	return s.endPurge(ctx, scope, record)
 }
 
 // purgeRecord is what is known of a purge.
@@ -433,35 +433,35 @@ type purgeRecord struct {
 }
 
 // endPurge deletes the rows of a purge that is on record.
-func (s *Store) endPurge(ctx context.Context, sc query.Scope, r purgeRecord) error {
-	sc.Seq = r.upto
-	for _, a := range query.AgedTables() {
-		if a.Name != r.table {
+func (s *Store) endPurge(ctx context.Context, scope query.Scope, record purgeRecord) error {
+	scope.Seq = record.upto
+	for _, aged := range query.AgedTables() {
+		if aged.Name != record.table {
 			continue
 		}
-		if err := s.deleteRows(ctx, a, a.Rows(sc, r.month.From, r.month.Until)); err != nil {
+		if err := s.deleteRows(ctx, aged, aged.Rows(scope, record.month.From, record.month.Until)); err != nil {
 			return err
 		}
 	}
-	return s.notePurge(ctx, sc, r, "done")
+	return s.notePurge(ctx, scope, record, "done")
 }
 
 // notePurge writes a row of the record.
-func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, phase string) error {
+func (s *Store) notePurge(ctx context.Context, scope query.Scope, record purgeRecord, phase string) error {
 	err := s.conn.Exec(
 		ctx,
 		"INSERT INTO "+s.qualifyTable("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
 			" SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
 			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
-		ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
-		ch.Named("cluster", sc.Cluster),
-		ch.Named("id", r.id),
+		ch.Named("ledger", uuid.UUID(scope.Ledger).String()),
+		ch.Named("cluster", scope.Cluster),
+		ch.Named("id", record.id),
 		ch.Named("phase", phase),
-		ch.Named("month", r.month.String()),
-		ch.Named("name", r.table),
-		ch.Named("upto", r.upto),
-		ch.Named("sums", r.sums),
-		ch.Named("rolled", r.rolled),
+		ch.Named("month", record.month.String()),
+		ch.Named("name", record.table),
+		ch.Named("upto", record.upto),
+		ch.Named("sums", record.sums),
+		ch.Named("rolled", record.rolled),
 	)
 	if err != nil {
 		return fmt.Errorf("write the record of the purge: %w", err)
@@ -470,49 +470,49 @@ func (s *Store) notePurge(ctx context.Context, sc query.Scope, r purgeRecord, ph
 }
 
 // deleteRows deletes rows of a table and waits until they are gone.
-func (s *Store) deleteRows(ctx context.Context, a query.Aged, where string) error {
-	local, on := a.Name, ""
+func (s *Store) deleteRows(ctx context.Context, aged query.Aged, where string) error {
+	local, on := aged.Name, ""
 	if c := s.opts.Layout.Cluster; c != "" {
-		local, on = a.Name+localSuffix, " ON CLUSTER "+quoteName(c)
+		local, on = aged.Name+localSuffix, " ON CLUSTER "+quoteName(c)
 	}
 	wait := ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
 	if err := s.conn.Exec(wait, "ALTER TABLE "+s.qualifyTable(local)+on+" DELETE WHERE "+where); err != nil {
-		return fmt.Errorf("delete rows of %s: %w", a.Name, err)
+		return fmt.Errorf("delete rows of %s: %w", aged.Name, err)
 	}
 	return nil
 }
 
 // EndPurges ends purges that were broken off behind their record.
-func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
+func (s *Store) EndPurges(ctx context.Context, scope query.Scope) error {
 	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled)"+
 		" FROM "+s.qualifyTable("purges")+
 		" WHERE ledger = {ledger:UUID}"+
 		" GROUP BY id"+
 		" HAVING countIf(phase != 'begun') = 0",
-		ch.Named("ledger", uuid.UUID(sc.Ledger).String()))
+		ch.Named("ledger", uuid.UUID(scope.Ledger).String()))
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
 	var list []purgeRecord
 	for rows.Next() {
-		var r purgeRecord
+		var record purgeRecord
 		var month string
-		err = rows.Scan(&r.id, &month, &r.table, &r.upto, &r.sums, &r.rolled)
+		err = rows.Scan(&record.id, &month, &record.table, &record.upto, &record.sums, &record.rolled)
 		if err != nil {
 			break
 		}
-		r.month, err = query.ParseMonth(month)
+		record.month, err = query.ParseMonth(month)
 		if err != nil {
 			break
 		}
-		list = append(list, r)
+		list = append(list, record)
 	}
 	err = errors.Join(err, rows.Err(), rows.Close())
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
 	for _, r := range list {
-		if err := s.endPurge(ctx, sc, r); err != nil {
+		if err := s.endPurge(ctx, scope, r); err != nil {
 			return err
 		}
 	}
@@ -521,13 +521,13 @@ func (s *Store) EndPurges(ctx context.Context, sc query.Scope) error {
 
 // Unarchive brings the rows of an archived month back, whether they were purged
 // or not.
-func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, root string) ([]query.Finding, error) {
-	dir := archiveDir(root, sc, m)
+func (s *Store) Unarchive(ctx context.Context, scope query.Scope, month query.Month, root string) ([]query.Finding, error) {
+	dir := archiveDir(root, scope, month)
 	have, err := readManifest(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.EndPurges(ctx, sc); err != nil {
+	if err := s.EndPurges(ctx, scope); err != nil {
 		return nil, err
 	}
 	for _, p := range have.Tables {
@@ -536,30 +536,30 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 		}
 	}
 	var found []query.Finding
-	for _, a := range query.AgedTables() {
-		pieces := have.piecesOf(a.Name)
+	for _, aged := range query.AgedTables() {
+		pieces := have.piecesOf(aged.Name)
 		if len(pieces) == 0 {
 			continue
 		}
-		sc.Seq = pieces[len(pieces)-1].Seq
+		scope.Seq = pieces[len(pieces)-1].Seq
 		// What a broken attempt brought goes first.
-		if err := s.deleteRows(ctx, a, a.Rows(sc, m.From, m.Until)); err != nil {
+		if err := s.deleteRows(ctx, aged, aged.Rows(scope, month.From, month.Until)); err != nil {
 			return found, err
 		}
 		rows := uint64(0)
 		for _, p := range pieces {
 			for _, f := range p.Files {
-				if err := s.insertFile(ctx, a.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
+				if err := s.insertFile(ctx, aged.Name, filepath.Join(dir, filepath.Base(f.Name))); err != nil {
 					return found, fmt.Errorf("read %s: %w", f.Name, err)
 				}
 			}
-			of, upto := p.storedRows(a, sc)
-			sums, err := s.readSums(ctx, of.Sums(upto, m))
+			of, upto := p.storedRows(aged, scope)
+			sums, err := s.readSums(ctx, of.Sums(upto, month))
 			if err != nil {
 				return found, err
 			}
 			if !slices.Equal(sums, p.Sums) {
-				return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", a.Name, sums, p.Sums)
+				return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", aged.Name, sums, p.Sums)
 			}
 			rows += sums[0]
 		}
@@ -569,14 +569,14 @@ func (s *Store) Unarchive(ctx context.Context, sc query.Scope, m query.Month, ro
 				" SELECT DISTINCT ledger, cluster, id, 'restored', month, `table`"+
 				" FROM "+s.qualifyTable("purges")+
 				" WHERE ledger = {ledger:UUID} AND month = {month:String} AND `table` = {name:String}",
-			ch.Named("ledger", uuid.UUID(sc.Ledger).String()),
-			ch.Named("month", m.String()),
-			ch.Named("name", a.Name),
+			ch.Named("ledger", uuid.UUID(scope.Ledger).String()),
+			ch.Named("month", month.String()),
+			ch.Named("name", aged.Name),
 		)
 		if err != nil {
 			return found, fmt.Errorf("write the record of what was read back: %w", err)
 		}
-		found = append(found, query.Finding{Name: a.Name, Detail: fmt.Sprintf("%d rows are back", rows)})
+		found = append(found, query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are back", rows)})
 	}
 	return found, nil
 }

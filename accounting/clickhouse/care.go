@@ -68,9 +68,9 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range schemaTables() {
-		if t.name != "tally_snapshots" && slices.ContainsFunc(t.columns, func(c columnDef) bool { return c.name == "seq" }) {
-			if err := run("ALTER TABLE " + f + "." + t.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
+	for _, table := range schemaTables() {
+		if table.name != "tally_snapshots" && slices.ContainsFunc(table.columns, func(c columnDef) bool { return c.name == "seq" }) {
+			if err := run("ALTER TABLE " + f + "." + table.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
 				return err
 			}
 		}

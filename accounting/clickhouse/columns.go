@@ -207,14 +207,14 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 
 // elapsedSQL is how long a run that is over ran, or one that is suspended now until
 // it was; 0 for others.
-func elapsedSQL(j *tally.JobRow) int64 {
-	if j.Start != 0 && j.End == 0 && j.Stopped != 0 {
-		return j.Stopped - j.Start - j.Suspended
+func elapsedSQL(job *tally.JobRow) int64 {
+	if job.Start != 0 && job.End == 0 && job.Stopped != 0 {
+		return job.Stopped - job.Start - job.Suspended
 	}
-	if j.Start == 0 || j.End == 0 {
+	if job.Start == 0 || job.End == 0 {
 		return 0
 	}
-	return j.End - j.Start - j.Suspended
+	return job.End - job.Start - job.Suspended
 }
 
 func eventColumns(s source) []column[tally.EventRow] {

@@ -18,7 +18,7 @@ import (
 
 // History reads which events of a ledger stand where, up to a position.
 func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally.History, error) {
-	h := tally.History{End: end}
+	history := tally.History{End: end}
 	// The segment right behind the end tells where the next event comes from.
 	rows, err := s.conn.Query(ctx, "SELECT at, epoch, event"+
 		" FROM "+s.qualifyTable("histories")+" FINAL"+
@@ -26,7 +26,7 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 		" ORDER BY at",
 		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("end", end))
 	if err != nil {
-		return h, fmt.Errorf("read the histories of accounting: %w", err)
+		return history, fmt.Errorf("read the histories of accounting: %w", err)
 	}
 	for rows.Next() {
 		var seg tally.Segment
@@ -34,9 +34,9 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 		if err != nil {
 			break
 		}
-		h.Segments = append(h.Segments, seg)
+		history.Segments = append(history.Segments, seg)
 	}
-	return h, wrapError("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
+	return history, wrapError("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
 }
 
 // KnownLedger is a ledger of which the store has rows.
@@ -121,7 +121,7 @@ func (w *Writer) putSegment(ctx context.Context, seg tally.Segment) error {
 // is stored behind it. Runs that were not over there and are unknown to the
 // ledger are closed as what they are, runs whose end nobody saw. It may be
 // repeated after an error or a crash.
-func (w *Writer) Branch(ctx context.Context, b tally.Branch) error {
+func (w *Writer) Branch(ctx context.Context, branch tally.Branch) error {
 	if err := w.check(ctx); err != nil {
 		return err
 	}
@@ -134,13 +134,13 @@ func (w *Writer) Branch(ctx context.Context, b tally.Branch) error {
 	if err := w.runStepHook("branch"); err != nil {
 		return err
 	}
-	if err := w.closeLost(ctx, closing, b); err != nil {
+	if err := w.closeLost(ctx, closing, branch); err != nil {
 		return err
 	}
 	if err := w.runStepHook("closed"); err != nil {
 		return err
 	}
-	next := tally.Segment{At: closing + 1, Epoch: b.Epoch, Seq: b.Event + 1}
+	next := tally.Segment{At: closing + 1, Epoch: branch.Epoch, Seq: branch.Event + 1}
 	for _, seg := range [...]tally.Segment{{At: end + 1}, next} {
 		if err := w.putSegment(ctx, seg); err != nil {
 			return err
@@ -192,7 +192,7 @@ const (
 
 // closeLost makes rows of jobs from the open runs that the ledger does not know.
 // Their end is the last instant that the store knows of.
-func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error {
+func (w *Writer) closeLost(ctx context.Context, at uint64, branch tally.Branch) error {
 	sub := func(column string) string {
 		return "toUnixTimestamp64Micro(" + column + ") - toUnixTimestamp64Micro(submit)"
 	}
@@ -220,12 +220,12 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, b tally.Branch) error
 		}
 		names, values = append(names, quoteName(c.name)), append(values, value)
 	}
-	waiting := make([]uint64, len(b.Waiting))
-	for i, uid := range b.Waiting {
+	waiting := make([]uint64, len(branch.Waiting))
+	for i, uid := range branch.Waiting {
 		waiting[i] = uint64(uid)
 	}
-	running, attempts := make([]uint64, len(b.Running)), make([]uint32, len(b.Running))
-	for i, a := range b.Running {
+	running, attempts := make([]uint64, len(branch.Running)), make([]uint32, len(branch.Running))
+	for i, a := range branch.Running {
 		running[i], attempts[i] = uint64(a.UID), a.Attempt
 	}
 	open := "SELECT * FROM " + w.s.qualifyTable("live") + " FINAL" +

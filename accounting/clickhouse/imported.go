@@ -22,25 +22,25 @@ const halveRows = 40_000
 // NewImportWriter takes the lease on an imported cluster. What a batch that
 // was interrupted left is deleted; the runs that have not ended stay.
 func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, error) {
-	w, res, err := s.NewWriter(ctx, ledger, cluster)
+	writer, res, err := s.NewWriter(ctx, ledger, cluster)
 	if err != nil {
 		return nil, err
 	}
-	w.halve = halveRows
+	writer.halve = halveRows
 	if res.Redo > res.Seq {
 		rest := &tally.Batch{First: res.Seq + 1, Last: res.Redo}
-		for _, p := range w.splitBatch(rest) {
-			if err := w.eraseBatch(ctx, p.table, rest); err != nil {
+		for _, p := range writer.splitBatch(rest) {
+			if err := writer.eraseBatch(ctx, p.table, rest); err != nil {
 				return nil, err
 			}
 		}
-		w.intent = phaseRow{}
+		writer.intent = phaseRow{}
 	}
-	if w.pos.Gen == 0 {
-		return w, w.Generation(ctx, nil)
+	if writer.pos.Gen == 0 {
+		return writer, writer.Generation(ctx, nil)
 	}
-	w.fresh = true // the generation that is there goes on
-	return w, nil
+	writer.fresh = true // the generation that is there goes on
+	return writer, nil
 }
 
 // readKeys reads two lists that a query gives as arrays.
@@ -140,11 +140,11 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 	defer rows.Close()
 	var out []tally.NodeStateRow
 	for rows.Next() {
-		var r tally.NodeStateRow
-		if err := rows.Scan(&r.Node, &r.At, &r.State, &r.Class, &r.CPUs, &r.Mem, &r.GPUs); err != nil {
+		var row tally.NodeStateRow
+		if err := rows.Scan(&row.Node, &row.At, &row.State, &row.Class, &row.CPUs, &row.Mem, &row.GPUs); err != nil {
 			return nil, fmt.Errorf("look for imported nodes: %w", err)
 		}
-		out = append(out, r)
+		out = append(out, row)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)

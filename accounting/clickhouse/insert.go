@@ -17,8 +17,8 @@ type insert struct {
 	says  map[string]bool   // columns with a default of their own: they are always sent
 }
 
-func newInsert(s *Store, table string) insert {
-	ins := insert{s: s, table: table, types: map[string]string{}, says: map[string]bool{}}
+func newInsert(store *Store, table string) insert {
+	ins := insert{s: store, table: table, types: map[string]string{}, says: map[string]bool{}}
 	for _, t := range schemaTables() {
 		if t.name == table {
 			for _, c := range t.columns {

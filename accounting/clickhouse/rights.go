@@ -19,7 +19,7 @@ func (g *grant) String() string { return "GRANT " + g.rights + " ON " + g.on }
 // neededGrants are all that the accounting needs in a database: on nothing but this,
 // the database that a backup is read back into, and what the server says of
 // itself.
-func neededGrants(db string, l Layout) []grant {
+func neededGrants(db string, layout Layout) []grant {
 	own, fresh := quoteName(db)+".*", quoteName(db+restoredSuffix)+".*"
 	out := []grant{
 		{
@@ -44,7 +44,7 @@ func neededGrants(db string, l Layout) []grant {
 			"muster accounting restore",
 		},
 	}
-	if l.Cluster != "" {
+	if layout.Cluster != "" {
 		out = append(out, grant{"CLUSTER, REMOTE", "*.*", "tables on several machines"})
 	}
 	return out
@@ -55,9 +55,9 @@ func neededGrants(db string, l Layout) []grant {
 const restoredSuffix = "_restored"
 
 // Grants are the statements that give a login what the accounting needs.
-func Grants(db, login string, l Layout) []string {
+func Grants(db, login string, layout Layout) []string {
 	var out []string
-	for _, g := range neededGrants(db, l) {
+	for _, g := range neededGrants(db, layout) {
 		out = append(out, g.String()+" TO "+quoteName(login))
 	}
 	return out

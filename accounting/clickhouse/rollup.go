@@ -88,23 +88,23 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 
 // dropBuilds deletes what builds that never became visible left.
 func (w *Writer) dropBuilds(ctx context.Context, last uint32) error {
-	for _, t := range rollupTables() {
+	for _, table := range rollupTables() {
 		var n uint64
 		args := []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("build", last)}
 		const beyond = " WHERE ledger = {ledger:UUID} AND build > {build:UInt32}"
-		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(t.name)+beyond, args...).Scan(&n); err != nil {
-			return fmt.Errorf("look for an interrupted build of %s: %w", t.name, err)
+		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table.name)+beyond, args...).Scan(&n); err != nil {
+			return fmt.Errorf("look for an interrupted build of %s: %w", table.name, err)
 		}
 		if n == 0 {
 			continue
 		}
-		local, on := t.name, ""
+		local, on := table.name, ""
 		if c := w.s.opts.Layout.Cluster; c != "" {
-			local, on = t.name+localSuffix, " ON CLUSTER "+quoteName(c)
+			local, on = table.name+localSuffix, " ON CLUSTER "+quoteName(c)
 		}
 		wait := ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
 		if err := w.s.conn.Exec(wait, "ALTER TABLE "+w.s.qualifyTable(local)+on+" DELETE"+beyond, args...); err != nil {
-			return fmt.Errorf("delete an interrupted build of %s: %w", t.name, err)
+			return fmt.Errorf("delete an interrupted build of %s: %w", table.name, err)
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ const samplesTable = "gpu_samples"
 // partition, so that what is too old goes as whole parts. A reading that was
 // sent twice is one row after the next merge.
 func samplesDef() tableDef {
-	t := tableDef{
+	table := tableDef{
 		name:     samplesTable,
 		comment:  "readings of GPUs, with the job that held the device alone",
 		engine:   replacing,
@@ -50,20 +50,20 @@ func samplesDef() tableDef {
 		shard:     "cityHash64(node)",
 		indexes:   []string{"ix_uid uid" + bloomIndex},
 	}
-	for _, f := range tally.SampleColumns() {
-		t.columns = append(t.columns, columnDef{
-			f.Name,
-			fmt.Sprintf("Nullable(UInt%d)", f.Bits),
-			sampleCodec(f),
+	for _, field := range tally.SampleColumns() {
+		table.columns = append(table.columns, columnDef{
+			field.Name,
+			fmt.Sprintf("Nullable(UInt%d)", field.Bits),
+			sampleCodec(field),
 		})
 	}
-	return t
+	return table
 }
 
 // sampleCodec is how a field is stored. A gauge wanders within a few bits;
 // the one counter grows by almost the same each time.
-func sampleCodec(f tally.SampleField) string {
-	if f.Bits == 64 {
+func sampleCodec(field tally.SampleField) string {
+	if field.Bits == 64 {
 		return "DoubleDelta, ZSTD(1)"
 	}
 	return "Delta, ZSTD(1)"
@@ -126,16 +126,16 @@ func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R
 	return nil
 }
 
-func sampleColumn(i int, f tally.SampleField) column[tally.GPUSample] {
-	switch f.Bits {
+func sampleColumn(i int, field tally.SampleField) column[tally.GPUSample] {
+	switch field.Bits {
 	case 8:
-		return measuredColumn[uint8](i, f.Name, math.MaxUint8)
+		return measuredColumn[uint8](i, field.Name, math.MaxUint8)
 	case 16:
-		return measuredColumn[uint16](i, f.Name, math.MaxUint16)
+		return measuredColumn[uint16](i, field.Name, math.MaxUint16)
 	case 32:
-		return measuredColumn[uint32](i, f.Name, math.MaxUint32)
+		return measuredColumn[uint32](i, field.Name, math.MaxUint32)
 	}
-	return measuredColumn[uint64](i, f.Name, math.MaxInt64)
+	return measuredColumn[uint64](i, field.Name, math.MaxInt64)
 }
 
 // measuredColumn is a field's column: NULL where nothing was read, and the largest

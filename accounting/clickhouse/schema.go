@@ -51,8 +51,8 @@ type columnDef struct{ name, typ, codec string }
 const localSuffix = "_local"
 
 // createStatements renders the statements that make the table.
-func (t *tableDef) createStatements(db string, l Layout) []string {
-	if l.Cluster == "" {
+func (t *tableDef) createStatements(db string, layout Layout) []string {
+	if layout.Cluster == "" {
 		engine := "MergeTree"
 		if t.engine == replacing {
 			engine = "ReplacingMergeTree(" + t.newestArgument("") + ")"
@@ -68,7 +68,7 @@ func (t *tableDef) createStatements(db string, l Layout) []string {
 	if t.tokens {
 		window = "replicated_deduplication_window = 1000, "
 	}
-	on := " ON CLUSTER " + quoteName(l.Cluster)
+	on := " ON CLUSTER " + quoteName(layout.Cluster)
 	shard := "{shard}"
 	if t.shard == "" {
 		shard = "all" // one path for all shards: every node has all of it
@@ -90,7 +90,7 @@ func (t *tableDef) createStatements(db string, l Layout) []string {
 			on,
 			quoteName(db),
 			t.name+localSuffix,
-			quoteName(l.Cluster),
+			quoteName(layout.Cluster),
 			quoteName(db),
 			t.name+localSuffix,
 			t.shard,
@@ -173,21 +173,21 @@ func versionsTable() tableDef {
 // A version that was released never changes: a change to a table is a version
 // of its own. The statements of a version may run again after a crash in their
 // middle.
-func migrationStatements(version int, db string, l Layout) []string {
+func migrationStatements(version int, db string, layout Layout) []string {
 	var out []string
 	if version == 1 {
 		for _, t := range schemaTables() {
-			out = append(out, t.createStatements(db, l)...)
+			out = append(out, t.createStatements(db, layout)...)
 		}
 	}
 	return out
 }
 
 // viewsDDL gives the statements that make the stored views.
-func viewsDDL(db string, l Layout, rates *kpi.Rates) []string {
+func viewsDDL(db string, layout Layout, rates *kpi.Rates) []string {
 	on := ""
-	if l.Cluster != "" {
-		on = " ON CLUSTER " + quoteName(l.Cluster)
+	if layout.Cluster != "" {
+		on = " ON CLUSTER " + quoteName(layout.Cluster)
 	}
 	var out []string
 	for _, v := range query.StoredViews() {
@@ -198,15 +198,15 @@ func viewsDDL(db string, l Layout, rates *kpi.Rates) []string {
 
 // DDL renders every statement that makes the schema of a layout, for
 // documentation and for administrators who apply it themselves.
-func DDL(db string, l Layout) []string {
+func DDL(db string, layout Layout) []string {
 	on := ""
-	if l.Cluster != "" {
-		on = " ON CLUSTER " + quoteName(l.Cluster)
+	if layout.Cluster != "" {
+		on = " ON CLUSTER " + quoteName(layout.Cluster)
 	}
-	t := versionsTable()
-	out := append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on}, t.createStatements(db, l)...)
+	table := versionsTable()
+	out := append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on}, table.createStatements(db, layout)...)
 	for v := 1; v <= SchemaVersion; v++ {
-		out = append(out, migrationStatements(v, db, l)...)
+		out = append(out, migrationStatements(v, db, layout)...)
 	}
 	return out
 }

@@ -55,53 +55,53 @@ type Store struct {
 }
 
 // Open prepares a store. The server need not be there: the first use tells.
-func Open(o Options) (*Store, error) {
+func Open(options Options) (*Store, error) {
 	var co *ch.Options
 	switch {
-	case o.Socket != "" && o.DSN != "":
+	case options.Socket != "" && options.DSN != "":
 		return nil, errors.New("open the accounting store: give a DSN or a socket, not both")
-	case o.Socket != "":
+	case options.Socket != "":
 		co = &ch.Options{
 			Protocol:    ch.HTTP,
 			Addr:        []string{"localhost"},
 			Compression: &ch.Compression{Method: ch.CompressionNone},
 			DialContext: func(ctx context.Context, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
+				return new(net.Dialer).DialContext(ctx, "unix", options.Socket)
 			},
 		}
 	default:
 		var err error
-		co, err = ch.ParseDSN(o.DSN)
+		co, err = ch.ParseDSN(options.DSN)
 		if err != nil {
 			return nil, fmt.Errorf("the ClickHouse DSN cannot be read: %w", err)
 		}
 	}
-	s := &Store{opts: o, db: o.Database, http: co.Protocol == ch.HTTP, log: o.Log}
-	if s.db == "" {
-		s.db = co.Auth.Database
+	store := &Store{opts: options, db: options.Database, http: co.Protocol == ch.HTTP, log: options.Log}
+	if store.db == "" {
+		store.db = co.Auth.Database
 	}
-	if s.db == "" || s.db == "default" {
-		s.db = "muster"
+	if store.db == "" || store.db == "default" {
+		store.db = "muster"
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if store.log == nil {
+		store.log = slog.New(slog.DiscardHandler)
 	}
-	if s.opts.Lease == 0 {
-		s.opts.Lease = 15 * time.Second
+	if store.opts.Lease == 0 {
+		store.opts.Lease = 15 * time.Second
 	}
-	s.target = "embedded"
-	if o.Socket == "" && len(co.Addr) > 0 {
-		s.target = co.Addr[0]
+	store.target = "embedded"
+	if options.Socket == "" && len(co.Addr) > 0 {
+		store.target = co.Addr[0]
 	}
 	// Statements name the database: it need not exist when they connect.
 	co.Auth.Database = ""
-	if s.http {
+	if store.http {
 		co.Auth.Database = "default"
 	}
-	s.direct = s.http && (co.Compression == nil || co.Compression.Method == ch.CompressionNone)
-	s.auth, s.tls = co.Auth, co.TLS
-	s.rawHTTP = rawTransport(o.Socket, co.TLS)
-	co.MaxOpenConns = o.Connections
+	store.direct = store.http && (co.Compression == nil || co.Compression.Method == ch.CompressionNone)
+	store.auth, store.tls = co.Auth, co.TLS
+	store.rawHTTP = rawTransport(options.Socket, co.TLS)
+	co.MaxOpenConns = options.Connections
 	if co.MaxOpenConns == 0 {
 		co.MaxOpenConns = 30
 	}
@@ -110,8 +110,8 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the accounting store: %w", err)
 	}
-	s.conn = conn
-	return s, nil
+	store.conn = conn
+	return store, nil
 }
 
 // Close ends the connections.
@@ -138,8 +138,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // of times, also after a crash in its middle.
 func (s *Store) Migrate(ctx context.Context) error {
 	ddl := DDL(s.db, s.opts.Layout)
-	t := versionsTable()
-	head := 1 + len(t.createStatements(s.db, s.opts.Layout))
+	table := versionsTable()
+	head := 1 + len(table.createStatements(s.db, s.opts.Layout))
 	for _, sql := range ddl[:head] {
 		if err := s.conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("prepare the accounting store: %w", err)
@@ -233,15 +233,15 @@ func (s *Store) readPhases(ctx context.Context, ledger [16]byte) (done, intent *
 	defer rows.Close()
 	for rows.Next() {
 		var phase string
-		r := new(phaseRow)
-		if err := rows.Scan(&phase, &r.n, &r.writer, &r.first, &r.last, &r.at, &r.gen, &r.written, &r.rolled.Build, &r.rolled.Until, &r.rolled.Seq, &r.shift, &r.now); err != nil {
+		row := new(phaseRow)
+		if err := rows.Scan(&phase, &row.n, &row.writer, &row.first, &row.last, &row.at, &row.gen, &row.written, &row.rolled.Build, &row.rolled.Until, &row.rolled.Seq, &row.shift, &row.now); err != nil {
 			return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
 		}
 		switch phase {
 		case phaseIntent:
-			intent = r
+			intent = row
 		case phaseDone:
-			done = r
+			done = row
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -251,23 +251,23 @@ func (s *Store) readPhases(ctx context.Context, ledger [16]byte) (done, intent *
 }
 
 // setPhase writes a row of ingest.
-func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, r phaseRow) error {
+func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, row phaseRow) error {
 	err := s.conn.Exec(
 		ctx,
 		"INSERT INTO "+s.qualifyTable("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
 			"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("phase", phase),
-		ch.Named("n", r.n),
-		ch.Named("writer", r.writer.String()),
-		ch.Named("first", r.first),
-		ch.Named("last", r.last),
-		ch.Named("at", r.at.UnixMicro()),
-		ch.Named("gen", r.gen),
-		ch.Named("build", r.rolled.Build),
-		ch.Named("until", r.rolled.Until),
-		ch.Named("rolled", r.rolled.Seq),
-		ch.Named("shift", r.shift),
+		ch.Named("n", row.n),
+		ch.Named("writer", row.writer.String()),
+		ch.Named("first", row.first),
+		ch.Named("last", row.last),
+		ch.Named("at", row.at.UnixMicro()),
+		ch.Named("gen", row.gen),
+		ch.Named("build", row.rolled.Build),
+		ch.Named("until", row.rolled.Until),
+		ch.Named("rolled", row.rolled.Seq),
+		ch.Named("shift", row.shift),
 	)
 	if err != nil {
 		return fmt.Errorf("write the %s of accounting: %w", phase, err)

@@ -35,7 +35,7 @@ type Writer struct {
 // NewWriter takes the lease on a ledger. It fails with tally.ErrLease while another
 // writer is alive.
 func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, tally.Resume, error) {
-	w := &Writer{s: s, from: source{ledger: ledger, cluster: cluster}, id: uuid.New()}
+	writer := &Writer{s: s, from: source{ledger: ledger, cluster: cluster}, id: uuid.New()}
 	done, intent, err := s.readPhases(ctx, ledger)
 	if err != nil {
 		return nil, tally.Resume{}, err
@@ -51,27 +51,27 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 			return nil, tally.Resume{}, fmt.Errorf("it wrote %s ago, and is taken for dead after %s: %w", silent.Round(time.Millisecond), s.opts.Lease, tally.ErrLease)
 		}
 	}
-	w.intent = *intent
-	w.n = max(done.n, intent.n)
+	writer.intent = *intent
+	writer.n = max(done.n, intent.n)
 	if done.n > 0 {
-		w.pos = done.readPosition()
-		w.from.shift = w.pos.Shift
+		writer.pos = done.readPosition()
+		writer.from.shift = writer.pos.Shift
 	}
-	if err := w.setPosition(ctx, w.pos.Seq, w.pos.At, w.pos.Gen); err != nil {
+	if err := writer.setPosition(ctx, writer.pos.Seq, writer.pos.At, writer.pos.Gen); err != nil {
 		return nil, tally.Resume{}, err
 	}
-	if err := w.stillMine(ctx); err != nil {
+	if err := writer.stillMine(ctx); err != nil {
 		return nil, tally.Resume{}, err
 	}
-	res := tally.Resume{Position: w.pos}
+	res := tally.Resume{Position: writer.pos}
 	if intent.last > done.last {
-		res.Redo, w.doubt = intent.last-w.pos.Shift, true
+		res.Redo, writer.doubt = intent.last-writer.pos.Shift, true
 	}
-	res.History, err = s.History(ctx, ledger, w.pos.Seq)
+	res.History, err = s.History(ctx, ledger, writer.pos.Seq)
 	if err != nil {
 		return nil, tally.Resume{}, err
 	}
-	return w, res, nil
+	return writer, res, nil
 }
 
 // Position is what this writer last made visible.
@@ -144,16 +144,16 @@ func (w *Writer) check(ctx context.Context) error {
 
 // Write stores a batch. It may be called again with the same batch after an
 // error, any number of times; nothing else may be written before it succeeds.
-func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
-	if b.First != w.pos.Event()+1 || b.Last < b.First {
-		return fmt.Errorf("the batch of events %d to %d does not follow event %d: %w", b.First, b.Last, w.pos.Event(), tally.ErrOrder)
+func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
+	if batch.First != w.pos.Event()+1 || batch.Last < batch.First {
+		return fmt.Errorf("the batch of events %d to %d does not follow event %d: %w", batch.First, batch.Last, w.pos.Event(), tally.ErrOrder)
 	}
 	if !w.fresh {
 		return errors.New("a writer must begin a generation of the live table before its first batch")
 	}
-	first, last := w.place(b)
+	first, last := w.place(batch)
 	if w.intent.last > w.pos.Seq && (w.intent.first != first || w.intent.last != last) {
-		return fmt.Errorf("events %d to %d are to be written at %d to %d, but the batch that was begun is at %d to %d: %w", b.First, b.Last,
+		return fmt.Errorf("events %d to %d are to be written at %d to %d, but the batch that was begun is at %d to %d: %w", batch.First, batch.Last,
 			first, last, w.intent.first, w.intent.last, tally.ErrCut)
 	}
 	if err := w.check(ctx); err != nil {
@@ -163,7 +163,7 @@ func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
 		if err := w.runStepHook("intent"); err != nil {
 			return err
 		}
-		in := phaseRow{n: w.n + 1, writer: w.id, first: first, last: last, at: cutTime(b.At), gen: w.pos.Gen}
+		in := phaseRow{n: w.n + 1, writer: w.id, first: first, last: last, at: cutTime(batch.At), gen: w.pos.Gen}
 		if err := w.s.setPhase(ctx, w.from.ledger, phaseIntent, in); err != nil {
 			return err
 		}
@@ -171,21 +171,21 @@ func (w *Writer) Write(ctx context.Context, b *tally.Batch) error {
 	}
 	verify := w.doubt
 	w.doubt = true
-	if err := w.insertRows(ctx, b, verify); err != nil {
+	if err := w.insertRows(ctx, batch, verify); err != nil {
 		return err
 	}
 	if err := w.runStepHook("live"); err != nil {
 		return err
 	}
-	if err := sendRows(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), b.Live); err != nil {
+	if err := sendRows(ctx, newInsert(w.s, "live"), "", liveColumns(w.from, w.pos.Gen), batch.Live); err != nil {
 		return err
 	}
-	for _, e := range b.Epochs {
+	for _, e := range batch.Epochs {
 		if err := w.putSegment(ctx, tally.Segment{At: e.Seq + w.from.shift, Epoch: e.Epoch, Seq: e.Seq}); err != nil {
 			return err
 		}
 	}
-	if err := w.setPosition(ctx, last, b.At, w.pos.Gen); err != nil {
+	if err := w.setPosition(ctx, last, batch.At, w.pos.Gen); err != nil {
 		return err
 	}
 	w.doubt = false
@@ -204,16 +204,16 @@ type part struct {
 	send  func(ctx context.Context, token string) error
 }
 
-func partOf[R any](w *Writer, table string, cols []column[R], rows []R) part {
+func partOf[R any](writer *Writer, table string, cols []column[R], rows []R) part {
 	return part{table, len(rows), func(ctx context.Context, token string) error {
-		ins := newInsert(w.s, table)
-		if w.halve == 0 || len(rows) < w.halve {
+		ins := newInsert(writer.s, table)
+		if writer.halve == 0 || len(rows) < writer.halve {
 			return sendRows(ctx, ins, token, cols, rows)
 		}
 		half := len(rows) / 2
 		first := make(chan error, 1)
 		go func() { first <- sendRows(ctx, ins, token+":1", cols, rows[:half]) }()
-		err := w.runStepHook("second half of " + table)
+		err := writer.runStepHook("second half of " + table)
 		if err == nil {
 			err = sendRows(ctx, ins, token+":2", cols, rows[half:])
 		}
@@ -221,16 +221,16 @@ func partOf[R any](w *Writer, table string, cols []column[R], rows []R) part {
 	}}
 }
 
-func (w *Writer) splitBatch(b *tally.Batch) []part {
+func (w *Writer) splitBatch(batch *tally.Batch) []part {
 	return []part{
-		partOf(w, "events", eventColumns(w.from), b.Events),
-		partOf(w, "jobs", jobColumns(w.from), b.Jobs),
-		partOf(w, "steps", stepColumns(w.from), b.Steps),
-		partOf(w, "job_nodes", nodeColumns(w.from), b.Nodes),
-		partOf(w, "job_gpus", gpuColumns(w.from), b.GPUs),
-		partOf(w, "node_states", nodeStateColumns(w.from), b.NodeStates),
-		partOf(w, "pending_reasons", reasonColumns(w.from), b.Reasons),
-		partOf(w, "associations", associationColumns(w.from), b.Associations),
+		partOf(w, "events", eventColumns(w.from), batch.Events),
+		partOf(w, "jobs", jobColumns(w.from), batch.Jobs),
+		partOf(w, "steps", stepColumns(w.from), batch.Steps),
+		partOf(w, "job_nodes", nodeColumns(w.from), batch.Nodes),
+		partOf(w, "job_gpus", gpuColumns(w.from), batch.GPUs),
+		partOf(w, "node_states", nodeStateColumns(w.from), batch.NodeStates),
+		partOf(w, "pending_reasons", reasonColumns(w.from), batch.Reasons),
+		partOf(w, "associations", associationColumns(w.from), batch.Associations),
 	}
 }
 
@@ -240,12 +240,12 @@ const inserting = 4
 
 // insertRows inserts what is never changed again. With verify it makes sure that
 // the tables have exactly the batch's rows.
-func (w *Writer) insertRows(ctx context.Context, b *tally.Batch, verify bool) error {
+func (w *Writer) insertRows(ctx context.Context, batch *tally.Batch, verify bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slots := make(chan struct{}, inserting)
 	var wg sync.WaitGroup
-	parts := w.splitBatch(b)
+	parts := w.splitBatch(batch)
 	errs := make([]error, len(parts))
 	for i, p := range parts {
 		if p.rows == 0 && !verify {
@@ -256,7 +256,7 @@ func (w *Writer) insertRows(ctx context.Context, b *tally.Batch, verify bool) er
 		go func() {
 			defer wg.Done()
 			defer func() { <-slots }()
-			errs[i] = w.insertBatch(ctx, b, p, verify)
+			errs[i] = w.insertBatch(ctx, batch, p, verify)
 			if errs[i] != nil {
 				cancel()
 			}
@@ -272,11 +272,11 @@ func (w *Writer) insertRows(ctx context.Context, b *tally.Batch, verify bool) er
 	return first
 }
 
-func (w *Writer) insertBatch(ctx context.Context, b *tally.Batch, p part, verify bool) error {
+func (w *Writer) insertBatch(ctx context.Context, batch *tally.Batch, p part, verify bool) error {
 	if err := w.runStepHook(p.table); err != nil {
 		return err
 	}
-	first, last := w.place(b)
+	first, last := w.place(batch)
 	token := fmt.Sprintf("%s:%s:%d-%d", p.table, w.from.ledger, first, last)
 	if err := p.send(ctx, token); err != nil {
 		return err
@@ -284,20 +284,20 @@ func (w *Writer) insertBatch(ctx context.Context, b *tally.Batch, p part, verify
 	if err := w.runStepHook("after " + p.table); err != nil || !verify {
 		return err
 	}
-	have, err := w.countRows(ctx, p.table, b)
+	have, err := w.countRows(ctx, p.table, batch)
 	if err != nil || have == p.rows {
 		return err
 	}
-	w.s.log.Warn("rows of an interrupted batch are written anew", "table", p.table, "first", b.First, "last", b.Last, "found", have, "expected", p.rows)
-	if err := w.eraseBatch(ctx, p.table, b); err != nil {
+	w.s.log.Warn("rows of an interrupted batch are written anew", "table", p.table, "first", batch.First, "last", batch.Last, "found", have, "expected", p.rows)
+	if err := w.eraseBatch(ctx, p.table, batch); err != nil {
 		return err
 	}
 	if err := p.send(ctx, token+":"+uuid.NewString()); err != nil {
 		return err
 	}
-	have, err = w.countRows(ctx, p.table, b)
+	have, err = w.countRows(ctx, p.table, batch)
 	if err == nil && have != p.rows {
-		err = fmt.Errorf("table %s has %d rows of events %d to %d, there must be %d", p.table, have, b.First, b.Last, p.rows)
+		err = fmt.Errorf("table %s has %d rows of events %d to %d, there must be %d", p.table, have, batch.First, batch.Last, p.rows)
 	}
 	return err
 }
@@ -309,16 +309,16 @@ func (w *Writer) stretch(b *tally.Batch) []any {
 
 const inStretch = " WHERE ledger = {ledger:UUID} AND seq >= {first:UInt64} AND seq <= {last:UInt64}"
 
-func (w *Writer) countRows(ctx context.Context, table string, b *tally.Batch) (int, error) {
+func (w *Writer) countRows(ctx context.Context, table string, batch *tally.Batch) (int, error) {
 	var n uint64
-	if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table)+inStretch, w.stretch(b)...).Scan(&n); err != nil {
+	if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table)+inStretch, w.stretch(batch)...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the rows of a batch in %s: %w", table, err)
 	}
 	return int(n), nil
 }
 
 // eraseBatch deletes a batch's rows and waits until they are gone.
-func (w *Writer) eraseBatch(ctx context.Context, table string, b *tally.Batch) error {
+func (w *Writer) eraseBatch(ctx context.Context, table string, batch *tally.Batch) error {
 	local, on := table, ""
 	if c := w.s.opts.Layout.Cluster; c != "" {
 		local, on = table+localSuffix, " ON CLUSTER "+quoteName(c)
@@ -327,7 +327,7 @@ func (w *Writer) eraseBatch(ctx context.Context, table string, b *tally.Batch) e
 		}
 	}
 	ctx = ch.Context(ctx, ch.WithSettings(ch.Settings{"mutations_sync": 2}))
-	if err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.qualifyTable(local)+on+" DELETE"+inStretch, w.stretch(b)...); err != nil {
+	if err := w.s.conn.Exec(ctx, "ALTER TABLE "+w.s.qualifyTable(local)+on+" DELETE"+inStretch, w.stretch(batch)...); err != nil {
 		return fmt.Errorf("delete the rows of an interrupted batch in %s: %w", table, err)
 	}
 	return nil

@@ -29,20 +29,20 @@ func (r *report) reportAccounts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &accountTree{report: r, totals: totals, children: map[string][]string{}, users: map[string][]*share{}}
+	tree := &accountTree{report: r, totals: totals, children: map[string][]string{}, users: map[string][]*share{}}
 	for account, parent := range parents {
 		if account != rootAccount {
-			t.children[parent] = append(t.children[parent], account)
+			tree.children[parent] = append(tree.children[parent], account)
 		}
 	}
-	for _, list := range t.children {
+	for _, list := range tree.children {
 		slices.Sort(list)
 	}
 	for _, sh := range shares {
-		t.users[sh.account] = append(t.users[sh.account], sh)
+		tree.users[sh.account] = append(tree.users[sh.account], sh)
 	}
 	r.usageColumns("Account", "Login", "Proper Name")
-	t.showTree(rootAccount, 0)
+	tree.showTree(rootAccount, 0)
 	return nil
 }
 
@@ -54,22 +54,22 @@ const rootAccount = "root"
 func (r *report) queryParents(ctx context.Context, shares map[shareKey]*share) (map[string]string, error) {
 	byID := map[uint32]association{}
 	err := r.runQuery(ctx, r.ask.Tree(r.scope), func(scan func(...any) error) error {
-		var a association
-		if err := scan(&a.id, &a.parent, &a.account, &a.user); err != nil {
+		var assoc association
+		if err := scan(&assoc.id, &assoc.parent, &assoc.account, &assoc.user); err != nil {
 			return err
 		}
-		byID[a.id] = a
+		byID[assoc.id] = assoc
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
-	for _, a := range byID {
-		if a.user == "" {
-			out[a.account] = rootAccount
-			if p, ok := byID[a.parent]; ok && p.account != a.account {
-				out[a.account] = p.account
+	for _, assoc := range byID {
+		if assoc.user == "" {
+			out[assoc.account] = rootAccount
+			if p, ok := byID[assoc.parent]; ok && p.account != assoc.account {
+				out[assoc.account] = p.account
 			}
 		}
 	}

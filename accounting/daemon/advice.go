@@ -58,9 +58,9 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 	if names == 0 {
 		names = 5
 	}
-	h := query.History{User: q.GetUser(), Since: scope.Now.Add(-adviceSpan), Limit: min(names, 100)}
+	history := query.History{User: q.GetUser(), Since: scope.Now.Add(-adviceSpan), Limit: min(names, 100)}
 	var list []string
-	err = s.D.cfg.Store.Query(ctx, h.Names(scope), func(scan func(...any) error) error {
+	err = s.D.cfg.Store.Query(ctx, history.Names(scope), func(scan func(...any) error) error {
 		var name string
 		err := scan(&name)
 		list = append(list, name)
@@ -83,8 +83,8 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 // adviseUser looks at a user's newest runs of a name.
 func (s Service) adviseUser(ctx context.Context, scope query.Scope, user, name string) ([]*apiv1.UsageAdvice, error) {
 	var runs []past
-	h := query.History{User: user, Name: name, Since: scope.Now.Add(-adviceSpan), Limit: adviceRuns}
-	err := s.D.cfg.Store.Query(ctx, h.Runs(scope), func(scan func(...any) error) error {
+	history := query.History{User: user, Name: name, Since: scope.Now.Add(-adviceSpan), Limit: adviceRuns}
+	err := s.D.cfg.Store.Query(ctx, history.Runs(scope), func(scan func(...any) error) error {
 		var p past
 		err := scan(&p.key.UID, &p.key.Restarts, &p.job, &p.state, &p.partition, &p.nodes, &p.cpus, &p.mem, &p.gpus, &p.limit, &p.elapsed, &p.wait,
 			&p.measured, &p.cpu, &p.peak, &p.gpuTime, &p.gpuUtil, &p.worked, &p.watched)

@@ -284,15 +284,15 @@ func (s *session) restAfter(ctx context.Context, w *work) {
 
 // persistPiece writes one piece of work.
 func (s *session) persistPiece(ctx context.Context, w *work) error {
-	d := s.d
+	daemon := s.d
 	pause := backoffFirst
 	for {
-		began := d.cfg.Clock.Now()
-		d.noteWrite(began)
+		began := daemon.cfg.Clock.Now()
+		daemon.noteWrite(began)
 		err := s.storeInTime(ctx, w)
-		d.noteWrite(0)
+		daemon.noteWrite(0)
 		if err == nil {
-			s.lastTook = d.cfg.Clock.Now().Sub(began)
+			s.lastTook = daemon.cfg.Clock.Now().Sub(began)
 			break
 		}
 		if ctx.Err() != nil {
@@ -301,24 +301,24 @@ func (s *session) persistPiece(ctx context.Context, w *work) error {
 		if errors.Is(err, tally.ErrLease) || errors.Is(err, tally.ErrOrder) || errors.Is(err, tally.ErrCut) {
 			return err
 		}
-		d.figures.retries.Add(1)
+		daemon.figures.retries.Add(1)
 		if pause == backoffFirst {
-			d.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", d.cfg.Store.Explain(err))
+			daemon.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", daemon.cfg.Store.Explain(err))
 		}
-		d.noteFailure(err)
-		if !d.sleepFor(ctx, pause) {
+		daemon.noteFailure(err)
+		if !daemon.sleepFor(ctx, pause) {
 			return nil
 		}
 		pause = min(2*pause, backoffLast)
 	}
-	d.figures.lastWrite.Store(int64(s.lastTook))
+	daemon.figures.lastWrite.Store(int64(s.lastTook))
 	return nil
 }
 
 // keepSnapshot stores a snapshot that waits. The batch before it is stored: the
 // snapshot was made when the writer had taken it.
 func (s *session) keepSnapshot(ctx context.Context) {
-	d := s.d
+	daemon := s.d
 	var snap tally.Snapshot
 	select {
 	case snap = <-s.snapshots:
@@ -326,12 +326,12 @@ func (s *session) keepSnapshot(ctx context.Context) {
 		return
 	}
 	label := tally.Snapshot{Seq: snap.Seq + s.writer.Position().Shift, Data: snap.Data}
-	if err := d.cfg.Store.PutSnapshot(ctx, d.ledger, label); err != nil {
-		d.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", d.cfg.Store.Explain(err))
+	if err := daemon.cfg.Store.PutSnapshot(ctx, daemon.ledger, label); err != nil {
+		daemon.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", daemon.cfg.Store.Explain(err))
 		return
 	}
 	s.snapped = snap.Seq
-	d.figures.snapshots.Add(1)
+	daemon.figures.snapshots.Add(1)
 	s.confirm(s.writer.Position().Event())
 }
 

@@ -85,10 +85,10 @@ func costScale() *big.Int {
 }
 
 // budgetSpent tells how a budget stands.
-func budgetSpent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, b kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
-	s := kpi.Spent{Budget: b, Amount: float64(b.Micro) / 1e6, At: scope.Now}
+func budgetSpent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, budget kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
+	spent := kpi.Spent{Budget: budget, Amount: float64(budget.Micro) / 1e6, At: scope.Now}
 	since := func(from spec.Instant) (float64, error) {
-		r := &query.Report{Start: from, End: min(b.End, scope.Now), Accounts: kpi.Below(nodes, b.Account)}
+		r := &query.Report{Start: from, End: min(budget.End, scope.Now), Accounts: kpi.Below(nodes, budget.Account)}
 		list, err := queryCharges(ctx, ask, scope, r, rates)
 		sum := new(big.Int)
 		for _, c := range list {
@@ -96,19 +96,19 @@ func budgetSpent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.
 		}
 		return toCurrency(sum), err
 	}
-	if scope.Now <= b.Start {
-		return s, nil
+	if scope.Now <= budget.Start {
+		return spent, nil
 	}
 	var err error
-	s.Spent, err = since(b.Start)
+	spent.Spent, err = since(budget.Start)
 	if err != nil {
-		return s, err
+		return spent, err
 	}
-	end := min(b.End, scope.Now)
-	from := max(b.Start, end.Add(-kpi.RecentSpan))
-	s.Window = end.Sub(from)
-	s.Recent, err = since(from)
-	return s, err
+	end := min(budget.End, scope.Now)
+	from := max(budget.Start, end.Add(-kpi.RecentSpan))
+	spent.Window = end.Sub(from)
+	spent.Recent, err = since(from)
+	return spent, err
 }
 
 // computeBudgets asks how the budgets in force stand.
@@ -122,15 +122,15 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range d.cfg.Rates.Budgets {
-		if scope.Now < b.Start || scope.Now >= b.End {
+	for _, budget := range d.cfg.Rates.Budgets {
+		if scope.Now < budget.Start || scope.Now >= budget.End {
 			continue
 		}
-		s, err := budgetSpent(ctx, ask, scope, nodes, b, &d.cfg.Rates)
+		spent, err := budgetSpent(ctx, ask, scope, nodes, budget, &d.cfg.Rates)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, s)
+		out = append(out, spent)
 	}
 	return out, nil
 }
@@ -153,26 +153,26 @@ func (r *report) reportBudget(ctx context.Context) error {
 	r.setColumns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
 		[3]string{"Spent", "float", unit}, [3]string{"Share", "float", string(kpi.Ratio)}, [3]string{"Elapsed", "float", string(kpi.Ratio)},
 		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"}, [3]string{"Enforced", "int"})
-	for _, b := range rates.Budgets {
-		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, b.Account) {
+	for _, budget := range rates.Budgets {
+		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, budget.Account) {
 			continue
 		}
-		s, err := budgetSpent(ctx, r.runQuery, r.scope, nodes, b, rates)
+		spent, err := budgetSpent(ctx, r.runQuery, r.scope, nodes, budget, rates)
 		if err != nil {
 			return err
 		}
 		var out, warn any
-		if at, ok := s.RunsOut(); ok {
+		if at, ok := spent.RunsOut(); ok {
 			out = int64(at) / int64(spec.Second)
 		}
-		if p := s.Warning(); p > 0 {
+		if p := spent.Warning(); p > 0 {
 			warn = p
 		}
 		enforced := int64(0)
-		if b.Enforce {
+		if budget.Enforce {
 			enforced = 1
 		}
-		r.addRow(b.Account, int64(b.Start)/int64(spec.Second), int64(b.End)/int64(spec.Second), s.Amount, s.Spent, s.Share(), s.Elapsed(), s.Forecast(), out, warn, enforced)
+		r.addRow(budget.Account, int64(budget.Start)/int64(spec.Second), int64(budget.End)/int64(spec.Second), spent.Amount, spent.Spent, spent.Share(), spent.Elapsed(), spent.Forecast(), out, warn, enforced)
 	}
 	return nil
 }

@@ -108,12 +108,12 @@ func (d *Daemon) Status() Status {
 	now := d.cfg.Clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Event(), Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
+	status := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Event(), Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
 		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
 		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
 		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.countWaiting()}
-	if d.writing != 0 && s.Up && now.Sub(d.writing) > slowWrite {
-		s.Up, s.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
+	if d.writing != 0 && status.Up && now.Sub(d.writing) > slowWrite {
+		status.Up, status.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
 	}
 	if head > d.pos.Event() && d.began != 0 {
 		since := d.pos.At
@@ -125,9 +125,9 @@ func (d *Daemon) Status() Status {
 		case d.counted != 0:
 			since = d.counted
 		}
-		s.Lag = max(now.Sub(since), 0)
+		status.Lag = max(now.Sub(since), 0)
 	}
-	return s
+	return status
 }
 
 // publishPosition notes what was stored and wakes whoever waits for it.
@@ -228,25 +228,25 @@ func (d *Daemon) storePosition(ctx context.Context) (pos tally.Position, ledger 
 // openScope is what part of the store questions are about. It waits, up to
 // ReadWait, until the store has an event; behind is how many are still missing
 // then.
-func (d *Daemon) openScope(ctx context.Context, seq uint64) (s query.Scope, behind uint64, err error) {
+func (d *Daemon) openScope(ctx context.Context, seq uint64) (scope query.Scope, behind uint64, err error) {
 	late, stop := d.cfg.Clock.After(d.cfg.ReadWait)
 	defer stop()
 	for {
 		pos, ledger, changed, err := d.storePosition(ctx)
 		if err != nil {
-			return s, 0, err
+			return scope, 0, err
 		}
-		s = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.clusterName(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
+		scope = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.clusterName(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
 		if pos.Event() >= seq {
-			return s, 0, nil
+			return scope, 0, nil
 		}
 		d.hastenIngest()
 		select {
 		case <-changed:
 		case <-late:
-			return s, seq - pos.Event(), nil
+			return scope, seq - pos.Event(), nil
 		case <-ctx.Done():
-			return s, 0, ctx.Err()
+			return scope, 0, ctx.Err()
 		}
 	}
 }
@@ -267,17 +267,17 @@ func (d *Daemon) hastenIngest() {
 }
 
 // scopeOf is scope of this cluster, or of one that was imported.
-func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (s query.Scope, behind uint64, err error) {
+func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (scope query.Scope, behind uint64, err error) {
 	if cluster == "" || cluster == d.clusterName() {
 		return d.openScope(ctx, seq)
 	}
 	ledger := tally.ImportedLedger(cluster)
 	pos, err := d.cfg.Store.Position(ctx, ledger)
 	if err != nil {
-		return s, 0, err
+		return scope, 0, err
 	}
 	if pos.Seq == 0 {
-		return s, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.clusterName()))
+		return scope, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.clusterName()))
 	}
 	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}, 0, nil
 }

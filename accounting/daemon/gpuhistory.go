@@ -50,19 +50,19 @@ func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32
 		return err
 	}
 	out.From, out.Step = int64(from), step*int64(spec.Second)
-	var g *apiv1.GpuHistory
+	var gpu *apiv1.GpuHistory
 	return s.D.cfg.Store.Query(ctx, query.GPUHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
-		next, p := &apiv1.GpuHistory{}, &apiv1.GpuPoint{}
+		next, point := &apiv1.GpuHistory{}, &apiv1.GpuPoint{}
 		var rows uint64
-		if err := scan(&next.Node, &next.Index, &next.Uuid, &next.Profile, &p.At, &rows, &p.Util, &p.Sm, &p.Tensor, &p.MemoryMib, &p.Power, &p.Temp, &p.Occupied); err != nil {
+		if err := scan(&next.Node, &next.Index, &next.Uuid, &next.Profile, &point.At, &rows, &point.Util, &point.Sm, &point.Tensor, &point.MemoryMib, &point.Power, &point.Temp, &point.Occupied); err != nil {
 			return err
 		}
-		if g == nil || g.GetNode() != next.GetNode() || g.GetUuid() != next.GetUuid() {
-			g = next
-			out.Gpus = append(out.Gpus, g)
+		if gpu == nil || gpu.GetNode() != next.GetNode() || gpu.GetUuid() != next.GetUuid() {
+			gpu = next
+			out.Gpus = append(out.Gpus, gpu)
 		}
-		g.Samples += rows
-		g.Points = append(g.Points, p)
+		gpu.Samples += rows
+		gpu.Points = append(gpu.Points, point)
 		return nil
 	})
 }
@@ -94,14 +94,14 @@ func (s Service) gpuTotals(ctx context.Context, scope query.Scope, out *apiv1.Gp
 	for _, g := range out.GetGpus() {
 		have[g.GetNode()+" "+g.GetUuid()] = g
 	}
-	for _, n := range rep.GetNodes() {
-		for _, t := range n.GetGpus() {
-			g := have[n.GetNode()+" "+t.GetUuid()]
-			if g == nil {
-				g = &apiv1.GpuHistory{Node: n.GetNode(), Index: t.GetIndex(), Uuid: t.GetUuid()}
-				out.Gpus = append(out.Gpus, g)
+	for _, node := range rep.GetNodes() {
+		for _, t := range node.GetGpus() {
+			gpu := have[node.GetNode()+" "+t.GetUuid()]
+			if gpu == nil {
+				gpu = &apiv1.GpuHistory{Node: node.GetNode(), Index: t.GetIndex(), Uuid: t.GetUuid()}
+				out.Gpus = append(out.Gpus, gpu)
 			}
-			g.Total = t
+			gpu.Total = t
 		}
 	}
 	return nil

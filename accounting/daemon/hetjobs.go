@@ -49,14 +49,14 @@ func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 		ask.Window(a.scope.Now, 0)
 		return ask
 	}
-	for _, j := range a.ask.Jobs {
-		f, ok := a.found[j.ID]
-		if !ok || (whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (j.Het != 0 || j.ID != f.leader)) {
+	for _, job := range a.ask.Jobs {
+		f, ok := a.found[job.ID]
+		if !ok || (whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (job.Het != 0 || job.ID != f.leader)) {
 			continue
 		}
 		for id := f.leader; id-f.leader < f.size; id++ {
-			ref := query.JobRef{ID: id, Task: j.Task, Step: j.Step, Het: f.leader}
-			if id != j.ID && !slices.Contains(more, ref) {
+			ref := query.JobRef{ID: id, Task: job.Task, Step: job.Step, Het: f.leader}
+			if id != job.ID && !slices.Contains(more, ref) {
 				more = append(more, ref)
 			}
 		}

@@ -163,16 +163,16 @@ func (d *Daemon) runSession(ctx context.Context) error {
 
 // openSession takes the lease and brings back the counting state.
 func (s *session) openSession(ctx context.Context) error {
-	d := s.d
-	d.forgetOpen()
-	if err := d.cfg.Store.Migrate(ctx); err != nil {
+	daemon := s.d
+	daemon.forgetOpen()
+	if err := daemon.cfg.Store.Migrate(ctx); err != nil {
 		return err
 	}
-	w, res, err := d.cfg.OpenWriter(ctx, d.ledger, d.cluster)
+	writer, res, err := daemon.cfg.OpenWriter(ctx, daemon.ledger, daemon.cluster)
 	if err != nil {
 		return err
 	}
-	s.writer, s.redo = w, res.Redo
+	s.writer, s.redo = writer, res.Redo
 	if err := s.compareHistories(ctx, res); err != nil {
 		return err
 	}
@@ -196,9 +196,9 @@ func (s *session) openSession(ctx context.Context) error {
 // lastSnapshot gives the newest counting state of the ledger's own history, with
 // its position; nil = there is none.
 func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tally, err error) {
-	d := s.d
+	daemon := s.d
 	for at := s.parted.endPosition(); ; at = label - 1 {
-		snap, ok, err := d.cfg.Store.LastSnapshot(ctx, d.ledger, at)
+		snap, ok, err := daemon.cfg.Store.LastSnapshot(ctx, daemon.ledger, at)
 		if err != nil || !ok {
 			return 0, nil, err
 		}
@@ -210,9 +210,9 @@ func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tall
 		t, err := tally.Restore(snap.Data)
 		switch {
 		case err != nil:
-			d.cfg.Log.Error("the snapshot of the tally cannot be read; the ledger is counted from its beginning", "error", err)
-		case t.Seq() != want || t.UUID() != d.ledger:
-			d.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", want, "event", t.Seq())
+			daemon.cfg.Log.Error("the snapshot of the tally cannot be read; the ledger is counted from its beginning", "error", err)
+		case t.Seq() != want || t.UUID() != daemon.ledger:
+			daemon.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", want, "event", t.Seq())
 		default:
 			return label, t, nil
 		}
@@ -223,13 +223,13 @@ func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tall
 // readLedger decodes the ledger, entry by entry.
 func (s *session) readLedger(ctx context.Context, cursor Cursor) {
 	for {
-		e, err := cursor.Next(ctx)
-		if err == nil && e.Last < e.First {
+		entry, err := cursor.Next(ctx)
+		if err == nil && entry.Last < entry.First {
 			continue // an entry without events
 		}
 		var d decoded
 		if err == nil {
-			d.events, err = s.d.cfg.Codec.Decode(e.Events)
+			d.events, err = s.d.cfg.Codec.Decode(entry.Events)
 		}
 		if err != nil {
 			d.err = fmt.Errorf("read the ledger: %w", err)

@@ -65,15 +65,15 @@ func (s Service) runNodes(ctx context.Context, scope query.Scope, run query.RunK
 		})
 	}
 	return s.D.cfg.Store.Query(ctx, query.RunGPUs(scope, run), func(scan func(...any) error) error {
-		g := &apiv1.JobReportGpu{}
+		gpu := &apiv1.JobReportGpu{}
 		var node string
-		err := scan(&node, &g.Uuid, &g.Index, &g.Type, &g.Measured, &g.Held, &g.Util, &g.Sm, &g.NoProcess, &g.Idle, &g.PeakMem, &g.EnergyMj, &g.Method, &g.Share)
-		g.Held, g.Util, g.NoProcess, g.Idle = g.Held*micro, g.Util*micro, g.NoProcess*micro, g.Idle*micro
-		if g.Sm != nil {
-			*g.Sm *= micro
+		err := scan(&node, &gpu.Uuid, &gpu.Index, &gpu.Type, &gpu.Measured, &gpu.Held, &gpu.Util, &gpu.Sm, &gpu.NoProcess, &gpu.Idle, &gpu.PeakMem, &gpu.EnergyMj, &gpu.Method, &gpu.Share)
+		gpu.Held, gpu.Util, gpu.NoProcess, gpu.Idle = gpu.Held*micro, gpu.Util*micro, gpu.NoProcess*micro, gpu.Idle*micro
+		if gpu.Sm != nil {
+			*gpu.Sm *= micro
 		}
 		if n := nodes[node]; n != nil {
-			n.Gpus = append(n.Gpus, g)
+			n.Gpus = append(n.Gpus, gpu)
 		}
 		return err
 	})
@@ -101,8 +101,8 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 	return s.D.cfg.Store.Query(ctx, query.UsageHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
 		var node string
 		var n uint64
-		p := &apiv1.UsagePoint{}
-		if err := scan(&node, &p.At, &n, &p.Cpus, &p.Rss); err != nil {
+		point := &apiv1.UsagePoint{}
+		if err := scan(&node, &point.At, &n, &point.Cpus, &point.Rss); err != nil {
 			return err
 		}
 		if now == nil || now.GetNode() != node {
@@ -117,7 +117,7 @@ func (s Service) runUsage(ctx context.Context, scope query.Scope, out *apiv1.Job
 			return nil // a job of thousands of nodes has more points than fit in an answer
 		}
 		now.Samples += n
-		now.Points = append(now.Points, p)
+		now.Points = append(now.Points, point)
 		return nil
 	})
 }

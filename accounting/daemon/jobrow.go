@@ -56,11 +56,11 @@ func (v *vector) dest() []any {
 }
 
 func (v *vector) tres() *apiv1.Tres {
-	t := spec.TRES{CPU: v.cpus, Mem: v.mem, Node: v.nodes, Billing: v.billing}
+	tres := spec.TRES{CPU: v.cpus, Mem: v.mem, Node: v.nodes, Billing: v.billing}
 	for name, n := range v.other {
-		t = t.With(name, n)
+		tres = tres.With(name, n)
 	}
-	return wire.TRES(t.With("gres/gpu", v.gpus))
+	return wire.TRES(tres.With("gres/gpu", v.gpus))
 }
 
 // runScan reads rows of Acct.Runs, one after the other.
@@ -97,13 +97,13 @@ type runScan struct {
 // newRunScan prepares to read the parts that are wanted.
 func newRunScan(want func(query.RunPart) bool) *runScan {
 	has := func(field string) bool { return want(query.RunPart{Field: field}) }
-	s := &runScan{owners: map[string]query.Who{}, wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
+	scan := &runScan{owners: map[string]query.Who{}, wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
 	for _, p := range query.RunParts() {
 		if want(p) {
-			s.dest = append(s.dest, s.columnsOfPart(p.Field)...)
+			scan.dest = append(scan.dest, scan.columnsOfPart(p.Field)...)
 		}
 	}
-	return s
+	return scan
 }
 
 // columnsOfPart gives where a part's columns go, in their order.
@@ -174,7 +174,7 @@ func (s *runScan) nextRow() acctRun {
 		return s.submit + *gap
 	}
 	start := behind(s.startGap)
-	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayJobId: s.arrayID, ArrayTask: s.task, ArrayTasks: s.tasks,
+	row := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayJobId: s.arrayID, ArrayTask: s.task, ArrayTasks: s.tasks,
 		TasksCount: s.count, Name: t.name, User: who.User, UserId: who.UserID, Group: who.Group, GroupId: who.GroupID, Account: who.Account, Partition: t.partition,
 		Qos: t.qos, Wckey: t.wckey, Comment: t.comment, State: s.state, ExitCode: s.exit, ExitSignal: s.signal, DerivedCode: s.derived,
 		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
@@ -183,34 +183,34 @@ func (s *runScan) nextRow() acctRun {
 		Start: start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
 		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, Container: t.container, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
 	if s.by != nil {
-		r.Cancelled, r.CancelledBy = true, *s.by
+		row.Cancelled, row.CancelledBy = true, *s.by
 	}
-	r.TimeLimit = wire.Unlimited
+	row.TimeLimit = wire.Unlimited
 	if s.limit >= 0 {
-		r.TimeLimit = s.limit * micro
+		row.TimeLimit = s.limit * micro
 	}
 	switch {
 	case s.wantReq:
-		r.ReqTres, r.ReqCpus, r.ReqMem = s.req.tres(), uint32(s.req.cpus), s.req.mem
+		row.ReqTres, row.ReqCpus, row.ReqMem = s.req.tres(), uint32(s.req.cpus), s.req.mem
 	case s.wantCPUs:
-		r.ReqCpus = uint32(s.cpusAsked)
+		row.ReqCpus = uint32(s.cpusAsked)
 	}
 	if start != 0 {
 		switch {
 		case s.wantAlloc:
-			r.AllocTres = s.alloc.tres()
+			row.AllocTres = s.alloc.tres()
 		case s.wantCPUs:
-			r.AllocTres = &apiv1.Tres{Cpu: s.cpus, Node: s.nodes}
+			row.AllocTres = &apiv1.Tres{Cpu: s.cpus, Node: s.nodes}
 		}
 		if s.wantFlags {
-			r.Flags = "SchedMain"
+			row.Flags = "SchedMain"
 			if s.backfill {
-				r.Flags = "SchedBackfill"
+				row.Flags = "SchedBackfill"
 			}
 		}
 	}
-	s.use.fill(r)
-	return acctRun{row: r, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, array: s.arrayUID, batch: s.batch, parts: s.hetSize}
+	s.use.fill(row)
+	return acctRun{row: row, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, array: s.arrayUID, batch: s.batch, parts: s.hetSize}
 }
 
 // stepScan reads rows of Acct.Steps.
@@ -231,42 +231,42 @@ type stepScan struct {
 }
 
 func newStepScan(parts query.StepParts) *stepScan {
-	s := &stepScan{parts: parts}
-	s.dest = []any{&s.uid, &s.restarts, &s.step, &s.name, &s.state, &s.exit, &s.signal, &s.start, &s.end, &s.alloc.cpus, &s.alloc.nodes}
+	scan := &stepScan{parts: parts}
+	scan.dest = []any{&scan.uid, &scan.restarts, &scan.step, &scan.name, &scan.state, &scan.exit, &scan.signal, &scan.start, &scan.end, &scan.alloc.cpus, &scan.alloc.nodes}
 	if parts.Amounts {
-		s.dest = append(s.dest, &s.alloc.mem, &s.alloc.gpus, &s.alloc.billing, &s.alloc.other)
+		scan.dest = append(scan.dest, &scan.alloc.mem, &scan.alloc.gpus, &scan.alloc.billing, &scan.alloc.other)
 	}
 	if parts.Usage {
-		s.dest = append(s.dest, s.use.ofStep()...)
+		scan.dest = append(scan.dest, scan.use.ofStep()...)
 	}
 	if parts.Nodes {
-		s.dest = append(s.dest, &s.nodes)
+		scan.dest = append(scan.dest, &scan.nodes)
 	}
 	if parts.Tasks {
-		s.dest = append(s.dest, &s.tasks)
+		scan.dest = append(scan.dest, &scan.tasks)
 	}
-	return s
+	return scan
 }
 
 // makeRow makes the row of the API, without what it has of its run.
 func (s *stepScan) makeRow() *apiv1.AcctRow {
-	r := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, ArrayTask: spec.NoTask, TasksCount: 1,
+	row := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, ArrayTask: spec.NoTask, TasksCount: 1,
 		Step: spec.StepID(s.step).String(), Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
 		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}
-	s.use.fill(r)
-	return r
+	s.use.fill(row)
+	return row
 }
 
 // liveStep reads a row of Acct.LiveSteps.
 func liveStep(scan func(...any) error) (*apiv1.AcctRow, error) {
-	r := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
+	row := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
 	var id int32
 	var start int64
-	if err := scan(&r.Uid, &r.Restarts, &id, &r.Name, &start, &r.Tasks, &r.NodeList); err != nil {
+	if err := scan(&row.Uid, &row.Restarts, &id, &row.Name, &start, &row.Tasks, &row.NodeList); err != nil {
 		return nil, err
 	}
-	r.Step, r.Start, r.Submit = spec.StepID(id).String(), start*micro, start*micro
-	return r, nil
+	row.Step, row.Start, row.Submit = spec.StepID(id).String(), start*micro, start*micro
+	return row, nil
 }
 
 func hasBatch(steps []*apiv1.AcctRow) bool { return slices.ContainsFunc(steps, isBatch) }

@@ -93,7 +93,7 @@ func (s Service) readQuery(ctx context.Context, q *apiv1.AcctQuery, scope query.
 	if err != nil {
 		return nil, err
 	}
-	a := &query.Acct{Users: q.GetUsers(), Accounts: q.GetAccounts(), Partitions: q.GetPartitions(), QOS: q.GetQos(), Names: q.GetNames(),
+	acct := &query.Acct{Users: q.GetUsers(), Accounts: q.GetAccounts(), Partitions: q.GetPartitions(), QOS: q.GetQos(), Names: q.GetNames(),
 		States: q.GetStates(), Assocs: q.GetAssociations(), Start: spec.Instant(q.GetStart()), End: spec.Instant(q.GetEnd()), Allocations: q.GetAllocationsOnly(),
 		Duplicates: q.GetDuplicates()}
 	for _, text := range q.GetJobs() {
@@ -101,25 +101,25 @@ func (s Service) readQuery(ctx context.Context, q *apiv1.AcctQuery, scope query.
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidJobID, err.Error())
 		}
-		a.Jobs = append(a.Jobs, ref)
+		acct.Jobs = append(acct.Jobs, ref)
 	}
 	for _, expr := range q.GetNodes() {
 		hosts, err := hostlist.Expand(expr)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
-		a.Nodes = append(a.Nodes, hosts...)
+		acct.Nodes = append(acct.Nodes, hosts...)
 	}
 	// Without a word about users it is one's own jobs, but those that are named
 	// by number are shown whoever's they are.
-	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(a.Users) == 0 && len(a.Jobs) == 0 && !who.Admin {
-		a.Users = []string{who.User}
+	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(acct.Users) == 0 && len(acct.Jobs) == 0 && !who.Admin {
+		acct.Users = []string{who.User}
 	}
-	if err := s.D.restrictToOwn(ctx, scope, a); err != nil {
+	if err := s.D.restrictToOwn(ctx, scope, acct); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	a.Window(now, midnightBefore(now, loc, 0))
-	return a, nil
+	acct.Window(now, midnightBefore(now, loc, 0))
+	return acct, nil
 }
 
 // answer collects rows and hands them on.
@@ -216,13 +216,13 @@ func (a *answer) findSteps() error {
 	a.steps = make(map[query.RunKey][]*apiv1.AcctRow, len(a.runs))
 	var missing, open []query.RunKey
 	for i := range a.runs {
-		k := a.runs[i].key
+		key := a.runs[i].key
 		if !a.ahead.hasSteps(&a.runs[i]) {
-			missing = append(missing, k)
-			a.steps[k] = nil
+			missing = append(missing, key)
+			a.steps[key] = nil
 		}
 		if r := a.runs[i].row; r.GetStart() != 0 && r.GetEnd() == 0 {
-			open = append(open, k)
+			open = append(open, key)
 		}
 	}
 	if len(missing) > 0 {
@@ -240,12 +240,12 @@ func (a *answer) findSteps() error {
 		return nil
 	}
 	return a.s.D.cfg.Store.Query(a.ctx, a.ask.LiveSteps(a.scope, open), func(scan func(...any) error) error {
-		r, err := liveStep(scan)
+		row, err := liveStep(scan)
 		if err != nil {
 			return err
 		}
-		if k := (query.RunKey{UID: r.GetUid(), Restarts: r.GetRestarts()}); a.asked(k) {
-			a.steps[k] = append(a.steps[k], r)
+		if k := (query.RunKey{UID: row.GetUid(), Restarts: row.GetRestarts()}); a.asked(k) {
+			a.steps[k] = append(a.steps[k], row)
 		}
 		return nil
 	})
@@ -258,19 +258,19 @@ func (a *answer) asked(k query.RunKey) bool {
 
 // standsForTask drops the record of an array that was found for a task which it does
 // not stand for any more.
-func (a *answer) standsForTask(r *apiv1.AcctRow) bool {
-	if len(a.ask.Jobs) == 0 || r.GetArrayTasks() == "" {
+func (a *answer) standsForTask(row *apiv1.AcctRow) bool {
+	if len(a.ask.Jobs) == 0 || row.GetArrayTasks() == "" {
 		return true
 	}
-	set, err := format.ParseArray(r.GetArrayTasks())
+	set, err := format.ParseArray(row.GetArrayTasks())
 	if err != nil {
 		return true // shown rather than lost
 	}
-	for _, j := range a.ask.Jobs {
-		if j.ID != r.GetArrayJobId() && j.ID != r.GetJobId() {
+	for _, job := range a.ask.Jobs {
+		if job.ID != row.GetArrayJobId() && job.ID != row.GetJobId() {
 			continue
 		}
-		if j.Task == spec.NoTask || (j.Task <= math.MaxUint32 && set.Contains(uint32(j.Task))) {
+		if job.Task == spec.NoTask || (job.Task <= math.MaxUint32 && set.Contains(uint32(job.Task))) {
 			return true
 		}
 	}
@@ -281,31 +281,31 @@ func (a *answer) standsForTask(r *apiv1.AcctRow) bool {
 func (a *answer) assembleRows(reply *apiv1.AcctReply) {
 	now := a.scope.Now
 	for _, run := range a.runs {
-		r := run.row
-		until := r.GetEnd()
+		row := run.row
+		until := row.GetEnd()
 		if until == 0 {
 			until = int64(now)
 		}
 		waited := until
-		if r.GetStart() != 0 {
-			r.Elapsed = max(until-r.GetStart()-r.GetSuspended(), 0)
-			waited = r.GetStart()
+		if row.GetStart() != 0 {
+			row.Elapsed = max(until-row.GetStart()-row.GetSuspended(), 0)
+			waited = row.GetStart()
 		}
-		if r.GetEligible() != 0 {
-			r.Planned = max(waited-r.GetEligible(), 0)
+		if row.GetEligible() != 0 {
+			row.Planned = max(waited-row.GetEligible(), 0)
 		}
 		steps := a.steps[run.key]
-		if !a.ask.Allocations && run.batch && r.GetStart() != 0 && !hasBatch(steps) {
-			steps = slices.Insert(steps, 0, liveBatch(r))
+		if !a.ask.Allocations && run.batch && row.GetStart() != 0 && !hasBatch(steps) {
+			steps = slices.Insert(steps, 0, liveBatch(row))
 		}
-		if a.ask.Allocations || a.wantsRunRow(r) {
-			reply.Rows = append(reply.Rows, r)
+		if a.ask.Allocations || a.wantsRunRow(row) {
+			reply.Rows = append(reply.Rows, row)
 		}
 		for _, st := range steps {
-			if a.ask.Allocations || !a.isNamed(r, st.GetStep()) {
+			if a.ask.Allocations || !a.isNamed(row, st.GetStep()) {
 				continue
 			}
-			a.inheritRun(r, st, until)
+			a.inheritRun(row, st, until)
 			reply.Rows = append(reply.Rows, st)
 		}
 	}
@@ -316,13 +316,13 @@ func (a *answer) assembleRows(reply *apiv1.AcctReply) {
 func (a *answer) wantsRunRow(r *apiv1.AcctRow) bool { return a.isNamed(r, "") }
 
 // isNamed tells whether a step (or, with "", the run itself) is asked for.
-func (a *answer) isNamed(r *apiv1.AcctRow, step string) bool {
+func (a *answer) isNamed(row *apiv1.AcctRow, step string) bool {
 	if len(a.ask.Jobs) == 0 {
 		return true
 	}
-	for _, j := range a.ask.Jobs {
-		if (j.ID == r.GetJobId() || j.ID == r.GetArrayJobId()) && (j.Het == 0 || j.Het == r.GetHetJobId()) && (j.Task == spec.NoTask || j.Task == r.GetArrayTask() || r.GetArrayTask() < 0) &&
-			(j.Step == "" || j.Step == step) {
+	for _, job := range a.ask.Jobs {
+		if (job.ID == row.GetJobId() || job.ID == row.GetArrayJobId()) && (job.Het == 0 || job.Het == row.GetHetJobId()) && (job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0) &&
+			(job.Step == "" || job.Step == step) {
 			return true
 		}
 	}
@@ -332,12 +332,12 @@ func (a *answer) isNamed(r *apiv1.AcctRow, step string) bool {
 func isBatch(r *apiv1.AcctRow) bool { return r.GetStep() == spec.StepBatch.String() }
 
 // liveBatch is the batch script of a run that is not over.
-func liveBatch(r *apiv1.AcctRow) *apiv1.AcctRow {
-	t := wire.ToTRES(r.GetAllocTres())
-	t.Billing = 0
-	return &apiv1.AcctRow{Uid: r.GetUid(), JobId: r.GetJobId(), Attempt: r.GetAttempt(), Restarts: r.GetRestarts(), ArrayTask: spec.NoTask, TasksCount: 1,
-		Step: spec.StepBatch.String(), Name: "batch", User: r.GetUser(), Account: r.GetAccount(), State: r.GetState(), Start: r.GetStart(), End: r.GetEnd(),
-		Submit: r.GetStart(), Tasks: 1, NodeList: firstHost(r.GetNodeList()), AllocTres: wire.TRES(t)}
+func liveBatch(row *apiv1.AcctRow) *apiv1.AcctRow {
+	tres := wire.ToTRES(row.GetAllocTres())
+	tres.Billing = 0
+	return &apiv1.AcctRow{Uid: row.GetUid(), JobId: row.GetJobId(), Attempt: row.GetAttempt(), Restarts: row.GetRestarts(), ArrayTask: spec.NoTask, TasksCount: 1,
+		Step: spec.StepBatch.String(), Name: "batch", User: row.GetUser(), Account: row.GetAccount(), State: row.GetState(), Start: row.GetStart(), End: row.GetEnd(),
+		Submit: row.GetStart(), Tasks: 1, NodeList: firstHost(row.GetNodeList()), AllocTres: wire.TRES(tres)}
 }
 
 func firstHost(nodes string) string {
@@ -348,17 +348,17 @@ func firstHost(nodes string) string {
 }
 
 // inheritRun gives a step what it has of its run.
-func (a *answer) inheritRun(r, st *apiv1.AcctRow, until int64) {
-	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = r.GetArrayJobId(), r.GetArrayTask(), r.GetArrayTasks()
-	st.JobId, st.Attempt = r.GetJobId(), r.GetAttempt()
-	st.User, st.UserId, st.Account, st.AssocId = r.GetUser(), r.GetUserId(), r.GetAccount(), r.GetAssocId()
-	st.HetJobId, st.HetOffset = r.GetHetJobId(), r.GetHetOffset()
+func (a *answer) inheritRun(row, st *apiv1.AcctRow, until int64) {
+	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = row.GetArrayJobId(), row.GetArrayTask(), row.GetArrayTasks()
+	st.JobId, st.Attempt = row.GetJobId(), row.GetAttempt()
+	st.User, st.UserId, st.Account, st.AssocId = row.GetUser(), row.GetUserId(), row.GetAccount(), row.GetAssocId()
+	st.HetJobId, st.HetOffset = row.GetHetJobId(), row.GetHetOffset()
 	st.TimeLimit = wire.Unlimited
 	if st.GetEnd() != 0 {
 		until = st.GetEnd()
 	}
 	if isBatch(st) {
-		st.Suspended = r.GetSuspended() // it runs as long as its run does, and stands still with it
+		st.Suspended = row.GetSuspended() // it runs as long as its run does, and stands still with it
 	}
 	st.Elapsed = max(until-st.GetStart()-st.GetSuspended(), 0)
 }

@@ -57,8 +57,8 @@ func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
 		return nil, fmt.Errorf("nothing is stored yet")
 	}
 	out := []kpi.Value{}
-	for _, w := range kpi.Windows() {
-		values, err := d.figuresOver(ctx, scope, w.Name, spec.Seconds(w.Seconds), nil)
+	for _, window := range kpi.Windows() {
+		values, err := d.figuresOver(ctx, scope, window.Name, spec.Seconds(window.Seconds), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -139,11 +139,11 @@ func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, w
 			key = cluster
 		}
 		for i, c := range cells {
-			v := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: window, Null: c == nil}
+			value := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: window, Null: c == nil}
 			if c != nil {
-				v.Value = *c
+				value.Value = *c
 			}
-			out = append(out, v)
+			out = append(out, value)
 		}
 		return nil
 	})

@@ -107,8 +107,8 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 	if err := d.cfg.Store.EndPurges(ctx, scope); err != nil {
 		return err
 	}
-	for _, a := range query.AgedTables() {
-		keep, ok := d.cfg.Retention[a.Name]
+	for _, aged := range query.AgedTables() {
+		keep, ok := d.cfg.Retention[aged.Name]
 		if !ok || keep == spec.Infinite {
 			continue
 		}
@@ -116,7 +116,7 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 		oldest.Seq = min(scope.Seq, scope.Rolled.Seq)
 		var rows uint64
 		var first int64
-		err := d.cfg.Store.Query(ctx, a.OldestMonth(oldest), func(scan func(...any) error) error { return scan(&rows, &first) })
+		err := d.cfg.Store.Query(ctx, aged.OldestMonth(oldest), func(scan func(...any) error) error { return scan(&rows, &first) })
 		if err != nil {
 			return err
 		}
@@ -125,27 +125,27 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 		}
 		limit := (int64(scope.Now) - int64(keep)) / int64(spec.Microsecond)
 		for m := query.MonthOf(first); m.Until <= min(limit, scope.Rolled.Until); m = query.MonthOf(m.Until) {
-			if err := d.retainMonth(ctx, scope, m, a.Name); err != nil {
-				return fmt.Errorf("%s of %s: %w", a.Name, m, err)
+			if err := d.retainMonth(ctx, scope, m, aged.Name); err != nil {
+				return fmt.Errorf("%s of %s: %w", aged.Name, m, err)
 			}
 		}
 	}
 	return nil
 }
 
-func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, m query.Month, table string) error {
-	purge := func() ([]query.Finding, error) { return d.cfg.Store.Purge(ctx, scope, m, d.cfg.Archive, table) }
+func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, month query.Month, table string) error {
+	purge := func() ([]query.Finding, error) { return d.cfg.Store.Purge(ctx, scope, month, d.cfg.Archive, table) }
 	found, err := purge()
 	if err != nil && d.cfg.Archive != "" {
 		// It is not archived yet, or not as it is now. Tables that went before it
 		// stand in an older archive, which must stay.
-		_, err = d.cfg.Store.Archive(ctx, scope, m, d.cfg.Archive)
+		_, err = d.cfg.Store.Archive(ctx, scope, month, d.cfg.Archive)
 		if err == nil {
 			found, err = purge()
 		}
 	}
 	for _, f := range found {
-		d.cfg.Log.Info("rows that were kept long enough are purged", "month", m.String(), "table", f.Name, "what", f.Detail)
+		d.cfg.Log.Info("rows that were kept long enough are purged", "month", month.String(), "table", f.Name, "what", f.Detail)
 	}
 	return err
 }

@@ -18,16 +18,16 @@ func (r *report) objectives(ctx context.Context) error {
 	var named []query.QOSWait
 	var rest *spec.Span
 	of := map[string]slo.Objective{}
-	for _, o := range r.s.D.cfg.Objectives {
+	for _, objective := range r.s.D.cfg.Objectives {
 		switch {
-		case o.Kind != slo.Wait:
+		case objective.Kind != slo.Wait:
 			continue
-		case o.Class == slo.EveryQOS:
-			rest = &o.Within
+		case objective.Class == slo.EveryQOS:
+			rest = &objective.Within
 		default:
-			named = append(named, query.QOSWait{QOS: o.Class, Within: o.Within})
+			named = append(named, query.QOSWait{QOS: objective.Class, Within: objective.Within})
 		}
-		of[o.Class] = o
+		of[objective.Class] = objective
 	}
 	if len(of) == 0 {
 		return nil
@@ -38,12 +38,12 @@ func (r *report) objectives(ctx context.Context) error {
 		if err := scan(&qos, &starts, &good); err != nil {
 			return err
 		}
-		o, ok := of[qos]
+		objective, ok := of[qos]
 		if !ok {
-			o = of[slo.EveryQOS]
+			objective = of[slo.EveryQOS]
 		}
 		kept := float64(good) / float64(max(starts, 1))
-		r.addRow(qos, o.Text(), starts, good, kept, 1-(1-kept)/(1-o.Part))
+		r.addRow(qos, objective.Text(), starts, good, kept, 1-(1-kept)/(1-objective.Part))
 		return nil
 	})
 }

@@ -80,15 +80,15 @@ func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 
 // noneOpen tells that no run which is not over can match a question. Where that
 // is not known, at another position or of another ledger, it is false.
-func (d *Daemon) noneOpen(s query.Scope, a *query.Acct) bool {
+func (d *Daemon) noneOpen(scope query.Scope, acct *query.Acct) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.open.known || !d.stored || d.ledger != s.Ledger || d.pos.Seq != s.Seq || d.pos.Gen != s.Gen ||
-		len(d.open.runs)*max(1, len(a.Jobs)+len(a.Users)) > openLook {
+	if !d.open.known || !d.stored || d.ledger != scope.Ledger || d.pos.Seq != scope.Seq || d.pos.Gen != scope.Gen ||
+		len(d.open.runs)*max(1, len(acct.Jobs)+len(acct.Users)) > openLook {
 		return false
 	}
 	for _, r := range d.open.runs {
-		if r.mayMatch(s, a) {
+		if r.mayMatch(scope, acct) {
 			return false
 		}
 	}
@@ -97,12 +97,12 @@ func (d *Daemon) noneOpen(s query.Scope, a *query.Acct) bool {
 
 // mayMatch tells whether a run can be among those that a question is about. It looks
 // at the conditions of query.Acct that keep most runs out.
-func (r openRun) mayMatch(s query.Scope, a *query.Acct) bool {
-	if len(a.Jobs) > 0 && !slices.ContainsFunc(a.Jobs, func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array }) {
+func (r openRun) mayMatch(scope query.Scope, acct *query.Acct) bool {
+	if len(acct.Jobs) > 0 && !slices.ContainsFunc(acct.Jobs, func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array }) {
 		return false
 	}
-	if len(a.Users) > 0 && !slices.Contains(a.Users, r.user) && !slices.Contains(a.Users, strconv.FormatUint(uint64(r.uid), 10)) {
+	if len(acct.Users) > 0 && !slices.Contains(acct.Users, r.user) && !slices.Contains(acct.Users, strconv.FormatUint(uint64(r.uid), 10)) {
 		return false
 	}
-	return len(a.States) > 0 || len(a.Jobs) > 0 || int64(r.submit) <= int64(a.End)/int64(spec.Microsecond)
+	return len(acct.States) > 0 || len(acct.Jobs) > 0 || int64(r.submit) <= int64(acct.End)/int64(spec.Microsecond)
 }

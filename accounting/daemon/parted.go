@@ -100,8 +100,8 @@ func (s *session) compareHistories(ctx context.Context, res tally.Resume) error 
 }
 
 // tellLost tells the controller what the store has seen.
-func (s *session) tellLost(ctx context.Context, h tally.History, epochs []state.Epoch) error {
-	epoch, seq := h.Last()
+func (s *session) tellLost(ctx context.Context, history tally.History, epochs []state.Epoch) error {
+	epoch, seq := history.Last()
 	uid, id, err := s.d.cfg.Store.Numbers(ctx, s.d.ledger)
 	if err != nil {
 		return err

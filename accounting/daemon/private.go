@@ -31,15 +31,15 @@ func (d *Daemon) private(ctx context.Context, scope query.Scope, what string) (b
 
 // restrictToOwn restricts a question to the caller's own jobs where jobs are private.
 // One about others then has no answer.
-func (d *Daemon) restrictToOwn(ctx context.Context, scope query.Scope, a *query.Acct) error {
+func (d *Daemon) restrictToOwn(ctx context.Context, scope query.Scope, acct *query.Acct) error {
 	if private, err := d.private(ctx, scope, privateJobs); err != nil || !private {
 		return err
 	}
 	who := d.callerOf(ctx).User
-	if len(a.Users) > 0 && !slices.Contains(a.Users, who) {
+	if len(acct.Users) > 0 && !slices.Contains(acct.Users, who) {
 		who = "" // nobody's name
 	}
-	a.Users = []string{who}
+	acct.Users = []string{who}
 	return nil
 }
 

@@ -66,12 +66,12 @@ type waitRow struct {
 // pickRuns finds the record and the runs among all that the number names.
 func (w *waits) pickRuns(a *answer) {
 	for i := range a.runs {
-		r := a.runs[i].row
+		row := a.runs[i].row
 		switch {
-		case w.ref.Task != spec.NoTask && r.GetArrayTask() < 0:
-			w.array = r
-		case w.ref.Task != spec.NoTask, r.GetJobId() == w.ref.ID:
-			w.runs = append(w.runs, r)
+		case w.ref.Task != spec.NoTask && row.GetArrayTask() < 0:
+			w.array = row
+		case w.ref.Task != spec.NoTask, row.GetJobId() == w.ref.ID:
+			w.runs = append(w.runs, row)
 		}
 	}
 	if len(w.runs) == 0 && w.array != nil && a.standsForTask(w.array) {
@@ -98,8 +98,8 @@ func (w *waits) uids() []uint64 {
 // readRow reads a row of query.Reasons.
 func (w *waits) readRow(scan func(...any) error) error {
 	row := waitRow{reason: &apiv1.Reason{}}
-	r := row.reason
-	if err := scan(&row.key.UID, &row.key.Restarts, &row.at, &r.Code, &r.Tres, &r.Limit, &r.Used, &r.Asked, &r.Subject, &r.Blocker, &r.Detail); err != nil {
+	reason := row.reason
+	if err := scan(&row.key.UID, &row.key.Restarts, &row.at, &reason.Code, &reason.Tres, &reason.Limit, &reason.Used, &reason.Asked, &reason.Subject, &reason.Blocker, &reason.Detail); err != nil {
 		return err
 	}
 	row.at *= micro
@@ -146,9 +146,9 @@ func (w *waits) makePeriods() []*apiv1.ReasonPeriod {
 }
 
 // waitEnd is when a run waited no more; 0 = it still waits.
-func waitEnd(r *apiv1.AcctRow) int64 {
-	if r.GetStart() != 0 {
-		return r.GetStart()
+func waitEnd(row *apiv1.AcctRow) int64 {
+	if row.GetStart() != 0 {
+		return row.GetStart()
 	}
-	return r.GetEnd()
+	return row.GetEnd()
 }

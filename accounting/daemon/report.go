@@ -357,8 +357,8 @@ func (r *report) queryUsed(ctx context.Context, by ...query.Key) (map[shareKey]*
 	return out, nil
 }
 
-func (r *report) emptyShare(k shareKey) *share {
-	sh := &share{shareKey: k, used: make([]*big.Int, len(r.tres))}
+func (r *report) emptyShare(key shareKey) *share {
+	sh := &share{shareKey: key, used: make([]*big.Int, len(r.tres))}
 	for i := range sh.used {
 		sh.used[i] = new(big.Int)
 	}
@@ -455,13 +455,13 @@ func (r *report) reportUsers(ctx context.Context, top int) error {
 // groupUsers merges a user's accounts.
 func (r *report) groupUsers(shares map[shareKey]*share) map[shareKey]*share {
 	out, accounts := map[shareKey]*share{}, map[string][]string{}
-	for k, sh := range shares {
-		user := shareKey{user: k.user}
+	for key, sh := range shares {
+		user := shareKey{user: key.user}
 		if out[user] == nil {
 			out[user] = r.emptyShare(user)
 		}
 		out[user].add(sh)
-		accounts[k.user] = append(accounts[k.user], k.account)
+		accounts[key.user] = append(accounts[key.user], key.account)
 	}
 	for k, sh := range out {
 		slices.Sort(accounts[k.user])
@@ -502,15 +502,15 @@ func (r *report) reportFigures(ctx context.Context) error {
 	if by == kpi.ByCluster {
 		rows[r.reply.GetCluster()] = make([]any, len(at))
 	}
-	for _, v := range values {
-		if v.By != by || !r.isKept(by, v.Key) {
+	for _, value := range values {
+		if value.By != by || !r.isKept(by, value.Key) {
 			continue
 		}
-		if rows[v.Key] == nil {
-			rows[v.Key] = make([]any, len(at))
+		if rows[value.Key] == nil {
+			rows[value.Key] = make([]any, len(at))
 		}
-		if !v.Null {
-			rows[v.Key][at[v.KPI]] = v.Value
+		if !value.Null {
+			rows[value.Key][at[value.KPI]] = value.Value
 		}
 	}
 	keys := make([]string, 0, len(rows))

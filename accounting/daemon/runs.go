@@ -127,8 +127,8 @@ func comesBefore(x, y *apiv1.AcctRow) bool { return runOrder(x, y) < 0 }
 // runOrder is that of Acct.Runs.
 func runOrder(x, y *apiv1.AcctRow) int {
 	number := func(r *apiv1.AcctRow) uint32 { return cmp.Or(r.GetArrayJobId(), r.GetJobId()) }
-	rest := func(r *apiv1.AcctRow) int {
-		if r.GetArrayTask() < 0 {
+	rest := func(row *apiv1.AcctRow) int {
+		if row.GetArrayTask() < 0 {
 			return 1
 		}
 		return 0
@@ -147,18 +147,18 @@ type runsAhead struct {
 
 // readAhead starts to read, until stop is closed at the latest.
 func readAhead(read func(each func(acctRun) error) error, stop <-chan struct{}) *runsAhead {
-	a := &runsAhead{chunks: make(chan []acctRun, 1)}
+	ahead := &runsAhead{chunks: make(chan []acctRun, 1)}
 	go func() {
-		defer close(a.chunks)
+		defer close(ahead.chunks)
 		var chunk []acctRun
 		pass := func() {
 			select {
-			case a.chunks <- chunk:
+			case ahead.chunks <- chunk:
 			case <-stop:
 			}
 			chunk = nil
 		}
-		a.err = read(func(run acctRun) error {
+		ahead.err = read(func(run acctRun) error {
 			chunk = append(chunk, run)
 			if len(chunk) == liveChunk {
 				pass()
@@ -169,7 +169,7 @@ func readAhead(read func(each func(acctRun) error) error, stop <-chan struct{}) 
 			pass()
 		}
 	}()
-	return a
+	return ahead
 }
 
 // headRun is the next run, for which it waits; nil at the end.

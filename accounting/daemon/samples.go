@@ -164,19 +164,19 @@ func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSamp
 
 // readGPUs reads what GPUs did.
 func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error) {
-	for _, g := range req.GetSeries() {
-		lists := sampleLists(g)
+	for _, gpu := range req.GetSeries() {
+		lists := sampleLists(gpu)
 		for i, list := range lists {
-			if len(list) != 0 && len(list) != len(g.GetAt()) {
-				return nil, badSamples(req, "%d times and %d figures in list %d", len(g.GetAt()), len(list), i)
+			if len(list) != 0 && len(list) != len(gpu.GetAt()) {
+				return nil, badSamples(req, "%d times and %d figures in list %d", len(gpu.GetAt()), len(list), i)
 			}
 		}
-		if len(out)+len(g.GetAt()) > samplesOneCall {
+		if len(out)+len(gpu.GetAt()) > samplesOneCall {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
 		}
-		for k, at := range g.GetAt() {
-			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: g.GetUuid(), Index: g.GetIndex(), Profile: g.GetProfile(), UID: g.GetUid(),
-				Attempt: g.GetAttempt(), JobID: g.GetJobId(), User: g.GetUser(), Account: g.GetAccount(), Partition: g.GetPartition(), Seconds: req.GetSeconds()}
+		for k, at := range gpu.GetAt() {
+			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Profile: gpu.GetProfile(), UID: gpu.GetUid(),
+				Attempt: gpu.GetAttempt(), JobID: gpu.GetJobId(), User: gpu.GetUser(), Account: gpu.GetAccount(), Partition: gpu.GetPartition(), Seconds: req.GetSeconds()}
 			for i, list := range lists {
 				row.Values[i] = tally.NotMeasured
 				if len(list) != 0 {
@@ -220,17 +220,17 @@ func (s *samples) addRows(node string, rows SampleRows) (*sampleBatch, error) {
 }
 
 func markOf(rows SampleRows) sampleMark {
-	m := sampleMark{rows: len(rows.GPUs), useRows: len(rows.Usage)}
-	if m.rows > 0 {
-		m.uuid, m.at = rows.GPUs[m.rows-1].UUID, rows.GPUs[m.rows-1].At
+	mark := sampleMark{rows: len(rows.GPUs), useRows: len(rows.Usage)}
+	if mark.rows > 0 {
+		mark.uuid, mark.at = rows.GPUs[mark.rows-1].UUID, rows.GPUs[mark.rows-1].At
 	}
-	if m.useRows > 0 {
-		end := &rows.Usage[m.useRows-1]
-		m.uid = end.UID
-		m.step = end.Step
-		m.usedAt = end.At
+	if mark.useRows > 0 {
+		end := &rows.Usage[mark.useRows-1]
+		mark.uid = end.UID
+		mark.step = end.Step
+		mark.usedAt = end.At
 	}
-	return m
+	return mark
 }
 
 func (s *samples) stored(node string, rows SampleRows) {

@@ -73,16 +73,16 @@ func (s Service) content(ctx context.Context, scope query.Scope, uid uint64, env
 	if environment {
 		script = env
 	}
-	var h spec.Hash
-	if b, err := hex.DecodeString(script); err != nil || len(b) != len(h) {
+	var hash spec.Hash
+	if b, err := hex.DecodeString(script); err != nil || len(b) != len(hash) {
 		return nil, nil
 	} else {
-		copy(h[:], b)
+		copy(hash[:], b)
 	}
-	if h.IsZero() || s.D.cfg.Content == nil {
+	if hash.IsZero() || s.D.cfg.Content == nil {
 		return nil, nil
 	}
-	data, err := s.D.cfg.Content(ctx, h)
+	data, err := s.D.cfg.Content(ctx, hash)
 	if err != nil {
 		return nil, nil // swept: the job is long over
 	}

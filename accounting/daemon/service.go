@@ -24,10 +24,10 @@ func (d *Daemon) Service() Service { return Service{D: d} }
 
 // Status tells how far the store is.
 func (s Service) Status(context.Context, *apiv1.AccountingStatusRequest) (*apiv1.AccountingStatusReply, error) {
-	st := s.D.Status()
-	out := &apiv1.AccountingStatusReply{Seq: st.Seq, HeadSeq: st.Head, Lag: int64(st.Lag), Store: s.D.cfg.Store.Target(), Up: st.Up}
-	if st.Error != nil {
-		out.Error = st.Error.Error()
+	status := s.D.Status()
+	out := &apiv1.AccountingStatusReply{Seq: status.Seq, HeadSeq: status.Head, Lag: int64(status.Lag), Store: s.D.cfg.Store.Target(), Up: status.Up}
+	if status.Error != nil {
+		out.Error = status.Error.Error()
 	}
 	return out, nil
 }

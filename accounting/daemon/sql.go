@@ -102,9 +102,9 @@ func (d *Daemon) queryLines(ctx context.Context, ask query.Query) (out []string,
 // viewsText lists the views with their columns.
 func viewsText() string {
 	var b strings.Builder
-	for _, v := range query.Views() {
-		fmt.Fprintf(&b, "%s: %s\n", v.Name, v.About)
-		for _, c := range v.Columns {
+	for _, view := range query.Views() {
+		fmt.Fprintf(&b, "%s: %s\n", view.Name, view.About)
+		for _, c := range view.Columns {
 			fmt.Fprintf(&b, "    %-18s %s\n", c.Name, c.About)
 		}
 	}
@@ -143,24 +143,24 @@ func (d *Daemon) passInPieces(body io.Reader, behind uint64, send func(*apiv1.Sq
 // a coordinator his accounts and those below them.
 func (d *Daemon) viewerOf(ctx context.Context, scope query.Scope) (query.Viewer, error) {
 	who := d.callerOf(ctx)
-	v := query.Viewer{User: who.User, Admin: who.Admin}
-	if v.Admin {
-		return v, nil
+	viewer := query.Viewer{User: who.User, Admin: who.Admin}
+	if viewer.Admin {
+		return viewer, nil
 	}
 	if d.cfg.Private != nil {
-		v.Private = d.cfg.Private(ctx)
+		viewer.Private = d.cfg.Private(ctx)
 	}
-	if v.User == "" {
-		return v, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
+	if viewer.User == "" {
+		return viewer, spec.Refuse(spec.CodeAccessDenied, "only users may ask")
 	}
 	if who.Limited {
-		return v, nil
+		return viewer, nil
 	}
-	level, accounts := query.Standing(scope, v.User)
+	level, accounts := query.Standing(scope, viewer.User)
 	var err error
-	v.Admin, err = d.isOperator(ctx, level)
-	if err != nil || v.Admin {
-		return v, err
+	viewer.Admin, err = d.isOperator(ctx, level)
+	if err != nil || viewer.Admin {
+		return viewer, err
 	}
 	parents, heads := map[string]string{}, map[string]bool{}
 	err = d.cfg.Store.Query(ctx, accounts, func(scan func(...any) error) error {
@@ -170,20 +170,20 @@ func (d *Daemon) viewerOf(ctx context.Context, scope query.Scope) (query.Viewer,
 			return err
 		}
 		if kind == "AccountPut" {
-			parents[name], heads[name] = parent, slices.Contains(coordinators, v.User)
+			parents[name], heads[name] = parent, slices.Contains(coordinators, viewer.User)
 		}
 		return nil
 	})
 	for name := range parents {
 		for at, depth := name, 0; at != "" && depth < maxDepth; at, depth = parents[at], depth+1 {
 			if heads[at] {
-				v.Accounts = append(v.Accounts, name)
+				viewer.Accounts = append(viewer.Accounts, name)
 				break
 			}
 		}
 	}
-	slices.Sort(v.Accounts)
-	return v, err
+	slices.Sort(viewer.Accounts)
+	return viewer, err
 }
 
 // isOperator tells whether a user is an administrator or an operator; level asks

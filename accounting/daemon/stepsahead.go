@@ -29,21 +29,21 @@ func (a *answer) askAhead() *stepsAhead {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
-	s := &stepsAhead{cancel: cancel, numbers: map[uint32]bool{}, done: make(chan struct{}), rows: map[query.RunKey][]*apiv1.AcctRow{}}
+	steps := &stepsAhead{cancel: cancel, numbers: map[uint32]bool{}, done: make(chan struct{}), rows: map[query.RunKey][]*apiv1.AcctRow{}}
 	var list []uint32
-	for _, j := range a.ask.Jobs {
-		if !s.numbers[j.ID] {
-			s.numbers[j.ID] = true
-			list = append(list, j.ID)
+	for _, job := range a.ask.Jobs {
+		if !steps.numbers[job.ID] {
+			steps.numbers[job.ID] = true
+			list = append(list, job.ID)
 		}
 	}
 	parts := a.stepParts()
 	q := a.ask.StepsByNumber(a.scope, list, parts)
 	go func() {
-		defer close(s.done)
-		s.err = a.s.endedSteps(ctx, q, parts, func(query.RunKey) bool { return true }, s.rows)
+		defer close(steps.done)
+		steps.err = a.s.endedSteps(ctx, q, parts, func(query.RunKey) bool { return true }, steps.rows)
 	}()
-	return s
+	return steps
 }
 
 // waitForSteps ends when the steps are there.

@@ -25,11 +25,11 @@ func (d *Daemon) verifyStore(ctx context.Context, tell func(done, of uint64)) (f
 		return nil, err
 	}
 	stored := map[string][]uint64{}
-	for _, t := range query.SumTables() {
-		err := d.cfg.Store.Query(ctx, query.Totals(scope, t), func(scan func(...any) error) error {
+	for _, table := range query.SumTables() {
+		err := d.cfg.Store.Query(ctx, query.Totals(scope, table), func(scan func(...any) error) error {
 			var sums []uint64
 			err := scan(&sums)
-			stored[t.Name] = sums
+			stored[table.Name] = sums
 			return err
 		})
 		if err != nil {
@@ -49,24 +49,24 @@ func (d *Daemon) verifyStore(ctx context.Context, tell func(done, of uint64)) (f
 	if err := d.recountLedger(ctx, scope.Event(), counted, tell); err != nil {
 		return nil, err
 	}
-	for _, t := range query.SumTables() {
-		f := query.Finding{Name: t.Name, Detail: fmt.Sprintf("%d rows", counted.of(t.Name, len(t.Sums))[0])}
-		for i, sum := range t.Sums {
-			have, want := stored[t.Name][i], counted.of(t.Name, len(t.Sums))[i]
+	for _, table := range query.SumTables() {
+		finding := query.Finding{Name: table.Name, Detail: fmt.Sprintf("%d rows", counted.of(table.Name, len(table.Sums))[0])}
+		for i, sum := range table.Sums {
+			have, want := stored[table.Name][i], counted.of(table.Name, len(table.Sums))[i]
 			if have != want {
-				f.Bad = true
-				f.Detail += fmt.Sprintf("; %s: the store has %d, the ledger gives %d", sum.Name, have, want)
+				finding.Bad = true
+				finding.Detail += fmt.Sprintf("; %s: the store has %d, the ledger gives %d", sum.Name, have, want)
 			}
 		}
-		found = append(found, f)
+		found = append(found, finding)
 	}
 	rolled, err := d.verifyRolled(ctx, scope, purged)
 	if len(purged) > 0 {
-		f := query.Finding{Name: "purges", Detail: fmt.Sprintf("%d, whose recorded sums count above", len(purged)), Bad: unfinished > 0}
-		if f.Bad {
-			f.Detail += fmt.Sprintf("; %d were broken off and are ended by the next", unfinished)
+		finding := query.Finding{Name: "purges", Detail: fmt.Sprintf("%d, whose recorded sums count above", len(purged)), Bad: unfinished > 0}
+		if finding.Bad {
+			finding.Detail += fmt.Sprintf("; %d were broken off and are ended by the next", unfinished)
 		}
-		found = append(found, f)
+		found = append(found, finding)
 	}
 	return append(found, rolled...), err
 }
@@ -125,14 +125,14 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 			name string
 			have []string
 		}{{"rollup_days", days}, {"rollup_quarters", quarters}} {
-			f := query.Finding{Name: t.name, Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until)}
+			finding := query.Finding{Name: t.name, Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until)}
 			for i, n := range t.have {
 				if n != runs[i] {
-					f.Bad = true
-					f.Detail += fmt.Sprintf("; sum %d: it has %s, the runs give %s", i+1, n, runs[i])
+					finding.Bad = true
+					finding.Detail += fmt.Sprintf("; sum %d: it has %s, the runs give %s", i+1, n, runs[i])
 				}
 			}
-			found = append(found, f)
+			found = append(found, finding)
 		}
 		return nil
 	})
@@ -151,14 +151,14 @@ func (d *Daemon) recountLedger(ctx context.Context, last uint64, into sums, tell
 	t := tally.New()
 	told := uint64(0)
 	for t.Seq() < last {
-		e, err := cursor.Next(ctx)
+		entry, err := cursor.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("read the ledger: %w", err)
 		}
-		if e.Last < e.First {
+		if entry.Last < entry.First {
 			continue
 		}
-		events, err := d.cfg.Codec.Decode(e.Events)
+		events, err := d.cfg.Codec.Decode(entry.Events)
 		if err != nil {
 			return fmt.Errorf("read the ledger: %w", err)
 		}
@@ -205,58 +205,58 @@ func (s sums) putRow(table string, values ...uint64) {
 }
 
 // addBatch counts the rows of a batch.
-func (s sums) addBatch(b *tally.Batch) {
+func (s sums) addBatch(batch *tally.Batch) {
 	n := func(v int64) uint64 { return uint64(v) }
 	cpu := func(u *tally.Used) uint64 { return n(u.UserCPU + u.SystemCPU) }
-	for i := range b.Events {
-		s.putRow("events", b.Events[i].UID, uint64(len(b.Events[i].Body)))
+	for i := range batch.Events {
+		s.putRow("events", batch.Events[i].UID, uint64(len(batch.Events[i].Body)))
 	}
-	for i := range b.Jobs {
-		r := &b.Jobs[i]
+	for i := range batch.Jobs {
+		row := &batch.Jobs[i]
 		span, bad := uint64(0), uint64(0)
-		if r.Start != 0 {
-			span = n(r.End - r.Start)
+		if row.Start != 0 {
+			span = n(row.End - row.Start)
 		}
-		if r.Exit.Code != 0 {
+		if row.Exit.Code != 0 {
 			bad = 1
 		}
-		s.putRow("jobs", r.UID, r.Count, span, n(r.Alloc.CPUs)*span, n(r.Alloc.GPUs)*span, cpu(&r.Used), bad)
+		s.putRow("jobs", row.UID, row.Count, span, n(row.Alloc.CPUs)*span, n(row.Alloc.GPUs)*span, cpu(&row.Used), bad)
 	}
-	for i := range b.Steps {
-		r := &b.Steps[i]
+	for i := range batch.Steps {
+		r := &batch.Steps[i]
 		s.putRow("steps", r.UID, n(r.End-r.Start), cpu(&r.Used))
 	}
-	for i := range b.Nodes {
-		r := &b.Nodes[i]
+	for i := range batch.Nodes {
+		r := &batch.Nodes[i]
 		s.putRow("job_nodes", r.UID, n(r.CPUs)*n(r.To-r.From), cpu(&r.Used))
 	}
-	for i := range b.GPUs {
-		r := &b.GPUs[i]
+	for i := range batch.GPUs {
+		r := &batch.GPUs[i]
 		s.putRow("job_gpus", r.UID, n(r.To-r.From), n(r.Util))
 	}
-	for i := range b.NodeStates {
-		s.putRow("node_states", n(b.NodeStates[i].CPUs), n(b.NodeStates[i].At))
+	for i := range batch.NodeStates {
+		s.putRow("node_states", n(batch.NodeStates[i].CPUs), n(batch.NodeStates[i].At))
 	}
-	for i := range b.Reasons {
-		s.putRow("pending_reasons", b.Reasons[i].UID, n(b.Reasons[i].At))
+	for i := range batch.Reasons {
+		s.putRow("pending_reasons", batch.Reasons[i].UID, n(batch.Reasons[i].At))
 	}
-	for i := range b.Associations {
-		s.putRow("associations", uint64(b.Associations[i].ID))
+	for i := range batch.Associations {
+		s.putRow("associations", uint64(batch.Associations[i].ID))
 	}
 }
 
 // examineStore looks for what is wrong with accounting.
 func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
-	st := d.Status()
+	status := d.Status()
 	d.mu.Lock()
 	ledger := d.ledger
 	d.mu.Unlock()
-	out := []query.Finding{{Name: "ingest", Detail: fmt.Sprintf("event %d of %d is stored, %d missing, the oldest %.1f s old", st.Seq, st.Head, st.Head-min(st.Head, st.Seq), float64(st.Lag)/1e9),
-		Bad: !st.Up || st.Lag > lagBad}}
-	if st.Error != nil {
-		out = append(out, query.Finding{Name: "error", Detail: st.Error.Error(), Bad: true})
+	out := []query.Finding{{Name: "ingest", Detail: fmt.Sprintf("event %d of %d is stored, %d missing, the oldest %.1f s old", status.Seq, status.Head, status.Head-min(status.Head, status.Seq), float64(status.Lag)/1e9),
+		Bad: !status.Up || status.Lag > lagBad}}
+	if status.Error != nil {
+		out = append(out, query.Finding{Name: "error", Detail: status.Error.Error(), Bad: true})
 	}
-	if st.Up && st.Lag > lagBad {
+	if status.Up && status.Lag > lagBad {
 		out = append(out, query.Finding{Name: "lag", Detail: "the store takes rows, but slower than events come, or it is catching up: muster_accounting_lag_seconds tells which", Bad: true})
 	}
 	more, err := d.cfg.Store.Examine(ctx, ledger)

@@ -70,18 +70,18 @@ func (l *socketListener) Close() error {
 }
 
 // listenTCP opens the TCP listener, with TLS when there is a certificate.
-func listenTCP(ctx context.Context, o Options) (net.Listener, error) {
+func listenTCP(ctx context.Context, options Options) (net.Listener, error) {
 	var config *tls.Config
-	if o.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if options.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(options.TLSCert, options.TLSKey)
 		if err != nil {
 			return nil, fmt.Errorf("load the certificate for --tcp: %w", err)
 		}
 		config = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.TCP)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", options.TCP)
 	if err != nil {
-		return nil, fmt.Errorf("listen on --tcp %s: %w", o.TCP, err)
+		return nil, fmt.Errorf("listen on --tcp %s: %w", options.TCP, err)
 	}
 	if config != nil {
 		return tls.NewListener(l, config), nil

@@ -25,17 +25,17 @@ import (
 // process has the data path, ErrNoLibrary when there is no engine library.
 //
 // It changes the process's working folder and environment, so it belongs in a process of its own.
-func Main(ctx context.Context, o Options) error {
-	o, err := o.withDefaults()
+func Main(ctx context.Context, options Options) error {
+	options, err := options.withDefaults()
 	if err != nil {
 		return err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if options.Log == nil {
+		options.Log = slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if o.UntilEOF {
+	if options.UntilEOF {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -45,28 +45,28 @@ func Main(ctx context.Context, o Options) error {
 			cancel()
 		}()
 	}
-	logins, err := o.readPasswords()
-	if err != nil && o.TCPOptional {
-		o.withoutTCP(err)
-		o.TCP, err = "", nil
+	logins, err := options.readPasswords()
+	if err != nil && options.TCPOptional {
+		options.withoutTCP(err)
+		options.TCP, err = "", nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.Data, 0o700); err != nil {
+	if err := os.MkdirAll(options.Data, 0o700); err != nil {
 		return fmt.Errorf("make the data path: %w", err)
 	}
-	lock, err := lockData(o.Data)
+	lock, err := lockData(options.Data)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	pool, err := openPool(o)
+	pool, err := openPool(options)
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, o, pool, logins)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
+	err = serve(ctx, options, pool, logins)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), options.Grace)
 	defer cancel()
 	return errors.Join(err, pool.Close(closing))
 }
@@ -80,7 +80,7 @@ func (o Options) withoutTCP(err error) {
 // Command is what a program does for its Subcommand: it reads args, runs Main and returns the
 // exit status, with the reason on errors when it is not 0.
 func Command(ctx context.Context, args []string, errs io.Writer) int {
-	o, err := ParseArgs(args, errs)
+	options, err := ParseArgs(args, errs)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -88,7 +88,7 @@ func Command(ctx context.Context, args []string, errs io.Writer) int {
 		fmt.Fprintln(errs, err)
 		return 2
 	}
-	switch err = Main(ctx, o); {
+	switch err = Main(ctx, options); {
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrInUse):
@@ -100,62 +100,62 @@ func Command(ctx context.Context, args []string, errs io.Writer) int {
 }
 
 // openPool starts the engine.
-func openPool(o Options) (*front.Pool, error) {
+func openPool(options Options) (*front.Pool, error) {
 	// The engine reads config.xml from its working folder and from $HOME, and takes its time
 	// zone from TZ.
-	if err := os.Chdir(o.Data); err != nil {
+	if err := os.Chdir(options.Data); err != nil {
 		return nil, fmt.Errorf("enter the data path: %w", err)
 	}
-	for name, value := range map[string]string{"HOME": o.Data, "TZ": "UTC"} {
+	for name, value := range map[string]string{"HOME": options.Data, "TZ": "UTC"} {
 		if err := os.Setenv(name, value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
 	started := time.Now()
-	lib, err := chdb.Open(o.Library)
+	lib, err := chdb.Open(options.Library)
 	if err != nil {
 		return nil, err
 	}
-	backups := filepath.Join(o.Data, "backups")
+	backups := filepath.Join(options.Data, "backups")
 	if err := os.MkdirAll(backups, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for backups: %w", err)
 	}
 	args := []string{"--backups.allowed_path=" + backups}
-	if o.Config != "" {
-		args = append(args, "--config-file="+o.Config)
+	if options.Config != "" {
+		args = append(args, "--config-file="+options.Config)
 	}
-	if o.Memory > 0 {
-		args = append(args, "--max_server_memory_usage="+strconv.Itoa(o.Memory<<20))
+	if options.Memory > 0 {
+		args = append(args, "--max_server_memory_usage="+strconv.Itoa(options.Memory<<20))
 	}
-	pool, err := front.NewPool(lib, filepath.Join(o.Data, "clickhouse"), args, front.PoolOptions{
-		Writers: o.Writers, Readers: o.Readers, Settings: safeSettings(o.Settings), Reading: o.Reading, Log: o.Log,
+	pool, err := front.NewPool(lib, filepath.Join(options.Data, "clickhouse"), args, front.PoolOptions{
+		Writers: options.Writers, Readers: options.Readers, Settings: safeSettings(options.Settings), Reading: options.Reading, Log: options.Log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)", err, o.Data, lib.Version())
+		return nil, fmt.Errorf("%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)", err, options.Data, lib.Version())
 	}
-	o.Log.Info("the ClickHouse engine is open", "version", lib.Version(), "data", o.Data, "took", time.Since(started).String())
+	options.Log.Info("the ClickHouse engine is open", "version", lib.Version(), "data", options.Data, "took", time.Since(started).String())
 	return pool, nil
 }
 
 // serve answers requests until ctx is over, then lets the running ones finish.
-func serve(ctx context.Context, o Options, pool *front.Pool, logins []front.Login) error {
+func serve(ctx context.Context, options Options, pool *front.Pool, logins []front.Login) error {
 	// Requests live on a context of their own, which outlives ctx by the grace.
 	requests, killRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer killRequests()
 	listeners := map[net.Listener]bool{}
-	unix, err := listenUnix(ctx, o.Socket)
+	unix, err := listenUnix(ctx, options.Socket)
 	if err != nil {
 		return err
 	}
 	listeners[unix] = true
-	if o.TCP != "" {
-		tcp, err := listenTCP(ctx, o)
+	if options.TCP != "" {
+		tcp, err := listenTCP(ctx, options)
 		switch {
 		case err == nil:
 			listeners[tcp] = false
-			o.Log.Info("listening for logins", "address", tcp.Addr().String(), "tls", o.TLSCert != "")
-		case o.TCPOptional:
-			o.withoutTCP(err)
+			options.Log.Info("listening for logins", "address", tcp.Addr().String(), "tls", options.TLSCert != "")
+		case options.TCPOptional:
+			options.withoutTCP(err)
 		default:
 			return errors.Join(err, unix.Close())
 		}
@@ -168,23 +168,23 @@ func serve(ctx context.Context, o Options, pool *front.Pool, logins []front.Logi
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
 			BaseContext:       func(net.Listener) context.Context { return requests },
-			ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+			ErrorLog:          slog.NewLogLogger(options.Log.Handler(), slog.LevelWarn),
 		}
 		servers = append(servers, server)
 		go func() { failed <- server.Serve(l) }()
 	}
-	o.Log.Info("listening", "socket", o.Socket)
+	options.Log.Info("listening", "socket", options.Socket)
 	select {
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 		err = nil
 	}
-	grace, cancel := context.WithTimeout(requests, o.Grace)
+	grace, cancel := context.WithTimeout(requests, options.Grace)
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(grace) != nil {
-			o.Log.Warn("stopping statements that did not end in time", "grace", o.Grace.String())
+			options.Log.Warn("stopping statements that did not end in time", "grace", options.Grace.String())
 			killRequests()
 			_ = server.Close() // the connections of the killed
 		}

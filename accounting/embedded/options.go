@@ -142,24 +142,24 @@ func (o Options) withDefaults() (Options, error) {
 // readPasswords reads the logins' password files.
 func (o Options) readPasswords() ([]front.Login, error) {
 	var out []front.Login
-	for _, l := range o.Logins {
-		info, err := os.Stat(l.PasswordFile)
+	for _, login := range o.Logins {
+		info, err := os.Stat(login.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("password of login %s: %w", l.Name, err)
+			return nil, fmt.Errorf("password of login %s: %w", login.Name, err)
 		}
 		if info.Mode().Perm()&0o007 != 0 {
-			return nil, fmt.Errorf("password of login %s: %s can be read by everyone; chmod o-rwx it", l.Name, l.PasswordFile)
+			return nil, fmt.Errorf("password of login %s: %s can be read by everyone; chmod o-rwx it", login.Name, login.PasswordFile)
 		}
-		text, err := os.ReadFile(l.PasswordFile)
+		text, err := os.ReadFile(login.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("password of login %s: %w", l.Name, err)
+			return nil, fmt.Errorf("password of login %s: %w", login.Name, err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		line = strings.TrimSuffix(line, "\r")
 		if line == "" {
-			return nil, fmt.Errorf("password of login %s: the first line of %s is empty", l.Name, l.PasswordFile)
+			return nil, fmt.Errorf("password of login %s: the first line of %s is empty", login.Name, login.PasswordFile)
 		}
-		out = append(out, front.Login{Name: l.Name, Password: line, ReadOnly: l.ReadOnly})
+		out = append(out, front.Login{Name: login.Name, Password: line, ReadOnly: login.ReadOnly})
 	}
 	return out, nil
 }
@@ -184,12 +184,12 @@ func (o Options) Args() []string {
 	text("tls-cert", o.TLSCert)
 	text("tls-key", o.TLSKey)
 	text("config", o.Config)
-	for _, l := range o.Logins {
+	for _, login := range o.Logins {
 		kind := "writer"
-		if l.ReadOnly {
+		if login.ReadOnly {
 			kind = "reader"
 		}
-		text(kind, l.Name+"="+l.PasswordFile)
+		text(kind, login.Name+"="+login.PasswordFile)
 	}
 	number("writers", o.Writers)
 	number("readers", o.Readers)
@@ -215,33 +215,33 @@ func (o Options) Args() []string {
 // ParseArgs reads the command line of the engine process. flag.ErrHelp is returned, with the
 // usage written to usage, when it was asked for.
 func ParseArgs(args []string, usage io.Writer) (Options, error) {
-	var o Options
+	var options Options
 	f := flag.NewFlagSet("embedded-clickhouse", flag.ContinueOnError)
 	f.SetOutput(usage)
-	f.StringVar(&o.Data, "data", "", "`folder` of the engine's files (required)")
-	f.StringVar(&o.Library, "library", "", "`path` of libchdb.so (default: MUSTER_LIBCHDB, the cache of deploy/engine/fetch.sh, /usr/lib/muster)")
-	f.StringVar(&o.Socket, "socket", "", "unix socket `path`, mode 0600 (default: engine.sock in the data folder)")
-	f.StringVar(&o.TCP, "tcp", "", "also listen on `host:port`; needs a login")
-	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM `file` with the certificate for --tcp")
-	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `file` with its key")
-	f.Func("reader", "`name=password-file` of a login that may only read (repeatable)", o.addLogin(true))
-	f.Func("writer", "`name=password-file` of a login that may do everything (repeatable)", o.addLogin(false))
-	f.StringVar(&o.Config, "config", "", "`file` of ClickHouse's own configuration; the statements of all logins are those of its user default")
-	f.IntVar(&o.Writers, "writers", 0, "statements of full logins at once (default 32)")
-	f.IntVar(&o.Readers, "readers", 0, "statements of reading logins at once (default 8)")
-	f.IntVar(&o.Memory, "memory", 0, "`MiB` the engine may use (default: 90 % of the machine's)")
-	f.Func("setting", "ClickHouse setting `name=value` of every session (repeatable)", addPair(&o.Settings))
-	f.Func("reading-setting", "ClickHouse setting `name=value` of reading logins (repeatable; replaces the defaults)", addPair(&o.Reading))
-	f.DurationVar(&o.Grace, "grace", 0, "`time` that running statements may take to end when told to stop (default 10s)")
-	f.BoolVar(&o.TCPOptional, "tcp-optional", false, "run without --tcp where it cannot be listened on, and log why")
-	f.BoolVar(&o.UntilEOF, "until-eof", false, "stop when standard input ends")
+	f.StringVar(&options.Data, "data", "", "`folder` of the engine's files (required)")
+	f.StringVar(&options.Library, "library", "", "`path` of libchdb.so (default: MUSTER_LIBCHDB, the cache of deploy/engine/fetch.sh, /usr/lib/muster)")
+	f.StringVar(&options.Socket, "socket", "", "unix socket `path`, mode 0600 (default: engine.sock in the data folder)")
+	f.StringVar(&options.TCP, "tcp", "", "also listen on `host:port`; needs a login")
+	f.StringVar(&options.TLSCert, "tls-cert", "", "PEM `file` with the certificate for --tcp")
+	f.StringVar(&options.TLSKey, "tls-key", "", "PEM `file` with its key")
+	f.Func("reader", "`name=password-file` of a login that may only read (repeatable)", options.addLogin(true))
+	f.Func("writer", "`name=password-file` of a login that may do everything (repeatable)", options.addLogin(false))
+	f.StringVar(&options.Config, "config", "", "`file` of ClickHouse's own configuration; the statements of all logins are those of its user default")
+	f.IntVar(&options.Writers, "writers", 0, "statements of full logins at once (default 32)")
+	f.IntVar(&options.Readers, "readers", 0, "statements of reading logins at once (default 8)")
+	f.IntVar(&options.Memory, "memory", 0, "`MiB` the engine may use (default: 90 % of the machine's)")
+	f.Func("setting", "ClickHouse setting `name=value` of every session (repeatable)", addPair(&options.Settings))
+	f.Func("reading-setting", "ClickHouse setting `name=value` of reading logins (repeatable; replaces the defaults)", addPair(&options.Reading))
+	f.DurationVar(&options.Grace, "grace", 0, "`time` that running statements may take to end when told to stop (default 10s)")
+	f.BoolVar(&options.TCPOptional, "tcp-optional", false, "run without --tcp where it cannot be listened on, and log why")
+	f.BoolVar(&options.UntilEOF, "until-eof", false, "stop when standard input ends")
 	if err := f.Parse(args); err != nil {
 		return Options{}, err
 	}
 	if f.NArg() > 0 {
 		return Options{}, fmt.Errorf("embedded-clickhouse takes options only, not %q", f.Arg(0))
 	}
-	return o, nil
+	return options, nil
 }
 
 func (o *Options) addLogin(readOnly bool) func(string) error {

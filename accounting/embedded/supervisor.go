@@ -81,16 +81,16 @@ func Start(ctx context.Context, o Options, command ...string) (*Supervisor, erro
 	return start(ctx, o, defaultTiming(), command...)
 }
 
-func start(ctx context.Context, o Options, wait timing, command ...string) (*Supervisor, error) {
-	log := o.Log
+func start(ctx context.Context, options Options, wait timing, command ...string) (*Supervisor, error) {
+	log := options.Log
 	if log == nil {
 		log = slog.Default()
 	}
-	o, err := o.withDefaults()
+	options, err := options.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o.UntilEOF = true
+	options.UntilEOF = true
 	if len(command) == 0 {
 		command = []string{"/proc/self/exe", Subcommand}
 		if runtime.GOOS != "linux" {
@@ -101,17 +101,17 @@ func start(ctx context.Context, o Options, wait timing, command ...string) (*Sup
 		}
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Supervisor{options: o, timing: wait, command: slices.Concat(command, o.Args()), log: log, client: socketClient(o.Socket),
+	supervisor := &Supervisor{options: options, timing: wait, command: slices.Concat(command, options.Args()), log: log, client: socketClient(options.Socket),
 		stop: stop, ended: make(chan struct{})}
 	started := make(chan struct{})
-	go s.run(run, started)
+	go supervisor.run(run, started)
 	select {
 	case <-started:
-		return s, nil
-	case <-s.ended:
-		return nil, s.failed
+		return supervisor, nil
+	case <-supervisor.ended:
+		return nil, supervisor.failed
 	case <-ctx.Done():
-		return nil, errors.Join(fmt.Errorf("wait for the ClickHouse engine: %w", ctx.Err()), s.Close())
+		return nil, errors.Join(fmt.Errorf("wait for the ClickHouse engine: %w", ctx.Err()), supervisor.Close())
 	}
 }
 

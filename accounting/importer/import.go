@@ -69,15 +69,15 @@ type adding struct {
 	cpu, gpu, waiting wide
 }
 
-func (t *adding) add(r *tally.JobRow) {
+func (t *adding) add(row *tally.JobRow) {
 	t.runs++
-	if r.Start == 0 {
+	if row.Start == 0 {
 		return
 	}
-	ran := r.End - r.Start - r.Suspended
-	t.cpu.add(r.Alloc.CPUs, ran)
-	t.gpu.add(r.Alloc.GPUs, ran)
-	t.waiting.add(1, r.Start-r.Submit)
+	ran := row.End - row.Start - row.Suspended
+	t.cpu.add(row.Alloc.CPUs, ran)
+	t.gpu.add(row.Alloc.GPUs, ran)
+	t.waiting.add(1, row.Start-row.Submit)
 }
 
 func (t *adding) totals() Totals { return Totals{t.runs, t.cpu.sum(), t.gpu.sum(), t.waiting.sum()} }
@@ -168,31 +168,31 @@ type run struct {
 const maxLine = 4 << 20
 
 // Import reads a dump, plain or compressed by gzip, and stores what is new.
-func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
-	r := &run{Config: c, ctx: ctx, open: map[Key]bool{}, spare: make(chan []*job, 3)}
+func Import(ctx context.Context, config Config, dump io.Reader) (*Result, error) {
+	r := &run{Config: config, ctx: ctx, open: map[Key]bool{}, spare: make(chan []*job, 3)}
 	r.completeJob()
 	in, err := plainText(dump)
 	if err != nil {
 		return nil, err
 	}
-	r.res.Before, err = c.Store.Totals(ctx, c.Ledger)
+	r.res.Before, err = config.Store.Totals(ctx, config.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	uids, restarts, err := c.Store.Open(ctx, c.Ledger)
+	uids, restarts, err := config.Store.Open(ctx, config.Ledger)
 	if err != nil {
 		return nil, err
 	}
 	for i := range uids {
 		r.open[Key{uids[i], restarts[i]}] = true
 	}
-	r.seq = c.Writer.Position().Seq
+	r.seq = config.Writer.Position().Seq
 	err = r.readDump(in)
 	r.res.Added = r.added.totals()
 	if err != nil {
 		return &r.res, err
 	}
-	r.res.After, err = c.Store.Totals(ctx, c.Ledger)
+	r.res.After, err = config.Store.Totals(ctx, config.Ledger)
 	if err != nil {
 		return &r.res, err
 	}
@@ -201,9 +201,9 @@ func Import(ctx context.Context, c Config, dump io.Reader) (*Result, error) {
 
 // RollUp adds up the days that were imported, so that reports over them are as
 // fast as those of the own cluster. Without it they are as right.
-func RollUp(ctx context.Context, w Writer) error {
+func RollUp(ctx context.Context, writer Writer) error {
 	for {
-		more, err := w.RollUp(ctx)
+		more, err := writer.RollUp(ctx)
 		if err != nil || !more {
 			return err
 		}
@@ -254,9 +254,9 @@ func (r *run) readDump(in io.Reader) error {
 	stop := sync.OnceFunc(func() { close(failed) })
 	go func() {
 		defer close(batches)
-		err := r.prepareAll(chunks, func(b *tally.Batch) bool {
+		err := r.prepareAll(chunks, func(batch *tally.Batch) bool {
 			select {
-			case batches <- b:
+			case batches <- batch:
 				return true
 			case <-failed:
 				return false
@@ -269,8 +269,8 @@ func (r *run) readDump(in io.Reader) error {
 	}()
 	go func() {
 		var err error
-		for b := range batches {
-			err = r.Writer.Write(r.ctx, b)
+		for batch := range batches {
+			err = r.Writer.Write(r.ctx, batch)
 			if err != nil {
 				stop()
 				break
@@ -507,14 +507,14 @@ func (r *run) endHet() {
 func (r *run) prepareAll(chunks <-chan part, hand func(*tally.Batch) bool) error {
 	n := 0
 	for p := range chunks {
-		b := &r.batches[n%2]
-		if err := r.prepareChunk(b, p); err != nil {
+		batch := &r.batches[n%2]
+		if err := r.prepareChunk(batch, p); err != nil {
 			return err
 		}
-		if b.Last < b.First {
+		if batch.Last < batch.First {
 			continue
 		}
-		if !hand(b) {
+		if !hand(batch) {
 			return nil
 		}
 		r.known, r.before = r.before, r.known
@@ -557,7 +557,7 @@ func (r *run) recycleJobs(chunk []*job) {
 
 // prepareChunk makes a batch of what is new of a chunk; where nothing is, it is
 // empty.
-func (r *run) prepareChunk(b *tally.Batch, p part) error {
+func (r *run) prepareChunk(batch *tally.Batch, p part) error {
 	chunk := p.jobs
 	var from, to tally.Micros
 	for _, j := range chunk {
@@ -589,20 +589,20 @@ func (r *run) prepareChunk(b *tally.Batch, p part) error {
 	if r.From != 0 && !p.last {
 		at = r.From
 	}
-	*b = tally.Batch{First: r.seq + 1, At: at, Jobs: b.Jobs[:0], Live: b.Live[:0], Nodes: b.Nodes[:0], Steps: b.Steps[:0]}
-	b.Jobs, b.Nodes = slices.Grow(b.Jobs, len(chunk)), slices.Grow(b.Nodes, len(chunk))
+	*batch = tally.Batch{First: r.seq + 1, At: at, Jobs: batch.Jobs[:0], Live: batch.Live[:0], Nodes: batch.Nodes[:0], Steps: batch.Steps[:0]}
+	batch.Jobs, batch.Nodes = slices.Grow(batch.Jobs, len(chunk)), slices.Grow(batch.Nodes, len(chunk))
 	for _, j := range chunk {
-		r.putRun(b, j)
+		r.putRun(batch, j)
 	}
 	r.recycleJobs(chunk)
-	b.Last = r.seq
+	batch.Last = r.seq
 	return nil
 }
 
 // putRun adds a run to the batch, unless the store has it.
-func (r *run) putRun(b *tally.Batch, j *job) {
-	k := j.runKey()
-	if r.known[k] || r.before[k] {
+func (r *run) putRun(batch *tally.Batch, j *job) {
+	key := j.runKey()
+	if r.known[key] || r.before[key] {
 		r.res.Known++
 		return
 	}
@@ -610,22 +610,22 @@ func (r *run) putRun(b *tally.Batch, j *job) {
 	j.row.Seq = r.seq
 	if !j.over {
 		r.res.Open++
-		r.open[k] = true
-		b.Live = append(b.Live, liveRow(j))
+		r.open[key] = true
+		batch.Live = append(batch.Live, liveRow(j))
 		return
 	}
-	r.known[k] = true
-	if r.open[k] {
-		delete(r.open, k)
-		b.Live = append(b.Live, tally.LiveRow{JobRow: j.row, Final: true})
+	r.known[key] = true
+	if r.open[key] {
+		delete(r.open, key)
+		batch.Live = append(batch.Live, tally.LiveRow{JobRow: j.row, Final: true})
 	}
 	r.res.New++
 	r.added.add(&j.row)
-	b.Jobs = append(b.Jobs, j.row)
-	b.Nodes = j.spreadOverNodes(b.Nodes)
+	batch.Jobs = append(batch.Jobs, j.row)
+	batch.Nodes = j.spreadOverNodes(batch.Nodes)
 	for _, s := range j.steps {
 		s.Seq = r.seq
-		b.Steps = append(b.Steps, s)
+		batch.Steps = append(batch.Steps, s)
 	}
 }
 

@@ -31,8 +31,8 @@ type outage struct {
 // from sinfo and slurmdbd's events, and gives the number of new rows. Without
 // it an imported cluster has no capacity, and no utilisation. What a node has
 // is taken to be what it always had, for slurmdbd does not tell.
-func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until time.Time) (int, error) {
-	known, err := db.NodeStates(ctx, c.Ledger)
+func (s *Slurm) Nodes(ctx context.Context, config Config, db NodeStore, since, until time.Time) (int, error) {
+	known, err := db.NodeStates(ctx, config.Ledger)
 	if err != nil {
 		return 0, err
 	}
@@ -41,10 +41,10 @@ func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until 
 		return 0, err
 	}
 	last := map[string]tally.NodeStateRow{}
-	for _, r := range known {
-		last[r.Node] = r
-		if r.Class != tally.ClassGone {
-			since = latest(since, time.UnixMicro(r.At))
+	for _, row := range known {
+		last[row.Node] = row
+		if row.Class != tally.ClassGone {
+			since = latest(since, time.UnixMicro(row.At))
 		}
 	}
 	out, err := s.nodeOutages(ctx, oldestNeeded(known, since), until)
@@ -67,21 +67,21 @@ func (s *Slurm) Nodes(ctx context.Context, c Config, db NodeStore, since, until 
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b tally.NodeStateRow) int { return cmp.Compare(a.At, b.At) })
-	return len(rows), putNodes(ctx, c, rows, until)
+	return len(rows), putNodes(ctx, config, rows, until)
 }
 
 // nodeRows is how many rows of nodes go into one batch.
 const nodeRows = 100_000
 
-func putNodes(ctx context.Context, c Config, rows []tally.NodeStateRow, until time.Time) error {
+func putNodes(ctx context.Context, config Config, rows []tally.NodeStateRow, until time.Time) error {
 	for len(rows) > 0 {
-		seq := c.Writer.Position().Seq
+		seq := config.Writer.Position().Seq
 		part := rows[:min(len(rows), nodeRows)]
 		for i := range part {
 			part[i].Seq = seq + 1 + uint64(i)
 		}
-		b := &tally.Batch{First: seq + 1, Last: seq + uint64(len(part)), At: spec.Instant(until.UnixNano()), NodeStates: part}
-		if err := c.Writer.Write(ctx, b); err != nil {
+		batch := &tally.Batch{First: seq + 1, Last: seq + uint64(len(part)), At: spec.Instant(until.UnixNano()), NodeStates: part}
+		if err := config.Writer.Write(ctx, batch); err != nil {
 			return err
 		}
 		rows = rows[len(part):]
@@ -120,21 +120,21 @@ func nodeHistory(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow
 		list = append(slices.Clone(list), outage{from: from, state: like.State, reason: like.Reason})
 	}
 	state := func(at tally.Micros) tally.NodeStateRow {
-		r := like
-		r.At = at
-		r.State = "UP"
-		r.Class = tally.ClassUp
-		r.Reason = ""
-		r.By = ""
+		row := like
+		row.At = at
+		row.State = "UP"
+		row.Class = tally.ClassUp
+		row.Reason = ""
+		row.By = ""
 		for _, o := range list {
 			if o.from <= at && (o.to == 0 || at < o.to) {
-				r.State = o.state
-				r.Class = tally.ClassDown
-				r.Reason = o.reason
-				r.By = o.by
+				row.State = o.state
+				row.Class = tally.ClassDown
+				row.Reason = o.reason
+				row.By = o.by
 			}
 		}
-		return r
+		return row
 	}
 	times := map[tally.Micros]bool{}
 	for _, o := range list {
@@ -206,26 +206,26 @@ func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateR
 		if len(f) != 7 || f[0] == "" {
 			return nil, fmt.Errorf("sinfo: %q is not what was asked for", line)
 		}
-		r, there := nodes[f[0]]
+		row, there := nodes[f[0]]
 		if !there {
-			r = tally.NodeStateRow{Node: f[0], State: "UP", Class: tally.ClassUp, GPUs: parseGRES(f[5])}
-			r.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64)
+			row = tally.NodeStateRow{Node: f[0], State: "UP", Class: tally.ClassUp, GPUs: parseGRES(f[5])}
+			row.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64)
 			if err == nil {
-				r.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
+				row.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("sinfo: %q has no whole numbers of CPUs and memory: %w", line, err)
 			}
 			if state := outOfService(f[4]); state != "" {
-				r.State = state
-				r.Class = tally.ClassDown
-				r.Reason = f[6]
+				row.State = state
+				row.Class = tally.ClassDown
+				row.Reason = f[6]
 			}
 		}
-		if !slices.Contains(r.Partitions, f[3]) {
-			r.Partitions = append(r.Partitions, f[3])
+		if !slices.Contains(row.Partitions, f[3]) {
+			row.Partitions = append(row.Partitions, f[3])
 		}
-		nodes[f[0]] = r
+		nodes[f[0]] = row
 	}
 	return nodes, nil
 }

@@ -485,54 +485,54 @@ func (r *reader) readStep(j *job, i ids) {
 		}
 		id = n
 	}
-	s := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.readTime("Start", fStart), End: r.readTime("End", fEnd), Tasks: uint32(r.readNumber("NTasks", fNTasks)),
+	step := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.readTime("Start", fStart), End: r.readTime("End", fEnd), Tasks: uint32(r.readNumber("NTasks", fNTasks)),
 		NodeList: r.text(fNodeList), Alloc: toAmounts(r.readTRES("AllocTRES", fAllocTRES))}
-	s.Alloc.CPUs = firstNonZero(s.Alloc.CPUs, r.readNumber("NCPUS", fNCPUs))
-	s.State, _, _ = strings.Cut(strings.TrimSuffix(r.text(fState), "+"), " ")
-	if _, known := stateKnown(s.State); !known {
+	step.Alloc.CPUs = firstNonZero(step.Alloc.CPUs, r.readNumber("NCPUS", fNCPUs))
+	step.State, _, _ = strings.Cut(strings.TrimSuffix(r.text(fState), "+"), " ")
+	if _, known := stateKnown(step.State); !known {
 		r.failReader("State", fState)
 	}
 	var ok bool
-	s.Exit, ok = parseExit(r.text(fExit))
+	step.Exit, ok = parseExit(r.text(fExit))
 	if !ok {
 		r.failReader("ExitCode", fExit)
 	}
-	if s.End != 0 && s.End < s.Start && r.bad == nil {
+	if step.End != 0 && step.End < step.Start && r.bad == nil {
 		r.bad = reject("it ends before it begins")
 	}
-	s.Used = parseUsed(j)
+	step.Used = parseUsed(j)
 	if j.taskSeen {
-		s.Used.PeakRSS = &j.task // what sacct calls MaxRSS
+		step.Used.PeakRSS = &j.task // what sacct calls MaxRSS
 	}
 	if text := r.text(fMaxVM); !isBlank(text) {
 		n, err := parseMemory(text)
 		if err != nil {
 			r.failReader("MaxVMSize", fMaxVM)
 		}
-		s.Used.PeakVM = &n
+		step.Used.PeakVM = &n
 	}
 	if text := r.text(fKHz); !isBlank(text) {
 		n, err := parseKilohertz(text)
 		if err != nil {
 			r.failReader("AveCPUFreq", fKHz)
 		}
-		s.Used.KHz = n
+		step.Used.KHz = n
 	}
-	j.steps = []tally.StepRow{s}
+	j.steps = []tally.StepRow{step}
 }
 
 // parseUsed is what a line says of use.
 func parseUsed(j *job) tally.Used {
-	u := tally.Used{Measured: j.cpuSeen || j.rssSeen, UserCPU: j.cpu, SystemCPU: j.system}
+	used := tally.Used{Measured: j.cpuSeen || j.rssSeen, UserCPU: j.cpu, SystemCPU: j.system}
 	if j.rssSeen {
 		rss := j.rss
-		u.PeakRSS = &rss
+		used.PeakRSS = &rss
 	}
 	if j.energy > 0 {
 		e := j.energy
-		u.Energy = &e
+		used.Energy = &e
 	}
-	return u
+	return used
 }
 
 // addStep puts a step to its job: what the job's line does not say comes from its

@@ -106,16 +106,16 @@ type restTRES struct {
 // tresList writes amounts as sacct does.
 func tresList(list []restTRES) string {
 	var out []string
-	for _, t := range list {
-		name, unit := t.Type, ""
-		if t.Name != "" {
-			name += "/" + string(t.Name)
+	for _, tres := range list {
+		name, unit := tres.Type, ""
+		if tres.Name != "" {
+			name += "/" + string(tres.Name)
 		}
 		if name == "mem" {
 			unit = "M"
 		}
-		if t.Count.ok {
-			out = append(out, name+"="+t.Count.text()+unit)
+		if tres.Count.ok {
+			out = append(out, name+"="+tres.Count.text()+unit)
 		}
 	}
 	return strings.Join(out, ",")
@@ -217,11 +217,11 @@ func (j *restJob) shownNumber() string {
 	return j.ID.text()
 }
 
-func instantText(n restNumber) string {
-	if n.n <= 0 {
+func instantText(number restNumber) string {
+	if number.n <= 0 {
 		return "Unknown"
 	}
-	return n.text()
+	return number.text()
 }
 
 // escapeCell keeps a text out of the way of the columns behind it.
@@ -253,11 +253,11 @@ func (j *restJob) sacctLines() string {
 		"NodeList": j.Nodes, "UserCPU": j.Time.User.text(), "SystemCPU": j.Time.System.text(), "Reservation": string(j.Reservation.Name), "Constraints": j.Constraint,
 		"Priority": j.Priority.text(), "WCKey": j.WCKey.WCKey, "WorkDir": j.WorkDir, "JobName": j.Name})
 	for i := range j.Steps {
-		s := &j.Steps[i]
-		row(map[string]string{"JobIDRaw": raw + "." + string(s.Step.ID), "JobID": shown + "." + string(s.Step.ID), "Cluster": j.Cluster, "State": string(s.State), "ExitCode": s.Exit.text(),
-			"Start": instantText(s.Time.Start), "End": instantText(s.Time.End), "AllocCPUS": tresCount(s.TRES.Allocated, "cpu"), "AllocTRES": tresList(s.TRES.Allocated),
-			"NodeList": s.Nodes.Range, "NTasks": s.Tasks.Count.text(), "UserCPU": s.Time.User.text(), "SystemCPU": s.Time.System.text(),
-			"MaxRSS": tresCount(s.TRES.Requested.Max, "mem"), "ConsumedEnergyRaw": s.Statistics.Energy.Consumed.text(), "JobName": s.Step.Name})
+		step := &j.Steps[i]
+		row(map[string]string{"JobIDRaw": raw + "." + string(step.Step.ID), "JobID": shown + "." + string(step.Step.ID), "Cluster": j.Cluster, "State": string(step.State), "ExitCode": step.Exit.text(),
+			"Start": instantText(step.Time.Start), "End": instantText(step.Time.End), "AllocCPUS": tresCount(step.TRES.Allocated, "cpu"), "AllocTRES": tresList(step.TRES.Allocated),
+			"NodeList": step.Nodes.Range, "NTasks": step.Tasks.Count.text(), "UserCPU": step.Time.User.text(), "SystemCPU": step.Time.System.text(),
+			"MaxRSS": tresCount(step.TRES.Requested.Max, "mem"), "ConsumedEnergyRaw": step.Statistics.Energy.Consumed.text(), "JobName": step.Step.Name})
 	}
 	return out.String()
 }

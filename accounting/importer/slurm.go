@@ -76,7 +76,7 @@ func (s *Slurm) knownColumns(ctx context.Context) ([]string, error) {
 // Pull imports what was recorded between since and until, a stretch at a time,
 // and tells of each. A run that began in one stretch and ended in another is
 // stored once.
-func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each func(*Result)) error {
+func (s *Slurm) Pull(ctx context.Context, config Config, since, until time.Time, each func(*Result)) error {
 	var list []string
 	if s.REST == nil {
 		var err error
@@ -89,20 +89,20 @@ func (s *Slurm) Pull(ctx context.Context, c Config, since, until time.Time, each
 	if step <= 0 {
 		step = 7 * 24 * time.Hour
 	}
-	c.Cluster, c.Columns, c.Delimiter, c.Zone = s.Cluster, nil, "|", time.UTC
-	c.Present = max(c.Now, spec.Instant(until.UnixNano()))
+	config.Cluster, config.Columns, config.Delimiter, config.Zone = s.Cluster, nil, "|", time.UTC
+	config.Present = max(config.Now, spec.Instant(until.UnixNano()))
 	for from := since; from.Before(until); from = from.Add(step) {
 		to := from.Add(step)
 		if to.After(until) {
 			to = until
 		}
 		// The position says up to when everything was read.
-		c.Now = spec.Instant(to.UnixNano())
-		c.From = c.Writer.Position().At
-		if c.From == 0 {
-			c.From = spec.Instant(from.UnixNano())
+		config.Now = spec.Instant(to.UnixNano())
+		config.From = config.Writer.Position().At
+		if config.From == 0 {
+			config.From = spec.Instant(from.UnixNano())
 		}
-		res, err := s.stretch(ctx, c, list, from, to)
+		res, err := s.stretch(ctx, config, list, from, to)
 		if err != nil {
 			return err
 		}
@@ -120,12 +120,12 @@ func (s *Slurm) Since(last spec.Instant) time.Time {
 	return time.Unix(0, int64(last)).Add(-overlap)
 }
 
-func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, to time.Time) (*Result, error) {
+func (s *Slurm) stretch(ctx context.Context, config Config, columns []string, from, to time.Time) (*Result, error) {
 	if s.REST != nil {
 		in, out := io.Pipe()
 		go func() { out.CloseWithError(s.REST.writeLines(ctx, s.Cluster, from, to, out)) }()
 		defer in.Close()
-		return Import(ctx, c, in)
+		return Import(ctx, config, in)
 	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
 	args := []string{"--allusers", "--parsable2", "--duplicates", "--format=" + strings.Join(columns, ","), "--starttime=" + at(from), "--endtime=" + at(to)}
@@ -149,7 +149,7 @@ func (s *Slurm) stretch(ctx context.Context, c Config, columns []string, from, t
 		}
 		return drained
 	})
-	res, err := Import(ctx, c, &untilEnd{out, end})
+	res, err := Import(ctx, config, &untilEnd{out, end})
 	if werr := end(); werr != nil && !errors.Is(err, werr) {
 		err = errors.Join(err, werr)
 	}

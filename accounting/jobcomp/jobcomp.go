@@ -55,18 +55,18 @@ func Open(path, mark string, l *slog.Logger) *Writer {
 // Committed formats the jobs that ended in a batch.
 func (c *Writer) Committed(st *state.State, events []event.Envelope) {
 	for i := range events {
-		e, ok := events[i].Event.(*event.JobEnded)
+		ended, ok := events[i].Event.(*event.JobEnded)
 		if !ok {
 			continue
 		}
-		j := st.Job(e.UID)
-		if j == nil {
+		job := st.Job(ended.UID)
+		if job == nil {
 			continue
 		}
 		select {
-		case c.lines <- compLine{events[i].Seq, jobCompLine(st, j)}:
+		case c.lines <- compLine{events[i].Seq, jobCompLine(st, job)}:
 		default:
-			c.log.Warn("the job completion file is too slow: a line is dropped", "job", j.ID, "file", c.path)
+			c.log.Warn("the job completion file is too slow: a line is dropped", "job", job.ID, "file", c.path)
 		}
 	}
 }
@@ -78,50 +78,50 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the file begins now
 	}
-	var m compMark
+	var mark compMark
 	if err == nil {
-		err = json.Unmarshal(data, &m)
+		err = json.Unmarshal(data, &mark)
 	}
 	if err != nil {
 		return fmt.Errorf("how far the job completion file has come: %w", err)
 	}
-	if info, err := os.Stat(c.path); err == nil && inodeOf(info) == m.Inode && info.Size() > m.Size {
-		if err := os.Truncate(c.path, m.Size); err != nil {
+	if info, err := os.Stat(c.path); err == nil && inodeOf(info) == mark.Inode && info.Size() > mark.Size {
+		if err := os.Truncate(c.path, mark.Size); err != nil {
 			return fmt.Errorf("JobCompLoc: %w", err)
 		}
 	}
-	if m.Seq >= st.Seq {
+	if mark.Seq >= st.Seq {
 		return nil
 	}
-	it, err := a.Reader(m.Seq + 1)
+	iterator, err := a.Reader(mark.Seq + 1)
 	if errors.Is(err, archive.ErrDropped) {
-		c.log.Warn("lines of the job completion file cannot be written any more: the history was dropped; sacct has the jobs", "from_event", m.Seq+1)
+		c.log.Warn("lines of the job completion file cannot be written any more: the history was dropped; sacct has the jobs", "from_event", mark.Seq+1)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	for {
-		r, err := it.Next()
-		if errors.Is(err, io.EOF) || err == nil && r.FirstSeq > st.Seq {
+		record, err := iterator.Next()
+		if errors.Is(err, io.EOF) || err == nil && record.FirstSeq > st.Seq {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		events, err := codec.Decode(r.Batch)
+		events, err := codec.Decode(record.Batch)
 		if err != nil {
 			return err
 		}
 		for i := range events {
-			e, ok := events[i].Event.(*event.JobEnded)
-			if !ok || events[i].Seq <= m.Seq || events[i].Seq > st.Seq {
+			ended, ok := events[i].Event.(*event.JobEnded)
+			if !ok || events[i].Seq <= mark.Seq || events[i].Seq > st.Seq {
 				continue
 			}
-			if j := st.Job(e.UID); j != nil && j.State.Terminal() {
+			if j := st.Job(ended.UID); j != nil && j.State.Terminal() {
 				c.missed = append(c.missed, compLine{events[i].Seq, jobCompLine(st, j)})
 			} else {
-				c.log.Warn("a line of the job completion file cannot be written any more: the job was forgotten or runs again; sacct has it", "uid", e.UID)
+				c.log.Warn("a line of the job completion file cannot be written any more: the job was forgotten or runs again; sacct has it", "uid", ended.UID)
 			}
 		}
 	}
@@ -179,9 +179,9 @@ func (c *Writer) write(f *os.File, batch []compLine) {
 		info, err = f.Stat()
 	}
 	if err == nil {
-		m := compMark{Seq: batch[len(batch)-1].seq, Size: info.Size(), Inode: inodeOf(info)}
+		mark := compMark{Seq: batch[len(batch)-1].seq, Size: info.Size(), Inode: inodeOf(info)}
 		var data []byte
-		data, err = json.Marshal(m)
+		data, err = json.Marshal(mark)
 		if err == nil {
 			err = keyfile.Write(c.mark, data, 0o600)
 		}
@@ -198,27 +198,27 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-func jobCompLine(st *state.State, j *state.Job) string {
-	js := j.Spec
+func jobCompLine(st *state.State, job *state.Job) string {
+	jobSpec := job.Spec
 	nodes := "(null)"
 	count := 0
-	cpus := j.Req.CPU
-	tres := j.Req
-	if j.Alloc != nil {
-		nodes = hostlist.Fold(j.Alloc.NodeNames())
-		count = len(j.Alloc.Nodes)
-		cpus = j.Alloc.TRES.CPU
-		tres = j.Alloc.TRES
+	cpus := job.Req.CPU
+	tres := job.Req
+	if job.Alloc != nil {
+		nodes = hostlist.Fold(job.Alloc.NodeNames())
+		count = len(job.Alloc.Nodes)
+		cpus = job.Alloc.TRES.CPU
+		tres = job.Alloc.TRES
 	}
 	limit := "UNLIMITED"
-	if j.Limit != spec.Infinite {
-		limit = fmt.Sprint(j.Limit.Seconds() / 60)
+	if job.Limit != spec.Infinite {
+		limit = fmt.Sprint(job.Limit.Seconds() / 60)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
-		j.ID, js.User, js.UID, js.Group, js.GID, js.Name, j.State, j.Partition(), limit, clockTime(j.Started), clockTime(j.Ended), nodes, count, cpus,
-		js.IO.WorkDir, tres, js.Account, j.QOS(), js.WCKey, st.ClusterName, clockTime(j.Submitted), clockTime(j.Eligible),
-		j.Derived.Code, j.Derived.Signal, j.Exit.Code, j.Exit.Signal)
+		job.ID, jobSpec.User, jobSpec.UID, jobSpec.Group, jobSpec.GID, jobSpec.Name, job.State, job.Partition(), limit, clockTime(job.Started), clockTime(job.Ended), nodes, count, cpus,
+		jobSpec.IO.WorkDir, tres, jobSpec.Account, job.QOS(), jobSpec.WCKey, st.ClusterName, clockTime(job.Submitted), clockTime(job.Eligible),
+		job.Derived.Code, job.Derived.Signal, job.Exit.Code, job.Exit.Signal)
 	return b.String()
 }
 

@@ -72,15 +72,15 @@ func (s Spent) Left(prices []PriceList) spec.Limits {
 		if prices[i].From > s.At {
 			continue
 		}
-		for _, p := range prices[i].Per {
-			if p.Micro == 0 {
+		for _, price := range prices[i].Per {
+			if price.Micro == 0 {
 				continue
 			}
-			hours := max(s.Amount-s.Spent, 0) * 1e6 / float64(p.Micro)
-			if p.TRES == "mem" {
+			hours := max(s.Amount-s.Spent, 0) * 1e6 / float64(price.Micro)
+			if price.TRES == "mem" {
 				hours *= 1024
 			}
-			out = append(out, spec.TRESCount{Name: p.TRES, N: int64(min(hours*60, 1<<53))})
+			out = append(out, spec.TRESCount{Name: price.TRES, N: int64(min(hours*60, 1<<53))})
 		}
 		break
 	}
@@ -125,15 +125,15 @@ func Below(tree []Node, account string) []string {
 		}
 	}
 	out := []string{account}
-	for _, n := range tree {
-		if n.User != "" {
+	for _, node := range tree {
+		if node.User != "" {
 			continue
 		}
-		up := n.Account
+		up := node.Account
 		for range tree {
 			up = parent[up]
 			if up == account {
-				out = append(out, n.Account)
+				out = append(out, node.Account)
 				break
 			}
 		}

@@ -147,7 +147,7 @@ func failures() []KPI {
 }
 
 // failed makes the definitions of a class; of all failures, without one.
-func failed(c Class) []KPI {
+func failed(class Class) []KPI {
 	states := Failed
 	suffix := ""
 	title := ""
@@ -156,20 +156,20 @@ func failed(c Class) []KPI {
 		"Cancelled, preempted and requeued runs are in neither sum. A run that a node failure ended and that is run again is a failed run.",
 		"Without any end in the window the figure is missing."}
 	metric, lost := "muster_kpi_failure_ratio", "muster_kpi_lost_gpu_seconds"
-	if c.Name != "" {
-		states = "('" + c.State + "')"
-		suffix = "_" + c.Name
-		title = " (" + c.Name + ")"
-		words = "runs that failed because " + c.Words
-		edges = []string{"State " + c.State + ". The classes add up to failure_rate."}
+	if class.Name != "" {
+		states = "('" + class.State + "')"
+		suffix = "_" + class.Name
+		title = " (" + class.Name + ")"
+		words = "runs that failed because " + class.Words
+		edges = []string{"State " + class.State + ". The classes add up to failure_rate."}
 		metric, lost = "muster_kpi_failure_class_ratio", "muster_kpi_lost_gpu_class_seconds"
 	}
 	of := "ended_in AND state IN " + states
 	return []KPI{
-		{Name: "failure_rate" + suffix, Title: "Failure rate" + title, Unit: Ratio, Source: Runs, From: fromRuns, Metric: metric, Class: c.Name, Scale: 1,
+		{Name: "failure_rate" + suffix, Title: "Failure rate" + title, Unit: Ratio, Source: Runs, From: fromRuns, Metric: metric, Class: class.Name, Scale: 1,
 			Formula: words + ", divided by those that failed or completed, by the instant of their end",
 			Num:     "sumIf(count, " + of + ")", Den: "sumIf(count, " + judged + ")", Edges: edges},
-		{Name: "lost_gpu_hours" + suffix, Title: "GPU-hours lost to failures" + title, Unit: GPUHours, Source: Runs, From: fromRuns, Metric: lost, Class: c.Name, Scale: 3600,
+		{Name: "lost_gpu_hours" + suffix, Title: "GPU-hours lost to failures" + title, Unit: GPUHours, Source: Runs, From: fromRuns, Metric: lost, Class: class.Name, Scale: 3600,
 			Formula: "GPUs allocated times time of the " + words + " in the window, from the window's beginning on",
 			Num:     "sumIf(alloc_gpus * overlap_s, " + of + ") / 3600",
 			Edges:   []string{"Failed as in failure_rate" + suffix + "."}},

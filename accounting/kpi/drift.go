@@ -93,20 +93,20 @@ type drifting struct {
 
 func newDrifting(tree []Node) *drifting {
 	d := &drifting{byID: map[uint32]Node{}, byName: map[[2]string]uint32{}, leaves: map[uint32]*leaf{}, next: ^uint32(0)}
-	for _, n := range tree {
-		d.byID[n.ID] = n
-		k := [2]string{n.Account, n.User}
-		if first, ok := d.byName[k]; !ok || n.ID < first {
-			d.byName[k] = n.ID
+	for _, node := range tree {
+		d.byID[node.ID] = node
+		k := [2]string{node.Account, node.User}
+		if first, ok := d.byName[k]; !ok || node.ID < first {
+			d.byName[k] = node.ID
 		}
 	}
 	// Whoever is above itself is taken to be at the top: a tree it must be.
-	for _, n := range tree {
-		above := n.Parent
+	for _, node := range tree {
+		above := node.Parent
 		for range tree {
-			if above == n.ID {
-				n.Parent = 0
-				d.byID[n.ID] = n
+			if above == node.ID {
+				node.Parent = 0
+				d.byID[node.ID] = node
 				break
 			}
 			above = d.byID[above].Parent
@@ -128,11 +128,11 @@ func (d *drifting) leaf(account, user string) *leaf {
 		d.byName[[2]string{account, user}] = id
 	}
 	for range len(d.byID) {
-		n := d.byID[id]
-		if _, there := d.byID[n.Parent]; n.Shares >= 0 || !there || n.Parent == id {
+		node := d.byID[id]
+		if _, there := d.byID[node.Parent]; node.Shares >= 0 || !there || node.Parent == id {
 			break
 		}
-		id = n.Parent
+		id = node.Parent
 	}
 	l := d.leaves[id]
 	if l == nil {
@@ -147,12 +147,12 @@ func (d *drifting) leaf(account, user string) *leaf {
 func (d *drifting) path(id uint32) []uint32 {
 	var out []uint32
 	for range len(d.byID) + 1 {
-		n, ok := d.byID[id]
+		node, ok := d.byID[id]
 		if !ok {
 			break
 		}
 		out = append(out, id)
-		id = n.Parent
+		id = node.Parent
 	}
 	slices.Reverse(out)
 	return out

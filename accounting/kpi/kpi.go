@@ -64,8 +64,8 @@ const (
 	// activity; NULL = not measured).
 	GPUs Source = "gpus"
 	// Energy: what each node (without its GPUs) and each device measured for a
-	// run; of one that is not over, its devices only. Columns: energy_j, share, carbon_g (of the part within
-	// the window; NULL without a carbon intensity).
+	// run; of one that is not over, its devices only. Columns: energy_j, share, carbon_g (of
+	// the part within the window; NULL without a carbon intensity).
 	Energy Source = "energy"
 	// Ladder: one row of what became of the GPU time that was bought. Columns:
 	// bought_us, and one for each of Steps. It is of the cluster only.
@@ -179,19 +179,19 @@ func Bound(values []Value, n int) []Value {
 	size := map[key]float64{}
 	dims := map[Dimension][]key{}
 	for i := range values {
-		v := &values[i]
-		k := key{v.By, v.Key}
+		value := &values[i]
+		k := key{value.By, value.Key}
 		if _, ok := size[k]; !ok {
 			size[k] = 0
-			dims[v.By] = append(dims[v.By], k)
+			dims[value.By] = append(dims[value.By], k)
 		}
-		if (v.KPI == "utilisation" || v.KPI == "gpu_allocation") && !v.Null {
-			size[k] = max(size[k], v.Value)
+		if (value.KPI == "utilisation" || value.KPI == "gpu_allocation") && !value.Null {
+			size[k] = max(size[k], value.Value)
 		}
 	}
 	gone := map[key]bool{}
-	for _, d := range Dimensions() {
-		list := dims[d]
+	for _, dimension := range Dimensions() {
+		list := dims[dimension]
 		slices.SortFunc(list, func(a, b key) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key, b.key)) })
 		for i := n; i < len(list); i++ {
 			gone[list[i]] = true

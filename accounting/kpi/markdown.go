@@ -31,14 +31,14 @@ func Markdown() string {
 		"- `energy`: what each node and each device measured for a run; of one that is not over, its devices only.\n" +
 		"- `ladder`: one row of what became of the GPU time that was bought, in microseconds.\n- `associations`: what each association used, beside its share; computed by the service.\n\n" +
 		"`overlap_s` is the part of a row's time within the window, `share` that part by the whole.\n")
-	for _, k := range All() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", k.Name, k.Title, k.Unit, upper(k.Formula), k.expression(), k.Source)
-		for _, e := range k.Edges {
+	for _, kpi := range All() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", kpi.Name, kpi.Title, kpi.Unit, upper(kpi.Formula), kpi.expression(), kpi.Source)
+		for _, e := range kpi.Edges {
 			fmt.Fprintf(&b, "- %s\n", e)
 		}
-		fmt.Fprintf(&b, "- Source: %s.\n- Metric: `%s%s`", k.From, k.Metric, k.label())
-		if k.Scale != 1 {
-			fmt.Fprintf(&b, " (in the base unit: the figure times %.6g)", k.Scale)
+		fmt.Fprintf(&b, "- Source: %s.\n- Metric: `%s%s`", kpi.From, kpi.Metric, kpi.label())
+		if kpi.Scale != 1 {
+			fmt.Fprintf(&b, " (in the base unit: the figure times %.6g)", kpi.Scale)
 		}
 		b.WriteString(".\n")
 	}

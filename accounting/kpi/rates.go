@@ -182,16 +182,16 @@ func ParseRates(currency, pue string, prices, carbon, budgets []string) (Rates, 
 		return out, err
 	}
 	for _, line := range budgets {
-		b, err := ParseBudget(line)
+		budget, err := ParseBudget(line)
 		if err != nil {
 			return out, err
 		}
 		for _, o := range out.Budgets {
-			if o.Account == b.Account && o.Start < b.End && b.Start < o.End {
-				return out, bad(line, "%s has another budget at the same time", b.Account)
+			if o.Account == budget.Account && o.Start < budget.End && budget.Start < o.End {
+				return out, bad(line, "%s has another budget at the same time", budget.Account)
 			}
 		}
-		out.Budgets = append(out.Budgets, b)
+		out.Budgets = append(out.Budgets, budget)
 	}
 	return out, nil
 }

@@ -71,75 +71,75 @@ func (m *JobMails) Committed(st *state.State, events []event.Envelope) {
 }
 
 // wants tells whether a job asked for mail of a type; ALL names most of them.
-func wants(j *state.Job, kind string) bool {
-	if j == nil || len(j.Spec.Queue.MailTypes) == 0 {
+func wants(job *state.Job, kind string) bool {
+	if job == nil || len(job.Spec.Queue.MailTypes) == 0 {
 		return false
 	}
 	inAll := slices.Contains([]string{"BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE"}, kind)
-	return slices.Contains(j.Spec.Queue.MailTypes, kind) || inAll && slices.Contains(j.Spec.Queue.MailTypes, "ALL")
+	return slices.Contains(job.Spec.Queue.MailTypes, kind) || inAll && slices.Contains(job.Spec.Queue.MailTypes, "ALL")
 }
 
 // whole gives the array that a task is of, if mail is about the array as a whole.
-func whole(st *state.State, j *state.Job) *state.Array {
-	if slices.Contains(j.Spec.Queue.MailTypes, "ARRAY_TASKS") {
+func whole(st *state.State, job *state.Job) *state.Array {
+	if slices.Contains(job.Spec.Queue.MailTypes, "ARRAY_TASKS") {
 		return nil
 	}
-	return st.ArrayOf(j)
+	return st.ArrayOf(job)
 }
 
-func (m *JobMails) began(st *state.State, j *state.Job) {
-	if !wants(j, "BEGIN") || j.Het.Follows() {
+func (m *JobMails) began(st *state.State, job *state.Job) {
+	if !wants(job, "BEGIN") || job.Het.Follows() {
 		return
 	}
-	if a := whole(st, j); a != nil && (a.Started != 1 || j.Attempt != 1) {
+	if a := whole(st, job); a != nil && (a.Started != 1 || job.Attempt != 1) {
 		return // not the first of its tasks
 	}
-	m.put(st, j, "BEGIN", "Began", "Queued time "+format.Duration(max(j.Started.Sub(j.Submitted), 0).Seconds()))
+	m.put(st, job, "BEGIN", "Began", "Queued time "+format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()))
 }
 
-func (m *JobMails) ended(st *state.State, j *state.Job) {
-	if j == nil || j.Het.Follows() {
+func (m *JobMails) ended(st *state.State, job *state.Job) {
+	if job == nil || job.Het.Follows() {
 		return
 	}
-	a := whole(st, j)
-	if a != nil && a.Ended < a.Total {
+	array := whole(st, job)
+	if array != nil && array.Ended < array.Total {
 		return // its other tasks are not over
 	}
-	failed := j.State != spec.Completed
-	if a != nil {
-		failed = a.OK < a.Total
+	failed := job.State != spec.Completed
+	if array != nil {
+		failed = array.OK < array.Total
 	}
-	timedOut := j.State == spec.TimedOut && wants(j, "TIME_LIMIT")
+	timedOut := job.State == spec.TimedOut && wants(job, "TIME_LIMIT")
 	verb, kind := "Ended", "END"
-	if failed && a == nil {
+	if failed && array == nil {
 		verb, kind = "Failed", "FAIL"
 	}
-	if !wants(j, "END") && !(failed && wants(j, "FAIL")) && !timedOut {
+	if !wants(job, "END") && !(failed && wants(job, "FAIL")) && !timedOut {
 		return
 	}
-	ran := "Run time " + format.Duration(max(j.Ended.Sub(j.Started), 0).Seconds())
+	ran := "Run time " + format.Duration(max(job.Ended.Sub(job.Started), 0).Seconds())
 	switch {
-	case j.Started == 0:
+	case job.Started == 0:
 		ran = "Run time 00:00:00"
-	case timedOut && !wants(j, "END") && !wants(j, "FAIL"):
+	case timedOut && !wants(job, "END") && !wants(job, "FAIL"):
 		verb, kind = "Reached time limit", "TIME_LIMIT"
 	}
-	verdict := j.State.String()
-	if a != nil && failed && a.OK > 0 {
+	verdict := job.State.String()
+	if array != nil && failed && array.OK > 0 {
 		verdict = "Mixed"
 	}
-	m.put(st, j, kind, verb, fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, j.Exit.Code))
+	m.put(st, job, kind, verb, fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, job.Exit.Code))
 }
 
-func (m *JobMails) requeued(st *state.State, j *state.Job) {
-	if !wants(j, "REQUEUE") || j.Het.Follows() {
+func (m *JobMails) requeued(st *state.State, job *state.Job) {
+	if !wants(job, "REQUEUE") || job.Het.Follows() {
 		return
 	}
-	m.put(st, j, "REQUEUE", "Requeued", "")
+	m.put(st, job, "REQUEUE", "Requeued", "")
 }
 
 // put queues one mail, unless the site has no program for it.
-func (m *JobMails) put(st *state.State, j *state.Job, kind, verb, tail string) {
+func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string) {
 	program := st.Config.MailProg
 	switch {
 	case strings.EqualFold(program, "none") || program == "(null)":
@@ -149,43 +149,43 @@ func (m *JobMails) put(st *state.State, j *state.Job, kind, verb, tail string) {
 	}
 	if program == "" {
 		m.Failed.Add(1)
-		m.log.Warn("mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf", "job", j.ID)
+		m.log.Warn("mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf", "job", job.ID)
 		return
 	}
-	id, about := strconv.FormatUint(uint64(j.ID), 10), "Job"
-	if a := st.ArrayOf(j); a != nil {
-		id, about = fmt.Sprintf("%d_%d (%d)", a.ID, j.Task, j.ID), "Array Task"
-		if whole(st, j) != nil {
-			id, about = fmt.Sprintf("%d_* (%d)", a.ID, j.ID), "Array Summary"
+	id, about := strconv.FormatUint(uint64(job.ID), 10), "Job"
+	if array := st.ArrayOf(job); array != nil {
+		id, about = fmt.Sprintf("%d_%d (%d)", array.ID, job.Task, job.ID), "Array Task"
+		if whole(st, job) != nil {
+			id, about = fmt.Sprintf("%d_* (%d)", array.ID, job.ID), "Array Summary"
 		}
 	}
-	subject := fmt.Sprintf("Slurm %s Job_id=%s Name=%s %s", about, id, j.Spec.Name, verb)
+	subject := fmt.Sprintf("Slurm %s Job_id=%s Name=%s %s", about, id, job.Spec.Name, verb)
 	if about == "Job" {
-		subject = fmt.Sprintf("Slurm Job_id=%s Name=%s %s", id, j.Spec.Name, verb)
+		subject = fmt.Sprintf("Slurm Job_id=%s Name=%s %s", id, job.Spec.Name, verb)
 	}
 	if tail != "" {
 		subject += ", " + tail
 	}
-	to := j.Spec.Queue.MailUser
+	to := job.Spec.Queue.MailUser
 	if to == "" {
-		to = j.Spec.User
+		to = job.Spec.User
 	}
 	if st.Config.MailDomain != "" && !strings.Contains(to, "@") {
 		to += "@" + st.Config.MailDomain
 	}
 	if to == "" || strings.HasPrefix(to, "-") || strings.ContainsAny(to, " \t\r\n\x00") {
-		m.log.Warn("mail about a job has no valid recipient", "job", j.ID, "recipient", to)
+		m.log.Warn("mail about a job has no valid recipient", "job", job.ID, "recipient", to)
 		return
 	}
 	mail := jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
-		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(j.ID), 10), "SLURM_JOB_NAME=" + oneLine(j.Spec.Name), "SLURM_JOB_USER=" + j.Spec.User,
-		"SLURM_JOB_PARTITION=" + j.Partition(), "SLURM_JOB_STATE=" + j.State.String(), "SLURM_JOB_MAIL_TYPE=" + kind,
-		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" + oneLine(j.Spec.IO.WorkDir)}}
+		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(job.ID), 10), "SLURM_JOB_NAME=" + oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
+		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" + kind,
+		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" + oneLine(job.Spec.IO.WorkDir)}}
 	select {
 	case m.queue <- mail:
 	default:
 		m.Failed.Add(1)
-		m.log.Warn("mail about a job is dropped: too many wait for MailProg", "job", j.ID, "program", program)
+		m.log.Warn("mail about a job is dropped: too many wait for MailProg", "job", job.ID, "program", program)
 	}
 }
 
@@ -241,14 +241,14 @@ func (m *JobMails) limits(st *state.State, now spec.Instant) {
 		return
 	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if j == nil || len(j.Spec.Queue.MailTypes) == 0 || j.State != spec.Running || j.Limit <= 0 || j.Limit == spec.Infinite || j.Configuring() {
+		job := st.Job(spec.JobUID(uid))
+		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || job.State != spec.Running || job.Limit <= 0 || job.Limit == spec.Infinite || job.Configuring() {
 			return true
 		}
 		for kind, share := range limitShares() {
-			at := max(j.Started, j.Ready).Add(j.Limit/100*spec.Span(share) + j.Paused)
-			if wants(j, kind) && at > since && at <= now {
-				m.put(st, j, kind, fmt.Sprintf("Reached %d%% of time limit", share), "")
+			at := max(job.Started, job.Ready).Add(job.Limit/100*spec.Span(share) + job.Paused)
+			if wants(job, kind) && at > since && at <= now {
+				m.put(st, job, kind, fmt.Sprintf("Reached %d%% of time limit", share), "")
 			}
 		}
 		return true

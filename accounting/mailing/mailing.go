@@ -50,11 +50,11 @@ const (
 )
 
 // RoleOf tells it from how the accounting is.
-func RoleOf(st acctd.Status) Role {
+func RoleOf(status acctd.Status) Role {
 	switch {
-	case st.Up:
+	case status.Up:
 		return mailSends
-	case errors.Is(st.Error, tally.ErrLease):
+	case errors.Is(status.Error, tally.ErrLease):
 		return mailOthers
 	}
 	return mailWaits
@@ -83,18 +83,18 @@ func New(cfg *conffile.Config, config string, role func() Role, now func() time.
 	if cfg.AccountingSocket != filepath.Join(filepath.Dir(socket), "accounting.sock") {
 		socket = "" // muster looks for accounting only there; without this it reads muster.yaml
 	}
-	m := &Mailer{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), role: role, now: now, log: l,
+	mailer := &Mailer{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), role: role, now: now, log: l,
 		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket)}
 	if cfg.Reports.From != "" {
-		m.options = append(m.options, "--from", cfg.Reports.From)
+		mailer.options = append(mailer.options, "--from", cfg.Reports.From)
 	}
 	if cfg.Reports.SMTP != "" {
-		m.options = append(m.options, "--smtp", cfg.Reports.SMTP)
+		mailer.options = append(mailer.options, "--smtp", cfg.Reports.SMTP)
 	}
 	if cfg.Reports.SMTPUser != "" {
-		m.options = append(m.options, "--smtp-user", cfg.Reports.SMTPUser, "--smtp-password-file", cfg.Reports.SMTPPasswordFile)
+		mailer.options = append(mailer.options, "--smtp-user", cfg.Reports.SMTPUser, "--smtp-password-file", cfg.Reports.SMTPPasswordFile)
 	}
-	return m, m.load()
+	return mailer, mailer.load()
 }
 
 // load reads what was sent. A line that was never there before begins now: what
@@ -170,29 +170,29 @@ func (m *Mailer) look(ctx context.Context) {
 		return
 	}
 	for i := range m.list {
-		r := &m.list[i]
+		report := &m.list[i]
 		now := m.now()
-		due := r.Due(now)
-		if !due.After(m.done[r.Line]) || now.Before(m.again[r.Line]) || ctx.Err() != nil {
+		due := report.Due(now)
+		if !due.After(m.done[report.Line]) || now.Before(m.again[report.Line]) || ctx.Err() != nil {
 			continue
 		}
-		if err := m.send(ctx, r, due); err != nil {
+		if err := m.send(ctx, report, due); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
 			m.Failed.Add(1)
-			pause := min(max(2*m.pauses[r.Line], mailPauseFirst), mailPauseMost)
-			m.pauses[r.Line], m.again[r.Line] = pause, now.Add(pause)
-			m.log.Warn("a report could not be mailed", "report", r.Line, "due", due, "again_in", pause, "error", err)
+			pause := min(max(2*m.pauses[report.Line], mailPauseFirst), mailPauseMost)
+			m.pauses[report.Line], m.again[report.Line] = pause, now.Add(pause)
+			m.log.Warn("a report could not be mailed", "report", report.Line, "due", due, "again_in", pause, "error", err)
 			continue
 		}
 		m.Sent.Add(1)
-		delete(m.pauses, r.Line)
-		m.done[r.Line] = due
+		delete(m.pauses, report.Line)
+		m.done[report.Line] = due
 		if err := m.save(); err != nil {
-			m.log.Error("it cannot be remembered that a report was mailed: after a restart it is mailed again", "report", r.Line, "error", err)
+			m.log.Error("it cannot be remembered that a report was mailed: after a restart it is mailed again", "report", report.Line, "error", err)
 		}
-		m.log.Info("a report was mailed", "report", r.Line, "due", due)
+		m.log.Info("a report was mailed", "report", report.Line, "due", due)
 	}
 }
 
@@ -213,14 +213,14 @@ func (m *Mailer) pass() {
 	}
 }
 
-func (m *Mailer) send(ctx context.Context, r *conffile.ReportMail, due time.Time) error {
+func (m *Mailer) send(ctx context.Context, report *conffile.ReportMail, due time.Time) error {
 	const stamp = "2006-01-02T15:04:05"
-	from, to := r.Window(due)
+	from, to := report.Window(due)
 	args := append([]string{"report"}, m.options...)
-	args = append(args, "-S", from.Format(stamp), "-E", to.Format(stamp), "--mail", strings.Join(r.To, ","), "--")
+	args = append(args, "-S", from.Format(stamp), "-E", to.Format(stamp), "--mail", strings.Join(report.To, ","), "--")
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, m.program, append(args, r.Report...)...)
+	cmd := exec.CommandContext(ctx, m.program, append(args, report.Report...)...)
 	cmd.Env = m.environ
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

@@ -183,15 +183,15 @@ func RunParts() []RunPart {
 // drops the others. The reader may sort those that are over himself (unsorted).
 // Two questions that are asked at once are answered earlier
 // than one over both, and cost less.
-func (a *Acct) Runs(s Scope, want func(RunPart) bool, unsorted bool) (over, live Query) {
+func (a *Acct) Runs(scope Scope, want func(RunPart) bool, unsorted bool) (over, live Query) {
 	var ended, running []string
-	for _, p := range RunParts() {
-		if want(p) {
-			ended = append(ended, p.Columns...)
-			if p.Live == nil {
-				p.Live = p.Columns
+	for _, part := range RunParts() {
+		if want(part) {
+			ended = append(ended, part.Columns...)
+			if part.Live == nil {
+				part.Live = part.Columns
 			}
-			running = append(running, p.Live...)
+			running = append(running, part.Live...)
 		}
 	}
 	list := func(columns []string) string {
@@ -203,12 +203,12 @@ func (a *Acct) Runs(s Scope, want func(RunPart) bool, unsorted bool) (over, live
 		return strings.Join(columns, ", ")
 	}
 	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
-	b := newBuilder(s)
+	b := newBuilder(scope)
 	over = b.buildQuery("SELECT " + list(ended) + "\nFROM " + b.qualifyTable("jobs") + "\n" + first + stored + a.whereClause(b, true))
 	if !unsorted {
 		over.SQL += order
 	}
-	b = newBuilder(s)
+	b = newBuilder(scope)
 	return over, b.buildQuery("SELECT " + list(running) + "\nFROM " + b.qualifyTable("live") + " FINAL\nWHERE " + open + a.whereClause(b, false) + order)
 }
 
@@ -231,10 +231,10 @@ const stepKeys = 1000
 func uidCondition(b *builder, runs []RunKey) string {
 	lo, hi := runs[0].UID, runs[0].UID
 	list := make([]uint64, 0, min(len(runs), stepKeys))
-	for _, r := range runs {
-		lo, hi = min(lo, r.UID), max(hi, r.UID)
+	for _, run := range runs {
+		lo, hi = min(lo, run.UID), max(hi, run.UID)
 		if len(list) < stepKeys {
-			list = append(list, r.UID)
+			list = append(list, run.UID)
 		}
 	}
 	text := "uid BETWEEN " + b.bindValue("lo", "UInt64", lo) + " AND " + b.bindValue("hi", "UInt64", hi)
@@ -280,8 +280,8 @@ func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
 }
 
 // LiveSteps asks for the numbered steps of runs that run now.
-func (a *Acct) LiveSteps(s Scope, runs []RunKey) Query {
-	b := newBuilder(s)
+func (a *Acct) LiveSteps(scope Scope, runs []RunKey) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
 		"\nFROM " + b.qualifyTable("live") + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
 		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uidCondition(b, runs) + "\nORDER BY uid, restarts, step_id")
@@ -289,8 +289,8 @@ func (a *Acct) LiveSteps(s Scope, runs []RunKey) Query {
 
 // Submission asks for a job as it was submitted: who, and the hashes of the
 // script and the environment.
-func Submission(s Scope, uid uint64) Query {
-	b := newBuilder(s)
+func Submission(scope Scope, uid uint64) Query {
+	b := newBuilder(scope)
 	p := b.bindValue("uid", "UInt64", uid)
 	return b.buildQuery("SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
 		"\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'")
@@ -356,21 +356,21 @@ func onNodes(b *builder, nodes []string) string {
 func (a *Acct) namedJobs(b *builder) string {
 	var whole, taskIDs []uint64
 	var tasks []string
-	for i, j := range a.Jobs {
-		if j.Het != 0 {
+	for i, job := range a.Jobs {
+		if job.Het != 0 {
 			n := strconv.Itoa(i)
-			tasks = append(tasks, "(job_id = "+b.bindValue("part"+n, "UInt32", j.ID)+" AND het_job_id = "+b.bindValue("het"+n, "UInt32", j.Het)+")")
-			taskIDs = append(taskIDs, uint64(j.ID))
+			tasks = append(tasks, "(job_id = "+b.bindValue("part"+n, "UInt32", job.ID)+" AND het_job_id = "+b.bindValue("het"+n, "UInt32", job.Het)+")")
+			taskIDs = append(taskIDs, uint64(job.ID))
 			continue
 		}
-		if j.Task == spec.NoTask {
-			whole = append(whole, uint64(j.ID))
+		if job.Task == spec.NoTask {
+			whole = append(whole, uint64(job.ID))
 			continue
 		}
-		taskIDs = append(taskIDs, uint64(j.ID))
+		taskIDs = append(taskIDs, uint64(job.ID))
 		n := strconv.Itoa(i)
-		tasks = append(tasks, "(array_job_id = "+b.bindValue("array"+n, "UInt32", j.ID)+
-			" AND (array_task = "+b.bindValue("task"+n, "Int64", j.Task)+" OR array_task < 0))")
+		tasks = append(tasks, "(array_job_id = "+b.bindValue("array"+n, "UInt32", job.ID)+
+			" AND (array_task = "+b.bindValue("task"+n, "Int64", job.Task)+" OR array_task < 0))")
 	}
 	var either []string
 	if len(whole) > 0 {

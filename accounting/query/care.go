@@ -78,9 +78,9 @@ func AgedTables() []Aged {
 
 // Rows is the condition on a table's rows of a stretch of time, as text without
 // parameters: it also stands in statements that take none.
-func (a Aged) Rows(s Scope, from, until int64) string {
+func (a Aged) Rows(scope Scope, from, until int64) string {
 	at := func(us int64) string { return fmt.Sprintf("fromUnixTimestamp64Micro(toInt64(%d), 'UTC')", us) }
-	sql := fmt.Sprintf("ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s", uuidText(s.Ledger), s.Seq, a.Column, at(from), a.Column, at(until))
+	sql := fmt.Sprintf("ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s", uuidText(scope.Ledger), scope.Seq, a.Column, at(from), a.Column, at(until))
 	if a.After > 0 {
 		sql += fmt.Sprintf(" AND seq > %d", a.After)
 	}
@@ -91,17 +91,17 @@ func (a Aged) Rows(s Scope, from, until int64) string {
 }
 
 // Sums asks for the figures of SumTables over the rows of a month.
-func (a Aged) Sums(s Scope, m Month) Query {
+func (a Aged) Sums(scope Scope, month Month) Query {
 	var list []string
-	for _, t := range SumTables() {
-		if t.Name == a.Name {
-			for _, sum := range t.Sums {
+	for _, table := range SumTables() {
+		if table.Name == a.Name {
+			for _, sum := range table.Sums {
 				list = append(list, "toUInt64("+sum.SQL+")")
 			}
 		}
 	}
-	b := &builder{scope: s}
-	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.qualifyTable(a.Name) + "\nWHERE " + a.Rows(s, m.From, m.Until))
+	b := &builder{scope: scope}
+	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.qualifyTable(a.Name) + "\nWHERE " + a.Rows(scope, month.From, month.Until))
 }
 
 // RolledSums asks for what the runs of a month gave to the rollups, in the
@@ -113,8 +113,8 @@ func RolledSums(s Scope, m Month) Query {
 
 // Purges asks for what was purged and not brought back: id, month (text), table,
 // done (Bool), sums (UInt64s), rolled (texts).
-func Purges(s Scope) Query {
-	b := newBuilder(s)
+func Purges(scope Scope) Query {
+	b := newBuilder(scope)
 	b.params = b.params[:1]
 	return b.buildQuery("SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.qualifyTable("purges") +
 		"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)")

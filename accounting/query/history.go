@@ -21,16 +21,16 @@ func RunNodes(s Scope, run RunKey) Query {
 // RunGPUs asks for its devices: node, gpu_uuid, gpu_index, gpu_type, measured,
 // held_us, util_us, sm_us (NULL = not measured), no_process_us, idle_us,
 // peak_mem, energy_mj (NULL = not measured), method, share.
-func RunGPUs(s Scope, run RunKey) Query {
-	b := newBuilder(s)
+func RunGPUs(scope Scope, run RunKey) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT node, gpu_uuid, gpu_index, gpu_type, measured, greatest(0, toUnixTimestamp64Micro(least(to, end)) - toUnixTimestamp64Micro(from)) AS held_us, " +
 		"util_us, if(sm_us = 0 AND util_us > 0, NULL, toNullable(sm_us)) AS sm, no_process_us, idle_us, peak_mem, nullIf(energy_mj, 0) AS energy, toString(method), share\nFROM " +
 		b.qualifyTable("job_gpus") + "\nWHERE " + b.theRun(run) + "\nORDER BY node, gpu_index, gpu_uuid")
 }
 
 // RunHeld asks what a run that is not over holds: node, cpus, mem_mib, gpus.
-func RunHeld(s Scope, run RunKey) Query {
-	b := newBuilder(s)
+func RunHeld(scope Scope, run RunKey) Query {
+	b := newBuilder(scope)
 	uid, restarts := b.bindValue("uid", "UInt64", run.UID), b.bindValue("restarts", "UInt32", run.Restarts)
 	return b.buildQuery("SELECT node, cpu, mem, gpu\nFROM " + b.qualifyTable("live") + " FINAL\nARRAY JOIN held_nodes AS node, held_cpus AS cpu, held_mem_mib AS mem, held_gpus AS gpu\nWHERE " +
 		open + " AND uid = " + uid + " AND restarts = " + restarts + "\nORDER BY node")
@@ -41,11 +41,11 @@ func (b *builder) theRun(run RunKey) string {
 }
 
 // RunCost asks what one run costs so far, in 1/kpi.CostScale as a text.
-func RunCost(s Scope, run RunKey, rates *kpi.Rates) Query {
-	b := newBuilder(s)
-	r := Report{End: s.Now}
-	r.bindWindow(b)
-	cost := b.exactCost(&r, rates)
+func RunCost(scope Scope, run RunKey, rates *kpi.Rates) Query {
+	b := newBuilder(scope)
+	report := Report{End: scope.Now}
+	report.bindWindow(b)
+	cost := b.exactCost(&report, rates)
 	if cost == "" {
 		cost = "toInt128(0)"
 	}
@@ -55,11 +55,11 @@ func RunCost(s Scope, run RunKey, rates *kpi.Rates) Query {
 
 // RunEnergy asks what one run that is over used: joules, grams of CO2e; both
 // NULL where nothing was measured.
-func RunEnergy(s Scope, run RunKey, rates *kpi.Rates) Query {
-	b := newBuilder(s)
-	r := Report{Start: 0, End: s.Now}
-	r.bindWindow(b)
-	rows := b.kpiEnergy(&r, rates)
+func RunEnergy(scope Scope, run RunKey, rates *kpi.Rates) Query {
+	b := newBuilder(scope)
+	report := Report{Start: 0, End: scope.Now}
+	report.bindWindow(b)
+	rows := b.kpiEnergy(&report, rates)
 	where := " AND uid = " + b.bindValue("uid", "UInt64", run.UID) + " AND restarts = " + b.bindValue("restarts", "UInt32", run.Restarts)
 	rows = strings.ReplaceAll(rows, shareWithin, shareWithin+where)
 	return b.buildQuery("SELECT if(count() = 0, NULL, sum(energy_j * share)), if(count() = 0, NULL, sum(carbon_g)) FROM " + rows)
@@ -76,8 +76,8 @@ type History struct {
 // state, partition, nodes, cpus, mem_mib, gpus, limit_us, elapsed_us, wait_us,
 // measured, cpu_us, peak_rss, gpu_measured_us, gpu_util_us, worked (devices
 // that did anything), watched (devices that were measured).
-func (h History) Runs(s Scope) Query {
-	b := newBuilder(s)
+func (h History) Runs(scope Scope) Query {
+	b := newBuilder(scope)
 	where := stored + " AND user = " + b.bindValue("user", "String", h.User) + " AND name = " + b.bindValue("name", "String", h.Name) + " AND isNotNull(start) AND end >= fromUnixTimestamp64Micro(" +
 		b.bindMicros("since", h.Since) + ", 'UTC')"
 	runs := "(SELECT uid, restarts, job_id, toString(state) AS state, toString(partition) AS partition, alloc_nodes, alloc_cpus, alloc_mem_mib, alloc_gpus, limit_us, elapsed_us, " +
@@ -91,8 +91,8 @@ func (h History) Runs(s Scope) Query {
 
 // Names asks for the job names of a user that held most, CPUs times time:
 // name.
-func (h History) Names(s Scope) Query {
-	b := newBuilder(s)
+func (h History) Names(scope Scope) Query {
+	b := newBuilder(scope)
 	return b.buildQuery("SELECT name\nFROM " + b.qualifyTable("jobs") + "\nWHERE " + stored + " AND user = " + b.bindValue("user", "String", h.User) +
 		" AND isNotNull(start) AND end >= fromUnixTimestamp64Micro(" + b.bindMicros("since", h.Since) + ", 'UTC')" +
 		fmt.Sprintf("\nGROUP BY name\nORDER BY sum(toFloat64(alloc_cpus + 16 * alloc_gpus) * elapsed_us) DESC, name\nLIMIT %d", h.Limit))
@@ -109,8 +109,8 @@ type Peers struct {
 }
 
 // Waits asks how long they waited: runs (UInt64), mean wait in seconds.
-func (p Peers) Waits(s Scope) Query {
-	b := newBuilder(s)
+func (p Peers) Waits(scope Scope) Query {
+	b := newBuilder(scope)
 	where := stored + " AND isNotNull(start) AND end >= fromUnixTimestamp64Micro(" + b.bindMicros("since", p.Since) + ", 'UTC') AND partition = " + b.bindValue("partition", "String", p.Partition) +
 		" AND alloc_nodes <= " + b.bindValue("nodes", "Int64", p.Nodes) + " AND alloc_gpus <= " + b.bindValue("gpus", "Int64", p.GPUs) + " AND alloc_cpus <= " + b.bindValue("cpus", "Int64", p.CPUs)
 	if p.GPUs > 0 {
@@ -131,8 +131,8 @@ func (p Peers) Waits(s Scope) Query {
 // cpu_used_s and cpu_measured_s, waste_byte_s and mem_byte_s (measured),
 // gpu_util_s and gpu_measured_s, gpu_idle_s, failed, judged, wait_s (sum).
 // Who held most comes first.
-func (r *Report) Efficiency(s Scope, by string, limit int) Query {
-	b := newBuilder(s)
+func (r *Report) Efficiency(scope Scope, by string, limit int) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	const held = "toFloat64(elapsed_us) / 1e6"
 	const peak = "assumeNotNull(peak_rss) * alloc_nodes"
@@ -154,8 +154,8 @@ func (r *Report) Efficiency(s Scope, by string, limit int) Query {
 // peak (bytes, the sum of the nodes' peaks), ratio (the largest of a node),
 // waste (byte-seconds). Who wasted most comes first. Runs that were not
 // measured on every node are left out.
-func (r *Report) Waste(s Scope, below float64, limit int) Query {
-	b := newBuilder(s)
+func (r *Report) Waste(scope Scope, below float64, limit int) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	ratio := b.bindValue("below", "Float64", below)
 	nodes := "(SELECT uid, restarts, sum(assumeNotNull(peak_rss)) AS peak, sum(mem_mib) AS mem, max(assumeNotNull(peak_rss) / (mem_mib * 1048576)) AS ratio, " +

@@ -13,21 +13,21 @@ import (
 // now, for every dimension at once. The row is: scope (a kpi.Dimension), key
 // ("" for the cluster), then one Nullable(Float64) for each of names. With by,
 // only that dimension is there.
-func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...kpi.Dimension) (q Query, names []string) {
+func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...kpi.Dimension) (query Query, names []string) {
 	b := newBuilder(s)
-	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
-	r.bindWindow(b)
+	report := Report{Start: s.Now - spec.Instant(window), End: s.Now}
+	report.bindWindow(b)
 	b.bindValue("hours", "Float64", float64(window)/float64(spec.Hour))
 	var rows string
 	switch source {
 	case kpi.Runs:
-		rows = b.kpiRuns(&r, rates)
+		rows = b.kpiRuns(&report, rates)
 	case kpi.Nodes:
 		rows = b.kpiNodes()
 	case kpi.GPUs:
 		rows = b.kpiGPUs()
 	case kpi.Energy:
-		rows = b.kpiEnergy(&r, rates)
+		rows = b.kpiEnergy(&report, rates)
 	case kpi.Ladder:
 		rows = b.goodputLadder()
 		by = []kpi.Dimension{kpi.ByCluster}
@@ -81,14 +81,14 @@ func dimensionPairs(by []kpi.Dimension) string {
 	}
 	var single []string
 	parts := ""
-	for _, d := range by {
-		switch d {
+	for _, dimension := range by {
+		switch dimension {
 		case kpi.ByCluster:
 			single = append(single, "('cluster', '')")
 		case kpi.ByPartition:
 			parts = "arrayMap(p -> ('partition', p), splitByChar(',', toString(partition)))"
 		default:
-			single = append(single, "('"+string(d)+"', toString("+string(d)+"))")
+			single = append(single, "('"+string(dimension)+"', toString("+string(dimension)+"))")
 		}
 	}
 	one := "[" + strings.Join(single, ", ") + "]"
@@ -111,7 +111,7 @@ const (
 )
 
 // kpiRuns are the rows of kpi.Runs, with more columns for who asks for them.
-func (b *builder) kpiRuns(r *Report, rates *kpi.Rates, more ...string) string {
+func (b *builder) kpiRuns(report *Report, rates *kpi.Rates, more ...string) string {
 	within := func(column string) string {
 		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo + ", false)"
 	}
@@ -133,12 +133,12 @@ func (b *builder) kpiRuns(r *Report, rates *kpi.Rates, more ...string) string {
 		toSeconds("greatest(0, "+overlap+")")+" AS overlap_s, "+toSeconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
 		toSeconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
 		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+toSeconds(wait)+" AS eligible_wait_s, "+
-		b.costColumn(r, rates), where)
+		b.costColumn(report, rates), where)
 }
 
 // costColumn is the column cost of kpi.Runs.
-func (b *builder) costColumn(r *Report, rates *kpi.Rates) string {
-	if exact := b.exactCost(r, rates); exact != "" {
+func (b *builder) costColumn(report *Report, rates *kpi.Rates) string {
+	if exact := b.exactCost(report, rates); exact != "" {
 		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(kpi.CostScale, 'e', -1, 64) + ") AS cost"
 	}
 	return "CAST(NULL AS Nullable(Float64)) AS cost"
@@ -149,25 +149,25 @@ const priceParam = "price"
 
 // exactCost is what the part of a run within the window costs, as an Int128
 // in 1/kpi.CostScale; "" without prices.
-func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
+func (b *builder) exactCost(report *Report, rates *kpi.Rates) string {
 	if rates == nil || len(rates.Prices) == 0 {
 		return ""
 	}
 	var parts []string
 	for i, list := range rates.Prices {
-		until := r.End
+		until := report.End
 		if i+1 < len(rates.Prices) {
 			until = min(until, rates.Prices[i+1].From)
 		}
-		from := max(r.Start, list.From)
+		from := max(report.Start, list.From)
 		if from >= until {
 			continue
 		}
 		var sum []string
-		for k, p := range list.Per {
+		for k, price := range list.Per {
 			scale := int64(1024)
 			var column string
-			switch p.TRES {
+			switch price.TRES {
 			case "cpu":
 				column = "alloc_cpus"
 			case "mem":
@@ -179,9 +179,9 @@ func (b *builder) exactCost(r *Report, rates *kpi.Rates) string {
 			case "gres/gpu":
 				column = "alloc_gpus"
 			default:
-				column = "alloc_tres[" + b.bindValue(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", p.TRES) + "]"
+				column = "alloc_tres[" + b.bindValue(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", price.TRES) + "]"
 			}
-			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, p.Micro*scale))
+			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, price.Micro*scale))
 		}
 		parts = append(parts, "("+strings.Join(sum, " + ")+") * "+partWithin("start", "end", from, until))
 	}
@@ -221,16 +221,16 @@ func (b *builder) kpiGPUs() string {
 }
 
 // kpiEnergy are the rows of kpi.Energy.
-func (b *builder) kpiEnergy(r *Report, rates *kpi.Rates) string {
+func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 	carbon := "CAST(NULL AS Nullable(Float64))"
 	if rates != nil && len(rates.Carbon) > 0 {
 		parts := []string{}
 		for i, c := range rates.Carbon {
-			until := r.End
+			until := report.End
 			if i+1 < len(rates.Carbon) {
 				until = min(until, rates.Carbon[i+1].From)
 			}
-			if from := max(r.Start, c.From); from < until {
+			if from := max(report.Start, c.From); from < until {
 				a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
 				parts = append(parts, fmt.Sprintf("if(whole_us > 0, greatest(0, least(to_us, %d) - greatest(from_us, %d)) / whole_us, toFloat64(from_us >= %d AND from_us < %d)) * %s",
 					z, a, a, z, strconv.FormatFloat(float64(c.Milli)/1000*float64(rates.PUE)/1000, 'e', -1, 64)))
@@ -253,10 +253,10 @@ func (b *builder) kpiEnergy(r *Report, rates *kpi.Rates) string {
 // Demand asks who wanted and used how much in each of n equal parts of the
 // window before the scope's now: part (0 is the first), account, user, used
 // (billing TRES times seconds). There is a row for whoever ran or waited.
-func Demand(s Scope, window spec.Span, n int) Query {
-	b := newBuilder(s)
-	r := Report{Start: s.Now - spec.Instant(window), End: s.Now}
-	r.bindWindow(b)
+func Demand(scope Scope, window spec.Span, n int) Query {
+	b := newBuilder(scope)
+	report := Report{Start: scope.Now - spec.Instant(window), End: scope.Now}
+	report.bindWindow(b)
 	b.bindValue("size", "Int64", int64(window)/int64(spec.Microsecond)/int64(n))
 	b.bindValue("parts", "Int64", int64(n))
 	const began = "least(ifNull(toUnixTimestamp64Micro(eligible), toUnixTimestamp64Micro(start)), ifNull(toUnixTimestamp64Micro(start), toUnixTimestamp64Micro(eligible)))"
@@ -299,8 +299,8 @@ type QOSWait struct {
 // Waits asks how many jobs started in the window, by QOS, and how many of them had
 // waited no longer than they may: qos, starts, good. A QOS that is not named may
 // wait as long as rest; without rest it is left out.
-func (r *Report) Waits(s Scope, named []QOSWait, rest *spec.Span) Query {
-	b := newBuilder(s)
+func (r *Report) Waits(scope Scope, named []QOSWait, rest *spec.Span) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	limit := "multiIf("
 	for i, w := range named {
@@ -321,8 +321,8 @@ func (r *Report) Waits(s Scope, named []QOSWait, rest *spec.Span) Query {
 
 // Charge asks what was used and what it cost: account, user, runs (UInt64),
 // the use of each of Charged and the cost in 1/kpi.CostScale, as texts.
-func (r *Report) Charge(s Scope, rates *kpi.Rates) Query {
-	b := newBuilder(s)
+func (r *Report) Charge(scope Scope, rates *kpi.Rates) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	cost := b.exactCost(r, rates)
 	if cost == "" {

@@ -37,28 +37,28 @@ func (b *builder) goodputLadder() string {
 	for _, s := range free {
 		had = append(had, "l_"+s.Name)
 	}
-	for _, s := range held {
+	for _, step := range held {
 		before := strings.Join(append([]string{"cap"}, taken...), " - l_")
-		sums = append(sums, fmt.Sprintf("sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS %s_sum", s.Name, before, s.Name))
-		taken = append(taken, s.Name)
-		switch s.Name {
+		sums = append(sums, fmt.Sprintf("sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS %s_sum", step.Name, before, step.Name))
+		taken = append(taken, step.Name)
+		switch step.Name {
 		case "good", "open":
-			columns = append(columns, fmt.Sprintf("%[1]s_sum - least(%[1]s_sum, idle_%[1]s) AS %[1]s_us", s.Name))
+			columns = append(columns, fmt.Sprintf("%[1]s_sum - least(%[1]s_sum, idle_%[1]s) AS %[1]s_us", step.Name))
 		default:
-			columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", s.Name))
+			columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", step.Name))
 		}
 	}
 	columns = append(columns, "least(good_sum, idle_good) + least(open_sum, idle_open) AS held_idle_us")
 	rest := "greatest(0, " + strings.Join(append([]string{"cap"}, taken...), " - l_") + ")"
 	not := ""
-	for i, s := range free {
-		cond := "l_" + s.Name + " > 0" + not
+	for i, step := range free {
+		cond := "l_" + step.Name + " > 0" + not
 		if i == len(free)-1 {
 			cond = strings.TrimPrefix(not, " AND ")
 		}
-		sums = append(sums, fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS %s_sum", rest, cond, s.Name))
-		columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", s.Name))
-		not += " AND l_" + s.Name + " = 0"
+		sums = append(sums, fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS %s_sum", rest, cond, step.Name))
+		columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", step.Name))
+		not += " AND l_" + step.Name + " = 0"
 	}
 	capacity := "SELECT node, a, b, caps[1] AS amount, multiIf(class = 'up', 'unallocated', class = 'planned', 'off', caps[2] = 1, 'drained', 'down') AS slot FROM " +
 		b.nodeIntervals("toInt64(gpus), toInt64(state = 'DRAIN')", "") + " WHERE a < b AND amount > 0"

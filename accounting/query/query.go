@@ -31,15 +31,15 @@ type Param struct {
 // Text is the query with its parameters filled in, for people to read and run.
 func (q Query) Text() string {
 	pairs := make([]string, 0, 2*len(q.Params))
-	for _, p := range q.Params {
-		at := strings.Index(q.SQL, "{"+p.Name+":")
+	for _, param := range q.Params {
+		at := strings.Index(q.SQL, "{"+param.Name+":")
 		if at < 0 {
 			continue
 		}
 		end := strings.IndexByte(q.SQL[at:], '}')
 		place := q.SQL[at : at+end+1]
-		typ := strings.TrimSuffix(strings.TrimPrefix(place, "{"+p.Name+":"), "}")
-		pairs = append(pairs, place, quoteLiteral(p.Value, typ))
+		typ := strings.TrimSuffix(strings.TrimPrefix(place, "{"+param.Name+":"), "}")
+		pairs = append(pairs, place, quoteLiteral(param.Value, typ))
 	}
 	return strings.NewReplacer(pairs...).Replace(q.SQL)
 }

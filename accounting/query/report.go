@@ -105,8 +105,8 @@ func keyList(by []Key) string {
 // Used asks how much was used by some keys, by account and user if none are
 // named: these, amount times microseconds
 // (Int128), energy in millijoules. Partial sums are exact.
-func (r *Report) Used(s Scope, by ...Key) (Query, error) {
-	b := newBuilder(s)
+func (r *Report) Used(scope Scope, by ...Key) (Query, error) {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
@@ -134,8 +134,8 @@ func (r *Report) Used(s Scope, by ...Key) (Query, error) {
 // Sizes asks how much time runs of some sizes used, by some keys: these, the
 // index of the group, amount times microseconds (Int128), and how many runs it
 // was. A group begins at each of the numbers of CPUs; group 0 is below.
-func (r *Report) Sizes(s Scope, groups []int64, by ...Key) (Query, error) {
-	b := newBuilder(s)
+func (r *Report) Sizes(scope Scope, groups []int64, by ...Key) (Query, error) {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
@@ -180,8 +180,8 @@ func (r *Report) Tree(s Scope) Query {
 
 // Reservations asks for everything that happened to reservations, in order: the event's instant
 // in microseconds, whether it ended one, and of it name, start, end (nanoseconds), TRES.
-func Reservations(s Scope) Query {
-	b := newBuilder(s)
+func Reservations(scope Scope) Query {
+	b := newBuilder(scope)
 	of := func(name, typ string) string { return "JSONExtract" + typ + "(body, 'Reservation', '" + name + "')" }
 	return b.buildQuery("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of("Name", "String") + ") AS name, " +
 		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " + of("TRES", "String") + " AS amounts\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored +
@@ -191,8 +191,8 @@ func Reservations(s Scope) Query {
 // Fairshares asks how each user's association stood at the end of each day
 // (UTC) of the window: day, account, user, its part of all shares, its part of
 // all use, its factor; by association and day.
-func (r *Report) Fairshares(s Scope) Query {
-	b := newBuilder(s)
+func (r *Report) Fairshares(scope Scope) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	only := ""
 	for _, f := range [...]struct {
@@ -212,8 +212,8 @@ func (r *Report) Fairshares(s Scope) Query {
 
 // InReservation asks how much the runs in a reservation used within the
 // report's window: amount times microseconds (Int128).
-func (r *Report) InReservation(s Scope, name string) (Query, error) {
-	b := newBuilder(s)
+func (r *Report) InReservation(scope Scope, name string) (Query, error) {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	alloc, _, _, err := r.amountColumns(b)
 	if err != nil {
@@ -244,8 +244,8 @@ func (b *builder) nodeIntervals(columns, more string) string {
 
 // Kinds asks which generic resources the nodes had within the window, by name:
 // gres/gpu, gres/gpu:h100.
-func (r *Report) Kinds(s Scope) Query {
-	b := newBuilder(s)
+func (r *Report) Kinds(scope Scope) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	return b.buildQuery("SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.qualifyTable("node_states") +
 		" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name")
@@ -265,8 +265,8 @@ func (r *Report) Most(s Scope) (Query, error) {
 
 // overNodes puts the nodes' intervals with their amounts of a TRES between two
 // parts of a statement.
-func (r *Report) overNodes(s Scope, before, behind string) (Query, error) {
-	b := newBuilder(s)
+func (r *Report) overNodes(scope Scope, before, behind string) (Query, error) {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	_, _, node, err := r.amountColumns(b)
 	if err != nil {
@@ -281,8 +281,8 @@ func (r *Report) overNodes(s Scope, before, behind string) (Query, error) {
 // Utilization asks what the cluster's resources did in the window. One row, in
 // amount times microseconds: allocated, down, planned_down, idle, planned,
 // reported, over.
-func (r *Report) Utilization(s Scope) (Query, error) {
-	b := newBuilder(s)
+func (r *Report) Utilization(scope Scope) (Query, error) {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	alloc, req, node, err := r.amountColumns(b)
 	if err != nil {
@@ -384,8 +384,8 @@ func (b *builder) outBeforeWindow() string {
 // NodeEvents asks when nodes were not up: node, from, until (0 = still), state,
 // reason, who; what began before the window's end and was not over at its
 // beginning.
-func (r *Report) NodeEvents(s Scope) Query {
-	b := newBuilder(s)
+func (r *Report) NodeEvents(scope Scope) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	where := ""
 	if len(r.Nodes) > 0 {

@@ -179,8 +179,8 @@ type RollUp struct {
 	Cluster     string
 }
 
-func (u RollUp) begin(s Scope) (b *builder, where string) {
-	b = newBuilder(s)
+func (u RollUp) begin(scope Scope) (b *builder, where string) {
+	b = newBuilder(scope)
 	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
 	b.bindValue("build", "UInt32", u.Build)
 	b.bindValue("cluster", "String", u.Cluster)
@@ -296,12 +296,12 @@ func (b *builder) upToNow(table string, columns []string, add func(from, last st
 // RolledCheck asks for what the rollups have and what the runs give that they
 // should have, in the same order: CPU, memory, node, GPU and billing time,
 // waiting CPU and GPU time, all times microseconds, as texts.
-func RolledCheck(s Scope) Query {
-	b := newBuilder(s)
+func RolledCheck(scope Scope) Query {
+	b := newBuilder(scope)
 	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
-	until := microsToInstant(b.bindValue("rolled_until", "Int64", s.Rolled.Until))
-	covered := stored + " AND end < " + until + " AND seq <= " + b.bindValue("rolled_seq", "UInt64", s.Rolled.Seq)
-	build := "ledger = {ledger:UUID} AND build <= " + b.bindValue("rolled_build", "UInt32", s.Rolled.Build)
+	until := microsToInstant(b.bindValue("rolled_until", "Int64", scope.Rolled.Until))
+	covered := stored + " AND end < " + until + " AND seq <= " + b.bindValue("rolled_seq", "UInt64", scope.Rolled.Seq)
+	build := "ledger = {ledger:UUID} AND build <= " + b.bindValue("rolled_build", "UInt32", scope.Rolled.Build)
 	sum := func(sql string) string { return "toString(sum(" + sql + "))" }
 	var days, quarters []string
 	for _, c := range rolledAmounts() {

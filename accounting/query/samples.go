@@ -38,8 +38,8 @@ func sampleSpan(s Scope, table string, uid uint64, attempt uint32, from, to spec
 // UsageHistory asks what a job used on each node in each stretch of some
 // seconds since an instant: node, slot, samples, cpus (mean; NULL where nothing
 // is known), rss (bytes, most). What the steps of a job used at a time adds up.
-func UsageHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
-	b := newBuilder(s)
+func UsageHistory(scope Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
+	b := newBuilder(scope)
 	where := b.theSamples(uid, attempt, from, to)
 	return b.buildQuery("SELECT node, slot, sum(n), sum(cpus) / 1000, toInt64(sum(rss) * 1024)\nFROM (SELECT node, step, toUInt32(intDiv(toInt64(toUnixTimestamp(at)) - {from:Int64}, " +
 		b.bindValue("step", "Int64", seconds) + ")) AS slot, count() AS n, avg(cpu) AS cpus, max(rss_kib) AS rss\n  FROM " + b.qualifyTable("usage_samples") +
@@ -50,8 +50,8 @@ func UsageHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, se
 // since an instant: node, gpu_index, gpu_uuid, profile, slot, samples, util,
 // sm, tensor, memory_mib, power_w, temp_c, occupied; the last seven are NULL
 // where nothing was measured.
-func GPUHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
-	b := newBuilder(s)
+func GPUHistory(scope Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
+	b := newBuilder(scope)
 	where := b.theSamples(uid, attempt, from, to)
 	return b.buildQuery("SELECT node, gpu_index, gpu_uuid, profile, toUInt32(intDiv(toInt64(toUnixTimestamp(at)) - {from:Int64}, " + b.bindValue("step", "Int64", seconds) + ")) AS slot, count(),\n" +
 		"  avg(util), avg(sm) / 1000, avg(tensor) / 1000, toFloat64(max(memory_mib)), avg(power_w), toFloat64(max(temp_c)),\n" +
@@ -63,8 +63,8 @@ func GPUHistory(s Scope, uid uint64, attempt uint32, from, to spec.Instant, seco
 // idle_s, no_process_s (its part without a process), held_s. Idle is a GPU
 // without a process, or one that was not used. The rows are those of the KPI
 // gpu_idle, so that both give the same figure.
-func (r *Report) Idle(s Scope, limit int) Query {
-	b := newBuilder(s)
+func (r *Report) Idle(scope Scope, limit int) Query {
+	b := newBuilder(scope)
 	r.bindWindow(b)
 	// The column share of job_gpus is the part of the device that the run had,
 	// which is in the times already.

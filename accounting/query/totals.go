@@ -44,14 +44,14 @@ func SumTables() []SumTable {
 }
 
 // Totals asks for the figures of a table.
-func Totals(s Scope, t SumTable) Query {
-	b := newBuilder(s)
-	list := make([]string, len(t.Sums))
-	for i, sum := range t.Sums {
+func Totals(scope Scope, table SumTable) Query {
+	b := newBuilder(scope)
+	list := make([]string, len(table.Sums))
+	for i, sum := range table.Sums {
 		list[i] = sum.SQL
 	}
-	from, where := b.qualifyTable(t.Name), b.knownEvents()
-	if t.Name == "live" {
+	from, where := b.qualifyTable(table.Name), b.knownEvents()
+	if table.Name == "live" {
 		from, where = from+" FINAL", open
 	}
 	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + from + "\nWHERE " + where)

@@ -24,8 +24,8 @@ func Names(s Scope) Query {
 //
 // A name with a line break can add lines to the tree, and so have a question
 // refused. It cannot take one away.
-func CheckTree(lines []string, v Viewer, names []string) error {
-	sees := v.Sees()
+func CheckTree(lines []string, viewer Viewer, names []string) error {
+	sees := viewer.Sees()
 	path := []string{} // the nodes above, by depth
 	nth := []int{}     // how many children of each level came, by depth
 	for _, line := range lines {

@@ -320,24 +320,24 @@ func (v Viewer) Sees() []string {
 // SQL puts a user's question above the views. The question has passed Guard.
 // Only the views that it names are made, so that a question costs what it
 // reads.
-func SQL(s Scope, v Viewer, text string) (Query, error) {
-	sees := v.Sees()
-	if err := Guard(text, sees, s.Database); err != nil {
+func SQL(scope Scope, viewer Viewer, text string) (Query, error) {
+	sees := viewer.Sees()
+	if err := Guard(text, sees, scope.Database); err != nil {
 		return Query{}, err
 	}
 	tokens, err := tokenize(text)
 	if err != nil {
 		return Query{}, err
 	}
-	b := newBuilder(s)
-	if !v.Admin {
-		b.bindValue("me", "String", v.User)
-		b.bindValue("mine", "Array(String)", v.Accounts)
+	b := newBuilder(scope)
+	if !viewer.Admin {
+		b.bindValue("me", "String", viewer.User)
+		b.bindValue("mine", "Array(String)", viewer.Accounts)
 	}
 	var with []string
 	for _, view := range Views() {
 		if slices.Contains(sees, view.Name) && slices.ContainsFunc(tokens, func(t token) bool { return t.isName() && t.text == view.Name }) {
-			with = append(with, "`"+view.Name+"` AS (\n"+view.viewSQL(b, v)+"\n)")
+			with = append(with, "`"+view.Name+"` AS (\n"+view.viewSQL(b, viewer)+"\n)")
 		}
 	}
 	sql := "SELECT * FROM (\n" + text + "\n)"
@@ -348,14 +348,14 @@ func SQL(s Scope, v Viewer, text string) (Query, error) {
 }
 
 // viewSQL is the view for a viewer.
-func (w View) viewSQL(b *builder, v Viewer) string {
+func (w View) viewSQL(b *builder, viewer Viewer) string {
 	names := make([]string, len(w.Columns))
 	for i, c := range w.Columns {
 		names[i] = "`" + c.Name + "`"
 	}
 	if w.rows != nil {
 		who := ""
-		if !v.Admin && w.who != "" {
+		if !viewer.Admin && w.who != "" {
 			who = " AND " + w.who
 		}
 		return w.rows(b, who)
@@ -371,16 +371,16 @@ func (w View) viewSQL(b *builder, v Viewer) string {
 		case "gpu_samples", "usage_samples":
 			rows = readings
 		}
-		if !v.Admin && w.who != "" {
+		if !viewer.Admin && w.who != "" {
 			rows += " AND " + w.who
 		}
-		if !v.Admin && slices.Contains(v.Private, w.private) {
+		if !viewer.Admin && slices.Contains(viewer.Private, w.private) {
 			rows += " AND " + w.privateWho
 		}
 		cols := slices.Clone(names)
-		for i, c := range w.Columns {
+		for i, column := range w.Columns {
 			// Both halves of a view must be of one type.
-			if len(w.tables) > 1 && c.Name == "end" {
+			if len(w.tables) > 1 && column.Name == "end" {
 				cols[i] = "toNullable(end) AS end"
 			}
 		}
@@ -418,9 +418,9 @@ func ViewsMarkdown() string {
 		"`muster sql 'SELECT …'` asks these views. Users see the rows of their own jobs, coordinators those of their accounts and of the accounts below,\n" +
 		"administrators and operators all. Times are UTC; `muster sql --explain-report NAME` prints the SQL behind a command. A column whose name is a word of SQL\n(step, from) is written with its view: `steps.step`.\n\n" +
 		"```sql\nSELECT user, round(sum(alloc_gpus * dateDiff('second', start, end)) / 3600, 1) AS gpu_hours\nFROM jobs WHERE end >= now() - INTERVAL 7 DAY GROUP BY user ORDER BY gpu_hours DESC LIMIT 10\n```\n")
-	for _, v := range Views() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n```sql\n%s\n```\n\n| column | what |\n|---|---|\n", v.Name, v.About, v.Example)
-		for _, c := range v.Columns {
+	for _, view := range Views() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n```sql\n%s\n```\n\n| column | what |\n|---|---|\n", view.Name, view.About, view.Example)
+		for _, c := range view.Columns {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
 		}
 	}
@@ -442,13 +442,13 @@ func ViewsMarkdown() string {
 
 // Standing asks what a user may see beyond his own: his level and the accounts
 // with their coordinators, as the newest events say.
-func Standing(s Scope, user string) (level, accounts Query) {
-	b := newBuilder(s)
+func Standing(scope Scope, user string) (level, accounts Query) {
+	b := newBuilder(scope)
 	p := b.bindValue("me", "String", user)
 	level = b.buildQuery("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
 		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
 		"\nORDER BY seq DESC\nLIMIT 1")
-	b = newBuilder(s)
+	b = newBuilder(scope)
 	accounts = b.buildQuery("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
 		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
 		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +

@@ -136,8 +136,8 @@ func (w *writer) append(dst []byte, v reflect.Value) []byte {
 		dst = append(dst, '{')
 		first := true
 		for i := range w.fields {
-			f := &w.fields[i]
-			fv := v.Field(f.index)
+			field := &w.fields[i]
+			fv := v.Field(field.index)
 			if empty(fv) {
 				continue
 			}
@@ -145,7 +145,7 @@ func (w *writer) append(dst []byte, v reflect.Value) []byte {
 				dst = append(dst, ',')
 			}
 			first = false
-			dst = f.w.append(append(dst, f.name...), fv)
+			dst = field.w.append(append(dst, field.name...), fv)
 		}
 		return append(dst, '}')
 	}

@@ -55,7 +55,7 @@ func (j *job) qosNow() string {
 // row is the run as it is now.
 func (j *job) row(seq uint64) JobRow {
 	s := j.spec
-	r := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
+	row := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
 		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.countJobs(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
 		Account: s.Account, Assoc: j.Assoc, Partition: j.partitionNow(), QOS: j.qosNow(), WCKey: s.WCKey, Comment: s.Comment,
 		Admin: s.AdminComment, System: s.SystemComment, Extra: s.Extra, Container: s.Container.Name(), MCS: s.MCSLabel, Segment: s.Place.Segment,
@@ -65,72 +65,72 @@ func (j *job) row(seq uint64) JobRow {
 		Constraint: s.Place.Constraint, Reservation: s.Place.Reservation, Licenses: counts(s.Licenses), Priority: j.Priority, Backfill: j.Backfill,
 		Batch: !s.Shell, WorkDir: s.IO.WorkDir, Line: s.Line, Stdin: s.IO.Stdin, Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}
 	if h := j.Het; h != nil {
-		r.HetJobID = r.JobID - h.Offset
-		r.HetOffset = h.Offset
-		r.HetSize = h.Size
+		row.HetJobID = row.JobID - h.Offset
+		row.HetOffset = h.Offset
+		row.HetSize = h.Size
 	}
 	if j.State == spec.Pending {
-		r.Reason, r.EndReason = r.EndReason, ""
+		row.Reason, row.EndReason = row.EndReason, ""
 	}
-	if r.Reason == "" {
-		r.Reason = string(spec.ReasonNone)
+	if row.Reason == "" {
+		row.Reason = string(spec.ReasonNone)
 	}
 	if j.State == spec.Cancelled {
 		by := j.By
-		r.CancelledBy = &by
+		row.CancelledBy = &by
 	}
 	if j.Start == 0 {
-		return r
+		return row
 	}
-	r.Attempt = j.Attempt
-	r.Limit = limit(j.Limit)
-	r.Alloc = amountsOf(j.Alloc.TRES)
-	r.NodeList = nodeList(j.Alloc)
-	r.Suspended = int64(j.Paused / spec.Microsecond)
-	r.Stopped = Cut(j.Stopped)
+	row.Attempt = j.Attempt
+	row.Limit = limit(j.Limit)
+	row.Alloc = amountsOf(j.Alloc.TRES)
+	row.NodeList = nodeList(j.Alloc)
+	row.Suspended = int64(j.Paused / spec.Microsecond)
+	row.Stopped = Cut(j.Stopped)
 	if j.Alloc.Reservation != "" {
-		r.Reservation = j.Alloc.Reservation
+		row.Reservation = j.Alloc.Reservation
 	}
 	if j.Alloc.Tasks > 0 {
-		r.Tasks = j.Alloc.Tasks
+		row.Tasks = j.Alloc.Tasks
 	}
-	j.sum(&r)
-	return r
+	j.sum(&row)
+	return row
 }
 
 // sum adds up what came back from the nodes.
-func (j *job) sum(r *JobRow) {
-	var u spec.Usage
+func (j *job) sum(row *JobRow) {
+	var usage spec.Usage
 	for i := range j.Done {
-		if j.Done[i].Lost && r.FailedNode == "" {
-			r.FailedNode = j.Alloc.Nodes[i].Name
+		if j.Done[i].Lost && row.FailedNode == "" {
+			row.FailedNode = j.Alloc.Nodes[i].Name
 		}
 		if j.Done[i].At != 0 && !j.Done[i].Lost {
-			if !r.Used.Measured {
-				u = j.Done[i].Usage
-				r.Used.Measured = true
+			if !row.Used.Measured {
+				usage = j.Done[i].Usage
+				row.Used.Measured = true
 			} else {
-				u = u.Add(j.Done[i].Usage)
+				usage = usage.Add(j.Done[i].Usage)
 			}
 		}
 		for _, g := range j.Alloc.Nodes[i].GPUs {
-			r.GPUs = append(r.GPUs, g.UUID)
+			row.GPUs = append(row.GPUs, g.UUID)
 		}
 	}
-	if !r.Used.Measured {
+	if !row.Used.Measured {
 		return
 	}
-	r.Used = usedOf(u)
-	for i := range u.GPUs {
-		if g := &u.GPUs[i]; g.Has {
-			noProc := int64(g.NoProcess / spec.Microsecond)
-			idle := int64(g.Idle / spec.Microsecond)
-			busy := int64(g.Busy / spec.Microsecond)
-			r.GPUNoProc += noProc
-			r.GPUIdle += idle
-			r.GPUBusy += busy
-			r.GPUTime += noProc + idle + busy
-			r.GPUUtil += int64(g.UtilNS / spec.Microsecond)
+	row.Used = usedOf(usage)
+	for i := range usage.GPUs {
+		if gpu := &usage.GPUs[i]; gpu.Has {
+			noProc := int64(gpu.NoProcess / spec.Microsecond)
+			idle := int64(gpu.Idle / spec.Microsecond)
+			busy := int64(gpu.Busy / spec.Microsecond)
+			row.GPUNoProc += noProc
+			row.GPUIdle += idle
+			row.GPUBusy += busy
+			row.GPUTime += noProc + idle + busy
+			row.GPUUtil += int64(gpu.UtilNS / spec.Microsecond)
 		}
 	}
 }
@@ -142,76 +142,76 @@ func limit(d spec.Span) Micros {
 	return int64(d / spec.Microsecond)
 }
 
-func nodeList(a *spec.Allocation) string {
-	if len(a.Nodes) == 1 {
-		return a.Nodes[0].Name
+func nodeList(allocation *spec.Allocation) string {
+	if len(allocation.Nodes) == 1 {
+		return allocation.Nodes[0].Name
 	}
-	return hostlist.Fold(a.NodeNames())
+	return hostlist.Fold(allocation.NodeNames())
 }
 
 func counts(list []spec.Count) string {
 	var b strings.Builder
-	for i, c := range list {
+	for i, count := range list {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(c.Name)
+		b.WriteString(count.Name)
 		b.WriteByte(':')
-		b.WriteString(strconv.FormatInt(c.N, 10))
+		b.WriteString(strconv.FormatInt(count.N, 10))
 	}
 	return b.String()
 }
 
 // liveRow is the run as it is now, for the live table.
 func (j *job) liveRow() LiveRow {
-	r := LiveRow{JobRow: j.row(j.Changed)}
+	row := LiveRow{JobRow: j.row(j.Changed)}
 	if j.Start == 0 {
-		return r
+		return row
 	}
 	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		r.HeldNodes = append(r.HeldNodes, a.Name)
-		r.HeldCPUs = append(r.HeldCPUs, int64(a.CPUs.Count()))
-		r.HeldMem = append(r.HeldMem, a.Mem)
-		r.HeldGPUs = append(r.HeldGPUs, int64(len(a.GPUs)))
-		r.HeldTo = append(r.HeldTo, Cut(j.Done[i].At))
+		alloc := &j.Alloc.Nodes[i]
+		row.HeldNodes = append(row.HeldNodes, alloc.Name)
+		row.HeldCPUs = append(row.HeldCPUs, int64(alloc.CPUs.Count()))
+		row.HeldMem = append(row.HeldMem, alloc.Mem)
+		row.HeldGPUs = append(row.HeldGPUs, int64(len(alloc.GPUs)))
+		row.HeldTo = append(row.HeldTo, Cut(j.Done[i].At))
 	}
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.Ended == 0 {
-			r.StepIDs = append(r.StepIDs, int32(s.ID))
-			r.StepNames = append(r.StepNames, s.Name)
-			r.StepStarts = append(r.StepStarts, Cut(s.Started))
-			r.StepTasks = append(r.StepTasks, s.Tasks)
-			r.StepNodes = append(r.StepNodes, hostlist.Fold(s.Nodes))
+			row.StepIDs = append(row.StepIDs, int32(s.ID))
+			row.StepNames = append(row.StepNames, s.Name)
+			row.StepStarts = append(row.StepStarts, Cut(s.Started))
+			row.StepTasks = append(row.StepTasks, s.Tasks)
+			row.StepNodes = append(row.StepNodes, hostlist.Fold(s.Nodes))
 		}
 	}
-	return r
+	return row
 }
 
 // shares makes the rows of what each node and each device gave.
 func (t *Tally) shares(j *job, seq uint64) {
 	s := j.spec
 	for i := range j.Alloc.Nodes {
-		a, d := &j.Alloc.Nodes[i], &j.Done[i]
+		alloc, done := &j.Alloc.Nodes[i], &j.Done[i]
 		n := NodeRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), User: s.User, Account: s.Account,
-			Partition: j.Alloc.Partition, QOS: j.qosNow(), Node: a.Name, From: Cut(j.Start), To: Cut(d.At), End: Cut(j.End),
-			CPUs: int64(a.CPUs.Count()), Mem: a.Mem, GPUs: int64(len(a.GPUs)), Tasks: a.Tasks, Lost: d.Lost}
-		if !d.Lost {
-			n.Used = usedOf(d.Usage)
+			Partition: j.Alloc.Partition, QOS: j.qosNow(), Node: alloc.Name, From: Cut(j.Start), To: Cut(done.At), End: Cut(j.End),
+			CPUs: int64(alloc.CPUs.Count()), Mem: alloc.Mem, GPUs: int64(len(alloc.GPUs)), Tasks: alloc.Tasks, Lost: done.Lost}
+		if !done.Lost {
+			n.Used = usedOf(done.Usage)
 		}
 		t.out.Nodes = append(growTwice(t.out.Nodes), n)
 		held := func(uuid string, index uint32, typ string) GPURow {
 			row := GPURow{Seq: seq, UID: n.UID, Restarts: j.Restarts, Attempt: j.Attempt, JobID: n.JobID, User: n.User, Account: n.Account,
-				Partition: n.Partition, QOS: n.QOS, Node: a.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
-			if !d.Lost {
-				row.measure(d.Usage.GPUs)
+				Partition: n.Partition, QOS: n.QOS, Node: alloc.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
+			if !done.Lost {
+				row.measure(done.Usage.GPUs)
 			}
 			return row
 		}
-		for _, g := range a.GPUs {
+		for _, g := range alloc.GPUs {
 			t.out.GPUs = append(growTwice(t.out.GPUs), held(g.UUID, g.Index, g.Type))
 		}
-		for _, g := range a.Shares { // a part has a row where it was measured
+		for _, g := range alloc.Shares { // a part has a row where it was measured
 			if row := held(g.UUID, g.Index, g.Type); row.Measured {
 				t.out.GPUs = append(growTwice(t.out.GPUs), row)
 			}
@@ -226,25 +226,25 @@ const wholeDevice = 1000
 // measure enters the usage of the row's device, if there is any.
 func (r *GPURow) measure(list []spec.GPUUsage) {
 	for i := range list {
-		g := &list[i]
-		if g.UUID != r.UUID || !g.Has {
+		gpu := &list[i]
+		if gpu.UUID != r.UUID || !gpu.Has {
 			continue
 		}
 		r.Measured = true
-		r.NoProcess = int64(g.NoProcess / spec.Microsecond)
-		r.Idle = int64(g.Idle / spec.Microsecond)
-		r.Busy = int64(g.Busy / spec.Microsecond)
-		r.Util = int64(g.UtilNS / spec.Microsecond)
-		r.SM = int64(g.SMNS / spec.Microsecond)
-		r.Tensor = int64(g.TensorNS / spec.Microsecond)
-		r.PeakMem = g.PeakMem
-		r.MemMiBS = g.MemMiBS
-		r.Energy = g.EnergyMJ
-		r.XIDs = g.XIDs
-		r.Throttled = int64(g.Throttled / spec.Microsecond)
-		r.Method, r.Share = g.Method.String(), wholeDevice
-		if g.Method == spec.GPUByShare {
-			r.Share = g.Share
+		r.NoProcess = int64(gpu.NoProcess / spec.Microsecond)
+		r.Idle = int64(gpu.Idle / spec.Microsecond)
+		r.Busy = int64(gpu.Busy / spec.Microsecond)
+		r.Util = int64(gpu.UtilNS / spec.Microsecond)
+		r.SM = int64(gpu.SMNS / spec.Microsecond)
+		r.Tensor = int64(gpu.TensorNS / spec.Microsecond)
+		r.PeakMem = gpu.PeakMem
+		r.MemMiBS = gpu.MemMiBS
+		r.Energy = gpu.EnergyMJ
+		r.XIDs = gpu.XIDs
+		r.Throttled = int64(gpu.Throttled / spec.Microsecond)
+		r.Method, r.Share = gpu.Method.String(), wholeDevice
+		if gpu.Method == spec.GPUByShare {
+			r.Share = gpu.Share
 		}
 		return
 	}
@@ -272,20 +272,20 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 	host := uint32(0)
 	row := StepRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), Step: int32(spec.StepBatch),
 		Name: "batch", User: j.spec.User, Account: j.spec.Account, State: cutShort(stateName), Start: Cut(j.Start), End: Cut(j.End), Tasks: 1}
-	if b := j.Batch; b != nil {
-		host = b.Node
-		row.Exit = b.Result.Exit
-		if b.Result.Started != 0 {
-			row.Start = Cut(b.Result.Started)
+	if batch := j.Batch; batch != nil {
+		host = batch.Node
+		row.Exit = batch.Result.Exit
+		if batch.Result.Started != 0 {
+			row.Start = Cut(batch.Result.Started)
 		}
-		if b.Result.Ended != 0 {
-			row.End = Cut(b.Result.Ended)
+		if batch.Result.Ended != 0 {
+			row.End = Cut(batch.Result.Ended)
 		}
-		row.State = batchState(&b.Result, stateName)
+		row.State = batchState(&batch.Result, stateName)
 	}
-	a := &j.Alloc.Nodes[host]
-	row.NodeList = a.Name
-	row.Alloc = Amounts{CPUs: int64(a.CPUs.Count()), Mem: a.Mem, Nodes: 1, GPUs: int64(len(a.GPUs))}
+	alloc := &j.Alloc.Nodes[host]
+	row.NodeList = alloc.Name
+	row.Alloc = Amounts{CPUs: int64(alloc.CPUs.Count()), Mem: alloc.Mem, Nodes: 1, GPUs: int64(len(alloc.GPUs))}
 	row.Used = j.batchUsed(host)
 	t.out.Steps = append(growTwice(t.out.Steps), row)
 }
@@ -301,15 +301,15 @@ func cutShort(run string) string {
 
 // batchState is the state of a batch script, which may differ from the
 // verdict on the run: a script that was killed at the time limit is cancelled.
-func batchState(r *event.StepResult, run string) string {
+func batchState(result *event.StepResult, run string) string {
 	switch {
-	case run == spec.OutOfMemory.String() && !r.Exit.OK():
+	case run == spec.OutOfMemory.String() && !result.Exit.OK():
 		return run
-	case r.Unknown:
+	case result.Unknown:
 		return cutShort(run)
-	case r.Exit.OK():
+	case result.Exit.OK():
 		return spec.Completed.String()
-	case r.Exit.Signal != 0 && run != spec.Failed.String() && run != spec.Completed.String():
+	case result.Exit.Signal != 0 && run != spec.Failed.String() && run != spec.Completed.String():
 		return spec.Cancelled.String()
 	}
 	return spec.Failed.String()
@@ -319,11 +319,11 @@ func batchState(r *event.StepResult, run string) string {
 // steps that ran there. Where a step ran on several nodes nobody knows its
 // part, so nothing is said.
 func (j *job) batchUsed(host uint32) Used {
-	d := &j.Done[host]
-	if d.Lost || d.At == 0 {
+	done := &j.Done[host]
+	if done.Lost || done.At == 0 {
 		return Used{}
 	}
-	u := d.Usage
+	usage := done.Usage
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		if len(s.Nodes) != 1 {
@@ -335,11 +335,11 @@ func (j *job) batchUsed(host uint32) Used {
 		if s.Ended == 0 {
 			return Used{}
 		}
-		u.UserCPU = max(u.UserCPU-s.Usage.UserCPU, 0)
-		u.SystemCPU = max(u.SystemCPU-s.Usage.SystemCPU, 0)
-		u.ReadB, u.WriteB = max(u.ReadB-s.Usage.ReadB, 0), max(u.WriteB-s.Usage.WriteB, 0)
-		u.MajFaults, u.MemMiBS = max(u.MajFaults-s.Usage.MajFaults, 0), max(u.MemMiBS-s.Usage.MemMiBS, 0)
-		u.EnergyMJ = max(u.EnergyMJ-s.Usage.EnergyMJ, 0)
+		usage.UserCPU = max(usage.UserCPU-s.Usage.UserCPU, 0)
+		usage.SystemCPU = max(usage.SystemCPU-s.Usage.SystemCPU, 0)
+		usage.ReadB, usage.WriteB = max(usage.ReadB-s.Usage.ReadB, 0), max(usage.WriteB-s.Usage.WriteB, 0)
+		usage.MajFaults, usage.MemMiBS = max(usage.MajFaults-s.Usage.MajFaults, 0), max(usage.MemMiBS-s.Usage.MemMiBS, 0)
+		usage.EnergyMJ = max(usage.EnergyMJ-s.Usage.EnergyMJ, 0)
 	}
-	return usedOf(u)
+	return usedOf(usage)
 }

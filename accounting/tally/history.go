@@ -37,15 +37,15 @@ type Gap struct{ From, To uint64 }
 func (h History) Last() (epoch, seq uint64) {
 	var last Segment
 	end := uint64(0) // of last
-	for _, s := range append([]Segment{{At: 1, Seq: 1}}, h.Segments...) {
-		if s.At > h.End {
+	for _, segment := range append([]Segment{{At: 1, Seq: 1}}, h.Segments...) {
+		if segment.At > h.End {
 			break
 		}
-		if s.Seq == 0 {
-			end = s.At - 1
+		if segment.Seq == 0 {
+			end = segment.At - 1
 			continue
 		}
-		last, end = s, h.End
+		last, end = segment, h.End
 	}
 	return last.Epoch, last.Seq + end - last.At
 }
@@ -57,25 +57,25 @@ func (h History) Last() (epoch, seq uint64) {
 func (h History) Shared(epochs []state.Epoch, head uint64) []Stretch {
 	segments := append([]Segment{{At: 1, Seq: 1}}, h.Segments...)
 	var out []Stretch
-	for i, s := range segments {
-		if s.Seq == 0 || s.At > h.End+1 {
+	for i, segment := range segments {
+		if segment.Seq == 0 || segment.At > h.End+1 {
 			continue
 		}
 		to := h.End
 		if i+1 < len(segments) {
 			to = min(to, segments[i+1].At-1)
 		}
-		last, ok := lastOf(s.Epoch, epochs, head)
-		if !ok || last < s.Seq {
+		last, ok := lastOf(segment.Epoch, epochs, head)
+		if !ok || last < segment.Seq {
 			continue
 		}
-		to = min(to, s.At+last-s.Seq)
-		shift := s.At - s.Seq
-		if n := len(out); n > 0 && out[n-1].Shift == shift && out[n-1].To+1 == s.At {
+		to = min(to, segment.At+last-segment.Seq)
+		shift := segment.At - segment.Seq
+		if n := len(out); n > 0 && out[n-1].Shift == shift && out[n-1].To+1 == segment.At {
 			out[n-1].To = to
 			continue
 		}
-		out = append(out, Stretch{From: s.At, To: to, Shift: shift})
+		out = append(out, Stretch{From: segment.At, To: to, Shift: shift})
 	}
 	return out
 }
@@ -122,11 +122,11 @@ func EpochAt(epochs []state.Epoch, seq uint64) uint64 {
 func Gaps(shared []Stretch, end uint64) []Gap {
 	var out []Gap
 	next := uint64(1)
-	for _, s := range shared {
-		if s.From > next {
-			out = append(out, Gap{From: next, To: s.From - 1})
+	for _, stretch := range shared {
+		if stretch.From > next {
+			out = append(out, Gap{From: next, To: stretch.From - 1})
 		}
-		next = s.To + 1
+		next = stretch.To + 1
 	}
 	if next <= end {
 		out = append(out, Gap{From: next, To: end})

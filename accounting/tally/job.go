@@ -133,8 +133,8 @@ func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	return nil
 }
 
-func (t *Tally) applyEligible(env *event.Envelope, e *event.JobEligible) error {
-	j, err := t.pending(e.UID)
+func (t *Tally) applyEligible(env *event.Envelope, eligible *event.JobEligible) error {
+	j, err := t.pending(eligible.UID)
 	if err != nil {
 		return err
 	}
@@ -155,10 +155,10 @@ func (t *Tally) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error
 }
 
 // reason notes why a job waits from now on.
-func (t *Tally) reason(j *job, env *event.Envelope, r spec.Reason) {
-	j.Reason = r
-	if r.Code != spec.ReasonNone {
-		j.Waited = r.String()
+func (t *Tally) reason(j *job, env *event.Envelope, reason spec.Reason) {
+	j.Reason = reason
+	if reason.Code != spec.ReasonNone {
+		j.Waited = reason.String()
 	}
 	t.touchJob(j, env)
 	if t.quiet {
@@ -166,8 +166,8 @@ func (t *Tally) reason(j *job, env *event.Envelope, r spec.Reason) {
 	}
 	t.out.Reasons = append(t.out.Reasons, ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
 		Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account, Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(env.At),
-		Code: string(r.Code), TRES: r.TRES, Limit: r.Limit, InUse: r.Used, Asked: r.Asked, Subject: r.Subject,
-		Blocker: uint64(r.Blocker), Detail: r.Detail})
+		Code: string(reason.Code), TRES: reason.TRES, Limit: reason.Limit, InUse: reason.Used, Asked: reason.Asked, Subject: reason.Subject,
+		Blocker: uint64(reason.Blocker), Detail: reason.Detail})
 }
 
 func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
@@ -257,19 +257,19 @@ func (t *Tally) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	return nil
 }
 
-func (t *Tally) applyEnded(env *event.Envelope, e *event.JobEnded) error {
-	j, err := t.job(e.UID)
+func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
+	j, err := t.job(ended.UID)
 	if err != nil {
 		return err
 	}
-	if j.State.Terminal() || e.Attempt != j.Attempt || !e.State.Terminal() {
-		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+	if j.State.Terminal() || ended.Attempt != j.Attempt || !ended.State.Terminal() {
+		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", ended.UID, j.State, j.Attempt, ended.State, ended.Attempt)
 	}
 	j.unsuspend(env.At)
-	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = e.State, e.Exit, e.Derived, e.Reason, e.By, env.At
+	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = ended.State, ended.Exit, ended.Derived, ended.Reason, ended.By, env.At
 	t.touchJob(j, env)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
-		t.close(j, env, e.State.String())
+		t.close(j, env, ended.State.String())
 	}
 	return nil
 }
@@ -342,24 +342,24 @@ func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
 	return nil
 }
 
-func (t *Tally) stepEnded(env *event.Envelope, e *event.StepEnded) error {
-	if j := t.jobs[e.UID]; j != nil && j.Over && j.Attempt == e.Attempt {
+func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
+	if j := t.jobs[ended.UID]; j != nil && j.Over && j.Attempt == ended.Attempt {
 		return nil // it came after the run's last node, which closed the step
 	}
-	j, err := t.attempt(e.UID, e.Attempt)
+	j, err := t.attempt(ended.UID, ended.Attempt)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == e.Step && s.Ended == 0 })
+	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == ended.Step && s.Ended == 0 })
 	if i < 0 {
-		return contradictionError("step %s of job uid %d does not run", e.Step, e.UID)
+		return contradictionError("step %s of job uid %d does not run", ended.Step, ended.UID)
 	}
 	s := &j.Steps[i]
-	s.Ended, s.Usage = env.At, e.Usage
+	s.Ended, s.Usage = env.At, ended.Usage
 	t.touchJob(j, env)
 	if !t.quiet {
 		row := j.stepRow(env.Seq, s)
-		row.State, row.Exit, row.Used = e.State.String(), e.Result.Exit, usedOf(e.Usage)
+		row.State, row.Exit, row.Used = ended.State.String(), ended.Result.Exit, usedOf(ended.Usage)
 		t.out.Steps = append(growTwice(t.out.Steps), row)
 	}
 	return nil

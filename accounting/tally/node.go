@@ -46,9 +46,9 @@ func (t *Tally) applyConfig(env *event.Envelope, e *event.ConfigAdopted) error {
 	}
 	seen := map[string]bool{}
 	for i := range e.Config.Nodes {
-		ns := &e.Config.Nodes[i]
-		seen[ns.Name] = true
-		t.applyNodeSpec(env, ns, parts[ns.Name])
+		nodeSpec := &e.Config.Nodes[i]
+		seen[nodeSpec.Name] = true
+		t.applyNodeSpec(env, nodeSpec, parts[nodeSpec.Name])
 	}
 	for _, name := range slices.Clone(t.names) {
 		if !seen[name] {
@@ -59,22 +59,22 @@ func (t *Tally) applyConfig(env *event.Envelope, e *event.ConfigAdopted) error {
 }
 
 // applyNodeSpec follows the description of one node.
-func (t *Tally) applyNodeSpec(env *event.Envelope, ns *spec.NodeSpec, parts []string) {
-	n := t.nodes[ns.Name]
-	if n != nil && n.Gone && !t.holds(ns.Name) {
+func (t *Tally) applyNodeSpec(env *event.Envelope, nodeSpec *spec.NodeSpec, parts []string) {
+	n := t.nodes[nodeSpec.Name]
+	if n != nil && n.Gone && !t.holds(nodeSpec.Name) {
 		n = nil // it was forgotten, and is a new one
 	}
 	if n == nil {
-		n = &node{Name: ns.Name, Reason: ns.Reason}
-		n.Admin, n.Power = event.Configured(ns)
-		t.nodes[ns.Name] = n
+		n = &node{Name: nodeSpec.Name, Reason: nodeSpec.Reason}
+		n.Admin, n.Power = event.Configured(nodeSpec)
+		t.nodes[nodeSpec.Name] = n
 	}
-	if at, ok := slices.BinarySearch(t.names, ns.Name); !ok {
-		t.names = slices.Insert(t.names, at, ns.Name)
+	if at, ok := slices.BinarySearch(t.names, nodeSpec.Name); !ok {
+		t.names = slices.Insert(t.names, at, nodeSpec.Name)
 	}
 	n.Gone = false
-	n.Config = ns.State
-	n.TRES = ns.NodeTRES()
+	n.Config = nodeSpec.State
+	n.TRES = nodeSpec.NodeTRES()
 	n.Parts = parts
 	t.state(n, env, false)
 }
@@ -249,11 +249,11 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 		row.At = t.midnight
 	}
 	row.State, row.Class = n.showState()
-	a := amountsOf(n.nodeCapacity())
-	row.CPUs = a.CPUs
-	row.Mem = a.Mem
-	row.GPUs = a.GPUs
-	row.Other = a.Other
+	amounts := amountsOf(n.nodeCapacity())
+	row.CPUs = amounts.CPUs
+	row.Mem = amounts.Mem
+	row.GPUs = amounts.GPUs
+	row.Other = amounts.Other
 	t.out.NodeStates = append(t.out.NodeStates, row)
 }
 
@@ -326,16 +326,16 @@ func (t *Tally) putAssociation(env *event.Envelope, a *spec.Association) {
 	t.association(env, a, false)
 }
 
-func (t *Tally) association(env *event.Envelope, a *spec.Association, removed bool) {
+func (t *Tally) association(env *event.Envelope, assoc *spec.Association, removed bool) {
 	if t.quiet {
 		return
 	}
-	shares := a.Shares
-	if a.SharesParent {
+	shares := assoc.Shares
+	if assoc.SharesParent {
 		shares = SharesParent
 	}
-	t.out.Associations = append(t.out.Associations, AssociationRow{Seq: env.Seq, At: Cut(env.At), ID: a.ID, Account: a.Account, User: a.User,
-		Partition: a.Partition, Parent: a.Parent, Shares: shares, Removed: removed})
+	t.out.Associations = append(t.out.Associations, AssociationRow{Seq: env.Seq, At: Cut(env.At), ID: assoc.ID, Account: assoc.Account, User: assoc.User,
+		Partition: assoc.Partition, Parent: assoc.Parent, Shares: shares, Removed: removed})
 }
 
 func (t *Tally) dropAssociations(env *event.Envelope, gone func(a *spec.Association) bool) {

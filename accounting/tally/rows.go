@@ -120,18 +120,18 @@ type Amounts struct {
 	Other   []spec.TRESCount // the rest, sorted by name
 }
 
-func amountsOf(t spec.TRES) Amounts {
-	a := Amounts{CPUs: t.CPU, Mem: t.Mem, Nodes: t.Node, Billing: t.Billing, GPUs: t.Get("gres/gpu")}
-	if a.GPUs == 0 {
-		a.Other = t.Other
-		return a
+func amountsOf(tres spec.TRES) Amounts {
+	amounts := Amounts{CPUs: tres.CPU, Mem: tres.Mem, Nodes: tres.Node, Billing: tres.Billing, GPUs: tres.Get("gres/gpu")}
+	if amounts.GPUs == 0 {
+		amounts.Other = tres.Other
+		return amounts
 	}
-	for _, c := range t.Other {
+	for _, c := range tres.Other {
 		if c.Name != "gres/gpu" {
-			a.Other = append(a.Other, c)
+			amounts.Other = append(amounts.Other, c)
 		}
 	}
-	return a
+	return amounts
 }
 
 // Used is what was measured. Pointers are nil where nothing was.
@@ -149,20 +149,20 @@ type Used struct {
 	KHz       uint32 // mean frequency of the CPUs it ran on; 0 = not known; only of steps
 }
 
-func usedOf(u spec.Usage) Used {
-	out := Used{Measured: true, UserCPU: int64(u.UserCPU / spec.Microsecond), SystemCPU: int64(u.SystemCPU / spec.Microsecond),
-		MemMiBS: u.MemMiBS, Read: u.ReadB, Write: u.WriteB, MajFaults: u.MajFaults}
-	if u.HasRSS {
-		rss := u.PeakRSS
+func usedOf(usage spec.Usage) Used {
+	out := Used{Measured: true, UserCPU: int64(usage.UserCPU / spec.Microsecond), SystemCPU: int64(usage.SystemCPU / spec.Microsecond),
+		MemMiBS: usage.MemMiBS, Read: usage.ReadB, Write: usage.WriteB, MajFaults: usage.MajFaults}
+	if usage.HasRSS {
+		rss := usage.PeakRSS
 		out.PeakRSS = &rss
 	}
-	if u.PeakVM > 0 {
-		vm := u.PeakVM
+	if usage.PeakVM > 0 {
+		vm := usage.PeakVM
 		out.PeakVM = &vm
 	}
-	out.KHz = uint32(min(max(u.CPUKHz, 0), math.MaxUint32))
-	if u.HasEnergy {
-		e := u.EnergyMJ
+	out.KHz = uint32(min(max(usage.CPUKHz, 0), math.MaxUint32))
+	if usage.HasEnergy {
+		e := usage.EnergyMJ
 		out.Energy = &e
 	}
 	return out

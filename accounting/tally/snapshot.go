@@ -132,21 +132,21 @@ func Restore(data []byte) (*Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := set.NewDecoder(body)
-	d.ShareStrings()
-	t := New()
-	if err := t.read(d); err != nil {
+	decoder := set.NewDecoder(body)
+	decoder.ShareStrings()
+	tally := New()
+	if err := tally.read(decoder); err != nil {
 		if errors.Is(err, record.ErrUnknownField) {
 			return nil, fmt.Errorf("snapshot of the tally: %w: %w", event.ErrNewer, err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
-	return t, nil
+	return tally, nil
 }
 
-func (t *Tally) read(d *record.Decoder) error {
+func (t *Tally) read(decoder *record.Decoder) error {
 	var head snapHead
-	if err := d.Value(&head); err != nil {
+	if err := decoder.Value(&head); err != nil {
 		return err
 	}
 	t.uuid = head.UUID
@@ -158,18 +158,18 @@ func (t *Tally) read(d *record.Decoder) error {
 	var specs []*spec.JobSpec
 	for range head.Specs {
 		s := new(spec.JobSpec)
-		if err := d.Value(s); err != nil {
+		if err := decoder.Value(s); err != nil {
 			return err
 		}
 		specs = append(specs, s)
 	}
 	for range head.Jobs {
-		at, err := d.Uint()
+		at, err := decoder.Uint()
 		if err != nil {
 			return err
 		}
 		j := new(job)
-		if err := d.Value(j); err != nil {
+		if err := decoder.Value(j); err != nil {
 			return err
 		}
 		if at >= uint64(len(specs)) || !j.TaskSet.Valid() || (j.Start != 0 && !j.Over && (j.Alloc == nil || len(j.Done) != len(j.Alloc.Nodes))) {
@@ -183,7 +183,7 @@ func (t *Tally) read(d *record.Decoder) error {
 	}
 	for range head.Nodes {
 		n := new(node)
-		if err := d.Value(n); err != nil {
+		if err := decoder.Value(n); err != nil {
 			return err
 		}
 		t.nodes[n.Name] = n
@@ -192,14 +192,14 @@ func (t *Tally) read(d *record.Decoder) error {
 		}
 	}
 	for range head.Assocs {
-		var a spec.Association
-		if err := d.Value(&a); err != nil {
+		var assoc spec.Association
+		if err := decoder.Value(&assoc); err != nil {
 			return err
 		}
-		t.assocs[a.ID] = a
+		t.assocs[assoc.ID] = assoc
 	}
-	if d.Len() != 0 || !slices.IsSorted(t.names) {
-		return fmt.Errorf("%d bytes are left over: %w", d.Len(), record.ErrMalformed)
+	if decoder.Len() != 0 || !slices.IsSorted(t.names) {
+		return fmt.Errorf("%d bytes are left over: %w", decoder.Len(), record.ErrMalformed)
 	}
 	return nil
 }

@@ -234,19 +234,19 @@ func (t *Tally) Goes() (waiting []spec.JobUID, running []Attempt) {
 // Take ends the batch being made: it returns everything since the last Take,
 // with the newest form of every open run that changed, and starts another.
 func (t *Tally) Take() *Batch {
-	b := t.out
-	b.Last, b.At = t.seq, t.at
+	batch := t.out
+	batch.Last, batch.At = t.seq, t.at
 	for _, j := range t.touched {
 		j.touched = false
 		if !j.Over && !t.quiet {
-			b.Live = append(b.Live, j.liveRow())
+			batch.Live = append(batch.Live, j.liveRow())
 			j.written = true
 		}
 	}
 	t.touched = t.touched[:0]
-	t.out = b.nextBatch(t.spare)
+	t.out = batch.nextBatch(t.spare)
 	t.spare = nil
-	return b
+	return batch
 }
 
 // Recycle gives back a batch that nobody reads any more: one that follows is
@@ -288,8 +288,8 @@ func (t *Tally) record(env *event.Envelope) {
 		Body: t.bodies.text(env.Event)})
 }
 
-func actorKind(k event.ActorKind) string {
-	switch k {
+func actorKind(kind event.ActorKind) string {
+	switch kind {
 	case event.ActorUser:
 		return "user"
 	case event.ActorNode:

@@ -44,46 +44,46 @@ The exit code is 3 where something is wrong.`,
 // exitBad is the exit code where a check found something.
 const exitBad = 3
 
-func runAccounting(c *tool.Call) error {
+func runAccounting(call *tool.Call) error {
 	req := &apiv1.MaintainRequest{}
 	verb := ""
-	if len(c.Operands) > 0 {
-		verb = render.MatchPrefix([]string{"verify", "doctor", "backup", "restore", "archive", "purge", "discard", "unarchive"}, c.Operands[0])
+	if len(call.Operands) > 0 {
+		verb = render.MatchPrefix([]string{"verify", "doctor", "backup", "restore", "archive", "purge", "discard", "unarchive"}, call.Operands[0])
 	}
 	named := verb != "verify" && verb != "doctor"
-	if verb == "" || len(c.Operands) > 2 || named != (len(c.Operands) == 2) {
+	if verb == "" || len(call.Operands) > 2 || named != (len(call.Operands) == 2) {
 		return &opt.UsageError{Command: "muster accounting", Text: "one of verify, doctor, backup NAME, restore NAME, archive MONTH, purge MONTH, discard MONTH and unarchive MONTH is to be named"}
 	}
 	req.Verb = verb
 	if named {
-		req.Name = c.Operands[1]
+		req.Name = call.Operands[1]
 	}
 	rows, bad := tree.List{}, 0
 	var b []byte
-	err := fetch.Stream(c, tool.MethodAcctMaintain, req, func(r *apiv1.MaintainReply) error {
-		if r.GetOf() > 0 {
-			if c.Terminal(c.Stderr) {
-				fmt.Fprintf(c.Stderr, "\r%d of %d events", r.GetDone(), r.GetOf())
+	err := fetch.Stream(call, tool.MethodAcctMaintain, req, func(reply *apiv1.MaintainReply) error {
+		if reply.GetOf() > 0 {
+			if call.Terminal(call.Stderr) {
+				fmt.Fprintf(call.Stderr, "\r%d of %d events", reply.GetDone(), reply.GetOf())
 			}
 			return nil
 		}
 		mark := "ok "
-		if r.GetBad() {
+		if reply.GetBad() {
 			mark, bad = "BAD", bad+1
 		}
-		rows = append(rows, tree.Object{{Key: "name", Value: r.GetName()}, {Key: "bad", Value: r.GetBad()}, {Key: "text", Value: r.GetText()}})
-		if r.GetBad() || !c.Opts.On("quiet") {
-			b = fmt.Appendf(b, "%s %-18s %s\n", mark, r.GetName(), r.GetText())
+		rows = append(rows, tree.Object{{Key: "name", Value: reply.GetName()}, {Key: "bad", Value: reply.GetBad()}, {Key: "text", Value: reply.GetText()}})
+		if reply.GetBad() || !call.Opts.On("quiet") {
+			b = fmt.Appendf(b, "%s %-18s %s\n", mark, reply.GetName(), reply.GetText())
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if c.Opts.On("json") {
-		err = render.Structured(c, true, render.Document(c, tree.Member{Key: "findings", Value: rows}))
+	if call.Opts.On("json") {
+		err = render.Structured(call, true, render.Document(call, tree.Member{Key: "findings", Value: rows}))
 	} else {
-		err = c.WriteOut(b)
+		err = call.WriteOut(b)
 	}
 	if err == nil && bad > 0 {
 		err = tool.ExitCode(exitBad)

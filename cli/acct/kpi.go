@@ -35,39 +35,39 @@ them with their formulas. A value that was not measured is shown as -, never as 
 	}
 }
 
-func runKPI(c *tool.Call) error {
-	if len(c.Operands) > 0 {
-		return &opt.UsageError{Command: "muster kpi", Text: "unexpected argument " + c.Operands[0]}
+func runKPI(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return &opt.UsageError{Command: "muster kpi", Text: "unexpected argument " + call.Operands[0]}
 	}
-	by := cmp.Or(c.Opts.Text("by"), "cluster")
+	by := cmp.Or(call.Opts.Text("by"), "cluster")
 	if !slices.Contains([]string{"cluster", "partition", "account", "user", "qos"}, by) {
-		return c.Errorf("--by=%s: expected partition, account, user or qos", by)
+		return call.Errorf("--by=%s: expected partition, account, user or qos", by)
 	}
-	span, ok := tool.ParseWindow(cmp.Or(c.Opts.Text("window"), "1d"))
+	span, ok := tool.ParseWindow(cmp.Or(call.Opts.Text("window"), "1d"))
 	if !ok {
-		return c.Errorf("--window=%s: expected a number with m, h, d or w, such as 7d", c.Opts.Text("window"))
+		return call.Errorf("--window=%s: expected a number with m, h, d or w, such as 7d", call.Opts.Text("window"))
 	}
-	now := c.Now().UnixNano()
-	q := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Window: span, Zone: tool.ZoneName(c.Env), Cluster: c.PastCluster()}
+	now := call.Now().UnixNano()
+	query := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Window: span, Zone: tool.ZoneName(call.Env), Cluster: call.PastCluster()}
 	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(c, tool.MethodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, rep.GetBehind())
-	if names := c.Opts.Text("kpi"); names != "" {
+	fetch.WarnBehind(call, rep.GetBehind())
+	if names := call.Opts.Text("kpi"); names != "" {
 		for _, n := range strings.Split(names, ",") {
 			if _, ok := kpi.Find(n); !ok {
-				return c.Errorf("--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names", names, n)
+				return call.Errorf("--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names", names, n)
 			}
 		}
 		onlyFigures(&rep, func(name string) bool { return slices.Contains(strings.Split(names, ","), name) })
-	} else if by != "cluster" && !render.WantsDocument(c) {
+	} else if by != "cluster" && !render.WantsDocument(call) {
 		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
 	}
-	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), reportTree(&rep))
+	if render.WantsDocument(call) {
+		return render.Structured(call, call.Opts.On("json"), reportTree(&rep))
 	}
-	return c.WriteOut([]byte(kpiText(&rep, by, !c.Opts.On("noheader"), render.NewClock(c.Env))))
+	return call.WriteOut([]byte(kpiText(&rep, by, !call.Opts.On("noheader"), render.NewClock(call.Env))))
 }
 
 // onlyFigures leaves only some figures in a report.

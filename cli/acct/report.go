@@ -76,30 +76,30 @@ type reporting struct {
 	table *apiv1.ReportReply // what --csv prints
 }
 
-func runReport(c *tool.Call) error {
-	r := &reporting{Call: c}
+func runReport(call *tool.Call) error {
+	r := &reporting{Call: call}
 	if err := r.readWindow(); err != nil {
 		return err
 	}
 	what := ""
-	if len(c.Operands) > 0 {
-		what = c.Operands[0]
+	if len(call.Operands) > 0 {
+		what = call.Operands[0]
 	}
 	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "idle": {}, "budget": {}, "chargeback": {}, "fairshare": {}}
 	n, known := takes[what]
-	if known && (len(c.Operands)-1 < n[0] || len(c.Operands)-1 > n[1]) || !known && (len(c.Operands) != 1 || !tool.ValidJob(what)) {
+	if known && (len(call.Operands)-1 < n[0] || len(call.Operands)-1 > n[1]) || !known && (len(call.Operands) != 1 || !tool.ValidJob(what)) {
 		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback or fairshare"}
 	}
 	var err error
 	switch what {
 	case "user":
-		name := c.UserName(c.UID)
-		if len(c.Operands) > 1 {
-			name = c.Operands[1]
+		name := call.UserName(call.UID)
+		if len(call.Operands) > 1 {
+			name = call.Operands[1]
 		}
 		err = r.reportUser(name)
 	case "account":
-		err = r.reportAccount(c.Operands[1])
+		err = r.reportAccount(call.Operands[1])
 	case "site":
 		err = r.reportSite()
 	case "waste":
@@ -155,13 +155,13 @@ func (r *reporting) readWindow() error {
 
 // ask runs a report of the service.
 func (r *reporting) runReport(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
-	q := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
+	query := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
 		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers(), Cluster: r.PastCluster()}
 	if change != nil {
-		change(q)
+		change(query)
 	}
 	rep := &apiv1.ReportReply{}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctReport, q, rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctReport, query, rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return nil, err
 	}
 	fetch.WarnBehind(r.Call, rep.GetBehind())
@@ -309,8 +309,8 @@ func (r *reporting) reportUser(name string) error {
 		return err
 	}
 	var rep apiv1.AdviceReply
-	q := &apiv1.AdviceQuery{User: name, Cluster: r.PastCluster()}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctAdvise, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	query := &apiv1.AdviceQuery{User: name, Cluster: r.PastCluster()}
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctAdvise, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
 	}
 	r.addAdvice(rep.GetAdvice(), true)

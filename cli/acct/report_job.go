@@ -16,8 +16,8 @@ import (
 // reportJob is the report about one run.
 func (r *reporting) reportJob(id string) error {
 	var rep apiv1.JobReportReply
-	q := &apiv1.JobReportQuery{Job: id, Cluster: r.PastCluster()}
-	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	query := &apiv1.JobReportQuery{Job: id, Cluster: r.PastCluster()}
+	if err := fetch.UpToDate(r.Call, tool.MethodAcctJobReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
 	}
 	fetch.WarnBehind(r.Call, rep.GetBehind())
@@ -70,15 +70,15 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	}
 	r.page.parts = append(r.page.parts, head)
 	waits := part{heading: "Why it waited"}
-	for _, p := range rep.GetPeriods() {
-		to := p.GetTo()
+	for _, period := range rep.GetPeriods() {
+		to := period.GetTo()
 		if to == 0 {
 			to = rep.GetNow()
 		}
-		if to-p.GetFrom() < tool.Second {
+		if to-period.GetFrom() < tool.Second {
 			continue
 		}
-		waits.pairs = append(waits.pairs, [2]string{format.Duration((to - p.GetFrom()) / tool.Second), "from " + k.Time(p.GetFrom()) + ": " + reasonWords(p.GetReason())})
+		waits.pairs = append(waits.pairs, [2]string{format.Duration((to - period.GetFrom()) / tool.Second), "from " + k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason())})
 	}
 	r.page.parts = append(r.page.parts, waits)
 	r.useParts(rep, running)
@@ -117,30 +117,30 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 		}
 	}
 	r.page.parts = append(r.page.parts, all)
-	for _, n := range nodes {
-		p := part{heading: "Node " + n.GetNode(), indent: true}
+	for _, node := range nodes {
+		p := part{heading: "Node " + node.GetNode(), indent: true}
 		if len(nodes) > 1 {
-			p.bars = useBars([]*apiv1.JobReportNode{n}, running)[:2]
+			p.bars = useBars([]*apiv1.JobReportNode{node}, running)[:2]
 		}
-		for _, g := range n.GetGpus() {
-			b := render.Bar{Label: fmt.Sprintf("GPU %d", g.GetIndex()), Text: strings.TrimSpace(g.GetType() + " " + g.GetUuid())}
-			if g.GetMeasured() {
-				held := render.HeldPart(g)
-				b.Share = share(float64(g.GetUtil()), held)
-				if g.Sm != nil && held > 0 {
-					b.Text += fmt.Sprintf(", SM active %.1f %%", 100*float64(g.GetSm())/held)
+		for _, gpu := range node.GetGpus() {
+			bar := render.Bar{Label: fmt.Sprintf("GPU %d", gpu.GetIndex()), Text: strings.TrimSpace(gpu.GetType() + " " + gpu.GetUuid())}
+			if gpu.GetMeasured() {
+				held := render.HeldPart(gpu)
+				bar.Share = share(float64(gpu.GetUtil()), held)
+				if gpu.Sm != nil && held > 0 {
+					bar.Text += fmt.Sprintf(", SM active %.1f %%", 100*float64(gpu.GetSm())/held)
 				}
-				if m := render.MethodText(g); m != "" {
-					b.Text += ", " + m
+				if m := render.MethodText(gpu); m != "" {
+					bar.Text += ", " + m
 				}
-				if !render.InParts(g) {
-					b.Text += ", memory at most " + render.PeakText(g)
+				if !render.InParts(gpu) {
+					bar.Text += ", memory at most " + render.PeakText(gpu)
 				}
-				if idle := g.GetNoProcess() + g.GetIdle(); idle > 0 {
-					b.Text += ", held idle " + format.Duration(idle/tool.Second)
+				if idle := gpu.GetNoProcess() + gpu.GetIdle(); idle > 0 {
+					bar.Text += ", held idle " + format.Duration(idle/tool.Second)
 				}
 			}
-			p.bars = append(p.bars, b)
+			p.bars = append(p.bars, bar)
 		}
 		r.page.parts = append(r.page.parts, p)
 	}
@@ -166,18 +166,18 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 	r.page.steps, _ = render.BarLevels(r.Call)
 	p := part{heading: fmt.Sprintf("Over time, from %s, %s a column", render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()), format.Duration(rep.GetUsageStep()/tool.Second)),
 		head: []string{"Node", "What", "", "Mean", "Most"}, texts: 3, drawn: true}
-	for _, u := range rep.GetUsage() {
+	for _, usage := range rep.GetUsage() {
 		cpus, rss := make([]*float64, width), make([]*float64, width)
-		for _, x := range u.GetPoints() {
+		for _, x := range usage.GetPoints() {
 			bytes := float64(x.GetRss())
 			cpus[x.GetAt()], rss[x.GetAt()] = x.Cpus, &bytes
 		}
-		n := held[u.GetNode()]
-		if line, mean, most, ok := render.DrawLine(cpus, float64(n.GetCpus()), steps); ok {
-			p.rows = append(p.rows, []string{u.GetNode(), "CPUs", "[" + string(line) + "]", fmt.Sprintf("%.1f", mean), fmt.Sprintf("%.1f", most)})
+		node := held[usage.GetNode()]
+		if line, mean, most, ok := render.DrawLine(cpus, float64(node.GetCpus()), steps); ok {
+			p.rows = append(p.rows, []string{usage.GetNode(), "CPUs", "[" + string(line) + "]", fmt.Sprintf("%.1f", mean), fmt.Sprintf("%.1f", most)})
 		}
-		if line, mean, most, ok := render.DrawLine(rss, float64(n.GetMemMib())*(1<<20), steps); ok {
-			p.rows = append(p.rows, []string{u.GetNode(), "Memory", "[" + string(line) + "]", render.GiB(int64(mean)), render.GiB(int64(most))})
+		if line, mean, most, ok := render.DrawLine(rss, float64(node.GetMemMib())*(1<<20), steps); ok {
+			p.rows = append(p.rows, []string{usage.GetNode(), "Memory", "[" + string(line) + "]", render.GiB(int64(mean)), render.GiB(int64(most))})
 		}
 	}
 	if more := rep.GetUsageMore(); more > 0 {
@@ -192,25 +192,25 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 	var cpuUsed, cpuHeld, peak, mem, util, gpuHeld float64
 	var cpus, gpus, measuredGPUs int64
 	memKnown, memSeen := !running, 0
-	for _, n := range nodes {
-		cpus += n.GetCpus()
-		gpus += int64(len(n.GetGpus()))
-		if n.GetMeasured() {
-			cpuUsed += float64(n.GetCpuTime())
-			cpuHeld += float64(n.GetCpus()) * float64(n.GetHeld())
+	for _, node := range nodes {
+		cpus += node.GetCpus()
+		gpus += int64(len(node.GetGpus()))
+		if node.GetMeasured() {
+			cpuUsed += float64(node.GetCpuTime())
+			cpuHeld += float64(node.GetCpus()) * float64(node.GetHeld())
 		}
-		if n.PeakRss != nil {
-			peak += float64(n.GetPeakRss())
-			mem += float64(n.GetMemMib()) * (1 << 20)
+		if node.PeakRss != nil {
+			peak += float64(node.GetPeakRss())
+			mem += float64(node.GetMemMib()) * (1 << 20)
 			memSeen++
 		} else {
 			memKnown = false
 		}
-		for _, g := range n.GetGpus() {
-			if g.GetMeasured() {
+		for _, gpu := range node.GetGpus() {
+			if gpu.GetMeasured() {
 				measuredGPUs++
-				util += float64(g.GetUtil())
-				gpuHeld += render.HeldPart(g)
+				util += float64(gpu.GetUtil())
+				gpuHeld += render.HeldPart(gpu)
 			}
 		}
 	}
@@ -244,17 +244,17 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 func (r *reporting) addAdvice(list []*apiv1.UsageAdvice, names bool) {
 	p := part{heading: "Advice"}
 	out := tree.List{}
-	for _, a := range list {
-		text := a.GetText()
-		if a.GetChange() != "" {
-			text = a.GetChange() + ": " + text
+	for _, advice := range list {
+		text := advice.GetText()
+		if advice.GetChange() != "" {
+			text = advice.GetChange() + ": " + text
 		}
 		if names {
-			text = a.GetJobName() + ": " + text
+			text = advice.GetJobName() + ": " + text
 		}
 		p.list = append(p.list, text)
-		out = append(out, tree.Object{{Key: "kind", Value: a.GetKind()}, {Key: "job_name", Value: a.GetJobName()}, {Key: "change", Value: a.GetChange()}, {Key: "text", Value: a.GetText()},
-			{Key: "runs", Value: int64(a.GetRuns())}, {Key: "gain_seconds", Value: a.GetGain() / tool.Second}, {Key: "peers", Value: int64(a.GetPeers())}})
+		out = append(out, tree.Object{{Key: "kind", Value: advice.GetKind()}, {Key: "job_name", Value: advice.GetJobName()}, {Key: "change", Value: advice.GetChange()}, {Key: "text", Value: advice.GetText()},
+			{Key: "runs", Value: int64(advice.GetRuns())}, {Key: "gain_seconds", Value: advice.GetGain() / tool.Second}, {Key: "peers", Value: int64(advice.GetPeers())}})
 	}
 	r.page.parts = append(r.page.parts, p)
 	r.tree = append(r.tree, tree.Member{Key: "advice", Value: out})
@@ -283,30 +283,30 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 	run := rep.GetRun()
 	sec := func(ns int64) float64 { return float64(ns) / 1e9 }
 	nodes, waits := tree.List{}, tree.List{}
-	for _, n := range rep.GetNodes() {
+	for _, node := range rep.GetNodes() {
 		gpus := tree.List{}
-		for _, g := range n.GetGpus() {
-			o := tree.Object{{Key: "uuid", Value: g.GetUuid()}, {Key: "index", Value: int64(g.GetIndex())}, {Key: "type", Value: g.GetType()}, {Key: "held_seconds", Value: sec(g.GetHeld())}}
-			for _, m := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(g.GetUtil())}, {Key: "no_process_seconds", Value: sec(g.GetNoProcess())},
-				{Key: "idle_seconds", Value: sec(g.GetIdle())}, {Key: "peak_memory_bytes", Value: g.GetPeakMem()},
-				{Key: "method", Value: told(g.GetMethod())}, {Key: "share_ratio", Value: told(float64(g.GetShare()) / render.WholeDevice)}} {
-				if !g.GetMeasured() || m.Key == "peak_memory_bytes" && render.InParts(g) {
-					m.Value = nil
+		for _, gpu := range node.GetGpus() {
+			object := tree.Object{{Key: "uuid", Value: gpu.GetUuid()}, {Key: "index", Value: int64(gpu.GetIndex())}, {Key: "type", Value: gpu.GetType()}, {Key: "held_seconds", Value: sec(gpu.GetHeld())}}
+			for _, member := range [...]tree.Member{{Key: "utilisation_seconds", Value: sec(gpu.GetUtil())}, {Key: "no_process_seconds", Value: sec(gpu.GetNoProcess())},
+				{Key: "idle_seconds", Value: sec(gpu.GetIdle())}, {Key: "peak_memory_bytes", Value: gpu.GetPeakMem()},
+				{Key: "method", Value: told(gpu.GetMethod())}, {Key: "share_ratio", Value: told(float64(gpu.GetShare()) / render.WholeDevice)}} {
+				if !gpu.GetMeasured() || member.Key == "peak_memory_bytes" && render.InParts(gpu) {
+					member.Value = nil
 				}
-				o = append(o, m)
+				object = append(object, member)
 			}
 			var sm any
-			if g.Sm != nil && g.GetMeasured() {
-				sm = sec(g.GetSm())
+			if gpu.Sm != nil && gpu.GetMeasured() {
+				sm = sec(gpu.GetSm())
 			}
-			gpus = append(gpus, append(o, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: knownOrNull(g.EnergyMj)}))
+			gpus = append(gpus, append(object, tree.Member{Key: "sm_active_seconds", Value: sm}, tree.Member{Key: "energy_millijoules", Value: knownOrNull(gpu.EnergyMj)}))
 		}
 		var cpu any
-		if n.GetMeasured() {
-			cpu = sec(n.GetCpuTime())
+		if node.GetMeasured() {
+			cpu = sec(node.GetCpuTime())
 		}
-		nodes = append(nodes, tree.Object{{Key: "node", Value: n.GetNode()}, {Key: "cpus", Value: n.GetCpus()}, {Key: "memory_bytes", Value: n.GetMemMib() << 20},
-			{Key: "held_seconds", Value: sec(n.GetHeld())}, {Key: "lost", Value: n.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: knownOrNull(n.PeakRss)}, {Key: "gpus", Value: gpus}})
+		nodes = append(nodes, tree.Object{{Key: "node", Value: node.GetNode()}, {Key: "cpus", Value: node.GetCpus()}, {Key: "memory_bytes", Value: node.GetMemMib() << 20},
+			{Key: "held_seconds", Value: sec(node.GetHeld())}, {Key: "lost", Value: node.GetLost()}, {Key: "cpu_seconds", Value: cpu}, {Key: "peak_memory_bytes", Value: knownOrNull(node.PeakRss)}, {Key: "gpus", Value: gpus}})
 	}
 	usage := tree.List{}
 	for _, u := range rep.GetUsage() {

@@ -81,11 +81,11 @@ func allocNodes(r *apiv1.AcctRow) int64 {
 func formatMegabytes(n int64) string { return format.Units(n>>20, 'M', format.Convert{}) }
 
 // formatFrequency writes kHz as Slurm does, 2.60M; empty where nobody looked.
-func formatFrequency(v *acctView, khz int64) string {
+func formatFrequency(view *acctView, khz int64) string {
 	if khz <= 0 {
 		return ""
 	}
-	c := v.convert
+	c := view.convert
 	c.Decimal, c.Exact = true, false
 	return format.Units(khz, 0, c)
 }

@@ -124,109 +124,109 @@ type acctAsk struct {
 	hi   int64
 }
 
-func runSacct(c *tool.Call) error {
-	if len(c.Operands) > 0 {
-		return c.Errorf("Unrecognized option: %s", c.Operands[0])
+func runSacct(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return call.Errorf("Unrecognized option: %s", call.Operands[0])
 	}
-	if c.Opts.On("helpformat") {
-		return c.WriteOut(render.FieldHelp(acctFields(), func(f acctField) string { return f.name }))
+	if call.Opts.On("helpformat") {
+		return call.WriteOut(render.FieldHelp(acctFields(), func(f acctField) string { return f.name }))
 	}
-	if c.Opts.On("completion") {
+	if call.Opts.On("completion") {
 		return tool.Fail(1, "Slurm job completion is disabled")
 	}
-	fields, err := acctColumns(c)
+	fields, err := acctColumns(call)
 	if err != nil {
 		return err
 	}
-	ask, err := acctQuery(c)
+	ask, err := acctQuery(call)
 	if err != nil {
 		return err
 	}
-	if c.Opts.On("batch-script") || c.Opts.On("env-vars") {
-		if err := c.CheckClusters(); err != nil { // what was imported has no scripts
+	if call.Opts.On("batch-script") || call.Opts.On("env-vars") {
+		if err := call.CheckClusters(); err != nil { // what was imported has no scripts
 			return err
 		}
-		return acctScripts(c, ask.req.GetJobs())
+		return acctScripts(call, ask.req.GetJobs())
 	}
-	if !render.WantsDocument(c) && len(ask.keep) == 0 {
+	if !render.WantsDocument(call) && len(ask.keep) == 0 {
 		ask.req.Fields = acctNeeds(fields)
 	}
-	return acctPrint(c, ask, fields)
+	return acctPrint(call, ask, fields)
 }
 
 // acctPrint prints the answer as it comes: text piece by piece, a document at
 // the end.
-func acctPrint(c *tool.Call, ask *acctAsk, fields []acctColumn) error {
-	view := &acctView{Clock: render.NewClock(c.Env), convert: format.Convert{Exact: true, Keep: c.Opts.On("noconvert")}}
-	if u := c.Opts.Text("units"); u != "" {
+func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
+	view := &acctView{Clock: render.NewClock(call.Env), convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")}}
+	if u := call.Opts.Text("units"); u != "" {
 		view.convert = format.Convert{To: strings.ToUpper(u)[0]}
 	}
-	style := render.TableStyle(c)
+	style := render.TableStyle(call)
 	var kept []*apiv1.AcctRow
 	var buf []byte
 	first, behind := true, uint64(0)
-	clusters := c.Opts.List("clusters")
+	clusters := call.Opts.List("clusters")
 	if len(clusters) < 2 {
-		clusters = []string{c.PastCluster()}
-	} else if render.WantsDocument(c) {
-		return c.Errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
+		clusters = []string{call.PastCluster()}
+	} else if render.WantsDocument(call) {
+		return call.Errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
 	}
-	if !render.WantsDocument(c) && slices.ContainsFunc(fields, func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" }) && c.Opts.Text("clusters") == "" {
+	if !render.WantsDocument(call) && slices.ContainsFunc(fields, func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" }) && call.Opts.Text("clusters") == "" {
 		view.policy = &apiv1.PolicyReply{}
-		if err := c.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: view.policy}); err != nil {
+		if err := call.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: view.policy}); err != nil {
 			return err
 		}
 	}
 	each := func(rep *apiv1.AcctReply) error {
 		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
-		rows := ask.filterRows(rep.GetRows(), c.Opts.On("array"))
-		if render.WantsDocument(c) {
+		rows := ask.filterRows(rep.GetRows(), call.Opts.On("array"))
+		if render.WantsDocument(call) {
 			kept = append(kept, rows...)
 			return nil
 		}
 		buf = acctText(buf[:0], style, fields, rows, view, first)
 		first = false
-		return c.WriteOut(buf)
+		return call.WriteOut(buf)
 	}
 	for _, ask.req.Cluster = range clusters {
-		if err := fetch.AccountingRows(c, ask.req, each); err != nil {
+		if err := fetch.AccountingRows(call, ask.req, each); err != nil {
 			return err
 		}
 	}
-	fetch.WarnBehind(c, behind)
-	if render.WantsDocument(c) {
-		return render.Answer(c, "openapi_slurmdbd_jobs_resp", tree.Member{Key: "jobs", Value: acctTree(view, kept)})
+	fetch.WarnBehind(call, behind)
+	if render.WantsDocument(call) {
+		return render.Answer(call, "openapi_slurmdbd_jobs_resp", tree.Member{Key: "jobs", Value: acctTree(view, kept)})
 	}
 	return nil
 }
 
 // acctScripts prints the scripts, or environments, of jobs.
-func acctScripts(c *tool.Call, jobs []string) error {
-	env := c.Opts.On("env-vars")
+func acctScripts(call *tool.Call, jobs []string) error {
+	env := call.Opts.On("env-vars")
 	if len(jobs) == 0 {
-		return c.Errorf("name the jobs with -j")
+		return call.Errorf("name the jobs with -j")
 	}
-	if env && c.Opts.On("batch-script") {
-		return c.Errorf("--batch-script and --env-vars exclude each other")
+	if env && call.Opts.On("batch-script") {
+		return call.Errorf("--batch-script and --env-vars exclude each other")
 	}
 	req := &apiv1.AcctScriptQuery{Jobs: jobs, Environment: env}
 	var rep apiv1.AcctScriptReply
-	if err := fetch.UpToDate(c, tool.MethodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctScripts, req, &rep, func(seq uint64) { req.MinSeq = seq }); err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, rep.GetBehind())
+	fetch.WarnBehind(call, rep.GetBehind())
 	var b []byte
-	for _, s := range rep.GetScripts() {
-		title, text := "Batch Script for %d\n", string(s.GetData())
+	for _, script := range rep.GetScripts() {
+		title, text := "Batch Script for %d\n", string(script.GetData())
 		if env {
 			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(strings.TrimSuffix(text, "\x00"), "\x00", "\n")
 		}
-		if s.GetMissing() {
+		if script.GetMissing() {
 			text = "NONE"
 		}
-		b = fmt.Appendf(b, title+reportRule+"%s\n\n", s.GetRow().GetJobId(), strings.TrimSuffix(text, "\n"))
+		b = fmt.Appendf(b, title+reportRule+"%s\n\n", script.GetRow().GetJobId(), strings.TrimSuffix(text, "\n"))
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // acctText appends rows, under the header if they are the first.
@@ -255,15 +255,15 @@ type acctColumn struct {
 
 // acctColumns reads -o; a name may be shortened as in Slurm, where the first
 // field that begins so is meant.
-func acctColumns(c *tool.Call) ([]acctColumn, error) {
+func acctColumns(call *tool.Call) ([]acctColumn, error) {
 	text := sacctFormat
-	given, ok := c.Opts.Get("format")
+	given, ok := call.Opts.Get("format")
 	switch {
-	case ok && (given.From == opt.FromCommand || (!c.Opts.On("brief") && !c.Opts.On("long"))):
+	case ok && (given.From == opt.FromCommand || (!call.Opts.On("brief") && !call.Opts.On("long"))):
 		text = given.Text
-	case c.Opts.On("brief"):
+	case call.Opts.On("brief"):
 		text = sacctBrief
-	case c.Opts.On("long"):
+	case call.Opts.On("long"):
 		text = sacctLong
 	}
 	fields := acctFields()
@@ -271,7 +271,7 @@ func acctColumns(c *tool.Call) ([]acctColumn, error) {
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
 		if strings.EqualFold(name, "all") {
 			for _, f := range fields {
@@ -284,77 +284,77 @@ func acctColumns(c *tool.Call) ([]acctColumn, error) {
 			i = slices.IndexFunc(fields, func(f acctField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
 		}
 		if i < 0 {
-			return nil, c.Errorf("Invalid field requested: %q", name)
+			return nil, call.Errorf("Invalid field requested: %q", name)
 		}
-		f := fields[i]
+		field := fields[i]
 		if sized {
-			f.width = width
+			field.width = width
 		}
-		out = append(out, acctColumn{f})
+		out = append(out, acctColumn{field})
 	}
-	if u := c.Opts.Text("units"); c.Opts.On("units") && (len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
-		return nil, c.Errorf("Invalid option --units=%s: expected one of K, M, G, T, P", u)
+	if u := call.Opts.Text("units"); call.Opts.On("units") && (len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
+		return nil, call.Errorf("Invalid option --units=%s: expected one of K, M, G, T, P", u)
 	}
 	return out, nil
 }
 
-func acctQuery(c *tool.Call) (*acctAsk, error) {
-	o := c.Opts
-	q := &apiv1.AcctQuery{
+func acctQuery(call *tool.Call) (*acctAsk, error) {
+	o := call.Opts
+	query := &apiv1.AcctQuery{
 		Accounts: o.List("accounts"), Partitions: o.List("partition"), Qos: o.List("qos"), Names: o.List("name"),
-		AllocationsOnly: o.On("allocations"), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(c.Env),
+		AllocationsOnly: o.On("allocations"), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(call.Env),
 	}
-	a := &acctAsk{req: q}
+	ask := &acctAsk{req: query}
 	for _, id := range tool.SplitJobs(o.Text("jobs")) {
 		refs, ok := jobRefs(id)
 		if !ok {
-			return nil, tool.Fail(1, c.Command.Name+": error: Invalid job id: "+id)
+			return nil, tool.Fail(1, call.Command.Name+": error: Invalid job id: "+id)
 		}
-		q.Jobs = append(q.Jobs, refs...)
+		query.Jobs = append(query.Jobs, refs...)
 	}
 	if o.On("nodelist") {
 		names, err := hostlist.Expand(o.Text("nodelist"))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
-		q.Nodes = names
+		query.Nodes = names
 	}
 	for _, id := range o.List("associations") {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return nil, c.Errorf("--associations=%s: expected numbers, as in the field AssocID", id)
+			return nil, call.Errorf("--associations=%s: expected numbers, as in the field AssocID", id)
 		}
-		q.Associations = append(q.Associations, uint32(n))
+		query.Associations = append(query.Associations, uint32(n))
 	}
 	var err error
-	q.HetWhole, err = wholeHet(c)
+	query.HetWhole, err = wholeHet(call)
 	if err != nil {
 		return nil, err
 	}
-	q.Users = append(o.List("uid"), o.List("user")...)
+	query.Users = append(o.List("uid"), o.List("user")...)
 	// Nobody named: the service shows the caller's own jobs.
-	q.AllUsers = len(q.Users) == 0 && (o.On("allusers") || len(q.Jobs) > 0 || c.UID == 0)
-	if err := acctStates(c, a); err != nil {
+	query.AllUsers = len(query.Users) == 0 && (o.On("allusers") || len(query.Jobs) > 0 || call.UID == 0)
+	if err := acctStates(call, ask); err != nil {
 		return nil, err
 	}
-	if err := acctWindow(c, a); err != nil {
+	if err := acctWindow(call, ask); err != nil {
 		return nil, err
 	}
-	return a, acctFilters(c, a)
+	return ask, acctFilters(call, ask)
 }
 
 // wholeHet reads --whole-hetjob.
-func wholeHet(c *tool.Call) (apiv1.HetWhole, error) {
-	if !c.Opts.On("whole-hetjob") {
+func wholeHet(call *tool.Call) (apiv1.HetWhole, error) {
+	if !call.Opts.On("whole-hetjob") {
 		return apiv1.HetWhole_HET_WHOLE_LEADERS, nil
 	}
-	switch text := c.Opts.Text("whole-hetjob"); strings.ToLower(text) {
+	switch text := call.Opts.Text("whole-hetjob"); strings.ToLower(text) {
 	case "", "yes":
 		return apiv1.HetWhole_HET_WHOLE_ALL, nil
 	case "no":
 		return apiv1.HetWhole_HET_WHOLE_NONE, nil
 	default:
-		return 0, c.Errorf("Invalid option --whole-hetjob=%s: expected yes or no", text)
+		return 0, call.Errorf("Invalid option --whole-hetjob=%s: expected yes or no", text)
 	}
 }
 
@@ -362,73 +362,73 @@ func wholeHet(c *tool.Call) (apiv1.HetWhole, error) {
 // requeued, which is no state of a job.
 const stateRequeued = 100
 
-func acctStates(c *tool.Call, a *acctAsk) error {
+func acctStates(call *tool.Call, ask *acctAsk) error {
 	never := false
-	for _, word := range c.Opts.List("state") {
+	for _, word := range call.Opts.List("state") {
 		switch strings.ToUpper(word) {
 		case "REQUEUED", "RQ":
-			a.req.States = append(a.req.States, stateRequeued)
+			ask.req.States = append(ask.req.States, stateRequeued)
 			continue
 		case "RESIZING", "RS", "REVOKED", "RV":
 			never = true // no job of this release is ever in it
 			continue
 		}
-		s, ok := spec.ParseJobState(word)
+		state, ok := spec.ParseJobState(word)
 		if !ok {
-			return tool.Fail(1, fmt.Sprintf("%s: fatal: unrecognized job state value '%s'", c.Command.Name, word))
+			return tool.Fail(1, fmt.Sprintf("%s: fatal: unrecognized job state value '%s'", call.Command.Name, word))
 		}
-		a.req.States = append(a.req.States, uint32(s))
+		ask.req.States = append(ask.req.States, uint32(state))
 	}
-	if never && len(a.req.States) == 0 {
-		a.keep = append(a.keep, func(*apiv1.AcctRow) bool { return false })
+	if never && len(ask.req.States) == 0 {
+		ask.keep = append(ask.keep, func(*apiv1.AcctRow) bool { return false })
 	}
 	return nil
 }
 
 // acctWindow chooses the time asked for, by sacct's rules.
-func acctWindow(c *tool.Call, a *acctAsk) error {
-	now := c.Now()
+func acctWindow(call *tool.Call, ask *acctAsk) error {
+	now := call.Now()
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(c.Opts.Text(name), format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+		sec, err := format.ParseTime(call.Opts.Text(name), format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
 		if err != nil {
-			return 0, tool.Fail(1, tool.BadTimeText(c.Opts.Text(name)))
+			return 0, tool.Fail(1, tool.BadTimeText(call.Opts.Text(name)))
 		}
 		return max(sec*tool.Second, 1), nil // 0 would ask for the default
 	}
 	var err error
 	switch {
-	case c.Opts.On("starttime"):
-		a.req.Start, err = at("starttime")
+	case call.Opts.On("starttime"):
+		ask.req.Start, err = at("starttime")
 		if err != nil {
 			return err
 		}
-	case len(a.req.GetJobs()) > 0:
-		a.req.Start = 1
-	case c.Opts.On("state"):
-		a.req.Start = now.UnixNano()
+	case len(ask.req.GetJobs()) > 0:
+		ask.req.Start = 1
+	case call.Opts.On("state"):
+		ask.req.Start = now.UnixNano()
 	default:
-		local := now.In(c.Loc)
-		a.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.Loc).UnixNano()
+		local := now.In(call.Loc)
+		ask.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).UnixNano()
 	}
-	if c.Opts.On("endtime") {
-		a.req.End, err = at("endtime")
+	if call.Opts.On("endtime") {
+		ask.req.End, err = at("endtime")
 		if err != nil {
 			return err
 		}
 	}
-	end := cmp.Or(a.req.GetEnd(), now.UnixNano())
-	if a.req.GetStart()/tool.Second > end/tool.Second {
+	end := cmp.Or(ask.req.GetEnd(), now.UnixNano())
+	if ask.req.GetStart()/tool.Second > end/tool.Second {
 		since := ""
-		if !c.Opts.On("starttime") {
-			since = " Without -S it is " + defaultStart(c.Opts.On("state")) + ": say with -S since when."
+		if !call.Opts.On("starttime") {
+			since = " Without -S it is " + defaultStart(call.Opts.On("state")) + ": say with -S since when."
 		}
-		return c.Errorf("Start time (%s) requested is after end time (%s).%s", render.FormatTime(c, a.req.GetStart()), render.FormatTime(c, end), since)
+		return call.Errorf("Start time (%s) requested is after end time (%s).%s", render.FormatTime(call, ask.req.GetStart()), render.FormatTime(call, end), since)
 	}
-	a.req.Start = min(a.req.GetStart(), end) // what is typed has no part of a second
-	if c.Opts.On("truncate") {
-		a.lo, a.hi = a.req.Start, a.req.End
-		if a.hi == 0 {
-			a.hi = now.UnixNano()
+	ask.req.Start = min(ask.req.GetStart(), end) // what is typed has no part of a second
+	if call.Opts.On("truncate") {
+		ask.lo, ask.hi = ask.req.Start, ask.req.End
+		if ask.hi == 0 {
+			ask.hi = now.UnixNano()
 		}
 	}
 	return nil
@@ -454,8 +454,8 @@ func amountRange(text string) (lo, hi int64, ok bool) {
 }
 
 // acctFilters are the filters that the service does not have.
-func acctFilters(c *tool.Call, a *acctAsk) error {
-	o := c.Opts
+func acctFilters(call *tool.Call, ask *acctAsk) error {
+	o := call.Opts
 	for _, f := range [...]struct {
 		name string
 		get  func(r *apiv1.AcctRow) int64
@@ -463,14 +463,14 @@ func acctFilters(c *tool.Call, a *acctAsk) error {
 		if o.On(f.name) {
 			lo, hi, ok := amountRange(o.Text(f.name))
 			if !ok {
-				return c.Errorf("--%s=%s: expected min or min-max", f.name, o.Text(f.name))
+				return call.Errorf("--%s=%s: expected min or min-max", f.name, o.Text(f.name))
 			}
-			a.keep = append(a.keep, func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi })
+			ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi })
 		}
 	}
 	among := func(name string, get func(r *apiv1.AcctRow) []string) {
 		if list := o.List(name); len(list) > 0 {
-			a.keep = append(a.keep, func(r *apiv1.AcctRow) bool {
+			ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool {
 				return slices.ContainsFunc(get(r), func(s string) bool {
 					return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
 				})
@@ -484,15 +484,15 @@ func acctFilters(c *tool.Call, a *acctAsk) error {
 	among("wckeys", func(r *apiv1.AcctRow) []string { return []string{r.GetWckey()} })
 	among("constraints", func(r *apiv1.AcctRow) []string { return []string{r.GetConstraint()} })
 	among("flags", func(r *apiv1.AcctRow) []string { return tool.SplitList(r.GetFlags()) })
-	return limitFilter(c, a)
+	return limitFilter(call, ask)
 }
 
 // limitFilter is -k and -K.
-func limitFilter(c *tool.Call, a *acctAsk) error {
-	o := c.Opts
+func limitFilter(call *tool.Call, ask *acctAsk) error {
+	o := call.Opts
 	if !o.On("timelimit-min") {
 		if o.On("timelimit-max") {
-			return c.Errorf("--timelimit-max needs --timelimit-min")
+			return call.Errorf("--timelimit-max needs --timelimit-min")
 		}
 		return nil
 	}
@@ -502,9 +502,9 @@ func limitFilter(c *tool.Call, a *acctAsk) error {
 		hi, err = format.ParseDuration(o.Text("timelimit-max"))
 	}
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
-	a.keep = append(a.keep, func(r *apiv1.AcctRow) bool {
+	ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool {
 		n := r.GetTimeLimit() / tool.Second
 		if r.GetTimeLimit() < 0 {
 			n = format.Infinite

@@ -75,8 +75,8 @@ func acctState(r *apiv1.AcctRow) string {
 }
 
 // formatTRES writes a vector by name, memory in the requested unit.
-func (v *acctView) formatTRES(t *apiv1.Tres) string {
-	x := render.ToTRES(t)
+func (v *acctView) formatTRES(tres *apiv1.Tres) string {
+	x := render.ToTRES(tres)
 	text := render.SortedTRES(x)
 	if v.convert.Exact && !v.convert.Keep && v.convert.To == 0 {
 		return text
@@ -105,16 +105,16 @@ func (v *acctView) startTime(r *apiv1.AcctRow) string {
 // usedColumn is a column of what a step used; allocations leave it empty, and so
 // does what was not measured.
 func usedColumn(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
-	return func(v *acctView, r *apiv1.AcctRow) string {
+	return func(view *acctView, r *apiv1.AcctRow) string {
 		if !isStep(r) || !r.GetHasUsage() {
 			return ""
 		}
-		return get(v, r.GetUsage())
+		return get(view, r.GetUsage())
 	}
 }
 
 // onNode is the node of a step's largest usage, known where it ran on one.
-func onNode(v *acctView, r *apiv1.AcctRow) string {
+func onNode(view *acctView, r *apiv1.AcctRow) string {
 	if !isStep(r) || !r.GetHasUsage() || allocNodes(r) != 1 {
 		return ""
 	}
@@ -133,49 +133,49 @@ func formatDisk(n int64) string {
 	return strconv.FormatInt(hundredths/100, 10) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
 }
 
-func energy(u *apiv1.Usage) string {
-	if !u.GetHasEnergy() {
+func energy(usage *apiv1.Usage) string {
+	if !usage.GetHasEnergy() {
 		return ""
 	}
-	return tool.Itoa(u.GetEnergyMj() / 1000)
+	return tool.Itoa(usage.GetEnergyMj() / 1000)
 }
 
 // usageTRES is a vector of what a step used.
-func usageTRES(v *acctView, u *apiv1.Usage) string {
-	parts := []string{"cpu=" + format.Duration((u.GetUserCpu()+u.GetSystemCpu())/tool.Second)}
-	if u.GetHasEnergy() {
-		parts = append(parts, "energy="+energy(u))
+func usageTRES(view *acctView, usage *apiv1.Usage) string {
+	parts := []string{"cpu=" + format.Duration((usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second)}
+	if usage.GetHasEnergy() {
+		parts = append(parts, "energy="+energy(usage))
 	}
-	parts = append(parts, "fs/disk="+tool.Itoa(u.GetReadBytes()))
-	for _, g := range u.GetGpus() {
-		if g.GetHas() {
-			parts = append(parts, gpuUsage(u)...)
+	parts = append(parts, "fs/disk="+tool.Itoa(usage.GetReadBytes()))
+	for _, gpu := range usage.GetGpus() {
+		if gpu.GetHas() {
+			parts = append(parts, gpuUsage(usage)...)
 			break
 		}
 	}
-	if u.GetHasRss() {
-		parts = append(parts, "mem="+v.formatBytes(u.GetPeakRss()))
+	if usage.GetHasRss() {
+		parts = append(parts, "mem="+view.formatBytes(usage.GetPeakRss()))
 	}
-	parts = append(parts, "pages="+tool.Itoa(u.GetMajFaults()))
-	if text := formatVirtual(v, u); text != "" {
+	parts = append(parts, "pages="+tool.Itoa(usage.GetMajFaults()))
+	if text := formatVirtual(view, usage); text != "" {
 		parts = append(parts, "vmem="+text)
 	}
 	return strings.Join(parts, ",")
 }
 
 // formatVirtual is the largest address space; empty where nobody looked.
-func formatVirtual(v *acctView, u *apiv1.Usage) string {
-	if u.GetPeakVm() <= 0 {
+func formatVirtual(view *acctView, usage *apiv1.Usage) string {
+	if usage.GetPeakVm() <= 0 {
 		return ""
 	}
-	return v.formatBytes(u.GetPeakVm())
+	return view.formatBytes(usage.GetPeakVm())
 }
 
 // usageWhere names the node, or the task, of the largest usage of each kind,
 // known where a step ran on one node or as one task.
 func usageWhere(task bool) func(*acctView, *apiv1.AcctRow) string {
-	return func(v *acctView, r *apiv1.AcctRow) string {
-		where := onNode(v, r)
+	return func(view *acctView, r *apiv1.AcctRow) string {
+		where := onNode(view, r)
 		if where == "" || (task && r.GetTasks() > 1) {
 			return ""
 		}
@@ -183,7 +183,7 @@ func usageWhere(task bool) func(*acctView, *apiv1.AcctRow) string {
 			where = "0"
 		}
 		var parts []string
-		for p := range strings.SplitSeq(usageTRES(v, r.GetUsage()), ",") {
+		for p := range strings.SplitSeq(usageTRES(view, r.GetUsage()), ",") {
 			if name, _, _ := strings.Cut(p, "="); !task || name != "energy" {
 				parts = append(parts, name+"="+where)
 			}
@@ -201,9 +201,9 @@ func numberOrNothing(n uint32) string {
 }
 
 // gpuUsage is gres/gpumem (the largest sum) and gres/gpuutil in percent.
-func gpuUsage(u *apiv1.Usage) []string {
+func gpuUsage(usage *apiv1.Usage) []string {
 	var mem, util, all int64
-	for _, g := range u.GetGpus() {
+	for _, g := range usage.GetGpus() {
 		mem += g.GetPeakMem()
 		util += g.GetUtilNs()
 		all += g.GetNoProcess() + g.GetIdle() + g.GetBusy()
@@ -224,19 +224,19 @@ func acctFields() []acctField {
 	jobTime := func(get func(r *R) int64) func(*acctView, *R) string {
 		return func(v *acctView, r *R) string { return v.Time(get(r)) }
 	}
-	rss := usedColumn(func(v *acctView, u *apiv1.Usage) string {
-		if !u.GetHasRss() {
+	rss := usedColumn(func(view *acctView, usage *apiv1.Usage) string {
+		if !usage.GetHasRss() {
 			return ""
 		}
-		return v.formatBytes(u.GetPeakRss())
+		return view.formatBytes(usage.GetPeakRss())
 	})
 	vm := usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatVirtual(v, u) })
 	vmAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
-		return func(v *acctView, r *R) string {
-			if vm(v, r) == "" {
+		return func(view *acctView, r *R) string {
+			if vm(view, r) == "" {
 				return ""
 			}
-			return where(v, r)
+			return where(view, r)
 		}
 	}
 	read := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return formatDisk(u.GetReadBytes()) })
@@ -245,8 +245,8 @@ func acctFields() []acctField {
 	cpu := usedColumn(func(_ *acctView, u *apiv1.Usage) string {
 		return format.Duration((u.GetUserCpu() + u.GetSystemCpu()) / tool.Second)
 	})
-	task := func(v *acctView, r *R) string {
-		if onNode(v, r) == "" || r.GetTasks() > 1 {
+	task := func(view *acctView, r *R) string {
+		if onNode(view, r) == "" || r.GetTasks() > 1 {
 			return ""
 		}
 		return "0"
@@ -261,8 +261,8 @@ func acctFields() []acctField {
 	})
 	wrote := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + tool.Itoa(u.GetWriteBytes()) })
 	wroteAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
-		return func(v *acctView, r *R) string {
-			if at := where(v, r); at != "" {
+		return func(view *acctView, r *R) string {
+			if at := where(view, r); at != "" {
 				return "fs/disk=" + at
 			}
 			return ""
@@ -279,11 +279,11 @@ func acctFields() []acctField {
 		{"CPUTimeRAW", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return tool.Itoa(r.GetUid()) })},
 		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return tool.Itoa(r.GetDerivedCode()) + ":" + tool.Itoa(r.GetDerivedSignal()) })},
 		{"Elapsed", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second) })}, {"ElapsedRaw", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second) })},
-		{"Eligible", 19, func(v *acctView, r *R) string {
+		{"Eligible", 19, func(view *acctView, r *R) string {
 			if isStep(r) { // its job had begun: it was eligible when it started
-				return v.Time(r.GetStart())
+				return view.Time(r.GetStart())
 			}
-			return v.Time(r.GetEligible())
+			return view.Time(r.GetEligible())
 		}}, {"End", 19, jobTime((*R).GetEnd)}, {"ExitCode", 8, row(func(r *R) string { return tool.Itoa(r.GetExitCode()) + ":" + tool.Itoa(r.GetExitSignal()) })},
 		{"Extra", 14, jobOnly((*R).GetExtra)}, {"FailedNode", 8, jobOnly((*R).GetFailedNode)}, {"Flags", 19, jobOnly((*R).GetFlags)}, {"GID", 6, jobOnly(func(r *R) string { return tool.Itoa(r.GetGroupId()) })}, {"Group", 9, jobOnly((*R).GetGroup)},
 		{"JobID", -12, row(acctID)}, {"JobIDRaw", -12, row(func(r *R) string { return tool.Itoa(r.GetJobId()) + stepSuffix(r) })}, {"JobName", 10, row(func(r *R) string {
@@ -317,17 +317,17 @@ func acctFields() []acctField {
 				return tool.Itoa(allocCPUs(r))
 			}
 			return tool.Itoa(r.GetReqCpus())
-		})}, {"ReqMem", 10, func(v *acctView, r *R) string {
+		})}, {"ReqMem", 10, func(view *acctView, r *R) string {
 			if isStep(r) {
 				return ""
 			}
-			return v.formatMemory(r.GetReqMem())
+			return view.formatMemory(r.GetReqMem())
 		}},
-		{"ReqNodes", 8, row(func(r *R) string { return tool.Itoa(max(r.GetReqNodes(), 1)) })}, {"ReqReservation", 20, jobOnly((*R).GetReservation)}, {"ReqTRES", 10, func(v *acctView, r *R) string {
+		{"ReqNodes", 8, row(func(r *R) string { return tool.Itoa(max(r.GetReqNodes(), 1)) })}, {"ReqReservation", 20, jobOnly((*R).GetReservation)}, {"ReqTRES", 10, func(view *acctView, r *R) string {
 			if isStep(r) {
 				return ""
 			}
-			return v.formatTRES(r.GetReqTres())
+			return view.formatTRES(r.GetReqTres())
 		}},
 		{"Reservation", 20, jobOnly((*R).GetReservation)}, {"ReservationId", 8, empty}, {"Reserved", 10, planned}, {"Restarts", 8, jobOnly(func(r *R) string { return tool.Itoa(r.GetRestarts()) })},
 		{"ResvCPU", 10, jobOnly(func(r *R) string { return format.Duration(plannedCPU(r)) })}, {"ResvCPURAW", 10, jobOnly(func(r *R) string { return tool.Itoa(plannedCPU(r)) })},

@@ -20,7 +20,7 @@ func cloneRow(r *apiv1.AcctRow) *apiv1.AcctRow {
 }
 
 // acctTree are the jobs of sacct --json, with their steps.
-func acctTree(v *acctView, rows []*apiv1.AcctRow) tree.List {
+func acctTree(view *acctView, rows []*apiv1.AcctRow) tree.List {
 	jobs := tree.List{}
 	for i := 0; i < len(rows); {
 		r := rows[i]
@@ -28,20 +28,20 @@ func acctTree(v *acctView, rows []*apiv1.AcctRow) tree.List {
 		next := i + 1
 		if !isStep(r) {
 			for next < len(rows) && isStep(rows[next]) && rows[next].GetUid() == r.GetUid() && rows[next].GetAttempt() == r.GetAttempt() && rows[next].GetRestarts() == r.GetRestarts() {
-				steps = append(steps, acctStep(v, rows[next]))
+				steps = append(steps, acctStep(view, rows[next]))
 				next++
 			}
 		}
-		jobs = append(jobs, acctJob(v, r, steps))
+		jobs = append(jobs, acctJob(view, r, steps))
 		i = next
 	}
 	return jobs
 }
 
 // tresList is a vector as slurmdbd's documents have it.
-func tresList(t *apiv1.Tres) tree.List {
+func tresList(tres *apiv1.Tres) tree.List {
 	out := tree.List{}
-	for i, x := range render.ToTRES(t).All() {
+	for i, x := range render.ToTRES(tres).All() {
 		kind, name, _ := strings.Cut(x.Name, "/")
 		id := i + 1001
 		for k, fixed := range [...]string{"cpu", "mem", "energy", "node", "billing"} {
@@ -59,11 +59,11 @@ func cpuSeconds(ns int64) tree.Object {
 }
 
 //muster:table one entry for each key
-func acctJob(v *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
+func acctJob(view *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 	if steps == nil {
 		steps = tree.List{}
 	}
-	u := r.GetUsage()
+	usage := r.GetUsage()
 	killer := ""
 	if r.GetCancelled() {
 		killer = tool.Itoa(r.GetCancelledBy())
@@ -76,13 +76,13 @@ func acctJob(v *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 		{Key: "array", Value: tree.Object{{Key: "job_id", Value: r.GetArrayJobId()},
 			{Key: "limits", Value: tree.Object{{Key: "max", Value: tree.Object{{Key: "running", Value: tree.Object{{Key: "tasks", Value: 0}}}}}}},
 			{Key: "task_id", Value: task}, {Key: "task", Value: r.GetArrayTasks()}}},
-		{Key: "association", Value: tree.Object{{Key: "account", Value: r.GetAccount()}, {Key: "cluster", Value: v.cluster}, {Key: "partition", Value: ""}, {Key: "user", Value: r.GetUser()}, {Key: "id", Value: r.GetAssocId()}}},
-		{Key: "block", Value: ""}, {Key: "cluster", Value: v.cluster}, {Key: "constraints", Value: r.GetConstraint()}, {Key: "container", Value: r.GetContainer()},
+		{Key: "association", Value: tree.Object{{Key: "account", Value: r.GetAccount()}, {Key: "cluster", Value: view.cluster}, {Key: "partition", Value: ""}, {Key: "user", Value: r.GetUser()}, {Key: "id", Value: r.GetAssocId()}}},
+		{Key: "block", Value: ""}, {Key: "cluster", Value: view.cluster}, {Key: "constraints", Value: r.GetConstraint()}, {Key: "container", Value: r.GetContainer()},
 		{Key: "derived_exit_code", Value: render.ExitTree(r.GetDerivedCode(), r.GetDerivedSignal())},
 		{Key: "time", Value: tree.Object{{Key: "elapsed", Value: r.GetElapsed() / tool.Second}, {Key: "eligible", Value: r.GetEligible() / tool.Second}, {Key: "end", Value: r.GetEnd() / tool.Second},
 			{Key: "planned", Value: render.Number(r.GetPlanned()/tool.Second, true, false)}, {Key: "start", Value: r.GetStart() / tool.Second}, {Key: "submission", Value: r.GetSubmit() / tool.Second},
-			{Key: "suspended", Value: r.GetSuspended() / tool.Second}, {Key: "system", Value: cpuSeconds(u.GetSystemCpu())}, {Key: "limit", Value: render.Minutes(r.GetTimeLimit())},
-			{Key: "total", Value: cpuSeconds(u.GetUserCpu() + u.GetSystemCpu())}, {Key: "user", Value: cpuSeconds(u.GetUserCpu())}}},
+			{Key: "suspended", Value: r.GetSuspended() / tool.Second}, {Key: "system", Value: cpuSeconds(usage.GetSystemCpu())}, {Key: "limit", Value: render.Minutes(r.GetTimeLimit())},
+			{Key: "total", Value: cpuSeconds(usage.GetUserCpu() + usage.GetSystemCpu())}, {Key: "user", Value: cpuSeconds(usage.GetUserCpu())}}},
 		{Key: "exit_code", Value: render.ExitTree(r.GetExitCode(), r.GetExitSignal())}, {Key: "extra", Value: r.GetExtra()}, {Key: "failed_node", Value: r.GetFailedNode()}, {Key: "flags", Value: tree.Strings(tool.SplitList(r.GetFlags()))},
 		{Key: "group", Value: r.GetGroup()}, {Key: "het", Value: tree.Object{{Key: "job_id", Value: r.GetHetJobId()}, {Key: "job_offset", Value: render.Number(int64(r.GetHetOffset()), r.GetHetJobId() != 0, false)}}}, {Key: "job_id", Value: r.GetJobId()},
 		{Key: "name", Value: r.GetName()}, {Key: "licenses", Value: r.GetLicenses()}, {Key: "mcs", Value: tree.Object{{Key: "label", Value: r.GetMcsLabel()}}}, {Key: "nodes", Value: cmp.Or(r.GetNodeList(), "None assigned")},
@@ -100,19 +100,19 @@ func acctJob(v *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 }
 
 //muster:table one entry for each key
-func acctStep(v *acctView, r *apiv1.AcctRow) tree.Object {
-	u := r.GetUsage()
+func acctStep(view *acctView, r *apiv1.AcctRow) tree.Object {
+	usage := r.GetUsage()
 	return tree.Object{
 		{Key: "time", Value: tree.Object{{Key: "elapsed", Value: r.GetElapsed() / tool.Second}, {Key: "end", Value: render.Instant(r.GetEnd())}, {Key: "start", Value: render.Instant(r.GetStart())},
-			{Key: "suspended", Value: r.GetSuspended() / tool.Second}, {Key: "system", Value: cpuSeconds(u.GetSystemCpu())}, {Key: "total", Value: cpuSeconds(u.GetUserCpu() + u.GetSystemCpu())},
-			{Key: "user", Value: cpuSeconds(u.GetUserCpu())}}},
+			{Key: "suspended", Value: r.GetSuspended() / tool.Second}, {Key: "system", Value: cpuSeconds(usage.GetSystemCpu())}, {Key: "total", Value: cpuSeconds(usage.GetUserCpu() + usage.GetSystemCpu())},
+			{Key: "user", Value: cpuSeconds(usage.GetUserCpu())}}},
 		{Key: "exit_code", Value: render.ExitTree(r.GetExitCode(), r.GetExitSignal())},
 		{Key: "nodes", Value: tree.Object{{Key: "count", Value: allocNodes(r)}, {Key: "range", Value: r.GetNodeList()}, {Key: "list", Value: tree.List{}}}},
 		{Key: "tasks", Value: tree.Object{{Key: "count", Value: max(r.GetTasks(), 1)}}}, {Key: "pid", Value: ""},
 		{Key: "state", Value: tree.List{r.GetState()}},
-		{Key: "statistics", Value: tree.Object{{Key: "CPU", Value: tree.Object{{Key: "actual_frequency", Value: u.GetCpuKhz()}}}, {Key: "energy", Value: tree.Object{{Key: "consumed", Value: render.Number(u.GetEnergyMj()/1000, u.GetHasEnergy(), false)}}},
-			{Key: "memory", Value: tree.Object{{Key: "peak", Value: render.Number(u.GetPeakRss(), u.GetHasRss(), false)},
-				{Key: "peak_virtual", Value: render.Number(u.GetPeakVm(), u.GetPeakVm() > 0, false)}}}}},
+		{Key: "statistics", Value: tree.Object{{Key: "CPU", Value: tree.Object{{Key: "actual_frequency", Value: usage.GetCpuKhz()}}}, {Key: "energy", Value: tree.Object{{Key: "consumed", Value: render.Number(usage.GetEnergyMj()/1000, usage.GetHasEnergy(), false)}}},
+			{Key: "memory", Value: tree.Object{{Key: "peak", Value: render.Number(usage.GetPeakRss(), usage.GetHasRss(), false)},
+				{Key: "peak_virtual", Value: render.Number(usage.GetPeakVm(), usage.GetPeakVm() > 0, false)}}}}},
 		{Key: "step", Value: tree.Object{{Key: "id", Value: acctID(r)}, {Key: "name", Value: cmp.Or(r.GetName(), r.GetStep())}, {Key: "stderr", Value: ""}, {Key: "stdin", Value: ""}, {Key: "stdout", Value: ""}}},
 		{Key: "task", Value: tree.Object{{Key: "distribution", Value: "Unknown"}}},
 		{Key: "tres", Value: tree.Object{{Key: "allocated", Value: tresList(r.GetAllocTres())}}},

@@ -95,11 +95,11 @@ func findEntity(word string) string {
 	return ""
 }
 
-func runSacctmgr(c *tool.Call) error {
-	if len(c.Operands) == 0 {
+func runSacctmgr(call *tool.Call) error {
+	if len(call.Operands) == 0 {
 		return &opt.UsageError{Command: "sacctmgr", Text: "a command is required; there is no interactive mode"}
 	}
-	word := strings.ToLower(c.Operands[0])
+	word := strings.ToLower(call.Operands[0])
 	switch word {
 	case "create":
 		word = "add"
@@ -108,44 +108,44 @@ func runSacctmgr(c *tool.Call) error {
 	case "update":
 		word = "modify"
 	}
-	name := c.Command.FirstVerb(word, 3)
+	name := call.Command.FirstVerb(word, 3)
 	switch name {
 	case "add", "modify", "delete":
-		return changePolicy(c, name, c.Operands[1:])
+		return changePolicy(call, name, call.Operands[1:])
 	case "show", "list":
-		return showPolicy(c, c.Operands[1:])
+		return showPolicy(call, call.Operands[1:])
 	case "dump":
-		return dumpPolicy(c, c.Operands[1:])
+		return dumpPolicy(call, call.Operands[1:])
 	case "load":
-		return loadPolicy(c, c.Operands[1:])
+		return loadPolicy(call, call.Operands[1:])
 	case "ping":
-		return pingAccounting(c)
+		return pingAccounting(call)
 	case "version":
-		return tool.PrintVersion(c)
+		return tool.PrintVersion(call)
 	case "help":
-		return c.WriteOut([]byte(tool.HelpText(c.Command)))
+		return call.WriteOut([]byte(tool.HelpText(call.Command)))
 	}
 	if slices.Contains([]string{"archive", "clear", "reconfigure", "shutdown"}, word) {
-		return c.Errorf("%s is not supported in this release", word)
+		return call.Errorf("%s is not supported in this release", word)
 	}
-	return tool.Fail(1, "sacctmgr: error: invalid keyword: "+c.Operands[0])
+	return tool.Fail(1, "sacctmgr: error: invalid keyword: "+call.Operands[0])
 }
 
-func pingAccounting(c *tool.Call) error {
+func pingAccounting(call *tool.Call) error {
 	var rep apiv1.AccountingStatusReply
-	if err := c.RPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{}, &rep); err != nil {
 		return err
 	}
 	if !rep.GetUp() {
 		return tool.Fail(1, fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()), "sacctmgr: error: "+rep.GetError())
 	}
-	return c.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
+	return call.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
 }
 
 // readWords reads names and KEY=VALUE; where and set say which is which, and
 // without them a key belongs to what the verb does.
 func readWords(what string, args []string, setting bool) render.PolicyWords {
-	var w render.PolicyWords
+	var words render.PolicyWords
 	own := map[string][]string{
 		"account": {"name", "names", "account", "accounts", "acct"}, "user": {"name", "names", "user", "users"},
 		"qos": {"name", "names", "qos"}, "cluster": {"name", "names", "cluster", "clusters"}, "coordinator": {"name", "names", "user", "users"},
@@ -165,24 +165,24 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 		val = strings.Trim(val, "\"'")
 		switch plain := strings.TrimRight(strings.ToLower(key), "+-"); {
 		case !ok && slices.Contains([]string{"withassoc", "withcoordinator", "withcoord", "tree", "withdeleted", "withclusters", "withcoordinators", "wopinfo", "wopi", "wopl", "woplimits"}, strings.ToLower(a)):
-			w.Bare = append(w.Bare, strings.ToLower(a))
+			words.Bare = append(words.Bare, strings.ToLower(a))
 		case !ok:
-			w.Names = append(w.Names, tool.SplitList(a)...)
+			words.Names = append(words.Names, tool.SplitList(a)...)
 		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+"s") && key == strings.TrimRight(key, "+-"):
-			w.Names = append(w.Names, tool.SplitList(val)...)
+			words.Names = append(words.Names, tool.SplitList(val)...)
 		case condition:
-			w.Where = append(w.Where, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+			words.Where = append(words.Where, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
 		default:
-			w.Set = append(w.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+			words.Set = append(words.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
 		}
 	}
-	return w
+	return words
 }
 
 // changePolicy is add, modify and delete.
-func changePolicy(c *tool.Call, verb string, args []string) error {
-	if c.Opts.On("readonly") {
-		return c.Errorf("Can't run this command in readonly mode.")
+func changePolicy(call *tool.Call, verb string, args []string) error {
+	if call.Opts.On("readonly") {
+		return call.Errorf("Can't run this command in readonly mode.")
 	}
 	if len(args) == 0 {
 		return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
@@ -192,10 +192,10 @@ func changePolicy(c *tool.Call, verb string, args []string) error {
 		if what == "" {
 			return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
 		}
-		return c.Errorf("%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)", verb, what)
+		return call.Errorf("%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)", verb, what)
 	}
-	w := readWords(what, args[1:], verb == "add")
-	req := &apiv1.PolicyChangeRequest{Entity: what, Names: w.Names, Where: w.Where, Set: w.Set}
+	words := readWords(what, args[1:], verb == "add")
+	req := &apiv1.PolicyChangeRequest{Entity: what, Names: words.Names, Where: words.Where, Set: words.Set}
 	switch verb {
 	case "add":
 		req.Verb = apiv1.PolicyChangeRequest_ADD
@@ -206,13 +206,13 @@ func changePolicy(c *tool.Call, verb string, args []string) error {
 	}
 	switch {
 	case len(req.GetNames()) == 0 && verb == "add" && what != "association":
-		return c.Errorf("Need a name of a %s to add.", what)
+		return call.Errorf("Need a name of a %s to add.", what)
 	case len(req.GetNames()) == 0 && len(req.GetWhere()) == 0 && verb != "add" && what != "cluster":
-		return c.Errorf("name the %s to %s, or say where: everything at once is not changed", what, verb)
+		return call.Errorf("name the %s to %s, or say where: everything at once is not changed", what, verb)
 	case verb == "modify" && len(req.GetSet()) == 0:
 		return tool.Fail(1, " You didn't give me anything to set")
 	}
-	return commitPolicy(c, verb, req)
+	return commitPolicy(call, verb, req)
 }
 
 func entityHelp() string {
@@ -220,39 +220,39 @@ func entityHelp() string {
 }
 
 // commitPolicy says what will happen, asks, and does it.
-func commitPolicy(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
+func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
 	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
 	if verb != "add" && len(req.GetNames()) > 0 && slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
 		var have apiv1.PolicyReply
-		if err := c.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
+		if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
 			return err
 		}
 		req.Names = slices.DeleteFunc(req.GetNames(), func(n string) bool { return !exists(&have, req.GetEntity(), n) })
 		if len(req.GetNames()) == 0 {
-			return nothingChanged(c, nothing)
+			return nothingChanged(call, nothing)
 		}
 	}
-	if err := sayChange(c, verb, req); err != nil {
+	if err := sayChange(call, verb, req); err != nil {
 		return err
 	}
-	if !c.Opts.On("immediate") {
-		if ok, err := confirmChange(c, verb); err != nil || !ok {
+	if !call.Opts.On("immediate") {
+		if ok, err := confirmChange(call, verb); err != nil || !ok {
 			return err
 		}
 	}
 	var rep apiv1.PolicyChangeReply
-	if err := c.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
-		r := tool.ExplainError(err)
-		if bad, ok := badQOSName(r.Detail); ok {
-			return tool.Fail(1, "sacctmgr: error: "+r.Detail, "sacctmgr: error: "+r.Detail, " Unknown option: "+optionNaming(req, bad))
+	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
+		refusal := tool.ExplainError(err)
+		if bad, ok := badQOSName(refusal.Detail); ok {
+			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+refusal.Detail, " Unknown option: "+optionNaming(req, bad))
 		}
-		if r.Detail != "" {
-			return tool.Fail(1, "sacctmgr: error: "+r.Detail)
+		if refusal.Detail != "" {
+			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail)
 		}
-		return tool.Fail(1, append(r.Preamble("sacctmgr"), "sacctmgr: error: "+r.Text)...)
+		return tool.Fail(1, append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+refusal.Text)...)
 	}
 	if len(rep.GetChanged()) == 0 {
-		return nothingChanged(c, nothing)
+		return nothingChanged(call, nothing)
 	}
 	return nil
 }
@@ -275,30 +275,30 @@ func optionNaming(req *apiv1.PolicyChangeRequest, name string) string {
 }
 
 // nothingChanged ends a change that had nothing to do.
-func nothingChanged(c *tool.Call, text string) error {
-	if !c.Opts.On("quiet") {
-		if err := c.WriteOut([]byte(text + "\n")); err != nil {
+func nothingChanged(call *tool.Call, text string) error {
+	if !call.Opts.On("quiet") {
+		if err := call.WriteOut([]byte(text + "\n")); err != nil {
 			return err
 		}
 	}
 	return tool.ExitCode(1)
 }
 
-func exists(p *apiv1.PolicyReply, what, name string) bool {
+func exists(policy *apiv1.PolicyReply, what, name string) bool {
 	switch what {
 	case "account":
-		return slices.ContainsFunc(p.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
+		return slices.ContainsFunc(policy.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
 	case "user":
-		return slices.ContainsFunc(p.GetUsers(), func(u *apiv1.AccountingUser) bool { return u.GetName() == name })
+		return slices.ContainsFunc(policy.GetUsers(), func(u *apiv1.AccountingUser) bool { return u.GetName() == name })
 	case "qos":
-		return slices.ContainsFunc(p.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == name })
+		return slices.ContainsFunc(policy.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == name })
 	}
-	return p.GetCluster() == name
+	return policy.GetCluster() == name
 }
 
 // sayChange prints what is about to happen.
-func sayChange(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
-	if c.Opts.On("quiet") {
+func sayChange(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
+	if call.Opts.On("quiet") {
 		return nil
 	}
 	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)",
@@ -315,36 +315,36 @@ func sayChange(c *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error 
 	}{{" Where", req.GetWhere()}, {" Settings", req.GetSet()}} {
 		if len(part.list) > 0 {
 			b.WriteString(part.title + "\n")
-			for _, e := range part.list {
+			for _, entry := range part.list {
 				sign := "="
-				key := strings.TrimRight(e.GetKey(), "+-")
-				if key != e.GetKey() {
-					sign = e.GetKey()[len(key):] + "="
+				key := strings.TrimRight(entry.GetKey(), "+-")
+				if key != entry.GetKey() {
+					sign = entry.GetKey()[len(key):] + "="
 				}
-				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, e.GetValue())
+				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, entry.GetValue())
 			}
 		}
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // confirmChange asks whether to go on. Where nobody can answer, a change is made,
 // but nothing is deleted.
-func confirmChange(c *tool.Call, verb string) (bool, error) {
-	if err := c.WriteOut([]byte("Would you like to commit changes? (N/y): ")); err != nil {
+func confirmChange(call *tool.Call, verb string) (bool, error) {
+	if err := call.WriteOut([]byte("Would you like to commit changes? (N/y): ")); err != nil {
 		return false, err
 	}
-	if err := c.Out.Flush(); err != nil {
+	if err := call.Out.Flush(); err != nil {
 		return false, err
 	}
-	line, err := bufio.NewReader(c.Stdin).ReadString('\n')
+	line, err := bufio.NewReader(call.Stdin).ReadString('\n')
 	switch answer := strings.ToLower(strings.TrimSpace(line)); {
 	case answer == "y" || answer == "yes":
 		return true, nil
-	case answer == "" && err != nil && !c.Terminal(c.Stdin) && verb != "delete":
-		return true, c.WriteOut([]byte("\n"))
-	case answer == "" && err != nil && !c.Terminal(c.Stdin):
+	case answer == "" && err != nil && !call.Terminal(call.Stdin) && verb != "delete":
+		return true, call.WriteOut([]byte("\n"))
+	case answer == "" && err != nil && !call.Terminal(call.Stdin):
 		return false, tool.Fail(1, "", "sacctmgr: error: nobody answers: nothing was deleted; use -i")
 	}
-	return false, c.WriteOut([]byte(" Changes Discarded\n"))
+	return false, call.WriteOut([]byte(" Changes Discarded\n"))
 }

@@ -16,41 +16,41 @@ import (
 
 // showEvents lists when nodes were not up, since the midnight before the last
 // where nothing else is said.
-func showEvents(c *tool.Call, w render.PolicyWords) error {
-	now := c.Now().In(c.Loc)
-	q := &apiv1.ReportQuery{Report: "node events", Zone: tool.ZoneName(c.Env), End: now.UnixNano(),
-		Start: time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, c.Loc).UnixNano()}
-	if slices.Contains(w.Bare, "all_time") {
-		q.Start = 1
+func showEvents(call *tool.Call, words render.PolicyWords) error {
+	now := call.Now().In(call.Loc)
+	query := &apiv1.ReportQuery{Report: "node events", Zone: tool.ZoneName(call.Env), End: now.UnixNano(),
+		Start: time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, call.Loc).UnixNano()}
+	if slices.Contains(words.Bare, "all_time") {
+		query.Start = 1
 	}
-	for key, to := range map[string]*int64{"start": &q.Start, "end": &q.End} {
-		if text, ok := render.PolicyWord(w.Where, key); ok {
-			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+	for key, to := range map[string]*int64{"start": &query.Start, "end": &query.End} {
+		if text, ok := render.PolicyWord(words.Where, key); ok {
+			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(text))
 			}
 			*to = max(sec*tool.Second, 1)
 		}
 	}
-	if text, ok := render.PolicyWord(w.Where, "node", "nodes"); ok {
+	if text, ok := render.PolicyWord(words.Where, "node", "nodes"); ok {
 		names, err := hostlist.Expand(text)
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
-		q.Nodes = names
+		query.Nodes = names
 	}
 	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(c, tool.MethodAcctReport, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, rep.GetBehind())
+	fetch.WarnBehind(call, rep.GetBehind())
 	var rows []*render.PolicyRow
 	for _, r := range rep.GetRows() {
 		var texts []string
 		for i, col := range rep.GetColumns() {
 			cell := r.GetCells()[i]
 			if col.GetUnit() == "time" {
-				texts = append(texts, render.FormatTime(c, cell.GetInt()))
+				texts = append(texts, render.FormatTime(call, cell.GetInt()))
 			} else {
 				texts = append(texts, cell.GetText())
 			}
@@ -59,12 +59,12 @@ func showEvents(c *tool.Call, w render.PolicyWords) error {
 	}
 	all := render.WithAliases(render.TextFields("Cluster", 10, "NodeName", 15, "TimeStart", 19, "TimeEnd", 19, "State", 6, "Reason", 30, "User", 15, "Duration", 13),
 		[]string{"TimeStart", "start"}, []string{"TimeEnd", "end"}, []string{"NodeName", "node", "event"})
-	shown, err := policyColumns(c, all[:7], all[7:], w)
+	shown, err := policyColumns(call, all[:7], all[7:], words)
 	if err != nil {
 		return err
 	}
 	s := render.PolicyView{}
-	return c.WriteOut(s.Text(render.TableStyle(c), shown, rows))
+	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
 }
 
 // eventLength is how long an event took, or takes until now.
@@ -87,9 +87,9 @@ func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
 // showRunaway lists jobs that accounting takes for open and the controller
 // does not know, or knows to be over. Accounting is a projection of the
 // ledger, so that there should be none.
-func showRunaway(c *tool.Call) error {
+func showRunaway(call *tool.Call) error {
 	var jobs apiv1.ListJobsReply
-	if err := c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, &jobs); err != nil {
+	if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, &jobs); err != nil {
 		return err
 	}
 	known := map[uint64]bool{}
@@ -98,8 +98,8 @@ func showRunaway(c *tool.Call) error {
 	}
 	cluster, behind := "", uint64(0)
 	var lost []*apiv1.AcctRow
-	req := &apiv1.AcctQuery{AllUsers: true, AllocationsOnly: true, States: []uint32{uint32(spec.Pending), uint32(spec.Running), uint32(spec.Suspended)}, Start: c.Now().UnixNano()}
-	err := fetch.AccountingRows(c, req, func(rep *apiv1.AcctReply) error {
+	req := &apiv1.AcctQuery{AllUsers: true, AllocationsOnly: true, States: []uint32{uint32(spec.Pending), uint32(spec.Running), uint32(spec.Suspended)}, Start: call.Now().UnixNano()}
+	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
 		cluster, behind = rep.GetCluster(), rep.GetBehind()
 		for _, r := range rep.GetRows() {
 			if r.GetEnd() == 0 && !known[r.GetUid()] && r.GetSubmit() < jobs.GetNow() {
@@ -111,19 +111,19 @@ func showRunaway(c *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, behind)
+	fetch.WarnBehind(call, behind)
 	if len(lost) == 0 {
-		return c.WriteOut([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"))
+		return call.WriteOut([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"))
 	}
 	var rows []*render.PolicyRow
 	for _, r := range lost {
-		rows = append(rows, &render.PolicyRow{More: []string{acctID(r), r.GetName(), r.GetPartition(), cluster, r.GetState(), render.FormatTime(c, r.GetSubmit()), render.FormatTime(c, r.GetStart()), render.FormatTime(c, r.GetEnd())}})
+		rows = append(rows, &render.PolicyRow{More: []string{acctID(r), r.GetName(), r.GetPartition(), cluster, r.GetState(), render.FormatTime(call, r.GetSubmit()), render.FormatTime(call, r.GetStart()), render.FormatTime(call, r.GetEnd())}})
 	}
-	shown, err := policyColumns(c, render.TextFields("ID", 12, "Name", 10, "Partition", 10, "Cluster", 10, "State", 10, "TimeSubmit", 19, "TimeStart", 19, "TimeEnd", 19), nil, render.PolicyWords{})
+	shown, err := policyColumns(call, render.TextFields("ID", 12, "Name", 10, "Partition", 10, "Cluster", 10, "State", 10, "TimeSubmit", 19, "TimeStart", 19, "TimeEnd", 19), nil, render.PolicyWords{})
 	if err != nil {
 		return err
 	}
 	s := render.PolicyView{}
-	b := s.Text(render.TableStyle(c), shown, rows)
-	return c.WriteOut(fmt.Appendf(nil, "NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s", b))
+	b := s.Text(render.TableStyle(call), shown, rows)
+	return call.WriteOut(fmt.Appendf(nil, "NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s", b))
 }

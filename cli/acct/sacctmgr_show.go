@@ -14,7 +14,7 @@ import (
 )
 
 // showPolicy is sacctmgr show.
-func showPolicy(c *tool.Call, args []string) error {
+func showPolicy(call *tool.Call, args []string) error {
 	what := ""
 	if len(args) > 0 {
 		what = findEntity(args[0])
@@ -22,58 +22,58 @@ func showPolicy(c *tool.Call, args []string) error {
 	if what == "" {
 		return badListEntity()
 	}
-	w := readWords(what, args[1:], false)
+	words := readWords(what, args[1:], false)
 	switch what {
 	case "coordinator":
 		return badListEntity()
 	case "configuration":
-		if c.API == nil {
-			return showConfiguration(c)
+		if call.API == nil {
+			return showConfiguration(call)
 		}
 		what = "everything" // the entities, as Slurm's API has it
 	case "transaction":
-		return showTransactions(c, w)
+		return showTransactions(call, words)
 	case "event":
-		return showEvents(c, w)
+		return showEvents(call, words)
 	case "runawayjobs":
-		return showRunaway(c)
+		return showRunaway(call)
 	case "reservation":
-		return showAccountedReservations(c, w)
+		return showAccountedReservations(call, words)
 	}
-	var p apiv1.PolicyReply
+	var policy apiv1.PolicyReply
 	var ping apiv1.PingReply
 	var cfg apiv1.GetConfigReply
-	if err := c.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: &p}, tool.Request{Method: tool.MethodPing, Req: &apiv1.PingRequest{}, Resp: &ping},
+	if err := call.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: &policy}, tool.Request{Method: tool.MethodPing, Req: &apiv1.PingRequest{}, Resp: &ping},
 		tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}); err != nil {
 		return err
 	}
-	withAssoc := c.Opts.On("associations") || slices.Contains(w.Bare, "withassoc")
-	s := render.PolicyView{Policy: &p, Words: w, Host: ping.GetHost(), Port: cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), "6817"), Config: &cfg, Assocs: withAssoc,
-		Tree: slices.Contains(w.Bare, "tree"), Coords: slices.Contains(w.Bare, "withcoordinator") || slices.Contains(w.Bare, "withcoordinators") || slices.Contains(w.Bare, "withcoord")}
-	if _, chosen := render.PolicyWord(w.Where, "format"); what == "cluster" && chosen {
+	withAssoc := call.Opts.On("associations") || slices.Contains(words.Bare, "withassoc")
+	s := render.PolicyView{Policy: &policy, Words: words, Host: ping.GetHost(), Port: cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), "6817"), Config: &cfg, Assocs: withAssoc,
+		Tree: slices.Contains(words.Bare, "tree"), Coords: slices.Contains(words.Bare, "withcoordinator") || slices.Contains(words.Bare, "withcoordinators") || slices.Contains(words.Bare, "withcoord")}
+	if _, chosen := render.PolicyWord(words.Where, "format"); what == "cluster" && chosen {
 		var list apiv1.ListNodesReply
-		if err := c.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
+		if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
 			return err
 		}
 		s.Nodes = list.GetNodes()
 	}
-	if render.WantsDocument(c) {
-		return policyDocument(c, what, &s)
+	if render.WantsDocument(call) {
+		return policyDocument(call, what, &s)
 	}
 	rows, fields, more := s.Rows(what)
 	if rows == nil && fields == nil {
-		return c.Errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)", what)
+		return call.Errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)", what)
 	}
-	shown, err := policyColumns(c, fields, more, w)
+	shown, err := policyColumns(call, fields, more, words)
 	if err != nil {
 		return err
 	}
-	return c.WriteOut(s.Text(render.TableStyle(c), shown, rows))
+	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
 }
 
 // policyColumns reads format=; name%width sets the width.
-func policyColumns(c *tool.Call, fields, more []render.PolicyField, w render.PolicyWords) ([]render.PolicyField, error) {
-	text, ok := render.PolicyWord(w.Where, "format")
+func policyColumns(call *tool.Call, fields, more []render.PolicyField, words render.PolicyWords) ([]render.PolicyField, error) {
+	text, ok := render.PolicyWord(words.Where, "format")
 	if !ok {
 		return fields, nil
 	}
@@ -82,30 +82,30 @@ func policyColumns(c *tool.Call, fields, more []render.PolicyField, w render.Pol
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
 		i := render.FindPolicyField(all, name)
 		if i < 0 {
 			return nil, tool.Fail(1, " Unknown field '"+name+"'")
 		}
-		f := all[i]
+		field := all[i]
 		if sized {
-			f.Width = width
+			field.Width = width
 		}
-		out = append(out, f)
+		out = append(out, field)
 	}
 	return out, nil
 }
 
 // policyDocument is sacctmgr show --json.
-func policyDocument(c *tool.Call, what string, s *render.PolicyView) error {
+func policyDocument(call *tool.Call, what string, s *render.PolicyView) error {
 	members, name := s.Documents(what)
 	if name == "" {
-		return c.Errorf("show %s --json is not supported in this release", what)
+		return call.Errorf("show %s --json is not supported in this release", what)
 	}
 	list, _ := members[0].Value.(tree.List)
-	if c.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {
+	if call.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {
 		return tool.Unknown(spec.CodeNothingFound, what+" "+strings.Join(s.Words.Names, ",")+" does not exist")
 	}
-	return render.Answer(c, name, members...)
+	return render.Answer(call, name, members...)
 }

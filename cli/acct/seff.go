@@ -27,18 +27,18 @@ it ends.`,
 	}
 }
 
-func runSeff(c *tool.Call) error {
-	if len(c.Operands) != 1 {
+func runSeff(call *tool.Call) error {
+	if len(call.Operands) != 1 {
 		return &opt.UsageError{Command: "seff", Text: "one job is to be named"}
 	}
-	id := c.Operands[0]
+	id := call.Operands[0]
 	if _, ok := jobRefs(id); !ok {
 		return tool.Fail(1, "seff: error: Invalid job id: "+id)
 	}
-	req := &apiv1.AcctQuery{Jobs: []string{id}, AllUsers: true, AllocationsOnly: true, Zone: tool.ZoneName(c.Env)}
+	req := &apiv1.AcctQuery{Jobs: []string{id}, AllUsers: true, AllocationsOnly: true, Zone: tool.ZoneName(call.Env)}
 	var job *apiv1.AcctRow
 	cluster, behind := "", uint64(0)
-	err := fetch.AccountingRows(c, req, func(rep *apiv1.AcctReply) error {
+	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
 		cluster, behind = rep.GetCluster(), rep.GetBehind()
 		for _, r := range rep.GetRows() {
 			if job == nil || r.GetArrayTasks() == "" {
@@ -54,24 +54,24 @@ func runSeff(c *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, behind)
+	fetch.WarnBehind(call, behind)
 	if job == nil {
 		return tool.Fail(1, "Job not found.")
 	}
-	return c.WriteOut(seffText(job, cluster, c.Opts.On("debug")))
+	return call.WriteOut(seffText(job, cluster, call.Opts.On("debug")))
 }
 
 // seffText lays the figures out.
 func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	var b []byte
 	line := func(name, text string, args ...any) { b = fmt.Appendf(b, name+": "+text+"\n", args...) }
-	u := r.GetUsage()
+	usage := r.GetUsage()
 	seconds := r.GetElapsed() / tool.Second
 	cores := allocCPUs(r)
 	nodes := max(allocNodes(r), 1)
 	if debug {
 		line("Fields", "JobID=%d NCPUS=%d NNodes=%d ElapsedRaw=%d TotalCPU(ns)=%d PeakRSS=%d measured=%v", r.GetJobId(), cores, nodes, seconds,
-			u.GetUserCpu()+u.GetSystemCpu(), u.GetPeakRss(), r.GetHasUsage())
+			usage.GetUserCpu()+usage.GetSystemCpu(), usage.GetPeakRss(), r.GetHasUsage())
 	}
 	line("Job ID", "%d", r.GetJobId())
 	if r.GetArrayJobId() != 0 {
@@ -102,11 +102,11 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 		line("Job Wall-clock time", "%s", format.Duration(seconds))
 		return append(b, "Efficiency not available: no node reported what the job used.\n"...)
 	}
-	used, held := (u.GetUserCpu()+u.GetSystemCpu())/tool.Second, cores*seconds
+	used, held := (usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second, cores*seconds
 	line("CPU Utilized", "%s", format.Duration(used))
-	line("CPU Efficiency", "%s of %s core-walltime", percentOf(float64(u.GetUserCpu()+u.GetSystemCpu())/1e9, float64(held)), format.Duration(held))
+	line("CPU Efficiency", "%s of %s core-walltime", percentOf(float64(usage.GetUserCpu()+usage.GetSystemCpu())/1e9, float64(held)), format.Duration(held))
 	line("Job Wall-clock time", "%s", format.Duration(seconds))
-	if !u.GetHasRss() {
+	if !usage.GetHasRss() {
 		line("Memory Utilized", "not measured")
 		return b
 	}
@@ -114,13 +114,13 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	if nodes > 1 {
 		estimated = " (estimated maximum)" // the nodes' peaks need not have come together
 	}
-	line("Memory Utilized", "%s%s", sizeText(u.GetPeakRss()), estimated)
+	line("Memory Utilized", "%s%s", sizeText(usage.GetPeakRss()), estimated)
 	asked := r.GetAllocTres().GetMem() << 20
 	each := ""
 	if nodes > 1 {
 		each = " (" + sizeText(asked/nodes) + "/node)"
 	}
-	line("Memory Efficiency", "%s of %s%s", percentOf(float64(u.GetPeakRss()), float64(asked)), sizeText(asked), each)
+	line("Memory Efficiency", "%s of %s%s", percentOf(float64(usage.GetPeakRss()), float64(asked)), sizeText(asked), each)
 	return b
 }
 

@@ -43,33 +43,33 @@ all. A query is one read-only SELECT, limited to 30 seconds, 1 GiB of memory and
 // sqlTextMost bounds a question that is read from standard input.
 const sqlTextMost = 64 << 10
 
-func runSQL(c *tool.Call) error {
-	req := &apiv1.SqlQuery{Format: strings.ToLower(cmp.Or(c.Opts.Text("format"), "table")), Explain: c.Opts.Text("explain-report"), Views: c.Opts.On("views")}
-	text := strings.Join(c.Operands, " ")
+func runSQL(call *tool.Call) error {
+	req := &apiv1.SqlQuery{Format: strings.ToLower(cmp.Or(call.Opts.Text("format"), "table")), Explain: call.Opts.Text("explain-report"), Views: call.Opts.On("views")}
+	text := strings.Join(call.Operands, " ")
 	if text == "-" {
-		data, err := tool.ReadAll(c.Stdin, sqlTextMost)
+		data, err := tool.ReadAll(call.Stdin, sqlTextMost)
 		if err != nil {
-			return c.Errorf("standard input: %v", err)
+			return call.Errorf("standard input: %v", err)
 		}
 		text = string(data)
 	}
 	req.Sql = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	switch {
 	case !slices.Contains([]string{"table", "csv", "json", "parquet"}, req.GetFormat()):
-		return c.Errorf("--format=%s: expected table, csv, json or parquet", c.Opts.Text("format"))
+		return call.Errorf("--format=%s: expected table, csv, json or parquet", call.Opts.Text("format"))
 	case req.GetSql() == "" && req.GetExplain() == "" && !req.GetViews():
 		return &opt.UsageError{Command: "muster sql", Text: "a SELECT is missing; `muster sql --views` lists what can be asked"}
-	case req.GetFormat() == "parquet" && !c.Opts.On("output") && c.Terminal(c.Stdout):
-		return c.Errorf("parquet is not for a terminal: name a file with --output")
+	case req.GetFormat() == "parquet" && !call.Opts.On("output") && call.Terminal(call.Stdout):
+		return call.Errorf("parquet is not for a terminal: name a file with --output")
 	}
-	out, err := sqlOutput(c)
+	out, err := sqlOutput(call)
 	if err != nil {
 		return err
 	}
-	err = sqlAnswer(c, req, out)
+	err = sqlAnswer(call, req, out)
 	if f, ok := out.(*os.File); ok {
 		if cerr := f.Close(); err == nil && cerr != nil {
-			err = c.Errorf("%v", cerr)
+			err = call.Errorf("%v", cerr)
 		}
 		if err != nil {
 			_ = os.Remove(f.Name()) // half an answer is none
@@ -79,38 +79,38 @@ func runSQL(c *tool.Call) error {
 }
 
 // sqlOutput is where the answer goes.
-func sqlOutput(c *tool.Call) (io.Writer, error) {
-	name := c.Opts.Text("output")
+func sqlOutput(call *tool.Call) (io.Writer, error) {
+	name := call.Opts.Text("output")
 	if name == "" {
-		return c.Out, nil
+		return call.Out, nil
 	}
 	if !strings.HasPrefix(name, "/") {
-		name = c.Dir + "/" + name
+		name = call.Dir + "/" + name
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, c.Errorf("%v", err)
+		return nil, call.Errorf("%v", err)
 	}
 	return f, nil
 }
 
 // sqlAnswer asks, and writes what comes: a table at the end, everything else
 // as it comes.
-func sqlAnswer(c *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
+func sqlAnswer(call *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
 	var err error
-	req.MinSeq, err = fetch.LastSeq(c, tool.MethodAcctSQL)
+	req.MinSeq, err = fetch.LastSeq(call, tool.MethodAcctSQL)
 	if err != nil {
 		return err
 	}
 	table := req.GetFormat() == "table" && req.GetExplain() == "" && !req.GetViews()
 	if !table {
-		if err := c.Exact(); err != nil {
+		if err := call.Exact(); err != nil {
 			return err
 		}
 	}
 	var all []byte
 	behind := uint64(0)
-	err = fetch.Stream(c, tool.MethodAcctSQL, req, func(rep *apiv1.SqlReply) error {
+	err = fetch.Stream(call, tool.MethodAcctSQL, req, func(rep *apiv1.SqlReply) error {
 		behind = rep.GetBehind()
 		if table {
 			all = append(all, rep.GetData()...)
@@ -122,9 +122,9 @@ func sqlAnswer(c *tool.Call, req *apiv1.SqlQuery, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, behind)
+	fetch.WarnBehind(call, behind)
 	if table {
-		_, err = out.Write(sqlTable(string(all), c.Opts.On("noheader")))
+		_, err = out.Write(sqlTable(string(all), call.Opts.On("noheader")))
 	}
 	return err
 }

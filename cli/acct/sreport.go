@@ -117,32 +117,32 @@ type reportAsk struct {
 	fields []string // format=
 }
 
-func runSreport(c *tool.Call) error {
-	if len(c.Operands) == 0 {
+func runSreport(call *tool.Call) error {
+	if len(call.Operands) == 0 {
 		return &opt.UsageError{Command: "sreport", Text: "a report is missing: cluster utilization, user top, ..."}
 	}
-	a, err := reportQuery(c)
+	ask, err := reportQuery(call)
 	if err != nil {
 		return err
 	}
-	if c.Opts.On("cluster") {
-		c.Opts.Put("clusters", c.Opts.Text("cluster"), true, opt.FromCommand)
-		a.query.Cluster = c.PastCluster()
+	if call.Opts.On("cluster") {
+		call.Opts.Put("clusters", call.Opts.Text("cluster"), true, opt.FromCommand)
+		ask.query.Cluster = call.PastCluster()
 	}
 	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(c, tool.MethodAcctReport, a.query, &rep, func(seq uint64) { a.query.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, ask.query, &rep, func(seq uint64) { ask.query.MinSeq = seq }); err != nil {
 		return err
 	}
-	fetch.WarnBehind(c, rep.GetBehind())
-	a.fullNames(c.Env, &rep)
-	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), a.makeDocument(c, &rep))
+	fetch.WarnBehind(call, rep.GetBehind())
+	ask.fullNames(call.Env, &rep)
+	if render.WantsDocument(call) {
+		return render.Structured(call, call.Opts.On("json"), ask.makeDocument(call, &rep))
 	}
-	text, err := a.text(&rep, render.TableStyle(c), c.Loc)
+	text, err := ask.text(&rep, render.TableStyle(call), call.Loc)
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
-	return c.WriteOut(text)
+	return call.WriteOut(text)
 }
 
 func columnOf(rep *apiv1.ReportReply, name string) int {
@@ -150,45 +150,45 @@ func columnOf(rep *apiv1.ReportReply, name string) int {
 }
 
 // reportQuery reads the words and keys.
-func reportQuery(c *tool.Call) (*reportAsk, error) {
-	section := render.MatchPrefix([]string{"cluster", "user", "job", "reservation"}, c.Operands[0])
+func reportQuery(call *tool.Call) (*reportAsk, error) {
+	section := render.MatchPrefix([]string{"cluster", "user", "job", "reservation"}, call.Operands[0])
 	if section == "" {
-		return nil, tool.Fail(1, "invalid keyword: "+c.Operands[0])
+		return nil, tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
-	a := &reportAsk{query: &apiv1.ReportQuery{Zone: tool.ZoneName(c.Env), Top: 10}, time: timeFormats()[1]}
+	ask := &reportAsk{query: &apiv1.ReportQuery{Zone: tool.ZoneName(call.Env), Top: 10}, time: timeFormats()[1]}
 	var valid []string
-	if len(c.Operands) > 1 {
-		for _, r := range reports() {
-			if r.section == section {
-				valid = append(valid, r.names[0])
-				if strings.HasPrefix(strings.ToLower(r.names[0]), strings.ToLower(c.Operands[1])) && a.report.ask == "" {
-					a.report = r
+	if len(call.Operands) > 1 {
+		for _, report := range reports() {
+			if report.section == section {
+				valid = append(valid, report.names[0])
+				if strings.HasPrefix(strings.ToLower(report.names[0]), strings.ToLower(call.Operands[1])) && ask.report.ask == "" {
+					ask.report = report
 				}
 			}
 		}
 	}
-	if a.report.ask == "" {
+	if ask.report.ask == "" {
 		word := ""
-		if len(c.Operands) > 1 {
-			word = c.Operands[1]
+		if len(call.Operands) > 1 {
+			word = call.Operands[1]
 		}
 		return nil, tool.Fail(1, "Not valid report "+word, "Valid "+section+" reports are, "+quotedList(valid))
 	}
-	a.query.Report = a.report.ask
-	if c.Opts.On("time-format") {
+	ask.query.Report = ask.report.ask
+	if call.Opts.On("time-format") {
 		i := slices.IndexFunc(timeFormats(), func(f timeFormat) bool {
-			return strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(c.Opts.Text("time-format"))) && c.Opts.Text("time-format") != ""
+			return strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(call.Opts.Text("time-format"))) && call.Opts.Text("time-format") != ""
 		})
 		if i < 0 {
-			return nil, c.Errorf("unknown time format %s", c.Opts.Text("time-format"))
+			return nil, call.Errorf("unknown time format %s", call.Opts.Text("time-format"))
 		}
-		a.time = timeFormats()[i]
+		ask.time = timeFormats()[i]
 	}
-	a.query.Tres = c.Opts.List("tres")
-	if err := reportKeys(c, a, c.Operands[2:]); err != nil {
+	ask.query.Tres = call.Opts.List("tres")
+	if err := reportKeys(call, ask, call.Operands[2:]); err != nil {
 		return nil, err
 	}
-	return a, nil
+	return ask, nil
 }
 
 // quotedList writes "A", "B", and "C".
@@ -209,16 +209,16 @@ func quotedList(words []string) string {
 // reportKeys reads start=, end= and the rest.
 //
 //muster:table one case for each key
-func reportKeys(c *tool.Call, a *reportAsk, args []string) error {
-	now := c.Now().In(c.Loc)
-	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, c.Loc)
+func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
+	now := call.Now().In(call.Loc)
+	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, call.Loc)
 	start, end := midnight.AddDate(0, 0, -1), midnight
 	endGiven := false
 	for _, arg := range args {
 		key, val, _ := strings.Cut(arg, "=")
 		switch strings.ToLower(key) {
 		case "start", "end":
-			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: c.Loc, Past: true})
+			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(val))
 			}
@@ -228,46 +228,46 @@ func reportKeys(c *tool.Call, a *reportAsk, args []string) error {
 				end, endGiven = at, true
 			}
 		case "accounts", "account", "acct", "accts":
-			a.query.Accounts = tool.SplitList(val)
+			ask.query.Accounts = tool.SplitList(val)
 		case "users", "user":
-			a.query.Users = tool.SplitList(val)
+			ask.query.Users = tool.SplitList(val)
 		case "partitions", "partition":
-			a.query.Partitions = tool.SplitList(val)
+			ask.query.Partitions = tool.SplitList(val)
 		case "cluster", "clusters":
-			c.Opts.Put("cluster", val, true, opt.FromCommand)
+			call.Opts.Put("cluster", val, true, opt.FromCommand)
 		case "topcount":
 			n, ok := tool.PositiveNumber(val)
 			if !ok {
-				return c.Errorf("topcount=%s: expected a number above zero", val)
+				return call.Errorf("topcount=%s: expected a number above zero", val)
 			}
-			a.query.Top = uint32(n)
+			ask.query.Top = uint32(n)
 		case "qos", "qoslevel":
-			a.query.Qos = tool.SplitList(val)
+			ask.query.Qos = tool.SplitList(val)
 		case "wckey", "wckeys":
-			a.query.Wckeys = tool.SplitList(val)
+			ask.query.Wckeys = tool.SplitList(val)
 		case "jobs", "job":
-			a.query.Jobs = tool.SplitList(val)
+			ask.query.Jobs = tool.SplitList(val)
 		case "nodes", "node":
-			a.query.Nodes = []string{val}
+			ask.query.Nodes = []string{val}
 		case "grouping":
 			for _, g := range tool.SplitList(val) {
 				n, ok := tool.PositiveNumber(g)
 				if !ok {
-					return c.Errorf("grouping=%s: expected numbers of CPUs above zero", val)
+					return call.Errorf("grouping=%s: expected numbers of CPUs above zero", val)
 				}
-				a.query.Grouping = append(a.query.Grouping, n)
+				ask.query.Grouping = append(ask.query.Grouping, n)
 			}
 		case "printjobcount":
-			a.query.Count = true
+			ask.query.Count = true
 		case "flatview":
-			a.query.Flat = true
+			ask.query.Flat = true
 		case "acctasparent": // so it is without flatview
 		case "group":
-			a.query.Group = true
+			ask.query.Group = true
 		case "tree":
-			a.tree = true
+			ask.tree = true
 		case "format":
-			a.fields = tool.SplitList(val)
+			ask.fields = tool.SplitList(val)
 		default:
 			return tool.Fail(1, " Unknown condition: "+arg)
 		}
@@ -286,7 +286,7 @@ func reportKeys(c *tool.Call, a *reportAsk, args []string) error {
 	if !end.After(start) {
 		end = start.Add(time.Hour)
 	}
-	a.query.Start, a.query.End = start.UnixNano(), end.UnixNano()
+	ask.query.Start, ask.query.End = start.UnixNano(), end.UnixNano()
 	return nil
 }
 
@@ -336,16 +336,16 @@ func (a *reportAsk) headingLine() string {
 }
 
 // fullNames fills in the names of people, which this host knows.
-func (a *reportAsk) fullNames(e *tool.Env, rep *apiv1.ReportReply) {
+func (a *reportAsk) fullNames(env *tool.Env, rep *apiv1.ReportReply) {
 	login, name := columnOf(rep, "Login"), columnOf(rep, "Proper Name")
-	if login < 0 || name < 0 || e.FullName == nil {
+	if login < 0 || name < 0 || env.FullName == nil {
 		return
 	}
 	known := map[string]string{"": ""}
 	for _, r := range rep.GetRows() {
 		user := r.GetCells()[login].GetText()
 		if _, ok := known[user]; !ok {
-			known[user] = e.FullName(user)
+			known[user] = env.FullName(user)
 		}
 		if r.GetCells()[name].GetText() == "" {
 			r.Cells[name] = &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: known[user]}}
@@ -354,10 +354,10 @@ func (a *reportAsk) fullNames(e *tool.Env, rep *apiv1.ReportReply) {
 }
 
 // makeDocument is the report as a tree: amounts as they are, seconds for time.
-func (a *reportAsk) makeDocument(c *tool.Call, rep *apiv1.ReportReply) tree.Object {
+func (a *reportAsk) makeDocument(call *tool.Call, rep *apiv1.ReportReply) tree.Object {
 	rows := tree.List{}
 	for _, r := range rep.GetRows() {
-		var o tree.Object
+		var object tree.Object
 		for i, col := range rep.GetColumns() {
 			var v any
 			switch k := r.GetCells()[i].GetKind().(type) {
@@ -369,11 +369,11 @@ func (a *reportAsk) makeDocument(c *tool.Call, rep *apiv1.ReportReply) tree.Obje
 				v = k.Float
 			}
 			key := strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(col.GetName(), "%", "percent")), " ", "_")
-			o = append(o, tree.Member{Key: key, Value: v})
+			object = append(object, tree.Member{Key: key, Value: v})
 		}
-		rows = append(rows, o)
+		rows = append(rows, object)
 	}
-	return render.Document(c, tree.Member{Key: "report", Value: a.query.GetReport()}, tree.Member{Key: "cluster", Value: rep.GetCluster()},
+	return render.Document(call, tree.Member{Key: "report", Value: a.query.GetReport()}, tree.Member{Key: "cluster", Value: rep.GetCluster()},
 		tree.Member{Key: "start", Value: rep.GetStart() / tool.Second}, tree.Member{Key: "end", Value: rep.GetEnd() / tool.Second},
 		tree.Member{Key: "rows", Value: rows})
 }

@@ -75,20 +75,20 @@ type liveStep struct {
 	alloc *apiv1.Tres
 }
 
-func runSstat(c *tool.Call) error {
-	fields, err := sstatColumns(c)
+func runSstat(call *tool.Call) error {
+	fields, err := sstatColumns(call)
 	if err != nil {
 		return err
 	}
-	if c.Opts.On("helpformat") {
-		return c.WriteOut(render.FieldHelp(sstatFields(), func(f sstatField) string { return f.name }))
+	if call.Opts.On("helpformat") {
+		return call.WriteOut(render.FieldHelp(sstatFields(), func(f sstatField) string { return f.name }))
 	}
 	var asked []string
-	for _, text := range append([]string{c.Opts.Text("jobs")}, c.Operands...) {
+	for _, text := range append([]string{call.Opts.Text("jobs")}, call.Operands...) {
 		asked = append(asked, tool.SplitJobs(text)...)
 	}
 	if len(asked) == 0 {
-		return c.Errorf("You didn't give me any jobs to stat.")
+		return call.Errorf("You didn't give me any jobs to stat.")
 	}
 	req := &apiv1.StepUsageRequest{}
 	wanted := map[string][]string{} // steps by job; "" = as -a says
@@ -106,43 +106,43 @@ func runSstat(c *tool.Call) error {
 		}
 	}
 	var rep apiv1.StepUsageReply
-	if err := c.RPC(tool.MethodStepUsage, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodStepUsage, req, &rep); err != nil {
 		return err
 	}
-	return sstatPrint(c, &rep, wanted, fields)
+	return sstatPrint(call, &rep, wanted, fields)
 }
 
 // sstatPrint prints what is there, and says what is not.
-func sstatPrint(c *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]string, fields []sstatField) error {
-	view := &acctView{Clock: render.NewClock(c.Env), convert: format.Convert{Exact: true, Keep: c.Opts.On("noconvert")}}
-	style := render.TableStyle(c)
+func sstatPrint(call *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]string, fields []sstatField) error {
+	view := &acctView{Clock: render.NewClock(call.Env), convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")}}
+	style := render.TableStyle(call)
 	heads := make([]column.Field, len(fields))
 	for i, f := range fields {
 		heads[i] = column.Field{Name: f.name, Width: f.width}
 	}
 	b := style.Header(nil, heads)
 	var problems []string
-	for _, j := range rep.GetJobs() {
-		if e := j.GetError(); e != nil {
-			problems = append(problems, "sstat: error: job "+j.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()))
+	for _, job := range rep.GetJobs() {
+		if e := job.GetError(); e != nil {
+			problems = append(problems, "sstat: error: job "+job.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()))
 			continue
 		}
-		if s := j.GetSilent(); len(s) > 0 {
-			problems = append(problems, "sstat: error: job "+j.GetJob()+": no answer from "+strings.Join(s, ",")+": what runs there is missing")
+		if s := job.GetSilent(); len(s) > 0 {
+			problems = append(problems, "sstat: error: job "+job.GetJob()+": no answer from "+strings.Join(s, ",")+": what runs there is missing")
 		}
-		steps := sstatSteps(c, j, wanted[j.GetJob()])
-		if len(steps) == 0 && len(j.GetSilent()) == 0 {
-			problems = append(problems, "sstat: error: no steps running for job "+j.GetJob())
+		steps := sstatSteps(call, job, wanted[job.GetJob()])
+		if len(steps) == 0 && len(job.GetSilent()) == 0 {
+			problems = append(problems, "sstat: error: no steps running for job "+job.GetJob())
 		}
 		texts := make([]string, len(fields))
-		for _, s := range steps {
+		for _, step := range steps {
 			for i, f := range fields {
-				texts[i] = f.text(view, s)
+				texts[i] = f.text(view, step)
 			}
 			b = style.Row(b, heads, texts)
 		}
 	}
-	if err := c.WriteOut(b); err != nil {
+	if err := call.WriteOut(b); err != nil {
 		return err
 	}
 	if len(problems) > 0 {
@@ -152,17 +152,17 @@ func sstatPrint(c *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]str
 }
 
 // sstatSteps picks the steps that were asked for.
-func sstatSteps(c *tool.Call, j *apiv1.JobSteps, wanted []string) []*liveStep {
+func sstatSteps(call *tool.Call, job *apiv1.JobSteps, wanted []string) []*liveStep {
 	var out []*liveStep
 	var first *liveStep
-	for _, s := range j.GetSteps() {
-		name := spec.StepID(s.GetStep()).String()
-		l := &liveStep{id: tool.Itoa(j.GetJobId()) + "." + name, tasks: int64(max(s.GetTasks(), 1)), on: s.GetNodes(), nodes: j.GetNodes(), alloc: j.GetAlloc()}
-		if first == nil || (s.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
-			first = l
+	for _, step := range job.GetSteps() {
+		name := spec.StepID(step.GetStep()).String()
+		live := &liveStep{id: tool.Itoa(job.GetJobId()) + "." + name, tasks: int64(max(step.GetTasks(), 1)), on: step.GetNodes(), nodes: job.GetNodes(), alloc: job.GetAlloc()}
+		if first == nil || (step.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
+			first = live
 		}
-		if slices.Contains(wanted, name) || (c.Opts.On("allsteps") && slices.Contains(wanted, "")) {
-			out = append(out, l)
+		if slices.Contains(wanted, name) || (call.Opts.On("allsteps") && slices.Contains(wanted, "")) {
+			out = append(out, live)
 		}
 	}
 	if slices.Contains(wanted, "") && !slices.Contains(out, first) && first != nil {
@@ -172,13 +172,13 @@ func sstatSteps(c *tool.Call, j *apiv1.JobSteps, wanted []string) []*liveStep {
 }
 
 // sstatColumns reads the requested fields.
-func sstatColumns(c *tool.Call) ([]sstatField, error) {
+func sstatColumns(call *tool.Call) ([]sstatField, error) {
 	text := sstatFormat
-	given, ok := c.Opts.Get("format")
+	given, ok := call.Opts.Get("format")
 	switch {
-	case ok && (given.From == opt.FromCommand || !c.Opts.On("pidformat")):
+	case ok && (given.From == opt.FromCommand || !call.Opts.On("pidformat")):
 		text = given.Text
-	case c.Opts.On("pidformat"):
+	case call.Opts.On("pidformat"):
 		text = sstatPids
 	}
 	all := sstatFields()
@@ -186,20 +186,20 @@ func sstatColumns(c *tool.Call) ([]sstatField, error) {
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
 		i := slices.IndexFunc(all, func(f sstatField) bool { return strings.EqualFold(f.name, name) })
 		if i < 0 && name != "" {
 			i = slices.IndexFunc(all, func(f sstatField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
 		}
 		if i < 0 {
-			return nil, c.Errorf("Invalid field requested: %q", name)
+			return nil, call.Errorf("Invalid field requested: %q", name)
 		}
-		f := all[i]
+		field := all[i]
 		if sized {
-			f.width = width
+			field.width = width
 		}
-		out = append(out, f)
+		out = append(out, field)
 	}
 	return out, nil
 }

@@ -29,10 +29,10 @@ type spread struct {
 	mostOn, leastOn, n int // indices of nodes; n nodes were measured
 }
 
-func (k *measured) over(s *liveStep) spread {
+func (k *measured) over(step *liveStep) spread {
 	out := spread{}
-	for i, m := range s.on {
-		x, known := k.get(m)
+	for i, measurement := range step.on {
+		x, known := k.get(measurement)
 		if !known {
 			continue
 		}
@@ -56,11 +56,11 @@ func (k *measured) total(p spread) int64 {
 	return p.sum
 }
 
-func (k *measured) ave(s *liveStep, p spread) int64 {
+func (k *measured) ave(step *liveStep, p spread) int64 {
 	if k.mean {
 		return k.total(p)
 	}
-	return p.sum / s.tasks
+	return p.sum / step.tasks
 }
 
 // taskName names the task on a node, known where each node has one.
@@ -73,9 +73,9 @@ func (s *liveStep) taskName(i int) string {
 
 // The ways in which a column shows a kind.
 func (k *measured) column(show func(v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
-	return func(v *acctView, s *liveStep) string {
-		if p := k.over(s); p.n > 0 {
-			return show(v, s, p)
+	return func(view *acctView, step *liveStep) string {
+		if p := k.over(step); p.n > 0 {
+			return show(view, step, p)
 		}
 		return ""
 	}
@@ -111,14 +111,14 @@ func (k *measured) minTask() func(*acctView, *liveStep) string {
 
 // formatVector writes several kinds as name=text.
 func formatVector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
-	return func(v *acctView, s *liveStep) string {
+	return func(view *acctView, step *liveStep) string {
 		var parts []string
 		for _, k := range kinds {
-			p := k.over(s)
+			p := k.over(step)
 			if p.n == 0 {
 				continue
 			}
-			if t := text(k, v, s, p); t != "" {
+			if t := text(k, view, step, p); t != "" {
 				parts = append(parts, k.name+"="+t)
 			}
 		}
@@ -138,11 +138,11 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 	disk = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetReadBytes), text: bytes}
 	written = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetWriteBytes), text: bytes}
 	gpus := func(of func(g *apiv1.GpuUsage) (n, whole int64)) func(*apiv1.Measurement) (int64, bool) {
-		return func(m *apiv1.Measurement) (sum int64, known bool) {
+		return func(measurement *apiv1.Measurement) (sum int64, known bool) {
 			var all int64
-			for _, g := range m.GetUsage().GetGpus() {
-				if g.GetHas() {
-					n, whole := of(g)
+			for _, gpu := range measurement.GetUsage().GetGpus() {
+				if gpu.GetHas() {
+					n, whole := of(gpu)
 					sum, all, known = sum+n, all+whole, true
 				}
 			}
@@ -201,9 +201,9 @@ func sstatFields() []sstatField {
 }
 
 // livePids lists the processes of a step, node after node.
-func livePids(_ *acctView, s *liveStep) string {
+func livePids(_ *acctView, step *liveStep) string {
 	var parts []string
-	for _, m := range s.on {
+	for _, m := range step.on {
 		for _, pid := range m.GetPids() {
 			parts = append(parts, tool.Itoa(pid))
 		}

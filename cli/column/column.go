@@ -36,11 +36,11 @@ func Letters(format string) (before string, tokens []Token, err error) {
 	for found {
 		var part string
 		part, rest, found = strings.Cut(rest, "%")
-		t := Token{}
+		token := Token{}
 		if strings.HasPrefix(part, ".") {
-			t.Right, part = true, part[1:]
+			token.Right, part = true, part[1:]
 		}
-		t.Width, part, err = width(part)
+		token.Width, part, err = width(part)
 		if err != nil {
 			return "", nil, fmt.Errorf("format %q: %w", format, err)
 		}
@@ -48,12 +48,12 @@ func Letters(format string) (before string, tokens []Token, err error) {
 		case part == "":
 			return "", nil, fmt.Errorf("format %q: a letter is missing after %%", format)
 		case strings.HasPrefix(part, "all"):
-			t.Field, t.Suffix = "all", part[3:]
+			token.Field, token.Suffix = "all", part[3:]
 		default:
 			_, n := utf8.DecodeRuneInString(part)
-			t.Field, t.Suffix = part[:n], part[n:]
+			token.Field, token.Suffix = part[:n], part[n:]
 		}
-		tokens = append(tokens, t)
+		tokens = append(tokens, token)
 	}
 	return before, tokens, nil
 }
@@ -64,24 +64,24 @@ func Names(format string) ([]Token, error) {
 	var tokens []Token
 	for part := range strings.SplitSeq(format, ",") {
 		name, spec, sized := strings.Cut(part, ":")
-		t := Token{Field: strings.TrimSpace(name), Width: nameWidth}
-		if t.Field == "" && !sized {
+		token := Token{Field: strings.TrimSpace(name), Width: nameWidth}
+		if token.Field == "" && !sized {
 			continue // clients end their lists with a comma
 		}
-		if t.Field == "" {
+		if token.Field == "" {
 			return nil, fmt.Errorf("format %q: a field is missing", format)
 		}
 		if sized {
 			if strings.HasPrefix(spec, ".") {
-				t.Right, spec = true, spec[1:]
+				token.Right, spec = true, spec[1:]
 			}
 			var err error
-			t.Width, t.Suffix, err = width(spec)
+			token.Width, token.Suffix, err = width(spec)
 			if err != nil {
 				return nil, fmt.Errorf("format %q: %w", format, err)
 			}
 		}
-		tokens = append(tokens, t)
+		tokens = append(tokens, token)
 	}
 	if len(tokens) == 0 {
 		return nil, fmt.Errorf("format %q: a field is missing", format)
@@ -172,8 +172,8 @@ func (s Style) Header(b []byte, fields []Field) []byte {
 	cut := s
 	cut.NoMark = true // a name is cut without a mark
 	b = cut.Row(b, fields, names)
-	for _, f := range fields {
-		for range max(f.Width, -f.Width) {
+	for _, field := range fields {
+		for range max(field.Width, -field.Width) {
 			b = append(b, '-')
 		}
 		b = append(b, ' ')

@@ -14,40 +14,40 @@ import (
 
 // AccountingRows asks for rows that hold everything which happened before the
 // question, and hands each piece on.
-func AccountingRows(c *tool.Call, req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
+func AccountingRows(call *tool.Call, req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
 	var err error
-	req.MinSeq, err = LastSeq(c, tool.MethodAcctRows)
+	req.MinSeq, err = LastSeq(call, tool.MethodAcctRows)
 	if err != nil {
 		return err
 	}
-	return Stream(c, tool.MethodAcctRows, req, each)
+	return Stream(call, tool.MethodAcctRows, req, each)
 }
 
 // Stream makes a call and hands each message of the answer on.
 func Stream[M any, P interface {
 	*M
 	protoMessage
-}](c *tool.Call, method string, req protoMessage, each func(P) error) error {
-	conn, err := c.ConnectFor(method)
+}](call *tool.Call, method string, req protoMessage, each func(P) error) error {
+	conn, err := call.ConnectFor(method)
 	if err != nil {
 		return err
 	}
 	// The limit of calls refuses before the first message.
-	return c.Patiently(c.Ctx, func() error { return streamOnce[M, P](c, conn, method, req, each) })
+	return call.Patiently(call.Ctx, func() error { return streamOnce[M, P](call, conn, method, req, each) })
 }
 
 func streamOnce[M any, P interface {
 	*M
 	protoMessage
-}](c *tool.Call, conn tool.Conn, method string, req protoMessage, each func(P) error) error {
-	ctx, cancel := context.WithCancel(c.Ctx)
+}](call *tool.Call, conn tool.Conn, method string, req protoMessage, each func(P) error) error {
+	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
 	s, err := conn.Stream(ctx, method, req)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	began := c.Now()
+	began := call.Now()
 	for n := 0; ; n++ {
 		m := P(new(M))
 		switch err := s.Recv(m); {
@@ -57,7 +57,7 @@ func streamOnce[M any, P interface {
 			return err
 		}
 		if n == 0 {
-			c.Trace(method, began, req, m)
+			call.Trace(method, began, req, m)
 		}
 		if err := each(m); err != nil {
 			return err
@@ -67,13 +67,13 @@ func streamOnce[M any, P interface {
 
 // UpToDate asks accounting for an answer that holds everything which happened
 // before the question.
-func UpToDate(c *tool.Call, method string, req, rep protoMessage, since func(seq uint64)) error {
-	seq, err := LastSeq(c, method)
+func UpToDate(call *tool.Call, method string, req, rep protoMessage, since func(seq uint64)) error {
+	seq, err := LastSeq(call, method)
 	if err != nil {
 		return err
 	}
 	since(seq)
-	return c.RPC(method, req, rep)
+	return call.RPC(method, req, rep)
 }
 
 // WarnBehind warns on stderr that an answer of accounting is older than the
@@ -87,10 +87,10 @@ func WarnBehind(c *tool.Call, behind uint64) {
 // LastSeq is what has happened so far, for a question to accounting. Where
 // that runs in a process of its own it answers also without a controller, and
 // while that is away nothing new happens.
-func LastSeq(c *tool.Call, method string) (uint64, error) {
+func LastSeq(call *tool.Call, method string) (uint64, error) {
 	var ping apiv1.PingReply
-	if err := c.RPC(tool.MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
-		if _, perr := c.ConnectFor(method); perr != nil || c.Past == nil {
+	if err := call.RPC(tool.MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
+		if _, perr := call.ConnectFor(method); perr != nil || call.Past == nil {
 			return 0, err
 		}
 	}

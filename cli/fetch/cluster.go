@@ -8,36 +8,36 @@ import (
 )
 
 // Reservations asks for all reservations.
-func Reservations(c *tool.Call) (*apiv1.ReservationsReply, error) {
+func Reservations(call *tool.Call) (*apiv1.ReservationsReply, error) {
 	var rep apiv1.ReservationsReply
-	if err := c.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return nil, tool.Fail(1, append(r.Preamble(c.Command.Name), "slurm_load_reservations error: "+r.Text)...)
+		return nil, tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+r.Text)...)
 	}
 	return &rep, nil
 }
 
 // ShownPartitions leaves the partitions that -p, --hide and --all choose.
-func ShownPartitions(c *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.PartitionInfo {
+func ShownPartitions(call *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.PartitionInfo {
 	var out []*apiv1.PartitionInfo
-	wanted := c.Opts.List("partition")
-	hide, _ := c.Opts.Get("hide")
-	show, ok := c.Opts.Get("all")
+	wanted := call.Opts.List("partition")
+	hide, _ := call.Opts.Get("hide")
+	show, ok := call.Opts.Get("all")
 	hidden := ok && show.Order > hide.Order
-	for _, p := range all {
+	for _, partition := range all {
 		switch {
-		case len(wanted) > 0 && !slices.Contains(wanted, p.GetName()):
-		case len(wanted) == 0 && p.GetHidden() && !hidden:
+		case len(wanted) > 0 && !slices.Contains(wanted, partition.GetName()):
+		case len(wanted) == 0 && partition.GetHidden() && !hidden:
 		default:
-			out = append(out, p)
+			out = append(out, partition)
 		}
 	}
 	return out
 }
 
 // Jobs asks for jobs, however many they are.
-func Jobs(c *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
-	return Stream(c, tool.MethodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
+func Jobs(call *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
+	return Stream(call, tool.MethodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
 		rep.Now, rep.Seq = part.GetNow(), part.GetSeq()
 		rep.Jobs, rep.Unknown = append(rep.Jobs, part.GetJobs()...), append(rep.Unknown, part.GetUnknown()...)
 		return nil

@@ -24,12 +24,12 @@ func ControllerGone(err error) bool {
 }
 
 // JobOfRow is what an explanation needs of a job, out of its accounting row.
-func JobOfRow(r *apiv1.AcctRow) *apiv1.JobInfo {
-	j := &apiv1.JobInfo{Uid: r.GetUid(), JobId: r.GetJobId(), ArrayJobId: r.GetArrayJobId(), ArrayTask: r.GetArrayTask(), User: r.GetUser(), UserId: r.GetUserId(),
-		Spec: &apiv1.JobSpec{Name: r.GetName()}, Partition: r.GetPartition(), Submit: r.GetSubmit(), Start: r.GetStart(), End: r.GetEnd(),
-		Nodes: r.GetNodeList(), ExitCode: r.GetExitCode(), ExitSignal: r.GetExitSignal(), TimeLimit: r.GetTimeLimit()}
-	if s, ok := spec.ParseJobState(r.GetState()); ok {
-		j.State = uint32(s)
+func JobOfRow(row *apiv1.AcctRow) *apiv1.JobInfo {
+	job := &apiv1.JobInfo{Uid: row.GetUid(), JobId: row.GetJobId(), ArrayJobId: row.GetArrayJobId(), ArrayTask: row.GetArrayTask(), User: row.GetUser(), UserId: row.GetUserId(),
+		Spec: &apiv1.JobSpec{Name: row.GetName()}, Partition: row.GetPartition(), Submit: row.GetSubmit(), Start: row.GetStart(), End: row.GetEnd(),
+		Nodes: row.GetNodeList(), ExitCode: row.GetExitCode(), ExitSignal: row.GetExitSignal(), TimeLimit: row.GetTimeLimit()}
+	if s, ok := spec.ParseJobState(row.GetState()); ok {
+		job.State = uint32(s)
 	}
-	return j
+	return job
 }

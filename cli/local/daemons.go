@@ -19,13 +19,13 @@ func besideMuster(program string) (string, error) {
 }
 
 // become replaces this process by a program beside muster.
-func become(c *tool.Call, program string, args ...string) error {
+func become(call *tool.Call, program string, args ...string) error {
 	path, err := besideMuster(program)
 	if err == nil {
-		err = c.Exec(path, append([]string{path}, args...), c.Environ)
+		err = call.Exec(path, append([]string{path}, args...), call.Environ)
 	}
 	if err != nil {
-		return c.Errorf("%s: %v", program, err)
+		return call.Errorf("%s: %v", program, err)
 	}
 	return nil
 }
@@ -50,42 +50,42 @@ func Slurmd() *tool.Command {
 	}
 }
 
-func runSlurmd(c *tool.Call) error {
-	if c.Opts.On("print-config") || c.Opts.On("print-gres") {
-		return describeMachine(c)
+func runSlurmd(call *tool.Call) error {
+	if call.Opts.On("print-config") || call.Opts.On("print-gres") {
+		return describeMachine(call)
 	}
 	var args []string
 	for _, o := range [...][2]string{{"node", "--node="}, {"conf-file", "--conf="}, {"conf", "--describe="}} {
-		if c.Opts.On(o[0]) {
-			args = append(args, o[1]+c.Opts.Text(o[0]))
+		if call.Opts.On(o[0]) {
+			args = append(args, o[1]+call.Opts.Text(o[0]))
 		}
 	}
-	if c.Opts.On("dynamic") {
+	if call.Opts.On("dynamic") {
 		args = append(args, "--dynamic")
 	}
-	return become(c, "muster-agent", args...)
+	return become(call, "muster-agent", args...)
 }
 
 // describeMachine asks the agent's program what it would register.
-func describeMachine(c *tool.Call) error {
+func describeMachine(call *tool.Call) error {
 	path, err := besideMuster("muster-agent")
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
-	cmd := exec.CommandContext(c.Ctx, path, "--print-config")
-	cmd.Stderr = c.Stderr
+	cmd := exec.CommandContext(call.Ctx, path, "--print-config")
+	cmd.Stderr = call.Stderr
 	line, err := cmd.Output()
 	if err != nil {
-		return c.Errorf("%s: %v", path, err)
+		return call.Errorf("%s: %v", path, err)
 	}
-	if c.Opts.On("print-gres") {
-		return c.WriteOut([]byte(gresLines(string(line))))
+	if call.Opts.On("print-gres") {
+		return call.WriteOut([]byte(gresLines(string(line))))
 	}
 	text := string(line)
 	if up, err := os.ReadFile("/proc/uptime"); err == nil {
 		text += upTime(string(up))
 	}
-	return c.WriteOut([]byte(text))
+	return call.WriteOut([]byte(text))
 }
 
 // upTime writes what /proc/uptime says as slurmd -C does: UpTime=D-HH:MM:SS.
@@ -141,14 +141,14 @@ func frontDoor(name, summary, program string, args ...string) *tool.Command {
 		Usage:   []string{"[-D]", "-V"},
 		Options: []opt.Option{{Long: "foreground", Short: "D", Help: "stay in the foreground", Always: "it always does"}},
 		Example: []tool.Example{{Line: name + " -V", What: "prints the version of Slurm that Muster is compatible with"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) > 0 {
-				return &opt.UsageError{Command: name, Text: "it takes no arguments: " + c.Operands[0]}
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) > 0 {
+				return &opt.UsageError{Command: name, Text: "it takes no arguments: " + call.Operands[0]}
 			}
 			if program == "" {
-				return c.Errorf("the controller serves the REST API: set listen.rest in muster.yaml")
+				return call.Errorf("the controller serves the REST API: set listen.rest in muster.yaml")
 			}
-			return become(c, program, args...)
+			return become(call, program, args...)
 		},
 	}
 }

@@ -74,112 +74,112 @@ type simulation struct {
 	rule       replay.Rule
 }
 
-func newSimulation(c *tool.Call) (*simulation, error) {
+func newSimulation(call *tool.Call) (*simulation, error) {
 	wrong := func(format string, args ...any) error {
 		return &opt.UsageError{Command: "muster simulate", Text: fmt.Sprintf(format, args...)}
 	}
-	if len(c.Operands) > 0 {
-		return nil, wrong("unexpected argument %s", c.Operands[0])
+	if len(call.Operands) > 0 {
+		return nil, wrong("unexpected argument %s", call.Operands[0])
 	}
 	s := &simulation{}
 	for _, kind := range []string{"swf", "itp", "graham"} {
-		if !c.Opts.On(kind) {
+		if !call.Opts.On(kind) {
 			continue
 		}
 		if s.kind != "" {
 			return nil, wrong("--%s and --%s: one trace at a time", s.kind, kind)
 		}
-		s.kind, s.file = kind, c.Opts.Text(kind)
+		s.kind, s.file = kind, call.Opts.Text(kind)
 	}
 	if s.kind == "" {
 		return nil, wrong("name a trace with --swf, --itp or --graham, or one to pack with --openb")
 	}
 	numbers := map[string]int64{}
 	for _, name := range []string{"procs", "nodes", "cpus", "gpus"} {
-		text, given := c.Opts.Text(name), c.Opts.On(name)
+		text, given := call.Opts.Text(name), call.Opts.On(name)
 		n, ok := tool.PositiveNumber(text)
 		if given && (!ok || n < 1 || n > 1<<24) {
 			return nil, wrong("--%s=%s: expected a number from 1 to %d", name, text, 1<<24)
 		}
 		numbers[name] = n
 	}
-	m := replay.Machine{Nodes: max(numbers["nodes"], 1), CPUs: numbers["cpus"], GPUs: numbers["gpus"]}
+	machine := replay.Machine{Nodes: max(numbers["nodes"], 1), CPUs: numbers["cpus"], GPUs: numbers["gpus"]}
 	switch procs := numbers["procs"]; {
-	case procs > 0 && m.CPUs > 0:
+	case procs > 0 && machine.CPUs > 0:
 		return nil, wrong("--procs and --cpus both say how many processors there are")
-	case procs > 0 && procs%m.Nodes != 0:
-		return nil, wrong("--procs=%d cannot be divided by --nodes=%d", procs, m.Nodes)
+	case procs > 0 && procs%machine.Nodes != 0:
+		return nil, wrong("--procs=%d cannot be divided by --nodes=%d", procs, machine.Nodes)
 	case procs > 0:
-		m.CPUs = procs / m.Nodes
-	case m.CPUs == 0 && m.GPUs > 0:
-		m.CPUs = m.GPUs
-	case m.CPUs == 0:
+		machine.CPUs = procs / machine.Nodes
+	case machine.CPUs == 0 && machine.GPUs > 0:
+		machine.CPUs = machine.GPUs
+	case machine.CPUs == 0:
 		return nil, wrong("how large is the cluster? --procs, or --nodes with --cpus or --gpus")
 	}
-	if s.kind == "itp" && m.GPUs == 0 {
+	if s.kind == "itp" && machine.GPUs == 0 {
 		return nil, wrong("--itp: the trace tells no capacity, and its jobs need GPUs: choose --nodes and --gpus")
 	}
 	var err error
-	s.rule, err = replay.RuleNamed(cmp.Or(c.Opts.Text("policy"), "muster"))
+	s.rule, err = replay.RuleNamed(cmp.Or(call.Opts.Text("policy"), "muster"))
 	if err != nil {
 		return nil, wrong("--policy: %v", err)
 	}
-	s.machine = m
+	s.machine = machine
 	return s, nil
 }
 
-func runSimulate(c *tool.Call) error {
-	if c.Opts.On("openb") {
-		return packOpenb(c)
+func runSimulate(call *tool.Call) error {
+	if call.Opts.On("openb") {
+		return packOpenb(call)
 	}
-	s, err := newSimulation(c)
+	s, err := newSimulation(call)
 	if err != nil {
 		return err
 	}
-	t, err := readTrace(c, s)
+	trace, err := readTrace(call, s)
 	if err != nil {
-		return c.Errorf("%s: %v", s.file, err)
+		return call.Errorf("%s: %v", s.file, err)
 	}
-	if c.Opts.On("exact") {
-		t.ExactLimits()
+	if call.Opts.On("exact") {
+		trace.ExactLimits()
 	}
-	if s.machine.GPUs == 0 && t.WantsGPUs() {
-		return c.Errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
+	if s.machine.GPUs == 0 && trace.WantsGPUs() {
+		return call.Errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
 	}
-	if out := c.Opts.Text("out"); out != "" { // before, not after a long replay
-		if folder, err := os.Stat(filepath.Dir(resolvePath(c, out))); err != nil || !folder.IsDir() {
-			return c.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(resolvePath(c, out)))
+	if out := call.Opts.Text("out"); out != "" { // before, not after a long replay
+		if folder, err := os.Stat(filepath.Dir(resolvePath(call, out))); err != nil || !folder.IsDir() {
+			return call.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(resolvePath(call, out)))
 		}
 	}
 	// A replay makes much garbage and keeps little.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	ctx, stop := signal.NotifyContext(c.Ctx, os.Interrupt)
+	ctx, stop := signal.NotifyContext(call.Ctx, os.Interrupt)
 	defer stop()
-	began := c.Now()
-	res, err := replay.Run(ctx, t.Workload(s.machine.Config(s.rule.Settings())), s.rule, newProgress(c, began, "jobs have ended"))
-	progressOver(c)
+	began := call.Now()
+	res, err := replay.Run(ctx, trace.Workload(s.machine.Config(s.rule.Settings())), s.rule, newProgress(call, began, "jobs have ended"))
+	progressOver(call)
 	if errors.Is(err, context.Canceled) {
-		return c.Errorf("interrupted: nothing was written")
+		return call.Errorf("interrupted: nothing was written")
 	}
 	if err != nil {
-		return c.Errorf("%s: %v", s.file, err)
+		return call.Errorf("%s: %v", s.file, err)
 	}
-	if c.Opts.On("out") {
-		if err := writeSchedule(c, t, res); err != nil {
-			return c.Errorf("%v", err)
+	if call.Opts.On("out") {
+		if err := writeSchedule(call, trace, res); err != nil {
+			return call.Errorf("%v", err)
 		}
 	}
 	sum := res.Summarise()
-	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), simulationTree(s, t, &sum))
+	if render.WantsDocument(call) {
+		return render.Structured(call, call.Opts.On("json"), simulationTree(s, trace, &sum))
 	}
-	return c.WriteOut([]byte(simulationText(s, t, res, &sum, c.Now().Sub(began))))
+	return call.WriteOut([]byte(simulationText(s, trace, res, &sum, call.Now().Sub(began))))
 }
 
-func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
-	var in io.Reader = c.Stdin
+func readTrace(call *tool.Call, s *simulation) (*replay.Trace, error) {
+	var in io.Reader = call.Stdin
 	if s.file != "-" {
-		f, err := os.Open(resolvePath(c, s.file))
+		f, err := os.Open(resolvePath(call, s.file))
 		if err != nil {
 			return nil, unwrapPath(err)
 		}
@@ -197,7 +197,7 @@ func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
 	}
 	switch s.kind {
 	case "itp":
-		return replay.ReadITP(in, c.Opts.Text("cluster"))
+		return replay.ReadITP(in, call.Opts.Text("cluster"))
 	case "graham":
 		return replay.ReadGraham(in)
 	}
@@ -205,11 +205,11 @@ func readTrace(c *tool.Call, s *simulation) (*replay.Trace, error) {
 }
 
 // resolvePath is a file as the user named it, seen from the working directory.
-func resolvePath(c *tool.Call, name string) string {
+func resolvePath(call *tool.Call, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
-	return filepath.Join(c.Dir, name)
+	return filepath.Join(call.Dir, name)
 }
 
 // unwrapPath drops the path from an error: the caller names the file.
@@ -222,8 +222,8 @@ func unwrapPath(err error) error {
 }
 
 // writeSchedule writes --out whole or not at all.
-func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error) {
-	name := resolvePath(c, c.Opts.Text("out"))
+func writeSchedule(call *tool.Call, trace *replay.Trace, res *replay.Result) (err error) {
+	name := resolvePath(call, call.Opts.Text("out"))
 	f, err := os.CreateTemp(filepath.Dir(name), ".muster-*")
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error
 		z = gzip.NewWriter(f)
 		to = z
 	}
-	err = t.WriteSWF(to, res)
+	err = trace.WriteSWF(to, res)
 	if z != nil {
 		err = errors.Join(err, z.Close())
 	}
@@ -252,11 +252,11 @@ func writeSchedule(c *tool.Call, t *replay.Trace, res *replay.Result) (err error
 
 // newProgress tells on standard error how far a long replay is: of how many so many
 // are done.
-func newProgress(c *tool.Call, began time.Time, done string) replay.Progress {
-	live := c.Terminal(c.Stderr)
+func newProgress(call *tool.Call, began time.Time, done string) replay.Progress {
+	live := call.Terminal(call.Stderr)
 	last := began
 	return func(ended, all int, at spec.Instant) {
-		now := c.Now()
+		now := call.Now()
 		if every := 10 * time.Second; now.Sub(last) < every && (!live || now.Sub(last) < time.Second) {
 			return
 		}
@@ -267,7 +267,7 @@ func newProgress(c *tool.Call, began time.Time, done string) replay.Progress {
 		} else {
 			line += "\n"
 		}
-		fmt.Fprint(c.Stderr, line)
+		fmt.Fprint(call.Stderr, line)
 	}
 }
 
@@ -281,15 +281,15 @@ func progressOver(c *tool.Call) {
 // decimals writes a number with so many decimals.
 func decimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-func simulationText(s *simulation, t *replay.Trace, res *replay.Result, sum *replay.Summary, took time.Duration) string {
+func simulationText(s *simulation, trace *replay.Trace, res *replay.Result, sum *replay.Summary, took time.Duration) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-22s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("policy", "%s", s.rule.Name)
 	line("jobs", "%d ran", sum.Jobs)
-	if t.Skipped > 0 {
-		line("", "%d rows are no jobs (no processors, run time or submission)", t.Skipped)
+	if trace.Skipped > 0 {
+		line("", "%d rows are no jobs (no processors, run time or submission)", trace.Skipped)
 	}
 	if sum.Refused > 0 {
 		line("", "%d refused, for example: %s", sum.Refused, res.Refusal())

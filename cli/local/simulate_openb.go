@@ -23,30 +23,30 @@ type packing struct {
 	mix               bool
 }
 
-func newPacking(c *tool.Call) (*packing, error) {
+func newPacking(call *tool.Call) (*packing, error) {
 	wrong := func(format string, args ...any) error {
 		return &opt.UsageError{Command: "muster simulate", Text: fmt.Sprintf(format, args...)}
 	}
-	if len(c.Operands) > 0 {
-		return nil, wrong("unexpected argument %s", c.Operands[0])
+	if len(call.Operands) > 0 {
+		return nil, wrong("unexpected argument %s", call.Operands[0])
 	}
 	for _, name := range []string{"swf", "itp", "graham", "cluster", "procs", "nodes", "cpus", "gpus", "policy", "exact", "out"} {
-		if c.Opts.On(name) {
+		if call.Opts.On(name) {
 			return nil, wrong("--%s does not go with --openb", name)
 		}
 	}
 	p := &packing{shuffles: 10, inflate: 130}
 	for name, to := range map[string]*int64{"shuffles": &p.shuffles, "inflate": &p.inflate} {
-		if !c.Opts.On(name) {
+		if !call.Opts.On(name) {
 			continue
 		}
-		n, ok := tool.PositiveNumber(c.Opts.Text(name))
+		n, ok := tool.PositiveNumber(call.Opts.Text(name))
 		if !ok || n < 1 || n > 1000 {
-			return nil, wrong("--%s=%s: expected a number from 1 to 1000", name, c.Opts.Text(name))
+			return nil, wrong("--%s=%s: expected a number from 1 to 1000", name, call.Opts.Text(name))
 		}
 		*to = n
 	}
-	switch text := cmp.Or(c.Opts.Text("packing"), "mix"); text {
+	switch text := cmp.Or(call.Opts.Text("packing"), "mix"); text {
 	case "mix":
 		p.mix = true
 	case "best-fit":
@@ -57,23 +57,23 @@ func newPacking(c *tool.Call) (*packing, error) {
 }
 
 // packOpenb is simulate --openb.
-func packOpenb(c *tool.Call) error {
-	p, err := newPacking(c)
+func packOpenb(call *tool.Call) error {
+	p, err := newPacking(call)
 	if err != nil {
 		return err
 	}
-	o, err := readOpenb(resolvePath(c, c.Opts.Text("openb")))
+	openb, err := readOpenb(resolvePath(call, call.Opts.Text("openb")))
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
-	began, asTree := c.Now(), render.WantsDocument(c)
-	told := newProgress(c, began, "orders are packed")
+	began, asTree := call.Now(), render.WantsDocument(call)
+	told := newProgress(call, began, "orders are packed")
 	var rows tree.List
 	var sum int64
-	for seed := int64(1); seed <= p.shuffles && c.Ctx.Err() == nil; seed++ {
-		r, err := o.Pack(uint64(seed), p.inflate, p.mix)
+	for seed := int64(1); seed <= p.shuffles && call.Ctx.Err() == nil; seed++ {
+		r, err := openb.Pack(uint64(seed), p.inflate, p.mix)
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
 		part := r.Alloc * 100_000 / r.Capacity
 		sum += part
@@ -82,21 +82,21 @@ func packOpenb(c *tool.Call) error {
 			told(int(seed), int(p.shuffles), 0)
 			continue
 		}
-		fmt.Fprintf(c.Out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
-		if err := c.Out.Flush(); err != nil { // the next one takes its time
+		fmt.Fprintf(call.Out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
+		if err := call.Out.Flush(); err != nil { // the next one takes its time
 			return err
 		}
 	}
-	if err := c.Ctx.Err(); err != nil {
+	if err := call.Ctx.Err(); err != nil {
 		return err
 	}
 	mean := sum / p.shuffles
-	took := c.Now().Sub(began).Seconds()
+	took := call.Now().Sub(began).Seconds()
 	if asTree {
-		progressOver(c)
-		return render.Structured(c, c.Opts.On("json"), tree.Object{{Key: "shuffles", Value: rows}, {Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000}, {Key: "seconds", Value: took}})
+		progressOver(call)
+		return render.Structured(call, call.Opts.On("json"), tree.Object{{Key: "shuffles", Value: rows}, {Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000}, {Key: "seconds", Value: took}})
 	}
-	fmt.Fprintf(c.Out, "mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n", thousandth(mean), p.name(), p.shuffles, took)
+	fmt.Fprintf(call.Out, "mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n", thousandth(mean), p.name(), p.shuffles, took)
 	return nil
 }
 

@@ -171,12 +171,12 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	for i := range s.Options {
-		o := &s.Options[i]
-		if !o.occurs(args) {
+		option := &s.Options[i]
+		if !option.occurs(args) {
 			continue // pflag spends more on a flag than a short command has time
 		}
-		f := fs.VarPF(&value{opt: o, into: into, from: from}, o.Long, o.Short, o.Help)
-		if o.Arg == "" || o.Maybe {
+		f := fs.VarPF(&value{opt: option, into: into, from: from}, option.Long, option.Short, option.Help)
+		if option.Arg == "" || option.Maybe {
 			f.NoOptDefVal = bare
 		}
 	}
@@ -239,13 +239,13 @@ func (s *Set) Find(name string) (*Option, error) {
 	var found *Option
 	var also []string
 	for i := range s.Options {
-		o := &s.Options[i]
-		if o.Long == name || slices.Contains(strings.Fields(o.Also), name) {
-			return o, nil
+		option := &s.Options[i]
+		if option.Long == name || slices.Contains(strings.Fields(option.Also), name) {
+			return option, nil
 		}
-		if name != "" && strings.HasPrefix(o.Long, name) {
-			found = o
-			also = append(also, "'--"+o.Long+"'")
+		if name != "" && strings.HasPrefix(option.Long, name) {
+			found = option
+			also = append(also, "'--"+option.Long+"'")
 		}
 	}
 	if len(also) > 1 {
@@ -275,20 +275,20 @@ func (s *Set) expand(args []string) ([]string, error) {
 			return append(out, args[i:]...), nil
 		case strings.HasPrefix(a, "--"):
 			name, val, has := strings.Cut(a[2:], "=")
-			o, err := s.Find(name)
+			option, err := s.Find(name)
 			if err != nil {
 				return nil, err
 			}
-			if o == nil {
+			if option == nil {
 				out = append(out, a)
 				continue
 			}
-			a = "--" + o.Long
+			a = "--" + option.Long
 			if has {
 				a += "=" + val
 			}
 			out = append(out, a)
-			if o.Arg != "" && !o.Maybe && !has && i+1 < len(args) {
+			if option.Arg != "" && !option.Maybe && !has && i+1 < len(args) {
 				i++
 				out = append(out, args[i])
 			}
@@ -310,20 +310,20 @@ func (s *Set) expand(args []string) ([]string, error) {
 // belongs to the last of them.
 func (s *Set) cluster(a string) (tokens []string, takes bool) {
 	for k := 1; k < len(a); k++ {
-		o := s.short(a[k])
+		option := s.short(a[k])
 		switch {
-		case o == nil:
+		case option == nil:
 			return []string{a}, false
-		case o.Maybe:
+		case option.Maybe:
 			if k > 1 {
 				tokens = append(tokens, a[:k])
 			}
-			long := "--" + o.Long
+			long := "--" + option.Long
 			if k+1 < len(a) {
 				long += "=" + a[k+1:]
 			}
 			return append(tokens, long), false
-		case o.Arg != "":
+		case option.Arg != "":
 			return []string{a}, k+1 == len(a)
 		}
 	}

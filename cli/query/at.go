@@ -43,11 +43,11 @@ shown as unknown. Planned starts are calculated again from the state of that mom
 	}
 }
 
-func runAt(c *tool.Call) error {
-	if len(c.Operands) < 2 {
+func runAt(call *tool.Call) error {
+	if len(call.Operands) < 2 {
 		return &opt.UsageError{Command: "muster at", Text: "name a time or #event, and a command"}
 	}
-	m, err := parseMoment(c, c.Operands[0])
+	moment, err := parseMoment(call, call.Operands[0])
 	if err != nil {
 		return err
 	}
@@ -55,29 +55,29 @@ func runAt(c *tool.Call) error {
 	for _, make := range pastCommands() {
 		cmd := make()
 		names = append(names, cmd.Name)
-		if cmd.Name != c.Operands[1] {
+		if cmd.Name != call.Operands[1] {
 			continue
 		}
-		e := pastEnv(c.Env, m)
-		e.Args = append(e.Args[:1:1], c.Operands[1:]...) // documents say how they were asked for
-		if code := tool.Report(e, tool.Execute(c.Ctx, e, cmd, c.Operands[2:]), cmd.Called(), 1); code != 0 {
+		env := pastEnv(call.Env, moment)
+		env.Args = append(env.Args[:1:1], call.Operands[1:]...) // documents say how they were asked for
+		if code := tool.Report(env, tool.Execute(call.Ctx, env, cmd, call.Operands[2:]), cmd.Called(), 1); code != 0 {
 			return tool.ExitCode(code)
 		}
 		return nil
 	}
-	return &opt.UsageError{Command: "muster at", Text: fmt.Sprintf("%s cannot be asked about the past: expected one of %s", c.Operands[1], strings.Join(names, ", "))}
+	return &opt.UsageError{Command: "muster at", Text: fmt.Sprintf("%s cannot be asked about the past: expected one of %s", call.Operands[1], strings.Join(names, ", "))}
 }
 
 // parseMoment reads #1234, or a time as sacct reads it.
-func parseMoment(c *tool.Call, text string) (*apiv1.Moment, error) {
+func parseMoment(call *tool.Call, text string) (*apiv1.Moment, error) {
 	if number, ok := strings.CutPrefix(text, "#"); ok {
 		seq, err := strconv.ParseUint(number, 10, 64)
 		if err != nil || seq == 0 {
-			return nil, c.Errorf("%s: expected #N, the number of an event", text)
+			return nil, call.Errorf("%s: expected #N, the number of an event", text)
 		}
 		return &apiv1.Moment{Seq: seq}, nil
 	}
-	sec, err := format.ParseTime(text, format.Moment{Now: c.Now().Unix(), Loc: c.Loc, Past: true})
+	sec, err := format.ParseTime(text, format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true})
 	if err != nil {
 		return nil, tool.Fail(1, tool.BadTimeText(text))
 	}
@@ -86,27 +86,27 @@ func parseMoment(c *tool.Call, text string) (*apiv1.Moment, error) {
 
 // pastEnv is the world as a command sees it at a moment: its requests are about that
 // moment, and its clock runs from there.
-func pastEnv(e *tool.Env, m *apiv1.Moment) *tool.Env {
-	out, now := *e, int64(0)
+func pastEnv(env *tool.Env, moment *apiv1.Moment) *tool.Env {
+	out, now := *env, int64(0)
 	out.Dial = func(ctx context.Context) (tool.Conn, error) {
-		conn, err := e.Dial(ctx)
+		conn, err := env.Dial(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &pastConn{Conn: conn, moment: m, now: &now}, nil
+		return &pastConn{Conn: conn, moment: moment, now: &now}, nil
 	}
-	if e.DialPast != nil {
+	if env.DialPast != nil {
 		out.DialPast = func(ctx context.Context) (tool.Conn, error) {
-			conn, err := e.DialPast(ctx)
+			conn, err := env.DialPast(ctx)
 			if err != nil || conn == nil {
 				return nil, err
 			}
-			return &pastConn{Conn: conn, moment: m, now: &now}, nil
+			return &pastConn{Conn: conn, moment: moment, now: &now}, nil
 		}
 	}
-	if m.GetSeq() == 0 {
-		began := e.Now()
-		out.Now = func() time.Time { return time.Unix(0, m.GetAt()).Add(e.Now().Sub(began)) }
+	if moment.GetSeq() == 0 {
+		began := env.Now()
+		out.Now = func() time.Time { return time.Unix(0, moment.GetAt()).Add(env.Now().Sub(began)) }
 	}
 	return &out
 }

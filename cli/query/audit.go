@@ -43,46 +43,46 @@ For operators and administrators; tokens and certificates of machines are shown 
 	}
 }
 
-func runAudit(c *tool.Call) error {
-	if len(c.Operands) > 0 {
-		return &opt.UsageError{Command: "muster audit", Text: "unexpected argument " + strconv.Quote(c.Operands[0])}
+func runAudit(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return &opt.UsageError{Command: "muster audit", Text: "unexpected argument " + strconv.Quote(call.Operands[0])}
 	}
-	req, err := eventsRequest(c)
+	req, err := eventsRequest(call)
 	if err != nil {
 		return err
 	}
 	req.Audit = true
-	req.Actors = c.Opts.List("actors")
-	req.Kinds = c.Opts.List("what")
+	req.Actors = call.Opts.List("actors")
+	req.Kinds = call.Opts.List("what")
 	which := ecs.Changes
-	if c.Opts.On("all") || len(req.Kinds) > 0 {
+	if call.Opts.On("all") || len(req.Kinds) > 0 {
 		which = ecs.All
 	}
-	_, err = eventsOnce(c, req, func(c *tool.Call, e *apiv1.EventInfo) error {
+	_, err = eventsOnce(call, req, func(call *tool.Call, event *apiv1.EventInfo) error {
 		switch {
-		case !which.Wants(e):
+		case !which.Wants(event):
 			return nil
-		case c.Opts.On("json"):
-			line, err := (ecs.Origin{Cluster: c.Cluster()}).FromEvent(e).Line()
+		case call.Opts.On("json"):
+			line, err := (ecs.Origin{Cluster: call.Cluster()}).FromEvent(event).Line()
 			if err != nil {
 				return err
 			}
-			return c.WriteOut([]byte(line + "\n"))
+			return call.WriteOut([]byte(line + "\n"))
 		}
-		return auditText(c, e)
+		return auditText(call, event)
 	})
 	return err
 }
 
 // auditText prints a change on one line.
-func auditText(c *tool.Call, e *apiv1.EventInfo) error {
-	who := e.GetActor()
+func auditText(call *tool.Call, event *apiv1.EventInfo) error {
+	who := event.GetActor()
 	if who == "" {
-		who = e.GetActorKind()
+		who = event.GetActorKind()
 	}
-	if e.GetHost() != "" {
-		who += "@" + e.GetHost()
+	if event.GetHost() != "" {
+		who += "@" + event.GetHost()
 	}
-	b := fmt.Appendf(nil, "%d %s %s %s", e.GetSeq(), render.FormatTime(c, e.GetAt()), who, e.GetKind())
-	return c.WriteOut(append(eventFacts(c, b, e), '\n'))
+	b := fmt.Appendf(nil, "%d %s %s %s", event.GetSeq(), render.FormatTime(call, event.GetAt()), who, event.GetKind())
+	return call.WriteOut(append(eventFacts(call, b, event), '\n'))
 }

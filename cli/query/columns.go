@@ -5,11 +5,11 @@ package query
 
 func squeueFields() []string {
 	out := []string{"Nodes"} // another name of NumNodes
-	for _, f := range jobFields() {
-		if f.letter != "" {
-			out = append(out, "%"+f.letter)
+	for _, field := range jobFields() {
+		if field.letter != "" {
+			out = append(out, "%"+field.letter)
 		}
-		out = append(out, f.name)
+		out = append(out, field.name)
 	}
 	for _, f := range stepFields() {
 		out = append(out, "%"+f.letter, f.name)
@@ -19,11 +19,11 @@ func squeueFields() []string {
 
 func sinfoFields() []string {
 	out := []string{"All"}
-	for _, f := range nodeFields() {
-		if f.letter != "" {
-			out = append(out, "%"+f.letter)
+	for _, field := range nodeFields() {
+		if field.letter != "" {
+			out = append(out, "%"+field.letter)
 		}
-		out = append(out, f.name)
+		out = append(out, field.name)
 	}
 	return out
 }

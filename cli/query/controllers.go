@@ -23,44 +23,44 @@ on the host of a controller.`,
 		Example: []tool.Example{{Line: "muster controllers", What: "shows who leads, and how far the others are"},
 			{Line: "muster controllers handover ctl2", What: "makes ctl2 the leader, before its predecessor's host is serviced"},
 			{Line: "muster controllers remove ctl3", What: "counts no longer on a controller whose host burned"}},
-		Run: func(c *tool.Call) error {
+		Run: func(call *tool.Call) error {
 			verb, name := "", ""
-			if len(c.Operands) > 0 {
-				verb = c.Operands[0]
+			if len(call.Operands) > 0 {
+				verb = call.Operands[0]
 			}
-			if len(c.Operands) > 1 {
-				name = c.Operands[1]
+			if len(call.Operands) > 1 {
+				name = call.Operands[1]
 			}
 			switch {
-			case len(c.Operands) > 2:
+			case len(call.Operands) > 2:
 			case verb == "":
-				return listControllers(c)
+				return listControllers(call)
 			case verb == "add" && name != "":
-				return changeControllers(c, &apiv1.ChangeControllersRequest{Add: name})
+				return changeControllers(call, &apiv1.ChangeControllersRequest{Add: name})
 			case verb == "remove" && name != "":
-				return changeControllers(c, &apiv1.ChangeControllersRequest{Remove: name})
+				return changeControllers(call, &apiv1.ChangeControllersRequest{Remove: name})
 			case verb == "handover":
-				return changeControllers(c, &apiv1.ChangeControllersRequest{HandOver: true, To: name})
+				return changeControllers(call, &apiv1.ChangeControllersRequest{HandOver: true, To: name})
 			}
 			return &opt.UsageError{Command: "muster controllers", Text: "expected nothing, or add, remove or handover and the name of a controller"}
 		},
 	}
 }
 
-func changeControllers(c *tool.Call, req *apiv1.ChangeControllersRequest) error {
+func changeControllers(call *tool.Call, req *apiv1.ChangeControllersRequest) error {
 	var rep apiv1.ChangeControllersReply
-	if err := c.RPC(tool.MethodChangeControllers, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodChangeControllers, req, &rep); err != nil {
 		return err
 	}
 	if req.GetHandOver() {
-		return c.WriteOut(fmt.Appendf(nil, "%s leads\n", rep.GetLeader()))
+		return call.WriteOut(fmt.Appendf(nil, "%s leads\n", rep.GetLeader()))
 	}
-	return listControllers(c)
+	return listControllers(call)
 }
 
-func listControllers(c *tool.Call) error {
+func listControllers(call *tool.Call) error {
 	var rep apiv1.ControllersReply
-	if err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep); err != nil {
 		return err
 	}
 	rows := [][]string{{"NAME", "ROLE", "TERM", "POSITION", "LAG", "CLOCK", "VERSION", "ADDRESS"}}
@@ -82,7 +82,7 @@ func listControllers(c *tool.Call) error {
 	if len(rep.GetControllers()) > 1 {
 		out = fmt.Appendf(out, "survives the loss of %d\n", rep.GetSurvives())
 	}
-	return c.WriteOut(out)
+	return call.WriteOut(out)
 }
 
 // layOutTable sets rows in columns; the last one is as long as it is.
@@ -106,14 +106,14 @@ func layOutTable(rows [][]string) []byte {
 
 // takeOver is scontrol takeover: the controller of an index of SlurmctldHost, or
 // the one that has most of the ledger, takes the lead.
-func takeOver(c *tool.Call, args []string) error {
+func takeOver(call *tool.Call, args []string) error {
 	req := &apiv1.ChangeControllersRequest{HandOver: true}
 	if len(args) > 1 {
 		return tool.Fail(1, "too many arguments for keyword:takeover")
 	}
 	if len(args) == 1 {
 		var list apiv1.ControllersReply
-		if err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &list); err != nil {
+		if err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &list); err != nil {
 			return err
 		}
 		var at int
@@ -122,5 +122,5 @@ func takeOver(c *tool.Call, args []string) error {
 		}
 		req.To = list.GetControllers()[at].GetName()
 	}
-	return changeControllers(c, req)
+	return changeControllers(call, req)
 }

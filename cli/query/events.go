@@ -56,37 +56,37 @@ is about several jobs has a line for each.`,
 	}
 }
 
-func runEvents(c *tool.Call) error {
-	if len(c.Operands) > 0 {
-		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " + strconv.Quote(c.Operands[0])}
+func runEvents(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " + strconv.Quote(call.Operands[0])}
 	}
-	if c.Opts.On("list-kinds") {
+	if call.Opts.On("list-kinds") {
 		for _, k := range event.Kinds() {
-			fmt.Fprintln(c.Out, k)
+			fmt.Fprintln(call.Out, k)
 		}
 		return nil
 	}
-	req, err := eventsRequest(c)
+	req, err := eventsRequest(call)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(call.Ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, unread := tool.WhileRead(ctx, c.Stdout)
+	ctx, unread := tool.WhileRead(ctx, call.Stdout)
 	defer unread()
-	c.Ctx = ctx
+	call.Ctx = ctx
 	if !req.GetFollow() {
-		if _, err := eventsOnce(c, req, eventWriter(c)); err != nil && ctx.Err() == nil {
+		if _, err := eventsOnce(call, req, eventWriter(call)); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
 	}
-	return followEvents(c, req)
+	return followEvents(call, req)
 }
 
 // eventsRequest reads the options.
-func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
-	o := c.Opts
+func eventsRequest(call *tool.Call) (*apiv1.EventsRequest, error) {
+	o := call.Opts
 	req := &apiv1.EventsRequest{Follow: o.On("follow"), Jobs: tool.SplitJobs(o.Text("jobs")), Users: o.List("users"), Kinds: o.List("kinds")}
 	if o.On("nodelist") {
 		req.Nodes = []string{o.Text("nodelist")}
@@ -94,18 +94,18 @@ func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
 	if o.On("from") {
 		seq, err := strconv.ParseUint(strings.TrimPrefix(o.Text("from"), "#"), 10, 64)
 		if err != nil || seq == 0 {
-			return nil, c.Errorf("--from=%s: expected the number of an event, from 1", o.Text("from"))
+			return nil, call.Errorf("--from=%s: expected the number of an event, from 1", o.Text("from"))
 		}
 		if o.On("since") {
-			return nil, c.Errorf("--from and --since both say where to begin: leave one out")
+			return nil, call.Errorf("--from and --since both say where to begin: leave one out")
 		}
 		req.FromSeq = seq
 	}
 	if o.On("until") && req.GetFollow() {
-		return nil, c.Errorf("--follow has no end: leave out --until")
+		return nil, call.Errorf("--follow has no end: leave out --until")
 	}
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(o.Text(name), format.Moment{Now: c.Now().Unix(), Loc: c.Loc, Past: true})
+		sec, err := format.ParseTime(o.Text(name), format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true})
 		if err != nil {
 			return 0, tool.Fail(1, tool.BadTimeText(o.Text(name)))
 		}
@@ -119,8 +119,8 @@ func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
 	case len(req.GetJobs()) > 0:
 		req.Since = 1
 	default:
-		local := c.Now().In(c.Loc)
-		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, c.Loc).UnixNano()
+		local := call.Now().In(call.Loc)
+		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).UnixNano()
 	}
 	if err == nil && o.On("until") {
 		req.Until, err = at("until")
@@ -129,8 +129,8 @@ func eventsRequest(c *tool.Call) (*apiv1.EventsRequest, error) {
 }
 
 // eventWriter is how events are printed.
-func eventWriter(c *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
-	if c.Opts.On("json") {
+func eventWriter(call *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
+	if call.Opts.On("json") {
 		return eventJSON
 	}
 	return eventText
@@ -139,15 +139,15 @@ func eventWriter(c *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
 // eventsOnce asks and prints until the answer ends, or the way to the controller
 // does. It moves the request on to what has not been told, so that it can be made
 // again.
-func eventsOnce(c *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *apiv1.EventInfo) error) (placed bool, err error) {
-	conn, err := c.Connect()
+func eventsOnce(call *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *apiv1.EventInfo) error) (placed bool, err error) {
+	conn, err := call.Connect()
 	if err != nil {
 		return false, err
 	}
 	// A stream of its own: reading must end with the context.
-	ctx, cancel := context.WithCancel(c.Ctx)
+	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
-	began := c.Now()
+	began := call.Now()
 	stream, err := conn.Stream(ctx, tool.MethodEvents, req)
 	if err != nil {
 		return false, err
@@ -162,15 +162,15 @@ func eventsOnce(c *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *
 			return placed, err
 		}
 		if !placed {
-			c.Trace(tool.MethodEvents, began, req, &rep)
+			call.Trace(tool.MethodEvents, began, req, &rep)
 		}
 		placed = true
 		for _, e := range rep.GetEvents() {
-			if err := write(c, e); err != nil {
+			if err := write(call, e); err != nil {
 				return placed, err
 			}
 		}
-		if err := c.Out.Flush(); err != nil {
+		if err := call.Out.Flush(); err != nil {
 			return placed, err
 		}
 		req.FromSeq, req.Since, req.Epoch = rep.GetSeq()+1, 0, rep.GetEpoch()
@@ -181,11 +181,11 @@ func eventsOnce(c *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *
 const reconnectEvery = time.Second
 
 // followEvents goes on until it is interrupted, across restarts of the controller.
-func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
+func followEvents(call *tool.Call, req *apiv1.EventsRequest) error {
 	placed, warned := false, false
 	for {
-		got, err := eventsOnce(c, req, eventWriter(c))
-		if c.Ctx.Err() != nil {
+		got, err := eventsOnce(call, req, eventWriter(call))
+		if call.Ctx.Err() != nil {
 			return nil
 		}
 		placed = placed || got
@@ -196,41 +196,41 @@ func followEvents(c *tool.Call, req *apiv1.EventsRequest) error {
 			warned = false
 		}
 		if !warned {
-			fmt.Fprintf(c.Stderr, "muster events: the controller is away after event %d; waiting for it\n", req.GetFromSeq()-1)
+			fmt.Fprintf(call.Stderr, "muster events: the controller is away after event %d; waiting for it\n", req.GetFromSeq()-1)
 			warned = true
 		}
-		if c.Conn != nil {
-			_ = c.Conn.Close() // it is broken already
-			c.Conn = nil
+		if call.Conn != nil {
+			_ = call.Conn.Close() // it is broken already
+			call.Conn = nil
 		}
-		c.Pause(c.Ctx, reconnectEvery)
-		if c.Ctx.Err() != nil {
+		call.Pause(call.Ctx, reconnectEvery)
+		if call.Ctx.Err() != nil {
 			return nil
 		}
 	}
 }
 
 // eventText prints an event on one line.
-func eventText(c *tool.Call, e *apiv1.EventInfo) error {
-	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(c, e.GetAt()), e.GetKind())
-	b = eventFacts(c, b, e)
+func eventText(call *tool.Call, e *apiv1.EventInfo) error {
+	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(call, e.GetAt()), e.GetKind())
+	b = eventFacts(call, b, e)
 	by := e.GetActorKind()
 	if e.GetActor() != "" {
 		by += ":" + e.GetActor()
 	}
 	b = eventWord(b, "by", by)
 	b = eventWord(b, "command", e.GetCommand())
-	return c.WriteOut(append(b, '\n'))
+	return call.WriteOut(append(b, '\n'))
 }
 
 // eventFacts appends what an event is about and what it says.
-func eventFacts(c *tool.Call, b []byte, e *apiv1.EventInfo) []byte {
+func eventFacts(call *tool.Call, b []byte, e *apiv1.EventInfo) []byte {
 	b = eventWord(b, "job", e.GetJob())
 	b = eventWord(b, "user", e.GetUser())
 	b = eventWord(b, "account", e.GetAccount())
 	b = eventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
 	for _, f := range e.GetFields() {
-		b = eventWord(b, f.GetName(), eventFieldText(c, f))
+		b = eventWord(b, f.GetName(), eventFieldText(call, f))
 	}
 	return b
 }
@@ -246,14 +246,14 @@ func eventWord(b []byte, name, value string) []byte {
 	return append(append(append(append(b, ' '), name...), '='), value...)
 }
 
-func eventFieldText(c *tool.Call, f *apiv1.EventField) string {
-	switch v := f.GetValue().(type) {
+func eventFieldText(call *tool.Call, field *apiv1.EventField) string {
+	switch v := field.GetValue().(type) {
 	case *apiv1.EventField_Text:
 		return v.Text
 	case *apiv1.EventField_Number:
 		return strconv.FormatInt(v.Number, 10)
 	case *apiv1.EventField_Time:
-		return render.FormatTime(c, v.Time)
+		return render.FormatTime(call, v.Time)
 	case *apiv1.EventField_Span:
 		switch {
 		case v.Span < 0:
@@ -270,11 +270,11 @@ func eventFieldText(c *tool.Call, f *apiv1.EventField) string {
 
 // eventJSON prints an event as a JSON object on one line. Times are RFC 3339 with
 // nanoseconds, spans are seconds, -1 is no limit.
-func eventJSON(c *tool.Call, e *apiv1.EventInfo) error {
+func eventJSON(call *tool.Call, e *apiv1.EventInfo) error {
 	fields := tree.Object{}
-	for _, f := range e.GetFields() {
+	for _, field := range e.GetFields() {
 		var value any
-		switch v := f.GetValue().(type) {
+		switch v := field.GetValue().(type) {
 		case *apiv1.EventField_Text:
 			value = v.Text
 		case *apiv1.EventField_Number:
@@ -289,9 +289,9 @@ func eventJSON(c *tool.Call, e *apiv1.EventInfo) error {
 		case *apiv1.EventField_Yes:
 			value = v.Yes
 		}
-		fields = append(fields, tree.Member{Key: f.GetName(), Value: value})
+		fields = append(fields, tree.Member{Key: field.GetName(), Value: value})
 	}
-	return tree.WriteJSON(c.Out, tree.Object{
+	return tree.WriteJSON(call.Out, tree.Object{
 		{Key: "seq", Value: e.GetSeq()}, {Key: "at", Value: eventTime(e.GetAt())}, {Key: "kind", Value: e.GetKind()},
 		{Key: "job", Value: e.GetJob()}, {Key: "job_id", Value: int64(e.GetJobId())}, {Key: "user", Value: e.GetUser()}, {Key: "account", Value: e.GetAccount()},
 		{Key: "nodes", Value: tree.Strings(e.GetNodes())}, {Key: "fields", Value: fields},

@@ -44,17 +44,17 @@ the closest to each other. Nodes that are alike are shown once.`,
 	}
 }
 
-func runGPU(c *tool.Call) error {
+func runGPU(call *tool.Call) error {
 	word := func(text string) error { return &opt.UsageError{Command: "muster gpu", Text: text} }
-	if len(c.Operands) == 0 {
+	if len(call.Operands) == 0 {
 		return word("top, job, idle or topo is expected")
 	}
-	what, rest := c.Operands[0], c.Operands[1:]
+	what, rest := call.Operands[0], call.Operands[1:]
 	if !slices.Contains([]string{"top", "job", "idle", "topo"}, what) {
 		return word("unknown word " + what + ": top, job, idle or topo is expected")
 	}
 	for _, name := range []string{"user", "all", "width"} {
-		if _, given := c.Opts.Get(name); what == "topo" && given {
+		if _, given := call.Opts.Get(name); what == "topo" && given {
 			return word("--" + name + " says nothing to muster gpu topo")
 		}
 	}
@@ -64,102 +64,102 @@ func runGPU(c *tool.Call) error {
 			return word("muster gpu job takes one job ID")
 		}
 		if _, ok := tool.PositiveNumber(rest[0]); !ok {
-			return c.Errorf("%s: expected the number of a job (tasks of arrays have one of their own: squeue -o %%A)", rest[0])
+			return call.Errorf("%s: expected the number of a job (tasks of arrays have one of their own: squeue -o %%A)", rest[0])
 		}
 		job, rest = rest[0], nil
 	}
 	if len(rest) > 0 {
 		return word("unexpected argument " + rest[0])
 	}
-	if w := c.Opts.Text("width"); w != "" {
+	if w := call.Opts.Text("width"); w != "" {
 		if _, ok := tool.PositiveNumber(w); !ok {
-			return c.Errorf("--width=%s: expected a number of columns", w)
+			return call.Errorf("--width=%s: expected a number of columns", w)
 		}
 	}
-	return c.Repeat(func() error { return gpuOnce(c, what, job) })
+	return call.Repeat(func() error { return gpuOnce(call, what, job) })
 }
 
 // gpuOnce reads the agents and shows one table.
-func gpuOnce(c *tool.Call, what, job string) error {
+func gpuOnce(call *tool.Call, what, job string) error {
 	req := &apiv1.ListNodesRequest{}
-	if w := c.Opts.Text("nodes"); w != "" {
+	if w := call.Opts.Text("nodes"); w != "" {
 		req.Nodes = []string{w}
 	}
 	var rep apiv1.ListNodesReply
-	if err := c.RPC(tool.MethodListNodes, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
 		return err
 	}
 	if what == "topo" {
-		return gpuTopo(c, rep.GetNodes())
+		return gpuTopo(call, rep.GetNodes())
 	}
-	list, silent := readGPUs(c, rep.GetNodes())
+	list, silent := readGPUs(call, rep.GetNodes())
 	for _, s := range silent {
-		fmt.Fprintln(c.Stderr, "muster gpu: "+s)
+		fmt.Fprintln(call.Stderr, "muster gpu: "+s)
 	}
-	user := c.Opts.Text("user")
+	user := call.Opts.Text("user")
 	list = slices.DeleteFunc(list, func(g *gpuNow) bool { return job != "" && g.job != job || user != "" && g.user != user })
 	switch {
 	case what == "job":
-		return gpuJob(c, job, list)
+		return gpuJob(call, job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			return g.job == "" || g.shared || g.held() == 0 || !c.Opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
+			return g.job == "" || g.shared || g.held() == 0 || !call.Opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
 		})
 		slices.SortStableFunc(list, func(a, b *gpuNow) int { return cmp.Compare(b.noProcess+b.idle, a.noProcess+a.idle) })
 	}
-	if render.WantsDocument(c) {
+	if render.WantsDocument(call) {
 		rows := make(tree.List, len(list))
 		for i, g := range list {
 			rows[i] = g.tree()
 		}
-		return render.Structured(c, c.Opts.On("json"), render.Document(c, tree.Member{Key: "gpus", Value: rows}))
+		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "gpus", Value: rows}))
 	}
-	return c.WriteOut([]byte(gpuTable(what, list, !c.Opts.On("noheader"))))
+	return call.WriteOut([]byte(gpuTable(what, list, !call.Opts.On("noheader"))))
 }
 
 // gpuJob shows the GPUs of a job, now and over time. What agents and
 // accounting know stands for itself: either may be away.
-func gpuJob(c *tool.Call, job string, now []*gpuNow) error {
-	past, err := gpuPast(c, job)
+func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
+	past, err := gpuPast(call, job)
 	switch {
 	case err != nil && len(now) == 0:
 		return err
 	case err != nil:
-		fmt.Fprintln(c.Stderr, "muster gpu: no samples: "+err.Error())
+		fmt.Fprintln(call.Stderr, "muster gpu: no samples: "+err.Error())
 		past = &apiv1.GpuHistoryReply{}
 	case past.GetRun() == nil && len(now) == 0:
-		return c.Errorf("there is no job %s", job)
+		return call.Errorf("there is no job %s", job)
 	case past.GetRun().GetStart() == 0 && len(now) == 0:
-		return c.Errorf("job %s has not started: muster why %s", job, job)
+		return call.Errorf("job %s has not started: muster why %s", job, job)
 	case len(past.GetGpus()) == 0 && len(now) == 0 && past.GetRun().GetEnd() != 0:
-		return c.Errorf("job %s held no GPU", job)
+		return call.Errorf("job %s held no GPU", job)
 	case len(past.GetGpus()) == 0 && len(now) == 0:
-		return c.Errorf("job %s holds no GPU on a node that answers, and no samples of it are stored", job)
+		return call.Errorf("job %s holds no GPU on a node that answers, and no samples of it are stored", job)
 	}
-	if render.WantsDocument(c) {
+	if render.WantsDocument(call) {
 		rows := make(tree.List, len(now))
 		for i, g := range now {
 			rows[i] = g.tree()
 		}
-		return render.Structured(c, c.Opts.On("json"), render.Document(c, tree.Member{Key: "gpus", Value: rows}, tree.Member{Key: "history", Value: gpuHistoryTree(past)}))
+		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "gpus", Value: rows}, tree.Member{Key: "history", Value: gpuHistoryTree(past)}))
 	}
-	text := gpuEnded(past.GetGpus(), !c.Opts.On("noheader"))
+	text := gpuEnded(past.GetGpus(), !call.Opts.On("noheader"))
 	if len(now) > 0 || past.GetRun().GetEnd() == 0 {
 		text = ""
 		if len(now) > 0 {
-			text = gpuTable("job", now, !c.Opts.On("noheader"))
+			text = gpuTable("job", now, !call.Opts.On("noheader"))
 		}
 	}
 	if err == nil {
-		text += "\n" + gpuHistoryText(c, past)
+		text += "\n" + gpuHistoryText(call, past)
 	}
-	return c.WriteOut([]byte(text))
+	return call.WriteOut([]byte(text))
 }
 
 // readGPUs asks every agent at once; what says which did not answer.
-func readGPUs(c *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []string) {
+func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []string) {
 	const most, patience = 64, 3 * time.Second
-	token, err := metricsToken(c.Env)
+	token, err := metricsToken(call.Env)
 	if err != nil {
 		silent = append(silent, err.Error())
 	}
@@ -170,15 +170,15 @@ func readGPUs(c *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []st
 	answers := make([]answer, len(nodes))
 	slots := make(chan struct{}, most)
 	var wg sync.WaitGroup
-	for i, n := range nodes {
-		if n.GetMetricsAddr() == "" || len(n.GetGpus()) == 0 {
+	for i, node := range nodes {
+		if node.GetMetricsAddr() == "" || len(node.GetGpus()) == 0 {
 			continue
 		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			text, err := metrics(c, n.GetMetricsAddr(), token, patience)
-			answers[i] = answer{gpusOf(n.GetName(), text), err}
+			text, err := metrics(call, node.GetMetricsAddr(), token, patience)
+			answers[i] = answer{gpusOf(node.GetName(), text), err}
 		})
 	}
 	wg.Wait()
@@ -191,11 +191,11 @@ func readGPUs(c *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent []st
 	return out, silent
 }
 
-func metrics(c *tool.Call, addr, token string, patience time.Duration) (string, error) {
-	if c.Metrics != nil {
-		return c.Metrics(c.Ctx, addr)
+func metrics(call *tool.Call, addr, token string, patience time.Duration) (string, error) {
+	if call.Metrics != nil {
+		return call.Metrics(call.Ctx, addr)
 	}
-	return fetchMetrics(c.Ctx, addr, token, patience)
+	return fetchMetrics(call.Ctx, addr, token, patience)
 }
 
 // gpuNow is one GPU or MIG instance, or the share of a job in one.
@@ -261,22 +261,22 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 	if header {
 		rows = append(rows, head)
 	}
-	for _, g := range list {
-		name := g.index
-		if g.profile != "" {
-			name += "/" + g.profile
+	for _, gpu := range list {
+		name := gpu.index
+		if gpu.profile != "" {
+			name += "/" + gpu.profile
 		}
-		if g.shared {
+		if gpu.shared {
 			name += "/shared"
 		}
-		now := []string{g.node, name, g.drawBar(), g.formatFigure("util", 1, "%.0f%%"), g.formatFigure("sm", 100, "%.0f%%"), g.formatFigure("tensor", 100, "%.0f%%"), g.memory(), g.formatFigure("power", 1, "%.0fW"), g.formatFigure("temp", 1, "%.0fC")}
+		now := []string{gpu.node, name, gpu.drawBar(), gpu.formatFigure("util", 1, "%.0f%%"), gpu.formatFigure("sm", 100, "%.0f%%"), gpu.formatFigure("tensor", 100, "%.0f%%"), gpu.memory(), gpu.formatFigure("power", 1, "%.0fW"), gpu.formatFigure("temp", 1, "%.0fC")}
 		switch what {
 		case "idle":
-			rows = append(rows, []string{g.job, g.user, g.account, g.node, name, formatSeconds(g.held()), formatSeconds(g.noProcess), formatSeconds(g.idle), formatSeconds(g.busy), g.formatFigure("util", 1, "%.0f%%")})
+			rows = append(rows, []string{gpu.job, gpu.user, gpu.account, gpu.node, name, formatSeconds(gpu.held()), formatSeconds(gpu.noProcess), formatSeconds(gpu.idle), formatSeconds(gpu.busy), gpu.formatFigure("util", 1, "%.0f%%")})
 		case "job":
-			rows = append(rows, append(now, formatSeconds(g.held()), formatSeconds(g.noProcess), formatSeconds(g.idle), formatSeconds(g.busy), g.formatFigure("energy", 1.0/3600, "%.1fWh"), g.uuid))
+			rows = append(rows, append(now, formatSeconds(gpu.held()), formatSeconds(gpu.noProcess), formatSeconds(gpu.idle), formatSeconds(gpu.busy), gpu.formatFigure("energy", 1.0/3600, "%.1fWh"), gpu.uuid))
 		default:
-			rows = append(rows, append(now, cmp.Or(g.job, "-"), cmp.Or(g.user, "-"), cmp.Or(g.account, "-")))
+			rows = append(rows, append(now, cmp.Or(gpu.job, "-"), cmp.Or(gpu.user, "-"), cmp.Or(gpu.account, "-")))
 		}
 	}
 	text := map[string]bool{"NODE": true, "GPU": true, "LOAD": true, "JOBID": true, "USER": true, "ACCOUNT": true, "UUID": true}
@@ -284,7 +284,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 }
 
 func (g *gpuNow) tree() tree.Object {
-	o := tree.Object{{Key: "node", Value: g.node}, {Key: "gpu", Value: g.index}, {Key: "uuid", Value: g.uuid}, {Key: "model", Value: g.model}, {Key: "mig_profile", Value: g.profile},
+	object := tree.Object{{Key: "node", Value: g.node}, {Key: "gpu", Value: g.index}, {Key: "uuid", Value: g.uuid}, {Key: "model", Value: g.model}, {Key: "mig_profile", Value: g.profile},
 		{Key: "lost", Value: g.lost}, {Key: "shared", Value: g.shared}, {Key: "job_id", Value: g.job}, {Key: "user", Value: g.user}, {Key: "account", Value: g.account}, {Key: "partition", Value: g.partition},
 		{Key: "no_process_seconds", Value: g.noProcess}, {Key: "no_work_seconds", Value: g.idle}, {Key: "busy_seconds", Value: g.busy}, {Key: "unobserved_seconds", Value: g.unseen}}
 	for _, name := range gpuFigures() {
@@ -292,7 +292,7 @@ func (g *gpuNow) tree() tree.Object {
 		if v, ok := g.figure[name.short]; ok {
 			value = v
 		}
-		o = append(o, tree.Member{Key: name.key, Value: value})
+		object = append(object, tree.Member{Key: name.key, Value: value})
 	}
-	return o
+	return object
 }

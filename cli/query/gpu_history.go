@@ -14,10 +14,10 @@ import (
 )
 
 // gpuPast asks what a job's GPUs did over time.
-func gpuPast(c *tool.Call, job string) (*apiv1.GpuHistoryReply, error) {
+func gpuPast(call *tool.Call, job string) (*apiv1.GpuHistoryReply, error) {
 	var rep apiv1.GpuHistoryReply
-	q := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(lineWidth(c))}
-	if err := fetch.UpToDate(c, tool.MethodAcctGPUHistory, q, &rep, func(seq uint64) { q.MinSeq = seq }); err != nil {
+	query := &apiv1.GpuHistoryQuery{Job: job, Points: uint32(lineWidth(call))}
+	if err := fetch.UpToDate(call, tool.MethodAcctGPUHistory, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return nil, err
 	}
 	return &rep, nil
@@ -30,8 +30,8 @@ const (
 )
 
 // lineWidth is how many columns a line over time takes.
-func lineWidth(c *tool.Call) int {
-	if n, ok := tool.PositiveNumber(c.Opts.Text("width")); ok {
+func lineWidth(call *tool.Call) int {
+	if n, ok := tool.PositiveNumber(call.Opts.Text("width")); ok {
 		return min(int(n), lineMost)
 	}
 	return lineDefault
@@ -58,13 +58,13 @@ func overTimes() []overTime {
 }
 
 // gpuHistoryText shows each figure of each GPU as a line over time.
-func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
-	steps, empty := render.BarLevels(c)
+func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
+	steps, empty := render.BarLevels(call)
 	width := 0
 	sampled := false
 	absent := false
-	for _, g := range rep.GetGpus() {
-		for _, p := range g.GetPoints() {
+	for _, gpu := range rep.GetGpus() {
+		for _, p := range gpu.GetPoints() {
 			width, sampled = max(width, int(p.GetAt())+1), true
 			absent = absent || p.Occupied != nil && p.GetOccupied() == 0
 		}
@@ -74,13 +74,13 @@ func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 	}
 	var rows [][]string
 	rows = append(rows, []string{"NODE", "GPU", "WHAT", "OVER TIME", "MEAN", "MOST"})
-	for _, g := range rep.GetGpus() {
-		node, name := g.GetNode(), fmt.Sprint(g.GetIndex())
-		if g.GetProfile() != "" {
-			name += "/" + g.GetProfile()
+	for _, gpu := range rep.GetGpus() {
+		node, name := gpu.GetNode(), fmt.Sprint(gpu.GetIndex())
+		if gpu.GetProfile() != "" {
+			name += "/" + gpu.GetProfile()
 		}
 		for _, f := range overTimes() {
-			line, mean, most, ok := f.drawLine(g.GetPoints(), width, steps, empty)
+			line, mean, most, ok := f.drawLine(gpu.GetPoints(), width, steps, empty)
 			if !ok {
 				continue
 			}
@@ -89,7 +89,7 @@ func gpuHistoryText(c *tool.Call, rep *apiv1.GpuHistoryReply) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "From %s to %s, %s a column", localTime(c, rep.GetFrom()), localTime(c, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
+	fmt.Fprintf(&b, "From %s to %s, %s a column", localTime(call, rep.GetFrom()), localTime(call, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
 	if absent {
 		fmt.Fprintf(&b, "; %c = no process on it", empty)
 	}
@@ -129,12 +129,12 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 	if header {
 		rows = append(rows, []string{"NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "UTIL", "SM", "PEAK MEM", "ENERGY", "METHOD", "UUID"})
 	}
-	for _, g := range list {
-		t := g.GetTotal()
+	for _, gpu := range list {
+		t := gpu.GetTotal()
 		if t == nil {
 			continue
 		}
-		row := []string{g.GetNode(), fmt.Sprint(g.GetIndex()), formatSeconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), g.GetUuid()}
+		row := []string{gpu.GetNode(), fmt.Sprint(gpu.GetIndex()), formatSeconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), gpu.GetUuid()}
 		if held := render.HeldPart(t); t.GetMeasured() && held > 0 {
 			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
 			row[3] = formatSeconds(float64(t.GetNoProcess() / tool.Second))
@@ -156,25 +156,25 @@ func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 // gpuHistoryTree is the history as JSON or YAML.
 func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
 	gpus := tree.List{}
-	for _, g := range rep.GetGpus() {
+	for _, gpu := range rep.GetGpus() {
 		points := tree.List{}
-		for _, p := range g.GetPoints() {
-			o := tree.Object{{Key: "at", Value: (rep.GetFrom() + int64(p.GetAt())*rep.GetStep()) / tool.Second}}
+		for _, point := range gpu.GetPoints() {
+			object := tree.Object{{Key: "at", Value: (rep.GetFrom() + int64(point.GetAt())*rep.GetStep()) / tool.Second}}
 			for _, f := range []struct {
 				key string
 				v   *float64
-			}{{"utilization_percent", p.Util}, {"sm_active_ratio", p.Sm}, {"tensor_active_ratio", p.Tensor}, {"memory_used_mib", p.MemoryMib},
-				{"power_watts", p.Power}, {"temperature_celsius", p.Temp}, {"occupied_ratio", p.Occupied}} {
+			}{{"utilization_percent", point.Util}, {"sm_active_ratio", point.Sm}, {"tensor_active_ratio", point.Tensor}, {"memory_used_mib", point.MemoryMib},
+				{"power_watts", point.Power}, {"temperature_celsius", point.Temp}, {"occupied_ratio", point.Occupied}} {
 				var v any
 				if f.v != nil {
 					v = *f.v
 				}
-				o = append(o, tree.Member{Key: f.key, Value: v})
+				object = append(object, tree.Member{Key: f.key, Value: v})
 			}
-			points = append(points, o)
+			points = append(points, object)
 		}
-		gpus = append(gpus, tree.Object{{Key: "node", Value: g.GetNode()}, {Key: "gpu", Value: int64(g.GetIndex())}, {Key: "uuid", Value: g.GetUuid()},
-			{Key: "mig_profile", Value: g.GetProfile()}, {Key: "samples", Value: int64(g.GetSamples())}, {Key: "points", Value: points}})
+		gpus = append(gpus, tree.Object{{Key: "node", Value: gpu.GetNode()}, {Key: "gpu", Value: int64(gpu.GetIndex())}, {Key: "uuid", Value: gpu.GetUuid()},
+			{Key: "mig_profile", Value: gpu.GetProfile()}, {Key: "samples", Value: int64(gpu.GetSamples())}, {Key: "points", Value: points}})
 	}
 	return tree.Object{{Key: "step_seconds", Value: rep.GetStep() / tool.Second}, {Key: "gpus", Value: gpus}}
 }

@@ -32,9 +32,9 @@ func gpuFigures() []gpuFigure {
 var errMetrics = errors.New("its metrics cannot be read")
 
 // metricsToken is the token that the agents ask for, where they ask for one.
-func metricsToken(e *tool.Env) (string, error) {
+func metricsToken(env *tool.Env) (string, error) {
 	file := ""
-	for _, kv := range e.Environ {
+	for _, kv := range env.Environ {
 		if v, ok := strings.CutPrefix(kv, "MUSTER_METRICS_TOKEN_FILE="); ok {
 			file = v
 		}
@@ -180,22 +180,22 @@ func gpusOf(node, text string) []*gpuNow {
 			continue
 		}
 		key := s.labels["UUID"] + "/" + s.labels["GPU_I_ID"]
-		g := devices[key]
-		if g == nil {
-			g = &gpuNow{node: node, index: s.labels["gpu"], uuid: s.labels["UUID"], model: s.labels["modelName"], profile: s.labels["GPU_I_PROFILE"], figure: map[string]float64{}}
-			devices[key] = g
+		gpu := devices[key]
+		if gpu == nil {
+			gpu = &gpuNow{node: node, index: s.labels["gpu"], uuid: s.labels["UUID"], model: s.labels["modelName"], profile: s.labels["GPU_I_PROFILE"], figure: map[string]float64{}}
+			devices[key] = gpu
 			order = append(order, key)
 		}
 		switch {
 		case s.name == "muster_gpu_up":
-			g.lost = s.value == 0
+			gpu.lost = s.value == 0
 		case s.name == "muster_gpu_job_info":
-			g.job = s.labels["slurm_job_id"]
-			g.user = s.labels["user"]
-			g.account = s.labels["account"]
-			g.partition = s.labels["partition"]
+			gpu.job = s.labels["slurm_job_id"]
+			gpu.user = s.labels["user"]
+			gpu.account = s.labels["account"]
+			gpu.partition = s.labels["partition"]
 		default:
-			g.figure[name] = s.value
+			gpu.figure[name] = s.value
 		}
 	}
 	out := make([]*gpuNow, 0, len(order))
@@ -229,21 +229,21 @@ func addToGPU(out []*gpuNow, node string, s *metricLine) []*gpuNow {
 		i = len(out)
 		out = append(out, &gpuNow{node: node, index: l["gpu"], uuid: l["gpu_uuid"], job: l["slurm_job_id"], user: l["user"], account: l["account"], partition: l["partition"], figure: map[string]float64{}})
 	}
-	g := out[i]
-	g.shared = g.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")
+	gpu := out[i]
+	gpu.shared = gpu.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")
 	switch s.name {
 	case "muster_job_gpu_energy_joules_total", "muster_job_gpu_attributed_energy_joules_total":
-		g.figure["energy"] = s.value
+		gpu.figure["energy"] = s.value
 	case "muster_job_gpu_seconds_total", "muster_job_gpu_attributed_seconds_total":
 		switch l["state"] {
 		case "no_process":
-			g.noProcess = s.value
+			gpu.noProcess = s.value
 		case "idle":
-			g.idle = s.value
+			gpu.idle = s.value
 		case "busy":
-			g.busy = s.value
+			gpu.busy = s.value
 		default:
-			g.unseen += s.value
+			gpu.unseen += s.value
 		}
 	}
 	return out

@@ -15,18 +15,18 @@ import (
 )
 
 // gpuTopo shows how the GPUs of nodes are connected.
-func gpuTopo(c *tool.Call, nodes []*apiv1.NodeInfo) error {
-	if w := c.Opts.Text("nodes"); w != "" && len(nodes) == 0 {
-		return c.Errorf("there is no node %s", w)
+func gpuTopo(call *tool.Call, nodes []*apiv1.NodeInfo) error {
+	if w := call.Opts.Text("nodes"); w != "" && len(nodes) == 0 {
+		return call.Errorf("there is no node %s", w)
 	}
-	if render.WantsDocument(c) {
+	if render.WantsDocument(call) {
 		rows := make(tree.List, 0, len(nodes))
 		for _, n := range nodes {
 			rows = append(rows, topoTree(n))
 		}
-		return render.Structured(c, c.Opts.On("json"), render.Document(c, tree.Member{Key: "nodes", Value: rows}))
+		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "nodes", Value: rows}))
 	}
-	return c.WriteOut([]byte(topoText(nodes, !c.Opts.On("noheader"))))
+	return call.WriteOut([]byte(topoText(nodes, !call.Opts.On("noheader"))))
 }
 
 // topoText lays out one matrix for all nodes that are alike, in the order of the
@@ -34,17 +34,17 @@ func gpuTopo(c *tool.Call, nodes []*apiv1.NodeInfo) error {
 func topoText(nodes []*apiv1.NodeInfo, header bool) string {
 	var order []string
 	alike, seen := map[string][]string{}, map[string]bool{}
-	for _, n := range nodes {
+	for _, node := range nodes {
 		text := "no GPUs\n"
-		if len(n.GetGpus()) > 0 {
-			text = topoMatrix(n.GetGpus(), header, seen)
-		} else if n.GetGres() != "" && !n.GetRegistered() {
+		if len(node.GetGpus()) > 0 {
+			text = topoMatrix(node.GetGpus(), header, seen)
+		} else if node.GetGres() != "" && !node.GetRegistered() {
 			text = "not known: the node has not registered yet\n"
 		}
 		if alike[text] == nil {
 			order = append(order, text)
 		}
-		alike[text] = append(alike[text], n.GetName())
+		alike[text] = append(alike[text], node.GetName())
 	}
 	var b strings.Builder
 	for i, text := range order {
@@ -75,11 +75,11 @@ func linkWords() []struct{ short, means string } {
 // topoLink is how a GPU reaches another one of its node, in a word, and over how
 // many NVLinks.
 func topoLink(gpus []*apiv1.GpuInfo, from, to int) (word string, lanes uint8) {
-	g := gpus[from]
-	switch links := g.GetLinks(); {
+	gpu := gpus[from]
+	switch links := gpu.GetLinks(); {
 	case from == to:
 		return "X", 0
-	case g.GetParent() != "" && g.GetParent() == gpus[to].GetParent():
+	case gpu.GetParent() != "" && gpu.GetParent() == gpus[to].GetParent():
 		return sameDevice, 0
 	case to < len(links):
 		l := device.LinkOf(links[to])
@@ -98,8 +98,8 @@ func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string
 		}
 		rows = append(rows, append(head, "NUMA", "CPUS", "PCI", "TYPE", "MEMORY"))
 	}
-	for i, g := range gpus {
-		row := []string{fmt.Sprint(g.GetIndex())}
+	for i, gpu := range gpus {
+		row := []string{fmt.Sprint(gpu.GetIndex())}
 		for k := range gpus {
 			word, lanes := topoLink(gpus, i, k)
 			row = append(row, word)
@@ -108,41 +108,41 @@ func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string
 			}
 			seen[word] = true
 		}
-		rows = append(rows, append(row, numaText(g), topoCPUs(g), cmp.Or(g.GetPci(), "-"), cmp.Or(g.GetType(), cmp.Or(g.GetModel(), "-")), fmt.Sprintf("%.1fG", float64(g.GetMem())/1024)))
+		rows = append(rows, append(row, numaText(gpu), topoCPUs(gpu), cmp.Or(gpu.GetPci(), "-"), cmp.Or(gpu.GetType(), cmp.Or(gpu.GetModel(), "-")), fmt.Sprintf("%.1fG", float64(gpu.GetMem())/1024)))
 	}
 	return render.Aligned(rows, func(int) bool { return true })
 }
 
-func numaText(g *apiv1.GpuInfo) string {
-	if g.GetNuma() == device.Unknown {
+func numaText(gpu *apiv1.GpuInfo) string {
+	if gpu.GetNuma() == device.Unknown {
 		return "-"
 	}
-	return fmt.Sprint(g.GetNuma())
+	return fmt.Sprint(gpu.GetNuma())
 }
 
-func topoCPUs(g *apiv1.GpuInfo) string {
-	if len(g.GetCpus()) == 0 {
+func topoCPUs(gpu *apiv1.GpuInfo) string {
+	if len(gpu.GetCpus()) == 0 {
 		return "all"
 	}
-	return wire.Indices(g.GetCpus())
+	return wire.Indices(gpu.GetCpus())
 }
 
-func topoTree(n *apiv1.NodeInfo) tree.Object {
-	gpus := make(tree.List, 0, len(n.GetGpus()))
-	for i, g := range n.GetGpus() {
-		links := make(tree.List, 0, len(n.GetGpus()))
-		for k, o := range n.GetGpus() {
-			if word, lanes := topoLink(n.GetGpus(), i, k); k != i {
+func topoTree(node *apiv1.NodeInfo) tree.Object {
+	gpus := make(tree.List, 0, len(node.GetGpus()))
+	for i, gpu := range node.GetGpus() {
+		links := make(tree.List, 0, len(node.GetGpus()))
+		for k, o := range node.GetGpus() {
+			if word, lanes := topoLink(node.GetGpus(), i, k); k != i {
 				links = append(links, tree.Object{{Key: "gpu", Value: o.GetIndex()}, {Key: "link", Value: word}, {Key: "nvlinks", Value: int(lanes)}})
 			}
 		}
 		var numa any
-		if g.GetNuma() != device.Unknown {
-			numa = int(g.GetNuma())
+		if gpu.GetNuma() != device.Unknown {
+			numa = int(gpu.GetNuma())
 		}
-		gpus = append(gpus, tree.Object{{Key: "gpu", Value: g.GetIndex()}, {Key: "uuid", Value: g.GetUuid()}, {Key: "type", Value: g.GetType()}, {Key: "model", Value: g.GetModel()},
-			{Key: "parent", Value: g.GetParent()}, {Key: "memory_mib", Value: g.GetMem()}, {Key: "pci", Value: g.GetPci()}, {Key: "numa", Value: numa}, {Key: "cpus", Value: topoCPUs(g)},
-			{Key: "provider", Value: g.GetProvider()}, {Key: "links", Value: links}})
+		gpus = append(gpus, tree.Object{{Key: "gpu", Value: gpu.GetIndex()}, {Key: "uuid", Value: gpu.GetUuid()}, {Key: "type", Value: gpu.GetType()}, {Key: "model", Value: gpu.GetModel()},
+			{Key: "parent", Value: gpu.GetParent()}, {Key: "memory_mib", Value: gpu.GetMem()}, {Key: "pci", Value: gpu.GetPci()}, {Key: "numa", Value: numa}, {Key: "cpus", Value: topoCPUs(gpu)},
+			{Key: "provider", Value: gpu.GetProvider()}, {Key: "links", Value: links}})
 	}
-	return tree.Object{{Key: "node", Value: n.GetName()}, {Key: "gpus", Value: gpus}}
+	return tree.Object{{Key: "node", Value: node.GetName()}, {Key: "gpus", Value: gpus}}
 }

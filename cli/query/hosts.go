@@ -24,50 +24,50 @@ administrators can revoke, on the controller's host.`,
 		Options: []opt.Option{{Long: "role", Arg: "<agent|login>", Help: "revoke the certificates of one role only"},
 			{Long: "reason", Arg: "<text>", Help: "reason, which is recorded in the ledger"}},
 		Example: []tool.Example{{Line: "muster hosts", What: "lists the machines with the expiry of their certificates"}, {Line: "muster hosts revoke l2 --reason 'stolen key'", What: "revokes the certificates of l2"}},
-		Run: func(c *tool.Call) error {
+		Run: func(call *tool.Call) error {
 			switch {
-			case len(c.Operands) == 0 && !c.Opts.On("role") && !c.Opts.On("reason"):
-				return listHosts(c)
-			case len(c.Operands) == 2 && c.Operands[0] == "revoke":
-				return revokeHost(c)
+			case len(call.Operands) == 0 && !call.Opts.On("role") && !call.Opts.On("reason"):
+				return listHosts(call)
+			case len(call.Operands) == 2 && call.Operands[0] == "revoke":
+				return revokeHost(call)
 			}
 			return &opt.UsageError{Command: "muster hosts", Text: "expected nothing, or revoke and the name of a machine"}
 		},
 	}
 }
 
-func listHosts(c *tool.Call) error {
+func listHosts(call *tool.Call) error {
 	var rep apiv1.ListHostsReply
-	if err := c.RPC(tool.MethodListHosts, &apiv1.ListHostsRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodListHosts, &apiv1.ListHostsRequest{}, &rep); err != nil {
 		return err
 	}
-	return hostTable(c, rep.GetHosts(), rep.GetNow())
+	return hostTable(call, rep.GetHosts(), rep.GetNow())
 }
 
-func revokeHost(c *tool.Call) error {
+func revokeHost(call *tool.Call) error {
 	var rep apiv1.RevokeHostReply
-	req := &apiv1.RevokeHostRequest{Name: c.Operands[1], Role: c.Opts.Text("role"), Reason: c.Opts.Text("reason")}
-	if err := c.RPC(tool.MethodRevokeHost, req, &rep); err != nil {
+	req := &apiv1.RevokeHostRequest{Name: call.Operands[1], Role: call.Opts.Text("role"), Reason: call.Opts.Text("reason")}
+	if err := call.RPC(tool.MethodRevokeHost, req, &rep); err != nil {
 		return err
 	}
-	return hostTable(c, rep.GetHosts(), 0)
+	return hostTable(call, rep.GetHosts(), 0)
 }
 
 // hostTable prints certificates by machine, the one that lasts longest first.
-func hostTable(c *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
+func hostTable(call *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
 	slices.SortFunc(hosts, func(a, b *apiv1.HostInfo) int {
 		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetRole(), b.GetRole()), cmp.Compare(b.GetExpires(), a.GetExpires()), cmp.Compare(a.GetSerial(), b.GetSerial()))
 	})
 	rows := [][]string{{"HOST", "ROLE", "STATE", "EXPIRES", "SERIAL"}}
-	for _, h := range hosts {
+	for _, host := range hosts {
 		state := "valid"
 		switch {
-		case h.GetRevoked():
+		case host.GetRevoked():
 			state = "revoked"
-		case h.GetExpires()-now < int64(7*24*time.Hour) && now > 0:
+		case host.GetExpires()-now < int64(7*24*time.Hour) && now > 0:
 			state = "ends soon"
 		}
-		rows = append(rows, []string{h.GetName(), h.GetRole(), state, render.FormatTime(c, h.GetExpires()), h.GetSerial()})
+		rows = append(rows, []string{host.GetName(), host.GetRole(), state, render.FormatTime(call, host.GetExpires()), host.GetSerial()})
 	}
 	var width [4]int
 	for _, row := range rows {
@@ -82,5 +82,5 @@ func hostTable(c *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
 		}
 		b = append(append(b, row[len(width)]...), '\n')
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }

@@ -21,20 +21,20 @@ func Qdel() *tool.Command {
 		Usage:   []string{"JOB..."},
 		About:   "Cancels jobs as scancel does. The part of a number behind a dot (12.host) is ignored; all means all of one's own jobs.",
 		Example: []tool.Example{{Line: "qdel 12 13.login", What: "cancels two jobs"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) == 0 {
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) == 0 {
 				return &opt.UsageError{Command: "qdel", Text: "name at least one job"}
 			}
-			env := *c.Env
+			env := *call.Env
 			env.Args = []string{"scancel"}
-			for _, id := range c.Operands {
+			for _, id := range call.Operands {
 				id, _, _ = strings.Cut(id, ".")
 				if id == "all" {
 					id = "--me"
 				}
 				env.Args = append(env.Args, pbsArray(id))
 			}
-			return tool.Execute(c.Ctx, &env, Scancel(), env.Args[1:])
+			return tool.Execute(call.Ctx, &env, Scancel(), env.Args[1:])
 		},
 	}
 }
@@ -65,46 +65,46 @@ func Qstat() *tool.Command {
 	}
 }
 
-func runQstat(c *tool.Call) error {
-	if c.Opts.On("queues") {
-		return listQueues(c)
+func runQstat(call *tool.Call) error {
+	if call.Opts.On("queues") {
+		return listQueues(call)
 	}
-	filter := &apiv1.JobFilter{Users: c.Opts.List("user")}
-	for _, id := range c.Operands {
+	filter := &apiv1.JobFilter{Users: call.Opts.List("user")}
+	for _, id := range call.Operands {
 		id, _, _ = strings.Cut(id, ".")
 		filter.Jobs = append(filter.Jobs, tool.SplitJobs(pbsArray(id))...)
 	}
 	filter.AllStates = len(filter.Jobs) > 0
 	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: filter}, &rep); err != nil {
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 {
 		return tool.Unknown(spec.CodeInvalidJobID, "qstat: Unknown Job Id "+strings.Join(rep.GetUnknown(), ","))
 	}
-	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env}
+	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	view.Now = rep.GetNow()
 	var b strings.Builder
-	if len(rep.GetJobs()) > 0 && !c.Opts.On("full") {
+	if len(rep.GetJobs()) > 0 && !call.Opts.On("full") {
 		b.WriteString("Job id              Name             Username        Time Use S Queue          \n" +
 			"------------------- ---------------- --------------- -------- - ---------------\n")
 	}
-	for _, j := range rep.GetJobs() {
-		r := render.JobRow{JobInfo: j, Task: -1}
-		if c.Opts.On("full") {
-			fullJob(&b, view, r)
+	for _, job := range rep.GetJobs() {
+		row := render.JobRow{JobInfo: job, Task: -1}
+		if call.Opts.On("full") {
+			fullJob(&b, view, row)
 			continue
 		}
-		fmt.Fprintf(&b, "%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n", view.ID(r), j.GetSpec().GetName(), cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId())),
-			format.Duration(render.Elapsed(j, view.Now)/tool.Second), pbsState(j), j.GetPartition())
+		fmt.Fprintf(&b, "%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n", view.ID(row), job.GetSpec().GetName(), cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
+			format.Duration(render.Elapsed(job, view.Now)/tool.Second), pbsState(job), job.GetPartition())
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // pbsState is the letter of a state.
-func pbsState(j *apiv1.JobInfo) string {
-	switch state := spec.JobState(j.GetState()); {
-	case state == spec.Pending && j.GetHold() != 0:
+func pbsState(job *apiv1.JobInfo) string {
+	switch state := spec.JobState(job.GetState()); {
+	case state == spec.Pending && job.GetHold() != 0:
 		return "H"
 	case state == spec.Pending:
 		return "Q"
@@ -113,76 +113,76 @@ func pbsState(j *apiv1.JobInfo) string {
 	case !state.Terminal():
 		return "R"
 	}
-	if _, short := render.StateNames(j); short == "CG" {
+	if _, short := render.StateNames(job); short == "CG" {
 		return "E"
 	}
 	return "C"
 }
 
 // fullJob writes a job as qstat -f does: a line for each attribute.
-func fullJob(b *strings.Builder, v *render.JobView, r render.JobRow) {
-	j := r.JobInfo
-	s := j.GetSpec()
-	fmt.Fprintf(b, "Job Id:\t%s\n", v.ID(r))
+func fullJob(b *strings.Builder, view *render.JobView, row render.JobRow) {
+	job := row.JobInfo
+	s := job.GetSpec()
+	fmt.Fprintf(b, "Job Id:\t%s\n", view.ID(row))
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "\t%s = %s\n", name, value)
 		}
 	}
 	line("Job_Name", s.GetName())
-	line("Job_Owner", cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId()))+"@"+s.GetSubmitHost())
-	line("job_state", pbsState(j))
-	line("queue", j.GetPartition())
-	line("qtime", v.Time(j.GetSubmit()))
-	if start := render.Start(j); start != 0 {
-		line("stime", v.Time(start))
+	line("Job_Owner", cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId()))+"@"+s.GetSubmitHost())
+	line("job_state", pbsState(job))
+	line("queue", job.GetPartition())
+	line("qtime", view.Time(job.GetSubmit()))
+	if start := render.Start(job); start != 0 {
+		line("stime", view.Time(start))
 	}
 	line("Account_Name", s.GetAccount())
-	line("Priority", tool.Itoa(priority(j)))
-	line("exec_host", j.GetNodes())
-	line("Resource_List.walltime", render.Limit(j.GetTimeLimit(), format.Duration))
-	line("Resource_List.nodect", tool.Itoa(j.GetNumNodes()))
-	line("Resource_List.ncpus", tool.Itoa(j.GetNumCpus()))
-	line("resources_used.walltime", format.Duration(render.Elapsed(j, v.Now)/tool.Second))
-	if pbsState(j) == "C" {
-		line("exit_status", tool.Itoa(j.GetExitCode()))
+	line("Priority", tool.Itoa(priority(job)))
+	line("exec_host", job.GetNodes())
+	line("Resource_List.walltime", render.Limit(job.GetTimeLimit(), format.Duration))
+	line("Resource_List.nodect", tool.Itoa(job.GetNumNodes()))
+	line("Resource_List.ncpus", tool.Itoa(job.GetNumCpus()))
+	line("resources_used.walltime", format.Duration(render.Elapsed(job, view.Now)/tool.Second))
+	if pbsState(job) == "C" {
+		line("exit_status", tool.Itoa(job.GetExitCode()))
 	} else {
-		line("comment", render.Reason(j))
+		line("comment", render.Reason(job))
 	}
 	b.WriteString("\n")
 }
 
 // listQueues is qstat -Q: a line for each partition, with the jobs in it by state.
-func listQueues(c *tool.Call) error {
+func listQueues(call *tool.Call) error {
 	var parts apiv1.ListPartitionsReply
-	if err := c.RPC(tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}, &parts); err != nil {
+	if err := call.RPC(tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}, &parts); err != nil {
 		return err
 	}
 	var jobs apiv1.ListJobsReply
-	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, &jobs); err != nil {
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, &jobs); err != nil {
 		return fetch.JobsError(err)
 	}
 	count := map[string]map[string]int{}
-	for _, j := range jobs.GetJobs() {
-		of := count[j.GetPartition()]
+	for _, job := range jobs.GetJobs() {
+		of := count[job.GetPartition()]
 		if of == nil {
 			of = map[string]int{}
-			count[j.GetPartition()] = of
+			count[job.GetPartition()] = of
 		}
-		of[pbsState(j)]++
+		of[pbsState(job)]++
 		of["all"]++
 	}
 	var b strings.Builder
 	b.WriteString("Queue              Tot  Ena  Str   Que   Run   Hld   Exi\n---------------- ----- ---- ---- ----- ----- ----- -----\n")
-	for _, p := range parts.GetPartitions() {
-		if p.GetHidden() {
+	for _, partition := range parts.GetPartitions() {
+		if partition.GetHidden() {
 			continue
 		}
-		of := count[p.GetName()]
-		state := spec.PartitionState(p.GetState())
+		of := count[partition.GetName()]
+		state := spec.PartitionState(partition.GetState())
 		accepts := strings.ToLower(render.YesNo(state == spec.PartitionUp || state == spec.PartitionDown))
 		starts := strings.ToLower(render.YesNo(state == spec.PartitionUp || state == spec.PartitionDrain))
-		fmt.Fprintf(&b, "%-16.16s %5d %4s %4s %5d %5d %5d %5d\n", p.GetName(), of["all"], accepts, starts, of["Q"], of["R"]+of["S"], of["H"], of["E"])
+		fmt.Fprintf(&b, "%-16.16s %5d %4s %4s %5d %5d %5d %5d\n", partition.GetName(), of["all"], accepts, starts, of["Q"], of["R"]+of["S"], of["H"], of["E"])
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }

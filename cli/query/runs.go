@@ -25,33 +25,33 @@ can use this command, on the controller's host.`,
 			{Long: "grace", Arg: "<seconds>", Help: "time between SIGTERM and SIGKILL (default: KillWait)"}},
 		Example: []tool.Example{{Line: "muster runs", What: "list the runs that the ledger does not know"},
 			{Line: "muster runs kill 305.1.batch.9e3779b97f4a7c15", What: "end one of them"}},
-		Run: func(c *tool.Call) error {
+		Run: func(call *tool.Call) error {
 			switch {
-			case len(c.Operands) == 0 && !c.Opts.On("grace"):
-				return listOrphans(c)
-			case len(c.Operands) > 1 && c.Operands[0] == "kill":
-				return killOrphans(c)
+			case len(call.Operands) == 0 && !call.Opts.On("grace"):
+				return listOrphans(call)
+			case len(call.Operands) > 1 && call.Operands[0] == "kill":
+				return killOrphans(call)
 			}
 			return &opt.UsageError{Command: "muster runs", Text: "expected nothing, or kill and the names of runs"}
 		},
 	}
 }
 
-func listOrphans(c *tool.Call) error {
+func listOrphans(call *tool.Call) error {
 	var rep apiv1.ListOrphansReply
-	if err := c.RPC(tool.MethodListOrphans, &apiv1.ListOrphansRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodListOrphans, &apiv1.ListOrphansRequest{}, &rep); err != nil {
 		return err
 	}
-	if c.Opts.On("json") || c.Opts.On("yaml") {
-		return render.Structured(c, c.Opts.On("json"), orphanTree(&rep))
+	if call.Opts.On("json") || call.Opts.On("yaml") {
+		return render.Structured(call, call.Opts.On("json"), orphanTree(&rep))
 	}
 	if rep.GetLostAt() != 0 {
-		line := fmt.Sprintf("History was lost: %s had seen more than this ledger holds (noticed %s).\n", rep.GetWitness(), render.FormatTime(c, rep.GetLostAt()))
-		if err := c.WriteOut([]byte(line)); err != nil {
+		line := fmt.Sprintf("History was lost: %s had seen more than this ledger holds (noticed %s).\n", rep.GetWitness(), render.FormatTime(call, rep.GetLostAt()))
+		if err := call.WriteOut([]byte(line)); err != nil {
 			return err
 		}
 	}
-	return orphanTable(c, rep.GetRuns())
+	return orphanTable(call, rep.GetRuns())
 }
 
 // orphanTree is the answer as a document.
@@ -66,33 +66,33 @@ func orphanTree(rep *apiv1.ListOrphansReply) tree.Object {
 		{Key: "history_lost_witness", Value: rep.GetWitness()}, {Key: "runs", Value: runs}}
 }
 
-func killOrphans(c *tool.Call) error {
+func killOrphans(call *tool.Call) error {
 	seconds := 0
-	if c.Opts.On("grace") {
-		if _, err := fmt.Sscanf(c.Opts.Text("grace")+"\n", "%d\n", &seconds); err != nil || seconds < 1 {
-			return &opt.UsageError{Command: "muster runs", Text: fmt.Sprintf("invalid --grace %q: expected a number of seconds above 0", c.Opts.Text("grace"))}
+	if call.Opts.On("grace") {
+		if _, err := fmt.Sscanf(call.Opts.Text("grace")+"\n", "%d\n", &seconds); err != nil || seconds < 1 {
+			return &opt.UsageError{Command: "muster runs", Text: fmt.Sprintf("invalid --grace %q: expected a number of seconds above 0", call.Opts.Text("grace"))}
 		}
 	}
 	var rep apiv1.KillOrphansReply
-	req := &apiv1.KillOrphansRequest{Runs: c.Operands[1:], Grace: int64(time.Duration(seconds) * time.Second)}
-	if err := c.RPC(tool.MethodKillOrphans, req, &rep); err != nil {
+	req := &apiv1.KillOrphansRequest{Runs: call.Operands[1:], Grace: int64(time.Duration(seconds) * time.Second)}
+	if err := call.RPC(tool.MethodKillOrphans, req, &rep); err != nil {
 		return err
 	}
-	return orphanTable(c, rep.GetRuns())
+	return orphanTable(call, rep.GetRuns())
 }
 
-func orphanTable(c *tool.Call, runs []*apiv1.OrphanRun) error {
+func orphanTable(call *tool.Call, runs []*apiv1.OrphanRun) error {
 	if len(runs) == 0 {
-		return c.WriteOut([]byte("No node has a run that the ledger does not know.\n"))
+		return call.WriteOut([]byte("No node has a run that the ledger does not know.\n"))
 	}
 	var b []byte
 	rows := [][]string{{"NODE", "JOBID", "USER", "START", "RUN"}}
-	for _, r := range runs {
-		user := r.GetUser()
+	for _, run := range runs {
+		user := run.GetUser()
 		if user == "" {
-			user = fmt.Sprint(r.GetUserId())
+			user = fmt.Sprint(run.GetUserId())
 		}
-		rows = append(rows, []string{r.GetNode(), fmt.Sprint(r.GetJobId()), user, render.FormatTime(c, r.GetStarted()), r.GetRun()})
+		rows = append(rows, []string{run.GetNode(), fmt.Sprint(run.GetJobId()), user, render.FormatTime(call, run.GetStarted()), run.GetRun()})
 	}
 	var width [4]int
 	for _, row := range rows {
@@ -106,5 +106,5 @@ func orphanTable(c *tool.Call, runs []*apiv1.OrphanRun) error {
 		}
 		b = append(append(b, row[len(width)]...), '\n')
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }

@@ -63,69 +63,69 @@ or has ended.`,
 	}
 }
 
-func runScancel(c *tool.Call) error {
-	req := &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}, Batch: c.Opts.On("batch"), Full: c.Opts.On("full")}
-	steps, err := cancelFilter(c, req.GetFilter())
+func runScancel(call *tool.Call) error {
+	req := &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}, Batch: call.Opts.On("batch"), Full: call.Opts.On("full")}
+	steps, err := cancelFilter(call, req.GetFilter())
 	if err != nil {
 		return err
 	}
-	if c.Opts.On("signal") {
-		n, err := format.ParseSignal(c.Opts.Text("signal"))
+	if call.Opts.On("signal") {
+		n, err := format.ParseSignal(call.Opts.Text("signal"))
 		if err != nil {
-			return c.Errorf("Unknown job signal: %s", c.Opts.Text("signal"))
+			return call.Errorf("Unknown job signal: %s", call.Opts.Text("signal"))
 		}
 		req.Signal = int32(n)
 	}
-	if err := c.CheckClusters(); err != nil {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	failed := endSteps(c, steps, req.GetSignal())
+	failed := endSteps(call, steps, req.GetSignal())
 	if len(steps) > 0 && len(req.GetFilter().GetJobs()) == 0 {
 		return failed
 	}
-	if err := cancelJobs(c, req); err != nil {
+	if err := cancelJobs(call, req); err != nil {
 		return err
 	}
 	return failed
 }
 
 // cancelJobs ends or signals what a filter names.
-func cancelJobs(c *tool.Call, req *apiv1.CancelRequest) error {
-	if err := chooseJobs(c, req); err != nil {
+func cancelJobs(call *tool.Call, req *apiv1.CancelRequest) error {
+	if err := chooseJobs(call, req); err != nil {
 		return err
 	}
 	if req.GetFilter() == nil {
 		return nil // nothing was chosen
 	}
-	if c.Opts.On("verbose") {
-		sayCancel(c, req)
+	if call.Opts.On("verbose") {
+		sayCancel(call, req)
 	}
 	var rep apiv1.JobResults
-	if err := c.RPC(tool.MethodCancel, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodCancel, req, &rep); err != nil {
 		return err
 	}
-	return cancelResults(c, req, &rep)
+	return cancelResults(call, req, &rep)
 }
 
 // endSteps ends or signals steps, each by itself.
-func endSteps(c *tool.Call, steps []string, sig int32) error {
+func endSteps(call *tool.Call, steps []string, sig int32) error {
 	code := 0
 	for _, id := range steps {
 		job, n, _ := tool.ParseStepID(id)
-		if c.Opts.On("verbose") {
-			fmt.Fprintf(c.Stderr, "scancel: Terminating step %s\n", id)
+		if call.Opts.On("verbose") {
+			fmt.Fprintf(call.Stderr, "scancel: Terminating step %s\n", id)
 		}
-		err := c.RPC(tool.MethodEndStep, &apiv1.EndStepRequest{Job: job, Step: n, Signal: sig}, &apiv1.EndStepReply{})
+		err := call.RPC(tool.MethodEndStep, &apiv1.EndStepRequest{Job: job, Step: n, Signal: sig}, &apiv1.EndStepReply{})
 		if err == nil {
 			continue
 		}
-		r := tool.ExplainError(err)
-		if r.Code == 0 || r.Code == spec.CodeUnreachable {
+		refusal := tool.ExplainError(err)
+		if refusal.Code == 0 || refusal.Code == spec.CodeUnreachable {
 			return err
 		}
-		code = int(r.Code) & 0xff
-		if !c.Opts.On("quiet") {
-			fmt.Fprintf(c.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, r.Text)
+		code = int(refusal.Code) & 0xff
+		if !call.Opts.On("quiet") {
+			fmt.Fprintf(call.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, refusal.Text)
 		}
 	}
 	if code != 0 {
@@ -135,90 +135,90 @@ func endSteps(c *tool.Call, steps []string, sig int32) error {
 }
 
 // cancelFilter reads ids and filters; the steps among the ids are told apart.
-func cancelFilter(c *tool.Call, f *apiv1.JobFilter) (steps []string, err error) {
-	for _, arg := range c.Operands {
+func cancelFilter(call *tool.Call, filter *apiv1.JobFilter) (steps []string, err error) {
+	for _, arg := range call.Operands {
 		for _, id := range tool.SplitJobs(arg) {
 			switch {
 			case strings.Contains(id, "."):
 				if _, _, ok := tool.ParseStepID(id); !ok {
-					return nil, c.Errorf("Invalid job id %s", id)
+					return nil, call.Errorf("Invalid job id %s", id)
 				}
 				steps = append(steps, id)
 			case !tool.ValidTarget(id):
-				return nil, c.Errorf("Invalid job id %s", id)
+				return nil, call.Errorf("Invalid job id %s", id)
 			default:
-				f.Jobs = append(f.Jobs, id)
+				filter.Jobs = append(filter.Jobs, id)
 			}
 		}
 	}
-	if err := cancelOptions(c, f, len(steps) > 0); err != nil || len(steps) == 0 {
+	if err := cancelOptions(call, filter, len(steps) > 0); err != nil || len(steps) == 0 {
 		return steps, err
 	}
-	if o := c.Opts; !proto.Equal(f, &apiv1.JobFilter{Jobs: f.GetJobs()}) || o.On("interactive") || o.On("wckey") || o.On("batch") {
-		return nil, c.Errorf("%s: --interactive, --batch and the filters are for jobs: name a step without them", steps[0])
+	if o := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) || o.On("interactive") || o.On("wckey") || o.On("batch") {
+		return nil, call.Errorf("%s: --interactive, --batch and the filters are for jobs: name a step without them", steps[0])
 	}
 	return steps, nil
 }
 
 // cancelOptions reads the filters; something must be named.
-func cancelOptions(c *tool.Call, f *apiv1.JobFilter, named bool) error {
-	o := c.Opts
-	f.Accounts, f.Names, f.Partitions, f.Qos, f.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
-	f.Reservations = o.List("reservation")
+func cancelOptions(call *tool.Call, filter *apiv1.JobFilter, named bool) error {
+	o := call.Opts
+	filter.Accounts, filter.Names, filter.Partitions, filter.Qos, filter.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
+	filter.Reservations = o.List("reservation")
 	if o.On("name") {
-		f.Names = append(f.Names, o.List("name")...)
+		filter.Names = append(filter.Names, o.List("name")...)
 	}
 	if o.On("me") {
-		f.Users = []string{tool.Itoa(c.UID)}
+		filter.Users = []string{tool.Itoa(call.UID)}
 	}
 	if o.On("nodelist") {
 		names, err := hostlist.Expand(o.Text("nodelist"))
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
-		f.Nodes = names
+		filter.Nodes = names
 	}
 	if o.On("state") {
 		states, completing, all, bad := render.ParseStates(o.Text("state"))
 		if bad != "" || all || slices.Contains(states, 0) || slices.ContainsFunc(states, func(s uint32) bool { return spec.JobState(s).Terminal() }) {
-			return c.Errorf("Invalid job state %s", cmp.Or(bad, o.Text("state")))
+			return call.Errorf("Invalid job state %s", cmp.Or(bad, o.Text("state")))
 		}
 		if render.OnlyConfiguring(o.Text("state")) {
-			return c.Errorf("Invalid job state %s: jobs whose nodes boot are cancelled with RUNNING, or by their ids", o.Text("state"))
+			return call.Errorf("Invalid job state %s: jobs whose nodes boot are cancelled with RUNNING, or by their ids", o.Text("state"))
 		}
-		f.States, f.Completing = states, completing
+		filter.States, filter.Completing = states, completing
 	}
-	if len(f.Jobs)+len(f.Accounts)+len(f.Names)+len(f.Partitions)+len(f.Qos)+len(f.Reservations)+len(f.Users)+len(f.Nodes)+len(f.States) == 0 && !o.On("wckey") && !named {
-		return c.Errorf("No job identification provided")
+	if len(filter.Jobs)+len(filter.Accounts)+len(filter.Names)+len(filter.Partitions)+len(filter.Qos)+len(filter.Reservations)+len(filter.Users)+len(filter.Nodes)+len(filter.States) == 0 && !o.On("wckey") && !named {
+		return call.Errorf("No job identification provided")
 	}
 	return nil
 }
 
 // chooseJobs resolves what the controller does not filter by: -i and --wckey.
 // The request's filter is nil afterwards if nothing is left.
-func chooseJobs(c *tool.Call, req *apiv1.CancelRequest) error {
-	ask, key := c.Opts.On("interactive"), c.Opts.Text("wckey")
+func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
+	ask, key := call.Opts.On("interactive"), call.Opts.Text("wckey")
 	if !ask && key == "" {
 		return nil
 	}
 	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: req.GetFilter()}, &rep); err != nil {
 		return err
 	}
-	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env}
-	lines := bufio.NewScanner(c.Stdin)
+	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
+	lines := bufio.NewScanner(call.Stdin)
 	var chosen []string
-	for _, j := range rep.GetJobs() {
-		r := render.JobRow{JobInfo: j, Task: -1}
-		id := view.ID(r)
-		if r.IsArray() {
-			id = tool.Itoa(j.GetArrayJobId()) + "_[" + format.Array{Ranges: arrayRanges(j)}.String() + "]"
+	for _, job := range rep.GetJobs() {
+		row := render.JobRow{JobInfo: job, Task: -1}
+		id := view.ID(row)
+		if row.IsArray() {
+			id = tool.Itoa(job.GetArrayJobId()) + "_[" + format.Array{Ranges: arrayRanges(job)}.String() + "]"
 		}
-		if key != "" && j.GetSpec().GetWckey() != key {
+		if key != "" && job.GetSpec().GetWckey() != key {
 			continue
 		}
 		if ask {
-			fmt.Fprintf(c.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", id, j.GetSpec().GetName(), j.GetPartition())
+			fmt.Fprintf(call.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", id, job.GetSpec().GetName(), job.GetPartition())
 			if !lines.Scan() {
 				break
 			}
@@ -235,39 +235,39 @@ func chooseJobs(c *tool.Call, req *apiv1.CancelRequest) error {
 	return nil
 }
 
-func arrayRanges(j *apiv1.JobInfo) []format.Range {
+func arrayRanges(job *apiv1.JobInfo) []format.Range {
 	var out []format.Range
-	for _, r := range j.GetArrayTasks() {
+	for _, r := range job.GetArrayTasks() {
 		out = append(out, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
 	}
 	return out
 }
 
-func sayCancel(c *tool.Call, req *apiv1.CancelRequest) {
+func sayCancel(call *tool.Call, req *apiv1.CancelRequest) {
 	for _, id := range req.GetFilter().GetJobs() {
 		if req.GetSignal() != 0 {
-			fmt.Fprintf(c.Stderr, "scancel: Signal %d to job %s\n", req.GetSignal(), id)
+			fmt.Fprintf(call.Stderr, "scancel: Signal %d to job %s\n", req.GetSignal(), id)
 		} else {
-			fmt.Fprintf(c.Stderr, "scancel: Terminating job %s\n", id)
+			fmt.Fprintf(call.Stderr, "scancel: Terminating job %s\n", id)
 		}
 	}
 }
 
 // cancelResults prints the errors: one line for each job as it was named. What
 // does not exist or has ended is said only with -v.
-func cancelResults(c *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResults) error {
+func cancelResults(call *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResults) error {
 	named := req.GetFilter().GetJobs()
 	code := 0
 	said := map[string]bool{}
-	for _, r := range rep.GetResults() {
-		if r.GetError() == nil {
+	for _, result := range rep.GetResults() {
+		if result.GetError() == nil {
 			continue
 		}
-		name := r.GetJob()
+		name := result.GetJob()
 		if base, _, ok := strings.Cut(name, "_"); ok && slices.Contains(named, base) {
 			name = base
 		}
-		e := r.GetError()
+		e := result.GetError()
 		quiet := spec.Code(e.GetCode()) == spec.CodeInvalidJobID || spec.Code(e.GetCode()) == spec.CodeAlreadyDone
 		line := fmt.Sprintf("scancel: error: Kill job error on job id %s: %s", name, e.GetText())
 		if e.GetDetail() != "" && !quiet {
@@ -276,9 +276,9 @@ func cancelResults(c *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResults
 		if !quiet {
 			code = int(e.GetCode()) & 0xff
 		}
-		if (!quiet || c.Opts.On("verbose")) && !c.Opts.On("quiet") && !said[line] {
+		if (!quiet || call.Opts.On("verbose")) && !call.Opts.On("quiet") && !said[line] {
 			said[line] = true
-			fmt.Fprintln(c.Stderr, line)
+			fmt.Fprintln(call.Stderr, line)
 		}
 	}
 	if code != 0 {

@@ -117,102 +117,102 @@ func laterVerbs() map[string]string {
 	}
 }
 
-func runScontrol(c *tool.Call) error {
-	if len(c.Operands) == 0 {
-		return readCommands(c)
+func runScontrol(call *tool.Call) error {
+	if len(call.Operands) == 0 {
+		return readCommands(call)
 	}
-	return scontrolCommand(c)
+	return scontrolCommand(call)
 }
 
 // scontrolCommand runs the command that the operands of a call are.
-func scontrolCommand(c *tool.Call) error {
-	name := c.Command.FirstVerb(c.Operands[0], 3)
+func scontrolCommand(call *tool.Call) error {
+	name := call.Command.FirstVerb(call.Operands[0], 3)
 	if name == "" {
-		if why, ok := laterVerbs()[strings.ToLower(c.Operands[0])]; ok {
-			return c.Errorf("%s is not supported in this release: %s", strings.ToLower(c.Operands[0]), why)
+		if why, ok := laterVerbs()[strings.ToLower(call.Operands[0])]; ok {
+			return call.Errorf("%s is not supported in this release: %s", strings.ToLower(call.Operands[0]), why)
 		}
-		return tool.Fail(1, "invalid keyword: "+c.Operands[0])
+		return tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
 	if name != "show" {
-		if err := c.CheckClusters(); err != nil {
+		if err := call.CheckClusters(); err != nil {
 			return err
 		}
 	}
-	return verb(c, name, c.Operands[1:])
+	return verb(call, name, call.Operands[1:])
 }
 
 //muster:table one case for each verb
-func verb(c *tool.Call, name string, args []string) error {
+func verb(call *tool.Call, name string, args []string) error {
 	switch name {
 	case "show":
-		return showEntity(c, args)
+		return showEntity(call, args)
 	case "suspend":
-		return control(c, apiv1.ControlJobsRequest_SUSPEND, args, true)
+		return control(call, apiv1.ControlJobsRequest_SUSPEND, args, true)
 	case "resume":
-		return control(c, apiv1.ControlJobsRequest_RESUME, args, true)
+		return control(call, apiv1.ControlJobsRequest_RESUME, args, true)
 	case "create":
-		return createReservation(c, args)
+		return createReservation(call, args)
 	case "delete":
-		return deleteReservation(c, args)
+		return deleteReservation(call, args)
 	case "hold":
-		return control(c, apiv1.ControlJobsRequest_HOLD, args, true)
+		return control(call, apiv1.ControlJobsRequest_HOLD, args, true)
 	case "uhold":
-		return control(c, apiv1.ControlJobsRequest_USER_HOLD, args, true)
+		return control(call, apiv1.ControlJobsRequest_USER_HOLD, args, true)
 	case "release":
-		return control(c, apiv1.ControlJobsRequest_RELEASE, args, true)
+		return control(call, apiv1.ControlJobsRequest_RELEASE, args, true)
 	case "requeue":
-		return requeueJobs(c, apiv1.ControlJobsRequest_REQUEUE, args)
+		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE, args)
 	case "requeuehold":
-		return requeueJobs(c, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
+		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
 	case "top":
-		return control(c, apiv1.ControlJobsRequest_TOP, args, false)
+		return control(call, apiv1.ControlJobsRequest_TOP, args, false)
 	case "update":
-		return updateEntity(c, args)
+		return updateEntity(call, args)
 	case "power":
-		return powerNodes(c, args)
+		return powerNodes(call, args)
 	case "reboot":
-		return rebootNodes(c, args)
+		return rebootNodes(call, args)
 	case "cancel_reboot":
-		return cancelReboot(c, args)
+		return cancelReboot(call, args)
 	case "wait_job":
-		return waitStart(c, args)
+		return waitStart(call, args)
 	case "token":
-		return userToken(c, args)
+		return userToken(call, args)
 	case "ping":
-		return pingLeader(c)
+		return pingLeader(call)
 	case "takeover":
-		return takeOver(c, args)
+		return takeOver(call, args)
 	case "reconfigure":
-		return reconfigure(c)
+		return reconfigure(call)
 	case "shutdown":
-		return stopController(c, args)
+		return stopController(call, args)
 	case "completing":
-		return showCompleting(c)
+		return showCompleting(call)
 	case "getaddrs":
-		return nodeAddresses(c, args)
+		return nodeAddresses(call, args)
 	case "notify":
-		return notifyJob(c, args)
+		return notifyJob(call, args)
 	case "listjobs":
-		return listJobs(c, args)
+		return listJobs(call, args)
 	case "liststeps":
-		return listSteps(c, args)
+		return listSteps(call, args)
 	case "listpids":
-		return listPIDs(c, args)
+		return listPIDs(call, args)
 	case "pidinfo":
-		return pidInfo(c, args)
+		return pidInfo(call, args)
 	case "write":
-		return writeFile(c, args)
+		return writeFile(call, args)
 	case "errnumstr":
-		return errorText(c, args)
+		return errorText(call, args)
 	case "version":
-		return tool.PrintVersion(c)
+		return tool.PrintVersion(call)
 	}
-	return c.WriteOut([]byte(tool.HelpText(c.Command)))
+	return call.WriteOut([]byte(tool.HelpText(call.Command)))
 }
 
 // withCluster checks -M before a question.
-func withCluster(c *tool.Call, f func() error) error {
-	if err := c.CheckClusters(); err != nil {
+func withCluster(call *tool.Call, f func() error) error {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
 	return f()
@@ -235,23 +235,23 @@ func pickWord(words []string, typed string) string {
 }
 
 // showHosts works without a controller.
-func showHosts(c *tool.Call, what, list string) error {
+func showHosts(call *tool.Call, what, list string) error {
 	switch {
 	case list == "-":
-		data, err := tool.ReadAll(c.Stdin, 1<<24)
+		data, err := tool.ReadAll(call.Stdin, 1<<24)
 		if err != nil {
-			return c.Errorf("reading the standard input: %v", err)
+			return call.Errorf("reading the standard input: %v", err)
 		}
 		list = strings.Join(strings.Fields(string(data)), ",")
 	case list == "" && what == "hostnames":
-		list = c.Getenv("SLURM_JOB_NODELIST")
+		list = call.Getenv("SLURM_JOB_NODELIST")
 		if list == "" {
-			list = c.Getenv("SLURM_NODELIST")
+			list = call.Getenv("SLURM_NODELIST")
 		}
 	case strings.HasPrefix(list, "/") && what != "hostnames":
 		data, err := tool.ReadFile(list, 1<<24)
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
 		list = strings.Join(strings.Fields(string(data)), ",")
 	}
@@ -260,16 +260,16 @@ func showHosts(c *tool.Call, what, list string) error {
 	}
 	hosts, err := hostlist.Parse(list)
 	if err != nil {
-		return tool.Fail(1, "Invalid hostlist: "+list, c.Command.Name+": error: "+err.Error())
+		return tool.Fail(1, "Invalid hostlist: "+list, call.Command.Name+": error: "+err.Error())
 	}
 	switch what {
 	case "hostlist":
-		return c.WriteOut([]byte(hosts.String() + "\n"))
+		return call.WriteOut([]byte(hosts.String() + "\n"))
 	case "hostlistsorted":
-		return c.WriteOut([]byte(hosts.Sorted().String() + "\n"))
+		return call.WriteOut([]byte(hosts.Sorted().String() + "\n"))
 	}
 	for name := range hosts.All() {
-		if _, err := c.Out.WriteString(name + "\n"); err != nil {
+		if _, err := call.Out.WriteString(name + "\n"); err != nil {
 			return err
 		}
 	}
@@ -283,11 +283,11 @@ type pinged struct {
 }
 
 // pingLeader asks the controller that leads, which knows how the others are.
-func pingLeader(c *tool.Call) error {
+func pingLeader(call *tool.Call) error {
 	var rep apiv1.ControllersReply
-	began := c.Now()
-	err := c.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep)
-	took := c.Now().Sub(began)
+	began := call.Now()
+	err := call.RPC(tool.MethodListControllers, &apiv1.ControllersRequest{}, &rep)
+	took := call.Now().Sub(began)
 	var list []pinged
 	for _, m := range rep.GetControllers() {
 		one := pinged{host: m.GetName(), up: m.GetError() == ""}
@@ -299,7 +299,7 @@ func pingLeader(c *tool.Call) error {
 		}
 	}
 	if err != nil {
-		list = []pinged{{role: "primary", host: c.Host}}
+		list = []pinged{{role: "primary", host: call.Host}}
 	}
 	var pings tree.List
 	var text []byte
@@ -315,40 +315,40 @@ func pingLeader(c *tool.Call) error {
 			{Key: "latency", Value: took.Microseconds()}, {Key: "mode", Value: one.role}, {Key: "primary", Value: one.role == "primary"}, {Key: "status", Value: state}})
 		text = fmt.Appendf(text, "Slurmctld(%s) at %s is %s\n", one.role, one.host, state)
 	}
-	if render.WantsDocument(c) {
-		if werr := render.Answer(c, "openapi_ping_array_resp", tree.Member{Key: "pings", Value: pings}); werr != nil {
+	if render.WantsDocument(call) {
+		if werr := render.Answer(call, "openapi_ping_array_resp", tree.Member{Key: "pings", Value: pings}); werr != nil {
 			return werr
 		}
-	} else if werr := c.WriteOut(text); werr != nil {
+	} else if werr := call.WriteOut(text); werr != nil {
 		return werr
 	}
 	if err != nil {
-		return tool.Fail(1, c.Command.Name+": error: "+tool.ExplainError(err).Text)
+		return tool.Fail(1, call.Command.Name+": error: "+tool.ExplainError(err).Text)
 	}
 	return nil
 }
 
-func reconfigure(c *tool.Call) error {
+func reconfigure(call *tool.Call) error {
 	var rep apiv1.ReconfigureReply
-	if err := c.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_reconfigure error: "+r.Text)...)
 	}
-	warnOfChange(c, rep.GetWarnings())
+	warnOfChange(call, rep.GetWarnings())
 	return nil
 }
 
 // warnOfChange writes what is to be said about a change that was made.
-func warnOfChange(c *tool.Call, list []string) {
-	if c.Opts.On("quiet") {
+func warnOfChange(call *tool.Call, list []string) {
+	if call.Opts.On("quiet") {
 		return
 	}
 	for _, w := range list {
-		fmt.Fprintf(c.Stderr, "%s: warning: %s\n", c.Command.Name, w)
+		fmt.Fprintf(call.Stderr, "%s: warning: %s\n", call.Command.Name, w)
 	}
 }
 
-func errorText(c *tool.Call, args []string) error {
+func errorText(call *tool.Call, args []string) error {
 	if len(args) != 1 {
 		return tool.Fail(1, "one error number is expected")
 	}
@@ -356,28 +356,28 @@ func errorText(c *tool.Call, args []string) error {
 	if !ok {
 		return tool.Fail(1, "invalid error number: "+args[0])
 	}
-	return c.WriteOut([]byte(spec.Code(n).String() + "\n"))
+	return call.WriteOut([]byte(spec.Code(n).String() + "\n"))
 }
 
 // waitStart waits until a job runs.
-func waitStart(c *tool.Call, args []string) error {
+func waitStart(call *tool.Call, args []string) error {
 	if len(args) != 1 || !tool.ValidJob(args[0]) {
 		return tool.Fail(1, "wait_job takes one job id")
 	}
 	var last spec.JobState
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		var rep apiv1.ListJobsReply
-		if err := c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: args, AllStates: true}}, &rep); err != nil {
+		if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: args, AllStates: true}}, &rep); err != nil {
 			return fetch.JobsError(err)
 		}
 		if len(rep.GetJobs()) == 0 {
 			return tool.Fail(1, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
 		}
 		last = spec.JobState(rep.GetJobs()[0].GetState())
-		if last != spec.Pending || c.Ctx.Err() != nil {
+		if last != spec.Pending || call.Ctx.Err() != nil {
 			break
 		}
-		c.Pause(c.Ctx, wait)
+		call.Pause(call.Ctx, wait)
 	}
 	if last != spec.Running {
 		return tool.Fail(1, fmt.Sprintf("job %s is %s", args[0], last))
@@ -386,17 +386,17 @@ func waitStart(c *tool.Call, args []string) error {
 }
 
 // showLicenses counts what running jobs hold of each licence.
-func showLicenses(c *tool.Call, name string) error {
+func showLicenses(call *tool.Call, name string) error {
 	var cfg apiv1.GetConfigReply
 	var jobs apiv1.ListJobsReply
 	var resv apiv1.ReservationsReply
-	if err := c.RPCAll(tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}, tool.Request{Method: tool.MethodReservations, Req: &apiv1.ReservationsRequest{}, Resp: &resv},
+	if err := call.RPCAll(tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}, tool.Request{Method: tool.MethodReservations, Req: &apiv1.ReservationsRequest{}, Resp: &resv},
 		tool.Request{Method: tool.MethodListJobs, Req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}}}, Resp: &jobs}); err != nil {
 		return err
 	}
 	total, ok := render.ParseGRES(render.ConfigValue(&cfg, "Licenses"), "")
-	if (render.ConfigValue(&cfg, "Licenses") == "" || !ok) && !render.WantsDocument(c) {
-		return c.WriteOut([]byte("No licenses configured in Slurm.\n"))
+	if (render.ConfigValue(&cfg, "Licenses") == "" || !ok) && !render.WantsDocument(call) {
+		return call.WriteOut([]byte("No licenses configured in Slurm.\n"))
 	}
 	var b []byte
 	list := tree.List{}
@@ -405,8 +405,8 @@ func showLicenses(c *tool.Call, name string) error {
 			continue
 		}
 		used := int64(0)
-		for _, j := range jobs.GetJobs() {
-			for _, held := range j.GetAllocTres().GetOther() {
+		for _, job := range jobs.GetJobs() {
+			for _, held := range job.GetAllocTres().GetOther() {
 				if held.GetName() == "license/"+l.GetName() {
 					used += held.GetN()
 				}
@@ -417,22 +417,22 @@ func showLicenses(c *tool.Call, name string) error {
 		list = append(list, tree.Object{{Key: "LicenseName", Value: l.GetName()}, {Key: "Total", Value: l.GetN()}, {Key: "Used", Value: used}, {Key: "Free", Value: l.GetN() - used},
 			{Key: "Remote", Value: false}, {Key: "Reserved", Value: reserved}})
 	}
-	if render.WantsDocument(c) {
-		return render.Answer(c, "openapi_licenses_resp", tree.Member{Key: "licenses", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())})
+	if render.WantsDocument(call) {
+		return render.Answer(call, "openapi_licenses_resp", tree.Member{Key: "licenses", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())})
 	}
 	if len(list) == 0 {
 		return tool.Fail(1, "License "+name+" not found")
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // reservedOf is how many of a licence active reservations keep, with those that
 // their jobs hold.
 func reservedOf(list []*apiv1.ReservationInfo, licence string) int64 {
 	var n int64
-	for _, r := range list {
-		for _, l := range r.GetLicenses() {
-			if r.GetActive() && l.GetName() == licence {
+	for _, reservation := range list {
+		for _, l := range reservation.GetLicenses() {
+			if reservation.GetActive() && l.GetName() == licence {
 				n += l.GetN()
 			}
 		}
@@ -443,16 +443,16 @@ func reservedOf(list []*apiv1.ReservationInfo, licence string) int64 {
 // stopController stops the controller. Slurm's words for "the controller alone" are
 // accepted and change nothing: agents are not stopped in any case. Anything else
 // is refused, so that a slip does not stop a cluster.
-func stopController(c *tool.Call, args []string) error {
+func stopController(call *tool.Call, args []string) error {
 	if len(args) > 1 {
-		return c.Errorf("too many arguments for keyword:shutdown")
+		return call.Errorf("too many arguments for keyword:shutdown")
 	}
 	if len(args) == 1 {
 		switch strings.ToLower(args[0]) {
 		case "slurmctld", "controller":
 		default:
-			return c.Errorf("invalid shutdown argument: %q: expected slurmctld, controller or nothing", args[0])
+			return call.Errorf("invalid shutdown argument: %q: expected slurmctld, controller or nothing", args[0])
 		}
 	}
-	return c.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})
+	return call.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})
 }

@@ -67,12 +67,12 @@ func (l *bound) text() string {
 	case countOnly:
 		return l.key + "=" + render.OptionalInt(l.limit)
 	case tresUsed:
-		for i, t := range l.list {
+		for i, tres := range l.list {
 			limit := "N"
-			if t.limit >= 0 {
-				limit = tool.Itoa(t.limit)
+			if tres.limit >= 0 {
+				limit = tool.Itoa(tres.limit)
 			}
-			parts[i] = t.name + "=" + limit + "(" + tool.Itoa(t.used) + ")"
+			parts[i] = tres.name + "=" + limit + "(" + tool.Itoa(tres.used) + ")"
 		}
 	case tresOnly:
 		for i, t := range l.list {
@@ -84,11 +84,11 @@ func (l *bound) text() string {
 
 // documentMember is the limit in a document.
 func (l *bound) documentMember() tree.Member {
-	used := func(o tree.Object, n any) tree.Object {
+	used := func(object tree.Object, n any) tree.Object {
 		if l.kind == countUsed || l.kind == tresUsed {
-			o = append(o, tree.Member{Key: "used", Value: n})
+			object = append(object, tree.Member{Key: "used", Value: n})
 		}
-		return o
+		return object
 	}
 	if l.kind == countUsed || l.kind == countOnly {
 		var n any
@@ -132,33 +132,33 @@ func (ls boundLines) object() tree.Object {
 }
 
 // showAssocMgr is scontrol show assoc_mgr [users=] [accounts=] [qos=] [flags=].
-func showAssocMgr(c *tool.Call, args []string) error {
-	m := &assocMgr{c: c, rep: &apiv1.LimitUsageReply{}}
-	if err := m.readOptions(args); err != nil {
+func showAssocMgr(call *tool.Call, args []string) error {
+	mgr := &assocMgr{c: call, rep: &apiv1.LimitUsageReply{}}
+	if err := mgr.readOptions(args); err != nil {
 		return err
 	}
 	var cfg apiv1.GetConfigReply
-	if err := c.RPCAll(tool.Request{Method: tool.MethodLimitUsage, Req: &apiv1.LimitUsageRequest{}, Resp: m.rep}, tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}); err != nil {
+	if err := call.RPCAll(tool.Request{Method: tool.MethodLimitUsage, Req: &apiv1.LimitUsageRequest{}, Resp: mgr.rep}, tool.Request{Method: tool.MethodGetConfig, Req: &apiv1.GetConfigRequest{}, Resp: &cfg}); err != nil {
 		return err
 	}
-	m.show = render.PolicyView{Policy: m.rep.GetPolicy(), Config: &cfg}
-	for _, r := range m.show.TRESRows() {
-		name := r.TRES[0]
-		if r.TRES[1] != "" {
-			name += "/" + r.TRES[1]
+	mgr.show = render.PolicyView{Policy: mgr.rep.GetPolicy(), Config: &cfg}
+	for _, row := range mgr.show.TRESRows() {
+		name := row.TRES[0]
+		if row.TRES[1] != "" {
+			name += "/" + row.TRES[1]
 		}
-		m.tres = append(m.tres, name)
+		mgr.tres = append(mgr.tres, name)
 	}
-	m.index()
-	if render.WantsDocument(c) {
-		return m.makeDocument()
+	mgr.index()
+	if render.WantsDocument(call) {
+		return mgr.makeDocument()
 	}
 	b := []byte("Current Association Manager state\n")
 	for _, s := range []struct {
 		flag, title string
 		records     [][]string
-	}{{"users", "User Records", m.userTexts()}, {"associations", "Association Records", m.assocTexts()}, {"qos", "QOS Records", m.qosTexts()}} {
-		if !m.wants(s.flag) {
+	}{{"users", "User Records", mgr.userTexts()}, {"associations", "Association Records", mgr.assocTexts()}, {"qos", "QOS Records", mgr.qosTexts()}} {
+		if !mgr.wants(s.flag) {
 			continue
 		}
 		b = append(b, "\n"+s.title+"\n\n"...)
@@ -166,10 +166,10 @@ func showAssocMgr(c *tool.Call, args []string) error {
 			b = append(b, "None\n"...)
 		}
 		for _, lines := range s.records {
-			b = append(b, m.writeRecord(lines)...)
+			b = append(b, mgr.writeRecord(lines)...)
 		}
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // readOptions reads the words behind assoc_mgr; names of options may be shortened.
@@ -347,23 +347,23 @@ func (m *assocMgr) assocRecords() []*apiv1.Association {
 // assocLimits are the limits of an association. Those of one job, and of the
 // jobs of one user, bind each user's own association: an account's are what its
 // users have where nothing else is said, and nothing is counted for them.
-func (m *assocMgr) assocLimits(a *apiv1.Association) boundLines {
-	u := m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, a.GetId()}]
+func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
+	usage := m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId()}]
 	own := func(key string, limit *apiv1.OptionalInt, used int64) bound {
-		if a.GetUser() == "" || limit == nil {
+		if assoc.GetUser() == "" || limit == nil {
 			return plain(key, limit)
 		}
 		return counted(key, limit, used)
 	}
 	return boundLines{
-		{counted("GrpJobs", a.GetGrpJobs(), u.GetRunning()), counted("GrpJobsAccrue", a.GetGrpJobsAccrue(), u.GetAccruing())},
-		{counted("GrpSubmitJobs", a.GetGrpSubmitJobs(), u.GetSubmitted()), wallUsed(a.GetGrpWall(), u)},
-		{m.limitWithUse("GrpTRES", a.GetGrpTres(), u.GetTres())}, {m.limitWithUse("GrpTRESMins", a.GetGrpTresMins(), u.GetTresMins())},
-		{m.limitWithUse("GrpTRESRunMins", a.GetGrpTresRunMins(), u.GetTresRunMins())},
-		{own("MaxJobs", a.GetMaxJobs(), u.GetRunning()), own("MaxJobsAccrue", a.GetMaxJobsAccrue(), u.GetAccruing()),
-			own("MaxSubmitJobs", a.GetMaxSubmitJobs(), u.GetSubmitted()), plain("MaxWallPJ", inMinutes(a.GetMaxWall()))},
-		{limitAlone("MaxTRESPJ", a.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", a.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", a.GetMaxTresMins())},
-		{plain("MinPrioThresh", a.GetMinPrio())},
+		{counted("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning()), counted("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing())},
+		{counted("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted()), wallUsed(assoc.GetGrpWall(), usage)},
+		{m.limitWithUse("GrpTRES", assoc.GetGrpTres(), usage.GetTres())}, {m.limitWithUse("GrpTRESMins", assoc.GetGrpTresMins(), usage.GetTresMins())},
+		{m.limitWithUse("GrpTRESRunMins", assoc.GetGrpTresRunMins(), usage.GetTresRunMins())},
+		{own("MaxJobs", assoc.GetMaxJobs(), usage.GetRunning()), own("MaxJobsAccrue", assoc.GetMaxJobsAccrue(), usage.GetAccruing()),
+			own("MaxSubmitJobs", assoc.GetMaxSubmitJobs(), usage.GetSubmitted()), plain("MaxWallPJ", inMinutes(assoc.GetMaxWall()))},
+		{limitAlone("MaxTRESPJ", assoc.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", assoc.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", assoc.GetMaxTresMins())},
+		{plain("MinPrioThresh", assoc.GetMinPrio())},
 	}
 }
 
@@ -376,34 +376,34 @@ func (m *assocMgr) isDefault(a *apiv1.Association) bool {
 func (m *assocMgr) assocTexts() [][]string {
 	two := func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 	var out [][]string
-	for _, a := range m.assocRecords() {
-		s, u := m.shares[a.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, a.GetId()}]
+	for _, assoc := range m.assocRecords() {
+		share, usage := m.shares[assoc.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId()}]
 		user := ""
-		raw := tool.Itoa(s.GetRawShares())
-		norm := s.GetNormShares()
-		if a.GetUser() != "" {
-			user = a.GetUser() + "(" + m.uidOf(a.GetUser()) + ")"
+		raw := tool.Itoa(share.GetRawShares())
+		norm := share.GetNormShares()
+		if assoc.GetUser() != "" {
+			user = assoc.GetUser() + "(" + m.uidOf(assoc.GetUser()) + ")"
 		}
-		if s.GetSharesParent() {
+		if share.GetSharesParent() {
 			raw = "parent"
 		}
-		parent, lineage := m.show.Place(a)
+		parent, lineage := m.show.Place(assoc)
 		if parent != "" {
-			parent += "(" + tool.Itoa(a.GetParent()) + ")"
+			parent += "(" + tool.Itoa(assoc.GetParent()) + ")"
 		}
 		isDefault := "No"
-		if m.isDefault(a) {
+		if m.isDefault(assoc) {
 			isDefault = "Yes"
 		}
 		lines := []string{
-			"ClusterName=" + m.rep.GetPolicy().GetCluster() + " Account=" + a.GetAccount() + " UserName=" + user + " Partition=" + a.GetPartition() + " Priority=" + tool.Itoa(a.GetPriority()) + " ID=" + tool.Itoa(a.GetId()),
-			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(norm) + "/" + tool.Itoa(s.GetLevelShares()) + "/" + two(s.GetFactor()),
-			"    UsageRaw/Norm/Efctv=" + two(u.GetRaw()) + "/" + two(s.GetNormUsage()) + "/" + two(s.GetEffectiveUsage()),
+			"ClusterName=" + m.rep.GetPolicy().GetCluster() + " Account=" + assoc.GetAccount() + " UserName=" + user + " Partition=" + assoc.GetPartition() + " Priority=" + tool.Itoa(assoc.GetPriority()) + " ID=" + tool.Itoa(assoc.GetId()),
+			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(norm) + "/" + tool.Itoa(share.GetLevelShares()) + "/" + two(share.GetFactor()),
+			"    UsageRaw/Norm/Efctv=" + two(usage.GetRaw()) + "/" + two(share.GetNormUsage()) + "/" + two(share.GetEffectiveUsage()),
 			"    ParentAccount=" + parent + " Lineage=" + lineage + " DefAssoc=" + isDefault,
 		}
-		lines = append(lines, m.assocLimits(a).text("    ")...)
-		if a.GetComment() != "" {
-			lines = append(lines, "    Comment="+a.GetComment())
+		lines = append(lines, m.assocLimits(assoc).text("    ")...)
+		if assoc.GetComment() != "" {
+			lines = append(lines, "    Comment="+assoc.GetComment())
 		}
 		out = append(out, lines)
 	}
@@ -422,15 +422,15 @@ func (m *assocMgr) qosRecords() []*apiv1.Qos {
 	return out
 }
 
-func (m *assocMgr) qosLimits(q *apiv1.Qos) boundLines {
-	u := m.usage[counterOf{apiv1.LimitUsage_QOS, q.GetId(), 0}]
+func (m *assocMgr) qosLimits(qos *apiv1.Qos) boundLines {
+	usage := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}]
 	return boundLines{
-		{counted("GrpJobs", q.GetGrpJobs(), u.GetRunning()), counted("GrpJobsAccrue", q.GetGrpJobsAccrue(), u.GetAccruing()),
-			counted("GrpSubmitJobs", q.GetGrpSubmitJobs(), u.GetSubmitted()), wallUsed(q.GetGrpWall(), u)},
-		{m.limitWithUse("GrpTRES", q.GetGrpTres(), u.GetTres())}, {m.limitWithUse("GrpTRESMins", q.GetGrpTresMins(), u.GetTresMins())},
-		{m.limitWithUse("GrpTRESRunMins", q.GetGrpTresRunMins(), u.GetTresRunMins())},
-		{plain("MaxWallPJ", inMinutes(q.GetMaxWall()))}, {limitAlone("MaxTRESPJ", q.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", q.GetMaxTresPerNode())},
-		{limitAlone("MaxTRESMinsPJ", q.GetMaxTresMins())}, {plain("MinPrioThresh", q.GetMinPrio())}, {limitAlone("MinTRESPJ", q.GetMinTresPerJob())},
+		{counted("GrpJobs", qos.GetGrpJobs(), usage.GetRunning()), counted("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing()),
+			counted("GrpSubmitJobs", qos.GetGrpSubmitJobs(), usage.GetSubmitted()), wallUsed(qos.GetGrpWall(), usage)},
+		{m.limitWithUse("GrpTRES", qos.GetGrpTres(), usage.GetTres())}, {m.limitWithUse("GrpTRESMins", qos.GetGrpTresMins(), usage.GetTresMins())},
+		{m.limitWithUse("GrpTRESRunMins", qos.GetGrpTresRunMins(), usage.GetTresRunMins())},
+		{plain("MaxWallPJ", inMinutes(qos.GetMaxWall()))}, {limitAlone("MaxTRESPJ", qos.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", qos.GetMaxTresPerNode())},
+		{limitAlone("MaxTRESMinsPJ", qos.GetMaxTresMins())}, {plain("MinPrioThresh", qos.GetMinPrio())}, {limitAlone("MinTRESPJ", qos.GetMinTresPerJob())},
 	}
 }
 
@@ -442,49 +442,49 @@ type heldIn struct {
 }
 
 // perAccount are the accounts that hold anything in a QOS.
-func (m *assocMgr) perAccount(q *apiv1.Qos) []heldIn {
-	return m.holdersWithin(q, apiv1.LimitUsage_QOS_ACCOUNT, func(u *apiv1.LimitUsage) (string, bool) {
+func (m *assocMgr) perAccount(qos *apiv1.Qos) []heldIn {
+	return m.holdersWithin(qos, apiv1.LimitUsage_QOS_ACCOUNT, func(u *apiv1.LimitUsage) (string, bool) {
 		a := m.show.ByID(u.GetSubject())
 		return a.GetAccount(), a != nil && isAsked(m.accounts, a.GetAccount())
 	}, func(u *apiv1.LimitUsage) boundLines {
-		out := boundLines{{counted("MaxJobsPA", q.GetMaxJobsPerAccount(), u.GetRunning()), counted("MaxJobsAccruePA", q.GetMaxAccruePerAccount(), u.GetAccruing()),
-			counted("MaxSubmitJobsPA", q.GetMaxSubmitPerAccount(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPA", q.GetMaxTresPerAccount(), u.GetTres())}}
-		return m.runMinutes(out, "MaxTRESRunMinsPA", q.GetMaxRunMinsAccount(), u)
+		out := boundLines{{counted("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()), counted("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
+			counted("MaxSubmitJobsPA", qos.GetMaxSubmitPerAccount(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPA", qos.GetMaxTresPerAccount(), u.GetTres())}}
+		return m.runMinutes(out, "MaxTRESRunMinsPA", qos.GetMaxRunMinsAccount(), u)
 	})
 }
 
 // perUser are the users that hold anything in a QOS.
-func (m *assocMgr) perUser(q *apiv1.Qos) []heldIn {
+func (m *assocMgr) perUser(qos *apiv1.Qos) []heldIn {
 	var ids []string
 	for _, name := range m.users {
 		ids = append(ids, m.uidOf(name))
 	}
-	return m.holdersWithin(q, apiv1.LimitUsage_QOS_USER, func(u *apiv1.LimitUsage) (string, bool) {
+	return m.holdersWithin(qos, apiv1.LimitUsage_QOS_USER, func(u *apiv1.LimitUsage) (string, bool) {
 		return tool.Itoa(u.GetSubject()), isAsked(ids, tool.Itoa(u.GetSubject()))
 	}, func(u *apiv1.LimitUsage) boundLines {
-		out := boundLines{{counted("MaxJobsPU", q.GetMaxJobsPerUser(), u.GetRunning()), counted("MaxJobsAccruePU", q.GetMaxAccruePerUser(), u.GetAccruing()),
-			counted("MaxSubmitJobsPU", q.GetMaxSubmitPerUser(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPU", q.GetMaxTresPerUser(), u.GetTres())}}
-		return m.runMinutes(out, "MaxTRESRunMinsPU", q.GetMaxRunMinsUser(), u)
+		out := boundLines{{counted("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()), counted("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
+			counted("MaxSubmitJobsPU", qos.GetMaxSubmitPerUser(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPU", qos.GetMaxTresPerUser(), u.GetTres())}}
+		return m.runMinutes(out, "MaxTRESRunMinsPU", qos.GetMaxRunMinsUser(), u)
 	})
 }
 
 // runMinutes adds a limit that few QOS have where one has it.
-func (m *assocMgr) runMinutes(lines boundLines, key string, limits []*apiv1.NamedCount, u *apiv1.LimitUsage) boundLines {
+func (m *assocMgr) runMinutes(lines boundLines, key string, limits []*apiv1.NamedCount, usage *apiv1.LimitUsage) boundLines {
 	if len(limits) == 0 {
 		return lines
 	}
-	return append(lines, []bound{m.limitWithUse(key, limits, u.GetTresRunMins())})
+	return append(lines, []bound{m.limitWithUse(key, limits, usage.GetTresRunMins())})
 }
 
 // holdersWithin lists those of one kind that hold anything in a QOS, by number.
-func (m *assocMgr) holdersWithin(q *apiv1.Qos, kind apiv1.LimitUsage_Kind, name func(*apiv1.LimitUsage) (string, bool), limits func(*apiv1.LimitUsage) boundLines) []heldIn {
+func (m *assocMgr) holdersWithin(qos *apiv1.Qos, kind apiv1.LimitUsage_Kind, name func(*apiv1.LimitUsage) (string, bool), limits func(*apiv1.LimitUsage) boundLines) []heldIn {
 	var out []heldIn
-	for _, u := range m.rep.GetUsage() {
-		if u.GetKind() != kind || u.GetQos() != q.GetId() {
+	for _, usage := range m.rep.GetUsage() {
+		if usage.GetKind() != kind || usage.GetQos() != qos.GetId() {
 			continue
 		}
-		if text, ok := name(u); ok {
-			out = append(out, heldIn{text, u.GetSubject(), limits(u)})
+		if text, ok := name(usage); ok {
+			out = append(out, heldIn{text, usage.GetSubject(), limits(usage)})
 		}
 	}
 	slices.SortFunc(out, func(a, b heldIn) int { return int(a.id) - int(b.id) })
@@ -495,19 +495,19 @@ func preemptMode(q *apiv1.Qos) string { return cmp.Or(strings.ToUpper(q.GetPreem
 
 func (m *assocMgr) qosTexts() [][]string {
 	var out [][]string
-	for _, q := range m.qosRecords() {
-		raw := m.usage[counterOf{apiv1.LimitUsage_QOS, q.GetId(), 0}].GetRaw()
-		lines := append([]string{"QOS=" + q.GetName() + "(" + tool.Itoa(q.GetId()) + ")", "    UsageRaw=" + render.SixDigits(raw)}, m.qosLimits(q).text("    ")...)
+	for _, qos := range m.qosRecords() {
+		raw := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}].GetRaw()
+		lines := append([]string{"QOS=" + qos.GetName() + "(" + tool.Itoa(qos.GetId()) + ")", "    UsageRaw=" + render.SixDigits(raw)}, m.qosLimits(qos).text("    ")...)
 		for i, l := range lines {
 			if strings.HasPrefix(l, "    MinPrioThresh=") {
 				lines[i] += " "
 			}
 		}
-		lines = append(lines, "    PreemptMode="+preemptMode(q), "    Priority="+tool.Itoa(q.GetPriority()))
+		lines = append(lines, "    PreemptMode="+preemptMode(qos), "    Priority="+tool.Itoa(qos.GetPriority()))
 		for _, part := range []struct {
 			title, none string
 			list        []heldIn
-		}{{"Account Limits", "No Accounts", m.perAccount(q)}, {"User Limits", "No Users", m.perUser(q)}} {
+		}{{"Account Limits", "No Accounts", m.perAccount(qos)}, {"User Limits", "No Users", m.perUser(qos)}} {
 			lines = append(lines, "    "+part.title)
 			if len(part.list) == 0 {
 				lines = append(lines, "        "+part.none)
@@ -530,14 +530,14 @@ func (m *assocMgr) makeDocument() error {
 		users = append(users, tree.Object{{Key: "name", Value: u.GetName()}, {Key: "default", Value: tree.Object{{Key: "account", Value: u.GetDefaultAccount()}, {Key: "wckey", Value: u.GetDefaultWckey()}}},
 			{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}}})
 	}
-	for _, a := range m.assocRecords() {
-		s, u := m.shares[a.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, a.GetId()}]
-		parent, lineage := m.show.Place(a)
-		assocs = append(assocs, append(render.BriefAssoc(m.rep.GetPolicy().GetCluster(), a), tree.Object{{Key: "parent_account", Value: parent}, {Key: "lineage", Value: lineage}, {Key: "is_default", Value: m.isDefault(a)},
-			{Key: "priority", Value: a.GetPriority()}, {Key: "comment", Value: a.GetComment()},
-			{Key: "shares", Value: tree.Object{{Key: "raw", Value: render.Number(s.GetRawShares(), !s.GetSharesParent(), false)}, {Key: "normalized", Value: s.GetNormShares()}, {Key: "level", Value: s.GetLevelShares()}, {Key: "factor", Value: s.GetFactor()}}},
-			{Key: "usage", Value: tree.Object{{Key: "raw", Value: u.GetRaw()}, {Key: "normalized", Value: s.GetNormUsage()}, {Key: "effective", Value: s.GetEffectiveUsage()}}},
-			{Key: "limits", Value: m.assocLimits(a).object()}}...))
+	for _, assoc := range m.assocRecords() {
+		share, usage := m.shares[assoc.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId()}]
+		parent, lineage := m.show.Place(assoc)
+		assocs = append(assocs, append(render.BriefAssoc(m.rep.GetPolicy().GetCluster(), assoc), tree.Object{{Key: "parent_account", Value: parent}, {Key: "lineage", Value: lineage}, {Key: "is_default", Value: m.isDefault(assoc)},
+			{Key: "priority", Value: assoc.GetPriority()}, {Key: "comment", Value: assoc.GetComment()},
+			{Key: "shares", Value: tree.Object{{Key: "raw", Value: render.Number(share.GetRawShares(), !share.GetSharesParent(), false)}, {Key: "normalized", Value: share.GetNormShares()}, {Key: "level", Value: share.GetLevelShares()}, {Key: "factor", Value: share.GetFactor()}}},
+			{Key: "usage", Value: tree.Object{{Key: "raw", Value: usage.GetRaw()}, {Key: "normalized", Value: share.GetNormUsage()}, {Key: "effective", Value: share.GetEffectiveUsage()}}},
+			{Key: "limits", Value: m.assocLimits(assoc).object()}}...))
 	}
 	per := func(list []heldIn) tree.List {
 		out := tree.List{}

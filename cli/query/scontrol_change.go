@@ -16,17 +16,17 @@ import (
 
 // control is hold, release and their kin. suspends tells the verbs whose
 // errors Slurm ends with a line of slurm_suspend.
-func control(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string, suspends bool) error {
+func control(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string, suspends bool) error {
 	jobs, err := jobArgs(args)
 	if err != nil {
 		return err
 	}
-	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
+	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
 }
 
 // requeueJobs queues jobs again. Options stand before the ids: incomplete leaves jobs
 // alone that have ended well, state=specialexit holds them in that state.
-func requeueJobs(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
+func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
 	req := &apiv1.ControlJobsRequest{Verb: verb}
 	var rest []string
 	for _, word := range args {
@@ -47,12 +47,12 @@ func requeueJobs(c *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string
 		return err
 	}
 	req.Jobs = jobs
-	if own := c.Getenv("SLURM_JOB_ID"); own != "" && slices.Contains(jobs, own) {
+	if own := call.Getenv("SLURM_JOB_ID"); own != "" && slices.Contains(jobs, own) {
 		// The job that is requeued is this one: its processes get SIGTERM, and a script
 		// that checks the exit code must learn that the request was accepted.
 		signal.Ignore(syscall.SIGTERM)
 	}
-	return controlJobs(c, req, false)
+	return controlJobs(call, req, false)
 }
 
 // jobArgs reads ids: 12 13,14 jobid=15.
@@ -78,9 +78,9 @@ func jobArgs(args []string) ([]string, error) {
 	return jobs, nil
 }
 
-func controlJobs(c *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) error {
+func controlJobs(call *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) error {
 	var rep apiv1.JobResults
-	if err := c.RPC(tool.MethodControlJobs, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodControlJobs, req, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), r.Text)...)
 	}
@@ -90,8 +90,8 @@ func controlJobs(c *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) err
 			lines = append(lines, line)
 		}
 	}
-	for _, r := range rep.GetResults() {
-		e := r.GetError()
+	for _, result := range rep.GetResults() {
+		e := result.GetError()
 		if e == nil {
 			continue
 		}
@@ -100,7 +100,7 @@ func controlJobs(c *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) err
 				add("scontrol: error: " + text)
 			}
 		}
-		add(e.GetText() + " for job " + r.GetJob())
+		add(e.GetText() + " for job " + result.GetJob())
 		if suspends {
 			add("slurm_suspend error: " + e.GetText())
 		}
@@ -161,7 +161,7 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 }
 
 // updateEntity changes jobs, a step, nodes, a partition or a reservation.
-func updateEntity(c *tool.Call, args []string) error {
+func updateEntity(call *tool.Call, args []string) error {
 	list, err := readSettings(args)
 	if err != nil {
 		return err
@@ -173,17 +173,17 @@ func updateEntity(c *tool.Call, args []string) error {
 	}
 	switch entity {
 	case "jobid":
-		return updateJob(c, name, rest)
+		return updateJob(call, name, rest)
 	case "nodename":
-		return updateNodes(c, name, rest)
+		return updateNodes(call, name, rest)
 	case "partitionname":
-		return updatePartition(c, joined)
+		return updatePartition(call, joined)
 	case "reservationname":
-		return changeReservation(c, apiv1.ReservationChange_UPDATE, joined)
+		return changeReservation(call, apiv1.ReservationChange_UPDATE, joined)
 	case "stepid":
-		return updateStep(c, name, rest)
+		return updateStep(call, name, rest)
 	case "frontendname":
-		return c.Errorf("Muster has no front-end nodes")
+		return call.Errorf("Muster has no front-end nodes")
 	}
 	return tool.Fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"")
 }
@@ -192,7 +192,7 @@ func updateEntity(c *tool.Call, args []string) error {
 // seconds since 1970, because words such as 16:00 are about the user's own clock.
 var jobMoments = []string{"starttime", "eligibletime", "deadline", "endtime"}
 
-func updateJob(c *tool.Call, jobs string, rest []setting) error {
+func updateJob(call *tool.Call, jobs string, rest []setting) error {
 	list, err := jobArgs([]string{jobs})
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func updateJob(c *tool.Call, jobs string, rest []setting) error {
 	for _, s := range rest {
 		key, value := strings.ToLower(s.key), s.value
 		if moment := pickWord(jobMoments, key); moment != "" {
-			seconds, err := format.ParseTime(value, format.Moment{Now: c.Now().Unix(), Loc: c.Loc})
+			seconds, err := format.ParseTime(value, format.Moment{Now: call.Now().Unix(), Loc: call.Loc})
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(value), "Invalid time specified for "+s.key)
 			}
@@ -212,11 +212,11 @@ func updateJob(c *tool.Call, jobs string, rest []setting) error {
 		}
 		changes[key] = value
 	}
-	if err := controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false); err != nil {
+	if err := controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: list, Changes: changes}, false); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rest, func(s setting) bool { return isResize(s.key) }) {
-		return resizeScripts(c, list)
+		return resizeScripts(call, list)
 	}
 	return nil
 }
@@ -226,10 +226,10 @@ func nodeSettings() []string {
 	return []string{"reason", "weight", "features", "availablefeatures", "activefeatures", "comment", "extra", "resumeafter"}
 }
 
-func updateNodes(c *tool.Call, names string, rest []setting) error {
+func updateNodes(call *tool.Call, names string, rest []setting) error {
 	if !strings.EqualFold(names, "all") {
 		if n, err := hostlist.Count(names); err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		} else if n == 0 {
 			return tool.Fail(1, "slurm_update error: Invalid node name specified")
 		}
@@ -242,7 +242,7 @@ func updateNodes(c *tool.Call, names string, rest []setting) error {
 		case "reason":
 			req.Reason = s.value
 		case "":
-			return c.Errorf("%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure", s.key, strings.Join(nodeSettings(), ", "))
+			return call.Errorf("%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure", s.key, strings.Join(nodeSettings(), ", "))
 		default:
 			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: s.value})
 		}
@@ -256,9 +256,9 @@ func updateNodes(c *tool.Call, names string, rest []setting) error {
 	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
 		return tool.Fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
 	case strings.HasPrefix(req.GetState(), "reboot"):
-		return c.Errorf("state=%s is not set with update: use scontrol reboot", req.GetState())
+		return call.Errorf("state=%s is not set with update: use scontrol reboot", req.GetState())
 	}
-	return sendNodes(c, req)
+	return sendNodes(call, req)
 }
 
 // updatePartition sends the keys as they were typed: the controller reads them
@@ -267,7 +267,7 @@ func updatePartition(c *tool.Call, args []string) error {
 	return changePartition(c, &apiv1.PartitionChange{}, args)
 }
 
-func changePartition(c *tool.Call, req *apiv1.PartitionChange, args []string) error {
+func changePartition(call *tool.Call, req *apiv1.PartitionChange, args []string) error {
 	for _, a := range args {
 		key, val, _ := strings.Cut(a, "=")
 		val = strings.Trim(val, `"`)
@@ -281,16 +281,16 @@ func changePartition(c *tool.Call, req *apiv1.PartitionChange, args []string) er
 		return tool.Fail(1, "No changes specified")
 	}
 	var rep apiv1.PartitionChangeReply
-	if err := c.RPC(tool.MethodChangePartition, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodChangePartition, req, &rep); err != nil {
 		return nodeStateLine(err)
 	}
-	warnOfChange(c, rep.GetWarnings())
+	warnOfChange(call, rep.GetWarnings())
 	return nil
 }
 
-func sendNodes(c *tool.Call, req *apiv1.UpdateNodeRequest) error {
+func sendNodes(call *tool.Call, req *apiv1.UpdateNodeRequest) error {
 	var rep apiv1.UpdateNodeReply
-	if err := c.RPC(tool.MethodUpdateNode, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodUpdateNode, req, &rep); err != nil {
 		return nodeStateLine(err)
 	}
 	if len(rep.GetUnknown()) > 0 {

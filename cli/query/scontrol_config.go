@@ -114,13 +114,13 @@ func mainEntries(all []*apiv1.ConfigEntry) []*apiv1.ConfigEntry {
 
 // showConfig is scontrol show config: every key that was configured, and those
 // that hold without, in Slurm's order.
-func showConfig(c *tool.Call) error {
+func showConfig(call *tool.Call) error {
 	var rep apiv1.GetConfigReply
-	if err := c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_ctl_conf error: "+r.Text)...)
 	}
-	k := render.NewClock(c.Env)
+	k := render.NewClock(call.Env)
 	k.Now = rep.GetNow()
 	var b strings.Builder
 	fmt.Fprintf(&b, "Configuration data as of %s\n", k.Time(rep.GetNow()))
@@ -128,7 +128,7 @@ func showConfig(c *tool.Call) error {
 		fmt.Fprintf(&b, "%-23s = %s\n", line[0], line[1])
 	}
 	fmt.Fprintf(&b, "\nSlurmctld(primary) at %s is UP\n", rep.GetController())
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // configLines are the keys and values in the order in which they are printed.
@@ -145,10 +145,10 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 		}
 	}
 	hosts := 0
-	for _, e := range mainEntries(rep.GetEntries()) {
-		id := strings.ToLower(e.GetKey())
-		name := e.GetKey()
-		val := cmp.Or(e.GetValue(), render.Null)
+	for _, entry := range mainEntries(rep.GetEntries()) {
+		id := strings.ToLower(entry.GetKey())
+		name := entry.GetKey()
+		val := cmp.Or(entry.GetValue(), render.Null)
 		if id == "slurmctldhost" || id == "controlmachine" {
 			name = fmt.Sprintf("SlurmctldHost[%d]", hosts)
 			id = fmt.Sprintf("slurmctldhost[%03d]", hosts)

@@ -16,22 +16,22 @@ import (
 )
 
 // showNodes is scontrol show node.
-func showNodes(c *tool.Call, names string) error {
-	req := &apiv1.ListNodesRequest{Future: c.Opts.On("future")}
+func showNodes(call *tool.Call, names string) error {
+	req := &apiv1.ListNodesRequest{Future: call.Opts.On("future")}
 	if names != "" && !strings.EqualFold(names, "all") {
 		if _, err := hostlist.Count(names); err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
 		req.Nodes = []string{names}
 	}
 	var rep apiv1.ListNodesReply
-	if err := c.RPC(tool.MethodListNodes, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
 	}
-	view := &render.NodeView{Clock: render.NewClock(c.Env), UID: tool.LookupUID, Cluster: c.Cluster()}
+	view := &render.NodeView{Clock: render.NewClock(call.Env), UID: tool.LookupUID, Cluster: call.Cluster()}
 	view.Now = rep.GetNow()
-	if render.WantsDocument(c) {
+	if render.WantsDocument(call) {
 		if err := notFound(spec.CodeInvalidNodeName, "Node", rep.GetUnknown()); err != nil {
 			return err
 		}
@@ -39,10 +39,10 @@ func showNodes(c *tool.Call, names string) error {
 		for i, n := range rep.GetNodes() {
 			list[i] = render.NodeTree(n, view)
 		}
-		return render.Answer(c, "openapi_nodes_resp", tree.Member{Key: "nodes", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+		return render.Answer(call, "openapi_nodes_resp", tree.Member{Key: "nodes", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
 	}
 	for _, n := range rep.GetNodes() {
-		if err := c.WriteOut([]byte(nodeRecord(view, n, c.Opts.On("details")).Text(c.Opts.On("oneliner"), "\n"))); err != nil {
+		if err := call.WriteOut([]byte(nodeRecord(view, n, call.Opts.On("details")).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
 			return err
 		}
 	}
@@ -53,71 +53,71 @@ func showNodes(c *tool.Call, names string) error {
 // lines included.
 //
 //muster:table the lines of a node in Slurm's order
-func nodeRecord(v *render.NodeView, n *apiv1.NodeInfo, details bool) *render.Record {
+func nodeRecord(view *render.NodeView, node *apiv1.NodeInfo, details bool) *render.Record {
 	rec := &render.Record{}
-	rec.Line("NodeName="+n.GetName(), "Arch="+cmp.Or(n.GetArch(), render.Null), "CoresPerSocket="+tool.Itoa(n.GetCoresPerSocket())+" ")
-	rec.Line("CPUAlloc="+tool.Itoa(n.GetCpusAlloc()), "CPUEfctv="+tool.Itoa(n.GetCpus()), "CPUTot="+tool.Itoa(max(n.GetCpusConfigured(), n.GetCpus())), "CPULoad="+render.Milli(n.GetLoadMilli()))
-	rec.Line("AvailableFeatures=" + cmp.Or(strings.Join(render.AvailableFeatures(n), ","), render.Null))
-	rec.Line("ActiveFeatures=" + cmp.Or(strings.Join(n.GetFeatures(), ","), render.Null))
-	rec.Line("Gres=" + cmp.Or(n.GetGres(), render.Null))
+	rec.Line("NodeName="+node.GetName(), "Arch="+cmp.Or(node.GetArch(), render.Null), "CoresPerSocket="+tool.Itoa(node.GetCoresPerSocket())+" ")
+	rec.Line("CPUAlloc="+tool.Itoa(node.GetCpusAlloc()), "CPUEfctv="+tool.Itoa(node.GetCpus()), "CPUTot="+tool.Itoa(max(node.GetCpusConfigured(), node.GetCpus())), "CPULoad="+render.Milli(node.GetLoadMilli()))
+	rec.Line("AvailableFeatures=" + cmp.Or(strings.Join(render.AvailableFeatures(node), ","), render.Null))
+	rec.Line("ActiveFeatures=" + cmp.Or(strings.Join(node.GetFeatures(), ","), render.Null))
+	rec.Line("Gres=" + cmp.Or(node.GetGres(), render.Null))
 	if details {
 		rec.Line("GresDrain=N/A")
-		rec.Line("GresUsed=" + n.GetGresUsed())
+		rec.Line("GresUsed=" + node.GetGresUsed())
 	}
-	rec.Line("NodeAddr="+cmp.Or(n.GetAddr(), n.GetName()), "NodeHostName="+cmp.Or(n.GetHostname(), n.GetName()), "Port="+tool.Itoa(n.GetPort()), "Version="+cmp.Or(n.GetVersion(), render.Null))
-	rec.Line("OS=" + cmp.Or(n.GetOs(), render.Null) + " ")
+	rec.Line("NodeAddr="+cmp.Or(node.GetAddr(), node.GetName()), "NodeHostName="+cmp.Or(node.GetHostname(), node.GetName()), "Port="+tool.Itoa(node.GetPort()), "Version="+cmp.Or(node.GetVersion(), render.Null))
+	rec.Line("OS=" + cmp.Or(node.GetOs(), render.Null) + " ")
 	free := render.NotAvailable
-	if n.GetMemFree() >= 0 {
-		free = tool.Itoa(n.GetMemFree())
+	if node.GetMemFree() >= 0 {
+		free = tool.Itoa(node.GetMemFree())
 	}
-	rec.Line("RealMemory="+tool.Itoa(n.GetMem()), "AllocMem="+tool.Itoa(n.GetMemAlloc()), "FreeMem="+free, "Sockets="+tool.Itoa(n.GetSockets()), "Boards="+tool.Itoa(max(n.GetBoards(), 1)))
-	if n.GetCoreSpec() > 0 || n.GetCpuSpec() != "" || n.GetMemSpec() > 0 {
-		rec.Line(keptFromJobs(n)...)
+	rec.Line("RealMemory="+tool.Itoa(node.GetMem()), "AllocMem="+tool.Itoa(node.GetMemAlloc()), "FreeMem="+free, "Sockets="+tool.Itoa(node.GetSockets()), "Boards="+tool.Itoa(max(node.GetBoards(), 1)))
+	if node.GetCoreSpec() > 0 || node.GetCpuSpec() != "" || node.GetMemSpec() > 0 {
+		rec.Line(keptFromJobs(node)...)
 	}
-	rec.Line("State="+cmp.Or(n.GetState(), "UNKNOWN"), "ThreadsPerCore="+tool.Itoa(n.GetThreadsPerCore()), "TmpDisk="+tool.Itoa(n.GetTmpDisk()), "Weight="+tool.Itoa(n.GetWeight()), "Owner=N/A", "MCS_label=N/A")
-	if n.GetNextState() != "" {
-		rec.Line("NextState=" + n.GetNextState())
+	rec.Line("State="+cmp.Or(node.GetState(), "UNKNOWN"), "ThreadsPerCore="+tool.Itoa(node.GetThreadsPerCore()), "TmpDisk="+tool.Itoa(node.GetTmpDisk()), "Weight="+tool.Itoa(node.GetWeight()), "Owner=N/A", "MCS_label=N/A")
+	if node.GetNextState() != "" {
+		rec.Line("NextState=" + node.GetNextState())
 	}
-	if len(n.GetPartitions()) > 0 {
-		rec.Line("Partitions=" + strings.Join(n.GetPartitions(), ",") + " ")
+	if len(node.GetPartitions()) > 0 {
+		rec.Line("Partitions=" + strings.Join(node.GetPartitions(), ",") + " ")
 	}
-	rec.Line("BootTime="+v.TimeOr(n.GetBootTime(), "None"), "SlurmdStartTime="+v.TimeOr(n.GetAgentStart(), "None"))
-	busy := []string{"LastBusyTime=" + v.Time(n.GetLastBusy())}
-	if n.GetResumeAt() != 0 {
-		busy = append(busy, "ResumeAfterTime="+v.Time(n.GetResumeAt()))
+	rec.Line("BootTime="+view.TimeOr(node.GetBootTime(), "None"), "SlurmdStartTime="+view.TimeOr(node.GetAgentStart(), "None"))
+	busy := []string{"LastBusyTime=" + view.Time(node.GetLastBusy())}
+	if node.GetResumeAt() != 0 {
+		busy = append(busy, "ResumeAfterTime="+view.Time(node.GetResumeAt()))
 	}
 	rec.Line(busy...)
-	rec.Line("CfgTRES=" + nodeTRES(n.GetCfgTres()))
-	rec.Line("AllocTRES=" + nodeTRES(n.GetAllocTres()))
+	rec.Line("CfgTRES=" + nodeTRES(node.GetCfgTres()))
+	rec.Line("AllocTRES=" + nodeTRES(node.GetAllocTres()))
 	rec.Line("CapWatts=n/a")
 	rec.Line("CurrentWatts=0 AveWatts=0")
 	rec.Line("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s")
-	if n.GetExtra() != "" {
-		rec.Line("Extra=" + n.GetExtra())
+	if node.GetExtra() != "" {
+		rec.Line("Extra=" + node.GetExtra())
 	}
-	if n.GetComment() != "" {
-		rec.Line("Comment=" + n.GetComment())
+	if node.GetComment() != "" {
+		rec.Line("Comment=" + node.GetComment())
 	}
-	if text := render.NodeReason(n, v.Clock); text != "" {
+	if text := render.NodeReason(node, view.Clock); text != "" {
 		rec.Line("Reason=" + text)
 	}
-	if n.GetDegraded() != "" {
-		rec.Line("Degraded=" + n.GetDegraded())
+	if node.GetDegraded() != "" {
+		rec.Line("Degraded=" + node.GetDegraded())
 	}
-	if gpus := n.GetGpus(); len(gpus) > 0 && gpus[0].GetProvider() != "" {
+	if gpus := node.GetGpus(); len(gpus) > 0 && gpus[0].GetProvider() != "" {
 		rec.Line("GPUProvider=" + gpus[0].GetProvider())
 	}
-	for _, h := range n.GetHolds() {
-		words := []string{"Hold=" + render.HoldName(h), "TRES=" + render.HoldTRES(h)}
-		if devices := render.HoldGPUs(h); devices != "" {
+	for _, hold := range node.GetHolds() {
+		words := []string{"Hold=" + render.HoldName(hold), "TRES=" + render.HoldTRES(hold)}
+		if devices := render.HoldGPUs(hold); devices != "" {
 			words = append(words, "GPUs="+devices)
 		}
-		rec.Line(append(words, "Since="+v.Time(h.GetSince()))...)
+		rec.Line(append(words, "Since="+view.Time(hold.GetSince()))...)
 	}
-	for _, f := range n.GetGpuFaults() {
-		words := "GPUEvent=" + f.GetUuid() + ": " + render.FaultText(f) + " [" + v.Time(f.GetAt()) + "]"
-		if f.GetJobId() != 0 {
-			words += fmt.Sprintf(" JobId=%d", f.GetJobId())
+	for _, fault := range node.GetGpuFaults() {
+		words := "GPUEvent=" + fault.GetUuid() + ": " + render.FaultText(fault) + " [" + view.Time(fault.GetAt()) + "]"
+		if fault.GetJobId() != 0 {
+			words += fmt.Sprintf(" JobId=%d", fault.GetJobId())
 		}
 		rec.Line(words)
 	}
@@ -125,16 +125,16 @@ func nodeRecord(v *render.NodeView, n *apiv1.NodeInfo, details bool) *render.Rec
 }
 
 // keptFromJobs says what of a node is the system's.
-func keptFromJobs(n *apiv1.NodeInfo) []string {
+func keptFromJobs(node *apiv1.NodeInfo) []string {
 	var out []string
-	if n.GetCoreSpec() > 0 {
-		out = append(out, "CoreSpecCount="+tool.Itoa(n.GetCoreSpec()))
+	if node.GetCoreSpec() > 0 {
+		out = append(out, "CoreSpecCount="+tool.Itoa(node.GetCoreSpec()))
 	}
-	if n.GetCpuSpec() != "" {
-		out = append(out, "CPUSpecList="+n.GetCpuSpec())
+	if node.GetCpuSpec() != "" {
+		out = append(out, "CPUSpecList="+node.GetCpuSpec())
 	}
-	if n.GetMemSpec() > 0 {
-		out = append(out, "MemSpecLimit="+tool.Itoa(n.GetMemSpec()))
+	if node.GetMemSpec() > 0 {
+		out = append(out, "MemSpecLimit="+tool.Itoa(node.GetMemSpec()))
 	}
 	return out
 }
@@ -159,18 +159,18 @@ func notFound(kind spec.Code, what string, names []string) error {
 }
 
 // showPartitions is scontrol show partition.
-func showPartitions(c *tool.Call, name string) error {
+func showPartitions(call *tool.Call, name string) error {
 	req := &apiv1.ListPartitionsRequest{Partitions: tool.SplitList(name)}
 	var rep apiv1.ListPartitionsReply
-	if err := c.RPC(tool.MethodListPartitions, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodListPartitions, req, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_partitions error: "+r.Text)...)
 	}
 	shown := rep.GetPartitions()
 	if len(req.GetPartitions()) == 0 {
-		shown = fetch.ShownPartitions(c, shown)
+		shown = fetch.ShownPartitions(call, shown)
 	}
-	if render.WantsDocument(c) {
+	if render.WantsDocument(call) {
 		if err := notFound(spec.CodeInvalidPartition, "Partition", rep.GetUnknown()); err != nil {
 			return err
 		}
@@ -178,10 +178,10 @@ func showPartitions(c *tool.Call, name string) error {
 		for i, p := range shown {
 			list[i] = render.PartitionTree(p)
 		}
-		return render.Answer(c, "openapi_partition_resp", tree.Member{Key: "partitions", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+		return render.Answer(call, "openapi_partition_resp", tree.Member{Key: "partitions", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
 	}
 	for _, p := range shown {
-		if err := c.WriteOut([]byte(partitionRecord(p).Text(c.Opts.On("oneliner"), "\n"))); err != nil {
+		if err := call.WriteOut([]byte(partitionRecord(p).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func showPartitions(c *tool.Call, name string) error {
 // partitionRecord lays a partition out as scontrol show partition does.
 //
 //muster:table the lines of a partition in Slurm's order
-func partitionRecord(p *apiv1.PartitionInfo) *render.Record {
+func partitionRecord(partition *apiv1.PartitionInfo) *render.Record {
 	all := func(s []string) string { return cmp.Or(strings.Join(s, ","), "ALL") }
 	unlimited := func(n int64) string {
 		if n == 0 {
@@ -200,33 +200,33 @@ func partitionRecord(p *apiv1.PartitionInfo) *render.Record {
 		return tool.Itoa(n)
 	}
 	rec := &render.Record{}
-	rec.Line("PartitionName=" + p.GetName())
-	accounts, qos := "AllowAccounts="+all(p.GetAllowAccounts()), "AllowQos="+all(p.GetAllowQos())
-	if len(p.GetDenyAccounts()) > 0 {
-		accounts = "DenyAccounts=" + strings.Join(p.GetDenyAccounts(), ",")
+	rec.Line("PartitionName=" + partition.GetName())
+	accounts, qos := "AllowAccounts="+all(partition.GetAllowAccounts()), "AllowQos="+all(partition.GetAllowQos())
+	if len(partition.GetDenyAccounts()) > 0 {
+		accounts = "DenyAccounts=" + strings.Join(partition.GetDenyAccounts(), ",")
 	}
-	if len(p.GetDenyQos()) > 0 {
-		qos = "DenyQos=" + strings.Join(p.GetDenyQos(), ",")
+	if len(partition.GetDenyQos()) > 0 {
+		qos = "DenyQos=" + strings.Join(partition.GetDenyQos(), ",")
 	}
-	rec.Line("AllowGroups="+all(p.GetAllowGroups()), accounts, qos)
-	rec.Line("AllocNodes=ALL", "Default="+render.YesNo(p.GetIsDefault()), "QoS="+cmp.Or(p.GetQos(), render.NotAvailable))
+	rec.Line("AllowGroups="+all(partition.GetAllowGroups()), accounts, qos)
+	rec.Line("AllocNodes=ALL", "Default="+render.YesNo(partition.GetIsDefault()), "QoS="+cmp.Or(partition.GetQos(), render.NotAvailable))
 	defaultTime := "NONE"
-	if p.GetDefaultTime() != 0 {
-		defaultTime = render.Limit(p.GetDefaultTime(), format.Duration)
+	if partition.GetDefaultTime() != 0 {
+		defaultTime = render.Limit(partition.GetDefaultTime(), format.Duration)
 	}
-	rec.Line("DefaultTime="+defaultTime, "DisableRootJobs="+render.YesNo(p.GetDisableRootJobs()), "ExclusiveUser="+render.YesNo(p.GetExclusiveUser()),
-		"GraceTime="+tool.Itoa(p.GetGraceTime()/tool.Second), "Hidden="+render.YesNo(p.GetHidden()))
-	rec.Line("MaxNodes="+unlimited(int64(p.GetMaxNodes())), "MaxTime="+render.Limit(p.GetMaxTime(), format.Duration), "MinNodes="+tool.Itoa(p.GetMinNodes()), "LLN="+render.YesNo(p.GetLln()),
-		"MaxCPUsPerNode="+unlimited(p.GetMaxCpusPerNode()))
-	rec.Line("Nodes=" + cmp.Or(p.GetNodes(), render.Null))
-	rec.Line("PriorityJobFactor="+tool.Itoa(p.GetPriorityJobFactor()), "PriorityTier="+tool.Itoa(p.GetPriorityTier()), "RootOnly="+render.YesNo(p.GetRootOnly()), "ReqResv="+render.YesNo(p.GetReqResv()),
-		"OverSubscribe="+cmp.Or(p.GetOverSubscribe(), "NO"))
-	over := []string{"OverTimeLimit=NONE", "PreemptMode=" + cmp.Or(p.GetPreemptMode(), "OFF")}
-	if p.GetTopology() != "" {
-		over = append(over, "Topology="+p.GetTopology())
+	rec.Line("DefaultTime="+defaultTime, "DisableRootJobs="+render.YesNo(partition.GetDisableRootJobs()), "ExclusiveUser="+render.YesNo(partition.GetExclusiveUser()),
+		"GraceTime="+tool.Itoa(partition.GetGraceTime()/tool.Second), "Hidden="+render.YesNo(partition.GetHidden()))
+	rec.Line("MaxNodes="+unlimited(int64(partition.GetMaxNodes())), "MaxTime="+render.Limit(partition.GetMaxTime(), format.Duration), "MinNodes="+tool.Itoa(partition.GetMinNodes()), "LLN="+render.YesNo(partition.GetLln()),
+		"MaxCPUsPerNode="+unlimited(partition.GetMaxCpusPerNode()))
+	rec.Line("Nodes=" + cmp.Or(partition.GetNodes(), render.Null))
+	rec.Line("PriorityJobFactor="+tool.Itoa(partition.GetPriorityJobFactor()), "PriorityTier="+tool.Itoa(partition.GetPriorityTier()), "RootOnly="+render.YesNo(partition.GetRootOnly()), "ReqResv="+render.YesNo(partition.GetReqResv()),
+		"OverSubscribe="+cmp.Or(partition.GetOverSubscribe(), "NO"))
+	over := []string{"OverTimeLimit=NONE", "PreemptMode=" + cmp.Or(partition.GetPreemptMode(), "OFF")}
+	if partition.GetTopology() != "" {
+		over = append(over, "Topology="+partition.GetTopology())
 	}
 	rec.Line(over...)
-	rec.Line("State="+spec.PartitionState(p.GetState()).String(), "TotalCPUs="+tool.Itoa(p.GetTotalCpus()), "TotalNodes="+tool.Itoa(p.GetTotalNodes()), "SelectTypeParameters=NONE")
+	rec.Line("State="+spec.PartitionState(partition.GetState()).String(), "TotalCPUs="+tool.Itoa(partition.GetTotalCpus()), "TotalNodes="+tool.Itoa(partition.GetTotalNodes()), "SelectTypeParameters=NONE")
 	rec.Line("JobDefaults=(null)")
 	perWhat := func(kind string, cpu, node int64) string {
 		if cpu > 0 {
@@ -234,14 +234,14 @@ func partitionRecord(p *apiv1.PartitionInfo) *render.Record {
 		}
 		return kind + "MemPerNode=" + unlimited(node)
 	}
-	rec.Line(perWhat("Def", p.GetDefMemPerCpu(), p.GetDefMemPerNode()), perWhat("Max", p.GetMaxMemPerCpu(), p.GetMaxMemPerNode()))
-	rec.Line("TRES=" + render.TRESText(p.GetTres()))
-	if p.GetBillingWeights() != "" {
-		rec.Line("TRESBillingWeights=" + p.GetBillingWeights())
+	rec.Line(perWhat("Def", partition.GetDefMemPerCpu(), partition.GetDefMemPerNode()), perWhat("Max", partition.GetMaxMemPerCpu(), partition.GetMaxMemPerNode()))
+	rec.Line("TRES=" + render.TRESText(partition.GetTres()))
+	if partition.GetBillingWeights() != "" {
+		rec.Line("TRESBillingWeights=" + partition.GetBillingWeights())
 	}
-	if p.GetSuspendTime() != 0 || p.GetSuspendTimeout() != 0 || p.GetResumeTimeout() != 0 || p.GetPowerDownOnIdle() {
-		rec.Line("ResumeTimeout="+formatPartitionTime(p.GetResumeTimeout()), "SuspendTimeout="+formatPartitionTime(p.GetSuspendTimeout()), "SuspendTime="+formatPartitionTime(p.GetSuspendTime()),
-			"PowerDownOnIdle="+render.YesNo(p.GetPowerDownOnIdle()))
+	if partition.GetSuspendTime() != 0 || partition.GetSuspendTimeout() != 0 || partition.GetResumeTimeout() != 0 || partition.GetPowerDownOnIdle() {
+		rec.Line("ResumeTimeout="+formatPartitionTime(partition.GetResumeTimeout()), "SuspendTimeout="+formatPartitionTime(partition.GetSuspendTimeout()), "SuspendTime="+formatPartitionTime(partition.GetSuspendTime()),
+			"PowerDownOnIdle="+render.YesNo(partition.GetPowerDownOnIdle()))
 	}
 	return rec
 }
@@ -259,10 +259,10 @@ func formatPartitionTime(ns int64) string {
 
 // nodeStateLine words a refusal to change nodes as Slurm does.
 func nodeStateLine(err error) error {
-	r := tool.ExplainError(err)
-	if r.Code == spec.CodeAccessDenied {
-		r.Text = spec.CodeInvalidUser.String() // what Slurm says to users who are no operators
+	refusal := tool.ExplainError(err)
+	if refusal.Code == spec.CodeAccessDenied {
+		refusal.Text = spec.CodeInvalidUser.String() // what Slurm says to users who are no operators
 	}
-	lines := r.Preamble("scontrol")
-	return tool.Fail(1, append(lines, fmt.Sprintf("slurm_update error: %s", r.Text))...)
+	lines := refusal.Preamble("scontrol")
+	return tool.Fail(1, append(lines, fmt.Sprintf("slurm_update error: %s", refusal.Text))...)
 }

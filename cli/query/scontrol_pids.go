@@ -15,38 +15,38 @@ import (
 )
 
 // runningOn lists the jobs that hold a node, or a host under its name.
-func runningOn(c *tool.Call, host string) ([]*apiv1.JobInfo, error) {
+func runningOn(call *tool.Call, host string) ([]*apiv1.JobInfo, error) {
 	var rep apiv1.ListJobsReply
 	req := &apiv1.ListJobsRequest{Detail: true, Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
-	if err := fetch.Jobs(c, req, &rep); err != nil {
+	if err := fetch.Jobs(call, req, &rep); err != nil {
 		return nil, fetch.JobsError(err)
 	}
 	return rep.GetJobs(), nil
 }
 
 // listSteps prints the steps that run on a node.
-func listSteps(c *tool.Call, args []string) error {
-	host := c.Host
+func listSteps(call *tool.Call, args []string) error {
+	host := call.Host
 	if len(args) > 0 {
 		host = args[0]
 	}
-	jobs, err := runningOn(c, host)
+	jobs, err := runningOn(call, host)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	b.WriteString("JOBID    STEPID\n")
-	for _, j := range jobs {
-		if !j.GetSpec().GetShell() && j.GetBatchHost() == host {
-			fmt.Fprintf(&b, "%-8d %s\n", j.GetJobId(), spec.StepBatch)
+	for _, job := range jobs {
+		if !job.GetSpec().GetShell() && job.GetBatchHost() == host {
+			fmt.Fprintf(&b, "%-8d %s\n", job.GetJobId(), spec.StepBatch)
 		}
-		for _, s := range j.GetSteps() {
-			if s.GetEnd() == 0 && (slices.Contains(s.GetNodes(), host) || host == c.Host) {
-				fmt.Fprintf(&b, "%-8d %s\n", j.GetJobId(), spec.StepID(s.GetStepId()))
+		for _, s := range job.GetSteps() {
+			if s.GetEnd() == 0 && (slices.Contains(s.GetNodes(), host) || host == call.Host) {
+				fmt.Fprintf(&b, "%-8d %s\n", job.GetJobId(), spec.StepID(s.GetStepId()))
 			}
 		}
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // process is a process of a job.
@@ -58,36 +58,36 @@ type process struct {
 
 // askProcesses asks the agents for the processes of jobs on a node; all nodes of this
 // host without one.
-func askProcesses(c *tool.Call, jobs []string, node string) ([]process, error) {
+func askProcesses(call *tool.Call, jobs []string, node string) ([]process, error) {
 	local := []string{node}
 	if node == "" {
 		var nodes apiv1.ListNodesReply
-		if err := c.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &nodes); err != nil {
+		if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &nodes); err != nil {
 			return nil, err
 		}
 		local = nil
 		for _, n := range nodes.GetNodes() {
-			if n.GetName() == c.Host || n.GetHostname() == c.Host {
+			if n.GetName() == call.Host || n.GetHostname() == call.Host {
 				local = append(local, n.GetName())
 			}
 		}
 	}
 	var rep apiv1.StepUsageReply
-	if err := c.RPC(tool.MethodStepUsage, &apiv1.StepUsageRequest{Jobs: jobs}, &rep); err != nil {
+	if err := call.RPC(tool.MethodStepUsage, &apiv1.StepUsageRequest{Jobs: jobs}, &rep); err != nil {
 		return nil, err
 	}
 	var out []process
-	for _, j := range rep.GetJobs() {
-		if e := j.GetError(); e != nil && len(jobs) == 1 {
-			return nil, tool.Fail(1, "Job id "+j.GetJob()+" not found on this node: "+e.GetText())
+	for _, job := range rep.GetJobs() {
+		if e := job.GetError(); e != nil && len(jobs) == 1 {
+			return nil, tool.Fail(1, "Job id "+job.GetJob()+" not found on this node: "+e.GetText())
 		}
-		for _, s := range j.GetSteps() {
-			for _, m := range s.GetNodes() {
-				if !slices.Contains(local, m.GetNode()) {
+		for _, step := range job.GetSteps() {
+			for _, measurement := range step.GetNodes() {
+				if !slices.Contains(local, measurement.GetNode()) {
 					continue
 				}
-				for _, pid := range m.GetPids() {
-					out = append(out, process{pid, j.GetJobId(), spec.StepID(s.GetStep())})
+				for _, pid := range measurement.GetPids() {
+					out = append(out, process{pid, job.GetJobId(), spec.StepID(step.GetStep())})
 				}
 			}
 		}
@@ -96,11 +96,11 @@ func askProcesses(c *tool.Call, jobs []string, node string) ([]process, error) {
 }
 
 // hostJobs are the numbers of the jobs on this host, or on a node.
-func hostJobs(c *tool.Call, node string) ([]string, error) {
+func hostJobs(call *tool.Call, node string) ([]string, error) {
 	if node == "" {
-		node = c.Host
+		node = call.Host
 	}
-	list, err := runningOn(c, node)
+	list, err := runningOn(call, node)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func hostJobs(c *tool.Call, node string) ([]string, error) {
 
 // listPIDs prints the processes of jobs. Which task a process belongs to is not
 // known outside its step, so the columns of tasks hold a dash.
-func listPIDs(c *tool.Call, args []string) error {
+func listPIDs(call *tool.Call, args []string) error {
 	job := ""
 	step := ""
 	node := ""
@@ -132,7 +132,7 @@ func listPIDs(c *tool.Call, args []string) error {
 	jobs := []string{job}
 	if job == "" {
 		var err error
-		jobs, err = hostJobs(c, node)
+		jobs, err = hostJobs(call, node)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func listPIDs(c *tool.Call, args []string) error {
 	var list []process
 	if len(jobs) > 0 {
 		var err error
-		list, err = askProcesses(c, jobs, node)
+		list, err = askProcesses(call, jobs, node)
 		if err != nil {
 			return err
 		}
@@ -151,11 +151,11 @@ func listPIDs(c *tool.Call, args []string) error {
 			b = fmt.Appendf(b, "%-8d %-8d %-8s %-7s %s\n", p.pid, p.job, p.step, "-", "-")
 		}
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // pidInfo tells of which job a process of this host is.
-func pidInfo(c *tool.Call, args []string) error {
+func pidInfo(call *tool.Call, args []string) error {
 	if len(args) != 1 {
 		return tool.Fail(1, "pidinfo takes one process id")
 	}
@@ -163,7 +163,7 @@ func pidInfo(c *tool.Call, args []string) error {
 	if err != nil || pid <= 0 {
 		return tool.Fail(1, "invalid process id: "+args[0])
 	}
-	jobs, err := runningOn(c, c.Host)
+	jobs, err := runningOn(call, call.Host)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func pidInfo(c *tool.Call, args []string) error {
 	}
 	var list []process
 	if len(ids) > 0 {
-		list, err = askProcesses(c, ids, "")
+		list, err = askProcesses(call, ids, "")
 		if err != nil {
 			return err
 		}
@@ -183,14 +183,14 @@ func pidInfo(c *tool.Call, args []string) error {
 			continue
 		}
 		i := slices.IndexFunc(jobs, func(j *apiv1.JobInfo) bool { return j.GetJobId() == p.job })
-		clock := render.NewClock(c.Env)
-		clock.Now = c.Now().UnixNano()
+		clock := render.NewClock(call.Env)
+		clock.Now = call.Now().UnixNano()
 		end := render.End(jobs[i])
 		text := fmt.Sprintf("Slurm JobId=%d ends at %s\n", p.job, clock.Time(end))
 		if left := end - clock.Now; end > 0 {
 			text += "time left: " + format.Duration(max(left, 0)/tool.Second) + "\n"
 		}
-		return c.WriteOut([]byte(text))
+		return call.WriteOut([]byte(text))
 	}
 	return tool.Fail(1, "Process "+args[0]+" is not of a Slurm job on this host")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // powerNodes is scontrol power up|down [asap|force] NODES.
-func powerNodes(c *tool.Call, args []string) error {
+func powerNodes(call *tool.Call, args []string) error {
 	state, words := "", []string(nil)
 	for _, a := range args {
 		words = append(words, strings.ToLower(a))
@@ -23,17 +23,17 @@ func powerNodes(c *tool.Call, args []string) error {
 	case len(args) == 3 && words[0] == "down" && slices.Contains([]string{"asap", "force"}, words[1]):
 		state = "power_down_" + words[1]
 	default:
-		return c.Errorf("expected: scontrol power up NODES, or scontrol power down [asap|force] NODES")
+		return call.Errorf("expected: scontrol power up NODES, or scontrol power down [asap|force] NODES")
 	}
-	nodes, err := someNodes(c, args[len(args)-1])
+	nodes, err := someNodes(call, args[len(args)-1])
 	if err != nil {
 		return err
 	}
-	return sendNodes(c, &apiv1.UpdateNodeRequest{Nodes: nodes, State: state})
+	return sendNodes(call, &apiv1.UpdateNodeRequest{Nodes: nodes, State: state})
 }
 
 // rebootNodes is scontrol reboot [ASAP] [nextstate=…] [reason=…] NODES.
-func rebootNodes(c *tool.Call, args []string) error {
+func rebootNodes(call *tool.Call, args []string) error {
 	req := &apiv1.UpdateNodeRequest{State: "reboot"}
 	for _, a := range args {
 		key, val, pair := strings.Cut(a, "=")
@@ -43,50 +43,50 @@ func rebootNodes(c *tool.Call, args []string) error {
 		case pair && key == "nextstate":
 			req.NextState = strings.ToLower(val)
 			if req.NextState != "resume" && req.NextState != "down" {
-				return c.Errorf("Invalid NextState %s: RESUME and DOWN are known", val)
+				return call.Errorf("Invalid NextState %s: RESUME and DOWN are known", val)
 			}
 		case pair && key == "reason":
 			req.Reason = strings.Trim(val, "\"")
 		case pair:
-			return c.Errorf("%s= is unknown: nextstate= and reason= are", key)
+			return call.Errorf("%s= is unknown: nextstate= and reason= are", key)
 		case req.Nodes != "":
-			return c.Errorf("nodes are one argument, as a host list: %s or %s?", req.Nodes, a)
+			return call.Errorf("nodes are one argument, as a host list: %s or %s?", req.Nodes, a)
 		default:
 			var err error
-			req.Nodes, err = someNodes(c, a)
+			req.Nodes, err = someNodes(call, a)
 			if err != nil {
 				return err
 			}
 		}
 	}
 	if req.Nodes == "" {
-		return c.Errorf("which nodes are to be rebooted? Name them, or ALL")
+		return call.Errorf("which nodes are to be rebooted? Name them, or ALL")
 	}
-	return sendNodes(c, req)
+	return sendNodes(call, req)
 }
 
 // cancelReboot is scontrol cancel_reboot NODES.
-func cancelReboot(c *tool.Call, args []string) error {
+func cancelReboot(call *tool.Call, args []string) error {
 	if len(args) != 1 {
-		return c.Errorf("expected: scontrol cancel_reboot NODES")
+		return call.Errorf("expected: scontrol cancel_reboot NODES")
 	}
-	nodes, err := someNodes(c, args[0])
+	nodes, err := someNodes(call, args[0])
 	if err != nil {
 		return err
 	}
-	return sendNodes(c, &apiv1.UpdateNodeRequest{Nodes: nodes, State: "cancel_reboot"})
+	return sendNodes(call, &apiv1.UpdateNodeRequest{Nodes: nodes, State: "cancel_reboot"})
 }
 
 // someNodes checks a host list; ALL are all nodes.
-func someNodes(c *tool.Call, expr string) (string, error) {
+func someNodes(call *tool.Call, expr string) (string, error) {
 	if !strings.EqualFold(expr, "ALL") {
 		if _, err := hostlist.Count(expr); err != nil {
-			return "", c.Errorf("%v", err)
+			return "", call.Errorf("%v", err)
 		}
 		return expr, nil
 	}
 	var rep apiv1.ListNodesReply
-	if err := c.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &rep); err != nil {
 		return "", err
 	}
 	var names []string

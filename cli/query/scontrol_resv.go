@@ -16,7 +16,7 @@ import (
 )
 
 // createReservation is scontrol create reservation, nodename= or partitionname=.
-func createReservation(c *tool.Call, args []string) error {
+func createReservation(call *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:create")
 	}
@@ -27,13 +27,13 @@ func createReservation(c *tool.Call, args []string) error {
 			args = args[1:]
 		}
 	case named && beginsKey("nodename", what):
-		return createNodes(c, args)
+		return createNodes(call, args)
 	case named && beginsKey("partitionname", what):
-		return changePartition(c, &apiv1.PartitionChange{Create: true}, args)
+		return changePartition(call, &apiv1.PartitionChange{Create: true}, args)
 	default:
 		return tool.Fail(1, "Invalid creation entity: "+args[0])
 	}
-	return changeReservation(c, apiv1.ReservationChange_CREATE, args)
+	return changeReservation(call, apiv1.ReservationChange_CREATE, args)
 }
 
 // beginsKey tells whether a word is the beginning of a key, three letters at least.
@@ -41,7 +41,7 @@ func beginsKey(key, word string) bool { return len(word) >= 3 && strings.HasPref
 
 // deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
 // or partitionname=.
-func deleteReservation(c *tool.Call, args []string) error {
+func deleteReservation(call *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:delete")
 	}
@@ -53,19 +53,19 @@ func deleteReservation(c *tool.Call, args []string) error {
 		}
 	}
 	if named && beginsKey("nodename", strings.ToLower(what)) {
-		return deleteNodes(c, name)
+		return deleteNodes(call, name)
 	}
 	if named && beginsKey("partitionname", strings.ToLower(what)) {
-		return changePartition(c, &apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
+		return changePartition(call, &apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
 	}
 	if !beginsKey("reservationname", strings.ToLower(what)) {
-		return c.Errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
+		return call.Errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
 	}
-	return changeReservation(c, apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
+	return changeReservation(call, apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
 }
 
 // createNodes is scontrol create nodename=NODES KEY=VALUE….
-func createNodes(c *tool.Call, args []string) error {
+func createNodes(call *tool.Call, args []string) error {
 	words := make([]string, len(args))
 	for i, a := range args {
 		key, val, ok := strings.Cut(a, "=")
@@ -77,7 +77,7 @@ func createNodes(c *tool.Call, args []string) error {
 			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
 		}
 	}
-	return askNodes(c, &apiv1.NodeChange{Create: strings.Join(words, " ")}, "slurm_create_node error: ")
+	return askNodes(call, &apiv1.NodeChange{Create: strings.Join(words, " ")}, "slurm_create_node error: ")
 }
 
 // deleteNodes is scontrol delete nodename=NODES.
@@ -85,8 +85,8 @@ func deleteNodes(c *tool.Call, names string) error {
 	return askNodes(c, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
 }
 
-func askNodes(c *tool.Call, req *apiv1.NodeChange, failed string) error {
-	if err := c.RPC(tool.MethodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
+func askNodes(call *tool.Call, req *apiv1.NodeChange, failed string) error {
+	if err := call.RPC(tool.MethodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), failed+r.Text)...)
 	}
@@ -118,7 +118,7 @@ func resvKey(key string) string {
 
 // changeReservation sends a change. Times are made absolute here: the time
 // zone is that of whoever types.
-func changeReservation(c *tool.Call, verb apiv1.ReservationChange_Verb, args []string) error {
+func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args []string) error {
 	req := &apiv1.ReservationChange{Verb: verb}
 	for _, a := range args {
 		key, val, ok := strings.Cut(a, "=")
@@ -132,8 +132,8 @@ func changeReservation(c *tool.Call, verb apiv1.ReservationChange_Verb, args []s
 			req.Name = val
 			continue
 		case "starttime", "endtime":
-			now := c.Now()
-			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: c.Loc})
+			now := call.Now()
+			sec, err := format.ParseTime(val, format.Moment{Now: now.Unix(), Loc: call.Loc})
 			if err != nil {
 				return tool.Fail(1, "Invalid time specification: "+val)
 			}
@@ -145,7 +145,7 @@ func changeReservation(c *tool.Call, verb apiv1.ReservationChange_Verb, args []s
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
 	}
 	var rep apiv1.ReservationChangeReply
-	if err := c.RPC(tool.MethodReserve, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodReserve, req, &rep); err != nil {
 		r := tool.ExplainError(err)
 		what := map[apiv1.ReservationChange_Verb]string{apiv1.ReservationChange_CREATE: "Error creating the reservation: ", apiv1.ReservationChange_UPDATE: "Error updating the reservation: ",
 			apiv1.ReservationChange_DELETE: "slurm_delete_reservation error: "}[verb]
@@ -153,33 +153,33 @@ func changeReservation(c *tool.Call, verb apiv1.ReservationChange_Verb, args []s
 	}
 	switch verb {
 	case apiv1.ReservationChange_CREATE:
-		return c.WriteOut([]byte("Reservation created: " + rep.GetName() + "\n"))
+		return call.WriteOut([]byte("Reservation created: " + rep.GetName() + "\n"))
 	case apiv1.ReservationChange_UPDATE:
-		return c.WriteOut([]byte("Reservation updated.\n"))
+		return call.WriteOut([]byte("Reservation updated.\n"))
 	}
 	return nil
 }
 
 // showReservations is scontrol show reservation.
-func showReservations(c *tool.Call, name string) error {
-	rep, err := fetch.Reservations(c)
+func showReservations(call *tool.Call, name string) error {
+	rep, err := fetch.Reservations(call)
 	if err != nil {
 		return err
 	}
-	if render.WantsDocument(c) {
-		return reservationsDocument(c, rep, name)
+	if render.WantsDocument(call) {
+		return reservationsDocument(call, rep, name)
 	}
 	if len(rep.GetReservations()) == 0 {
-		return c.WriteOut([]byte("No reservations in the system\n"))
+		return call.WriteOut([]byte("No reservations in the system\n"))
 	}
 	found := false
-	k := render.NewClock(c.Env)
-	for _, r := range rep.GetReservations() {
-		if name != "" && r.GetName() != name {
+	k := render.NewClock(call.Env)
+	for _, reservation := range rep.GetReservations() {
+		if name != "" && reservation.GetName() != name {
 			continue
 		}
 		found = true
-		if err := c.WriteOut([]byte(reservationRecord(r, k).Text(c.Opts.On("oneliner"), "\n"))); err != nil {
+		if err := call.WriteOut([]byte(reservationRecord(reservation, k).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
 			return err
 		}
 	}
@@ -190,77 +190,77 @@ func showReservations(c *tool.Call, name string) error {
 }
 
 // reservationsDocument is scontrol show reservation --json.
-func reservationsDocument(c *tool.Call, rep *apiv1.ReservationsReply, name string) error {
+func reservationsDocument(call *tool.Call, rep *apiv1.ReservationsReply, name string) error {
 	list := tree.List{}
 	for _, r := range rep.GetReservations() {
 		if name == "" || r.GetName() == name {
-			list = append(list, reservationTree(r, c.Cluster()))
+			list = append(list, reservationTree(r, call.Cluster()))
 		}
 	}
 	if name != "" && len(list) == 0 {
 		return tool.Unknown(spec.CodeInvalidReservation, "Reservation "+name+" not found")
 	}
-	return render.Answer(c, "openapi_reservation_resp", tree.Member{Key: "reservations", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+	return render.Answer(call, "openapi_reservation_resp", tree.Member{Key: "reservations", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
 }
 
 // reservationTree is one reservation.
 //
 //muster:table one entry for each key
-func reservationTree(r *apiv1.ReservationInfo, cluster string) tree.Object {
+func reservationTree(reservation *apiv1.ReservationInfo, cluster string) tree.Object {
 	return tree.Object{
-		{Key: "accounts", Value: strings.Join(r.GetAccounts(), ",")},
-		{Key: "core_count", Value: r.GetCores()},
-		{Key: "end_time", Value: render.Instant(r.GetEnd())},
-		{Key: "features", Value: r.GetFeatures()},
-		{Key: "flags", Value: tree.Strings(tool.SplitList(r.GetFlags()))},
-		{Key: "groups", Value: strings.Join(r.GetGroups(), ",")},
-		{Key: "licenses", Value: render.CountsText(r.GetLicenses(), "", ":")},
-		{Key: "name", Value: r.GetName()},
-		{Key: "node_count", Value: len(r.GetNodes())},
-		{Key: "node_list", Value: hostlist.FoldSorted(r.GetNodes())},
-		{Key: "partition", Value: r.GetPartition()},
-		{Key: "purge_completed", Value: tree.Object{{Key: "time", Value: render.Number(r.GetPurge()/tool.Second, r.GetPurge() > 0, false)}}},
-		{Key: "start_time", Value: render.Instant(r.GetStart())},
-		{Key: "tres", Value: render.TRESText(r.GetTres())},
-		{Key: "users", Value: strings.Join(r.GetUsers(), ",")},
-		{Key: "qos", Value: strings.Join(r.GetQos(), ",")},
-		{Key: "allowed_partitions", Value: strings.Join(r.GetPartitions(), ",")},
-		{Key: "comment", Value: r.GetComment()},
+		{Key: "accounts", Value: strings.Join(reservation.GetAccounts(), ",")},
+		{Key: "core_count", Value: reservation.GetCores()},
+		{Key: "end_time", Value: render.Instant(reservation.GetEnd())},
+		{Key: "features", Value: reservation.GetFeatures()},
+		{Key: "flags", Value: tree.Strings(tool.SplitList(reservation.GetFlags()))},
+		{Key: "groups", Value: strings.Join(reservation.GetGroups(), ",")},
+		{Key: "licenses", Value: render.CountsText(reservation.GetLicenses(), "", ":")},
+		{Key: "name", Value: reservation.GetName()},
+		{Key: "node_count", Value: len(reservation.GetNodes())},
+		{Key: "node_list", Value: hostlist.FoldSorted(reservation.GetNodes())},
+		{Key: "partition", Value: reservation.GetPartition()},
+		{Key: "purge_completed", Value: tree.Object{{Key: "time", Value: render.Number(reservation.GetPurge()/tool.Second, reservation.GetPurge() > 0, false)}}},
+		{Key: "start_time", Value: render.Instant(reservation.GetStart())},
+		{Key: "tres", Value: render.TRESText(reservation.GetTres())},
+		{Key: "users", Value: strings.Join(reservation.GetUsers(), ",")},
+		{Key: "qos", Value: strings.Join(reservation.GetQos(), ",")},
+		{Key: "allowed_partitions", Value: strings.Join(reservation.GetPartitions(), ",")},
+		{Key: "comment", Value: reservation.GetComment()},
 	}
 }
 
 // reservationRecord lays a reservation out as scontrol show reservation does.
-func reservationRecord(r *apiv1.ReservationInfo, k render.Clock) *render.Record {
+func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *render.Record {
 	list := func(s []string) string { return cmp.Or(strings.Join(s, ","), render.Null) }
 	state := "INACTIVE"
-	if r.GetActive() {
+	if reservation.GetActive() {
 		state = "ACTIVE"
 	}
-	flags := r.GetFlags()
-	if p := r.GetPurge(); p > 0 {
+	flags := reservation.GetFlags()
+	if p := reservation.GetPurge(); p > 0 {
 		flags = strings.Replace(flags, "PURGE_COMP", "PURGE_COMP="+format.Duration(p/tool.Second), 1)
 	}
 	rec := &render.Record{}
-	rec.Line("ReservationName="+r.GetName(), "StartTime="+k.Time(r.GetStart()), "EndTime="+k.Time(r.GetEnd()), "Duration="+format.Duration((r.GetEnd()-r.GetStart())/tool.Second))
-	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(r.GetNodes()), render.Null), "NodeCnt="+tool.Itoa(len(r.GetNodes())), "CoreCnt="+tool.Itoa(r.GetCores()), "Features="+cmp.Or(r.GetFeatures(), render.Null),
-		"PartitionName="+cmp.Or(r.GetPartition(), render.Null), "Flags="+flags)
-	tres := "TRES=cpu=" + tool.Itoa(r.GetTres().GetCpu())
-	if t := r.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
+	rec.Line("ReservationName="+reservation.GetName(), "StartTime="+k.Time(reservation.GetStart()), "EndTime="+k.Time(reservation.GetEnd()), "Duration="+format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second))
+	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null), "NodeCnt="+tool.Itoa(len(reservation.GetNodes())), "CoreCnt="+tool.Itoa(reservation.GetCores()), "Features="+cmp.Or(reservation.GetFeatures(), render.Null),
+		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null), "Flags="+flags)
+	tres := "TRES=cpu=" + tool.Itoa(reservation.GetTres().GetCpu())
+	if t := reservation.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
 		for _, o := range t.GetOther() {
 			tres += "," + o.GetName() + "=" + tool.Itoa(o.GetN())
 		}
 	}
 	rec.Line(tres)
-	rec.Line("Users="+list(r.GetUsers()), "Groups="+list(r.GetGroups()), "Accounts="+list(r.GetAccounts()), "Licenses="+cmp.Or(render.CountsText(r.GetLicenses(), "", ":"), render.Null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
+	rec.Line("Users="+list(reservation.GetUsers()), "Groups="+list(reservation.GetGroups()), "Accounts="+list(reservation.GetAccounts()), "Licenses="+cmp.Or(render.CountsText(reservation.GetLicenses(), "", ":"), render.Null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
 	last := []string{"MaxStartDelay=(null)"}
-	if len(r.GetQos()) > 0 {
-		last = append(last, "QOS="+list(r.GetQos()))
+	if len(reservation.GetQos()) > 0 {
+		last = append(last, "QOS="+list(reservation.GetQos()))
 	}
-	if len(r.GetPartitions()) > 0 {
-		last = append(last, "AllowedPartitions="+list(r.GetPartitions()))
+	if len(reservation.GetPartitions()) > 0 {
+		last = append(last, "AllowedPartitions="+list(reservation.GetPartitions()))
 	}
-	if r.GetComment() != "" {
-		last = append(last, "Comment="+r.GetComment())
+	if reservation.GetComment() != "" {
+		last = append(last, "Comment="+reservation.GetComment())
 	}
 	rec.Line(last...)
 	return rec

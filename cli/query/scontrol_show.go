@@ -74,7 +74,7 @@ func findShown(typed string) *shown {
 }
 
 // showEntity prints one kind of thing: show job 12, show job=12, show JobId=12.
-func showEntity(c *tool.Call, args []string) error {
+func showEntity(call *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:show")
 	}
@@ -90,15 +90,15 @@ func showEntity(c *tool.Call, args []string) error {
 	case found == nil:
 		return tool.Fail(1, "invalid entity:"+entity+" for keyword:show")
 	case found.local:
-		return found.run(c, name, args[1:])
+		return found.run(call, name, args[1:])
 	}
-	return withCluster(c, func() error { return found.run(c, name, args[1:]) })
+	return withCluster(call, func() error { return found.run(call, name, args[1:]) })
 }
 
 // showDaemons prints Slurm's names of the daemons that this host should run: the
 // controller's and the agent's sockets are in fixed places.
-func showDaemons(c *tool.Call) error {
-	controller, _, err := c.Sockets()
+func showDaemons(call *tool.Call) error {
+	controller, _, err := call.Sockets()
 	if err != nil {
 		return err
 	}
@@ -109,17 +109,17 @@ func showDaemons(c *tool.Call) error {
 			names = append(names, daemon.name)
 		}
 	}
-	return c.WriteOut([]byte(strings.Join(names, " ") + "\n"))
+	return call.WriteOut([]byte(strings.Join(names, " ") + "\n"))
 }
 
 // loadNodes asks for some nodes, or all.
-func loadNodes(c *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
+func loadNodes(call *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
 	req := &apiv1.ListNodesRequest{}
 	if names != "" && !strings.EqualFold(names, "all") {
 		req.Nodes = []string{names}
 	}
 	var rep apiv1.ListNodesReply
-	if err := c.RPC(tool.MethodListNodes, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
 	}
@@ -130,8 +130,8 @@ func loadNodes(c *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
 }
 
 // showAliases prints the nodes of a host name, or of all.
-func showAliases(c *tool.Call, host string) error {
-	nodes, err := loadNodes(c, "")
+func showAliases(call *tool.Call, host string) error {
+	nodes, err := loadNodes(call, "")
 	if err != nil {
 		return err
 	}
@@ -144,33 +144,33 @@ func showAliases(c *tool.Call, host string) error {
 	if len(names) == 0 {
 		return tool.Fail(1, "No node has the host name "+host)
 	}
-	return c.WriteOut([]byte(strings.Join(names, " ") + "\n"))
+	return call.WriteOut([]byte(strings.Join(names, " ") + "\n"))
 }
 
 // nodeAddresses is scontrol getaddrs: name, address and port of each node.
-func nodeAddresses(c *tool.Call, args []string) error {
+func nodeAddresses(call *tool.Call, args []string) error {
 	if len(args) != 1 {
 		return tool.Fail(1, "getaddrs takes one list of nodes")
 	}
-	nodes, err := loadNodes(c, args[0])
+	nodes, err := loadNodes(call, args[0])
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
-	for _, n := range nodes {
-		address := n.GetAddr()
+	for _, node := range nodes {
+		address := node.GetAddr()
 		if address == "" {
-			address = n.GetName()
+			address = node.GetName()
 		}
-		fmt.Fprintf(&b, "%s: %s:%d\n", n.GetName(), address, n.GetPort())
+		fmt.Fprintf(&b, "%s: %s:%d\n", node.GetName(), address, node.GetPort())
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // showCompleting is scontrol completing: jobs whose nodes are still being cleaned up.
-func showCompleting(c *tool.Call) error {
+func showCompleting(call *tool.Call) error {
 	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}}, &rep); err != nil {
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Completing: true, AllStates: true}}, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
 	var b strings.Builder
@@ -179,18 +179,18 @@ func showCompleting(c *tool.Call) error {
 			fmt.Fprintf(&b, "JobId=%d Nodes(COMPLETING)=%s\n", j.GetJobId(), j.GetNodes())
 		}
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // listJobs is scontrol listjobs: the jobs that run on a node, by default on this one.
-func listJobs(c *tool.Call, args []string) error {
-	host := c.Host
+func listJobs(call *tool.Call, args []string) error {
+	host := call.Host
 	if len(args) > 0 {
 		host = args[0]
 	}
 	var rep apiv1.ListJobsReply
 	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
-	if err := fetch.Jobs(c, req, &rep); err != nil {
+	if err := fetch.Jobs(call, req, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
 	var b strings.Builder
@@ -198,5 +198,5 @@ func listJobs(c *tool.Call, args []string) error {
 	for _, j := range rep.GetJobs() {
 		fmt.Fprintf(&b, "%d\n", j.GetJobId())
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }

@@ -17,7 +17,7 @@ import (
 
 // updateStep changes the time limit of a step, or without a step of all that run in
 // the job. A step has nothing else that could change.
-func updateStep(c *tool.Call, name string, rest []setting) error {
+func updateStep(call *tool.Call, name string, rest []setting) error {
 	job, step, one := strings.Cut(name, ".")
 	req := &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE_STEP, Changes: map[string]string{}}
 	if one {
@@ -42,11 +42,11 @@ func updateStep(c *tool.Call, name string, rest []setting) error {
 	if len(req.Changes) == 0 {
 		return tool.Fail(1, "No changes specified")
 	}
-	return controlJobs(c, req, false)
+	return controlJobs(call, req, false)
 }
 
 // notifyJob sends a line to who follows a job.
-func notifyJob(c *tool.Call, args []string) error {
+func notifyJob(call *tool.Call, args []string) error {
 	if len(args) < 2 {
 		return tool.Fail(1, "notify takes a job id and a message")
 	}
@@ -54,7 +54,7 @@ func notifyJob(c *tool.Call, args []string) error {
 	if err != nil {
 		return err
 	}
-	return controlJobs(c, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_NOTIFY, Jobs: jobs, Message: strings.Join(args[1:], " ")}, false)
+	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_NOTIFY, Jobs: jobs, Message: strings.Join(args[1:], " ")}, false)
 }
 
 // isResize tells a key of update that takes nodes from a running job.
@@ -64,30 +64,30 @@ func isResize(key string) bool {
 
 // resizeScripts writes, for each of the jobs that run, two files into the working
 // folder: sourced in the job's shell they tell it of the nodes that it keeps.
-func resizeScripts(c *tool.Call, jobs []string) error {
+func resizeScripts(call *tool.Call, jobs []string) error {
 	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(c, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: jobs}, Detail: true}, &rep); err != nil {
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: jobs}, Detail: true}, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
-	for _, j := range rep.GetJobs() {
-		if spec.JobState(j.GetState()) != spec.Running {
+	for _, job := range rep.GetJobs() {
+		if spec.JobState(job.GetState()) != spec.Running {
 			continue
 		}
 		var sh, csh strings.Builder
-		for _, kv := range resizedVariables(j) {
+		for _, kv := range resizedVariables(job) {
 			fmt.Fprintf(&sh, "export %s=%q\n", kv[0], kv[1])
 			fmt.Fprintf(&csh, "setenv %s %q\n", kv[0], kv[1])
 		}
 		sh.WriteString("unset SLURM_NPROCS SLURM_NTASKS SLURM_TASKS_PER_NODE\n")
 		csh.WriteString("unsetenv SLURM_NPROCS\nunsetenv SLURM_NTASKS\nunsetenv SLURM_TASKS_PER_NODE\n")
-		name := fmt.Sprintf("slurm_job_%d_resize", j.GetJobId())
+		name := fmt.Sprintf("slurm_job_%d_resize", job.GetJobId())
 		for _, f := range [...]struct{ file, text string }{{name + ".sh", sh.String()}, {name + ".csh", csh.String()}} {
-			if err := os.WriteFile(filepath.Join(c.Dir, f.file), []byte(f.text), 0o700); err != nil {
-				return c.Errorf("the job was changed, but the variables of its shell cannot be written: %v", err)
+			if err := os.WriteFile(filepath.Join(call.Dir, f.file), []byte(f.text), 0o700); err != nil {
+				return call.Errorf("the job was changed, but the variables of its shell cannot be written: %v", err)
 			}
 		}
-		if !c.Opts.On("quiet") {
-			if err := c.WriteOut(fmt.Appendf(nil, "To give the job's shell its new variables, run there:\n  sh:   . ./%s.sh\n  csh:  source ./%s.csh\n", name, name)); err != nil {
+		if !call.Opts.On("quiet") {
+			if err := call.WriteOut(fmt.Appendf(nil, "To give the job's shell its new variables, run there:\n  sh:   . ./%s.sh\n  csh:  source ./%s.csh\n", name, name)); err != nil {
 				return err
 			}
 		}
@@ -96,10 +96,10 @@ func resizeScripts(c *tool.Call, jobs []string) error {
 }
 
 // resizedVariables are what changes for the programs of a job that gives nodes back.
-func resizedVariables(j *apiv1.JobInfo) [][2]string {
+func resizedVariables(job *apiv1.JobInfo) [][2]string {
 	var names []string
 	var cpus []int64
-	for _, n := range j.GetAllocation() {
+	for _, n := range job.GetAllocation() {
 		if !n.GetDone() && !n.GetLeaving() {
 			names, cpus = append(names, n.GetName()), append(cpus, int64(spec.Bitset(n.GetCpus()).Count()))
 		}

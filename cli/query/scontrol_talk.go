@@ -17,21 +17,21 @@ func scontrolSwitches() map[string]string {
 
 // readCommands reads commands from the standard input, one a line, until quit or the end
 // of the input. The exit code is that of the last command that failed.
-func readCommands(c *tool.Call) error {
-	terminal := c.Terminal(c.Stdin)
-	in := bufio.NewScanner(c.Stdin)
+func readCommands(call *tool.Call) error {
+	terminal := call.Terminal(call.Stdin)
+	in := bufio.NewScanner(call.Stdin)
 	in.Buffer(nil, 1<<20)
 	last, code := "", 0
 	for {
 		if terminal {
-			if err := c.WriteOut([]byte("scontrol: ")); err != nil {
+			if err := call.WriteOut([]byte("scontrol: ")); err != nil {
 				return err
 			}
-			if err := c.Out.Flush(); err != nil {
+			if err := call.Out.Flush(); err != nil {
 				return err
 			}
 		}
-		if c.Ctx.Err() != nil || !in.Scan() {
+		if call.Ctx.Err() != nil || !in.Scan() {
 			break
 		}
 		line := strings.TrimSpace(in.Text())
@@ -47,17 +47,17 @@ func readCommands(c *tool.Call) error {
 			break
 		}
 		if err == nil {
-			err = carryOutLine(c, words)
+			err = carryOutLine(call, words)
 		}
-		if ferr := c.Out.Flush(); ferr != nil {
+		if ferr := call.Out.Flush(); ferr != nil {
 			return ferr
 		}
-		if n := tool.Report(c.Env, err, c.Command.Name, c.Command.BadUsage); n != 0 {
+		if n := tool.Report(call.Env, err, call.Command.Name, call.Command.BadUsage); n != 0 {
 			code = n
 		}
 	}
 	if err := in.Err(); err != nil {
-		return c.Errorf("reading the standard input: %v", err)
+		return call.Errorf("reading the standard input: %v", err)
 	}
 	if code != 0 {
 		return tool.ExitCode(code)
@@ -67,31 +67,31 @@ func readCommands(c *tool.Call) error {
 
 // carryOutLine carries one line of a conversation out. Options that stand in the line hold
 // for it alone, a command that names an option for all after it.
-func carryOutLine(c *tool.Call, words []string) error {
+func carryOutLine(call *tool.Call, words []string) error {
 	if undo, ok := scontrolSwitches()[strings.ToLower(words[0])]; ok && len(words) == 1 {
 		kept := opt.New()
-		for _, o := range c.Command.AllOptions() {
-			if v, has := c.Opts.Get(o.Long); has && o.Long != undo {
+		for _, o := range call.Command.AllOptions() {
+			if v, has := call.Opts.Get(o.Long); has && o.Long != undo {
 				kept.Put(o.Long, v.Text, v.Has, v.From)
 			}
 		}
 		kept.Put(strings.ToLower(words[0]), "", false, opt.FromCommand)
-		*c.Opts = *kept
+		*call.Opts = *kept
 		return nil
 	}
-	one := *c
+	one := *call
 	one.Opts = opt.New()
-	for _, o := range c.Command.AllOptions() {
-		if v, has := c.Opts.Get(o.Long); has {
+	for _, o := range call.Command.AllOptions() {
+		if v, has := call.Opts.Get(o.Long); has {
 			one.Opts.Put(o.Long, v.Text, v.Has, v.From)
 		}
 	}
 	var err error
-	one.Operands, err = c.Command.Set().Parse(words, one.Opts, opt.FromCommand)
+	one.Operands, err = call.Command.Set().Parse(words, one.Opts, opt.FromCommand)
 	if err != nil || len(one.Operands) == 0 {
 		return err
 	}
 	err = scontrolCommand(&one)
-	c.Conn = one.Conn // a connection that it made serves the next line
+	call.Conn = one.Conn // a connection that it made serves the next line
 	return err
 }

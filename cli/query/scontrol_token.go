@@ -10,7 +10,7 @@ import (
 )
 
 // userToken prints a token as a line that a shell can evaluate.
-func userToken(c *tool.Call, args []string) error {
+func userToken(call *tool.Call, args []string) error {
 	req := &apiv1.CreateUserTokenRequest{}
 	for _, a := range args {
 		key, value, _ := strings.Cut(a, "=")
@@ -18,18 +18,18 @@ func userToken(c *tool.Call, args []string) error {
 		case "lifespan":
 			seconds, err := strconv.ParseUint(value, 10, 32)
 			if err != nil || seconds == 0 {
-				return c.Errorf("lifespan=%s: expected a number of seconds", value)
+				return call.Errorf("lifespan=%s: expected a number of seconds", value)
 			}
 			req.Lifetime = int64(spec.Span(seconds) * spec.Second)
 		case "username":
 			req.User = value
 		default:
-			return c.Errorf("Invalid keyword: %s (scontrol token knows lifespan= and username=)", a)
+			return call.Errorf("Invalid keyword: %s (scontrol token knows lifespan= and username=)", a)
 		}
 	}
 	var rep apiv1.CreateUserTokenReply
-	if err := c.RPC(tool.MethodUserToken, req, &rep); err != nil {
+	if err := call.RPC(tool.MethodUserToken, req, &rep); err != nil {
 		return err
 	}
-	return c.WriteOut([]byte("SLURM_JWT=" + rep.GetToken() + "\n"))
+	return call.WriteOut([]byte("SLURM_JWT=" + rep.GetToken() + "\n"))
 }

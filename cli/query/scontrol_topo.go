@@ -12,9 +12,9 @@ import (
 )
 
 // showTopology is scontrol show topology [TOPOLOGY|SWITCH|BLOCK|NODE].
-func showTopology(c *tool.Call, name string) error {
+func showTopology(call *tool.Call, name string) error {
 	var rep apiv1.GetConfigReply
-	if err := c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
 	}
@@ -27,32 +27,32 @@ func showTopology(c *tool.Call, name string) error {
 		return tool.Fail(0, "scontrol: error: No topology information available")
 	}
 	found := false
-	for i, t := range all {
-		whole := name == "" || (name == t.GetName() && len(all) > 1)
-		lines := topologyLines(t, func(unit string, nodes []string) bool {
+	for i, topology := range all {
+		whole := name == "" || (name == topology.GetName() && len(all) > 1)
+		lines := topologyLines(topology, func(unit string, nodes []string) bool {
 			return whole || unit == name || slices.Contains(nodes, name)
 		})
 		if len(all) > 1 && (whole || len(lines) > 0) {
-			lines = append([]string{"Topology=" + t.GetName() + " Default=" + render.YesNo(i == 0) + " Type=" + topologyType(t)}, lines...)
+			lines = append([]string{"Topology=" + topology.GetName() + " Default=" + render.YesNo(i == 0) + " Type=" + topologyType(topology)}, lines...)
 		}
 		found = found || len(lines) > 0
 		for _, line := range lines {
-			if err := c.WriteOut([]byte(line + "\n")); err != nil {
+			if err := call.WriteOut([]byte(line + "\n")); err != nil {
 				return err
 			}
 		}
 	}
 	if !found {
-		return c.Errorf("Topology information contains no switch, block or node named %s", name)
+		return call.Errorf("Topology information contains no switch, block or node named %s", name)
 	}
 	return nil
 }
 
-func topologyType(t *apiv1.TopologyInfo) string {
+func topologyType(topology *apiv1.TopologyInfo) string {
 	switch {
-	case len(t.GetSwitches()) > 0:
+	case len(topology.GetSwitches()) > 0:
 		return "tree"
-	case len(t.GetBlocks()) > 0:
+	case len(topology.GetBlocks()) > 0:
 		return "block"
 	}
 	return "flat"
@@ -60,8 +60,8 @@ func topologyType(t *apiv1.TopologyInfo) string {
 
 // topologyLines are the switches of a topology, or its blocks and those that they
 // form together, each as Slurm writes it.
-func topologyLines(t *apiv1.TopologyInfo, want func(unit string, nodes []string) bool) (lines []string) {
-	for _, s := range t.GetSwitches() {
+func topologyLines(topology *apiv1.TopologyInfo, want func(unit string, nodes []string) bool) (lines []string) {
+	for _, s := range topology.GetSwitches() {
 		if !want(s.GetName(), s.GetNodes()) {
 			continue
 		}
@@ -71,7 +71,7 @@ func topologyLines(t *apiv1.TopologyInfo, want func(unit string, nodes []string)
 		}
 		lines = append(lines, line)
 	}
-	blocks, sizes := t.GetBlocks(), t.GetBlockSizes()
+	blocks, sizes := topology.GetBlocks(), topology.GetBlockSizes()
 	for i, size := range sizes {
 		per, key := int(size/sizes[0]), "AggregatedBlock="
 		if i == 0 {

@@ -33,22 +33,22 @@ func Sdiag() *tool.Command {
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		Example: []tool.Example{{Line: "sdiag | grep 'Mean cycle'", What: "prints the mean duration of a scheduling pass in microseconds"}},
-		Run: func(c *tool.Call) error {
-			if c.Opts.On("cluster") {
-				c.Opts.Put("clusters", c.Opts.Text("cluster"), true, opt.FromCommand)
+		Run: func(call *tool.Call) error {
+			if call.Opts.On("cluster") {
+				call.Opts.Put("clusters", call.Opts.Text("cluster"), true, opt.FromCommand)
 			}
-			if err := c.CheckClusters(); err != nil {
+			if err := call.CheckClusters(); err != nil {
 				return err
 			}
 			var rep apiv1.DiagReply
-			if err := c.RPC(tool.MethodDiag, &apiv1.DiagRequest{}, &rep); err != nil {
+			if err := call.RPC(tool.MethodDiag, &apiv1.DiagRequest{}, &rep); err != nil {
 				r := tool.ExplainError(err)
 				return tool.Fail(1, append(r.Preamble("sdiag"), "slurm_get_statistics: "+r.Text)...)
 			}
-			if render.WantsDocument(c) {
-				return render.Answer(c, "openapi_diag_resp", tree.Member{Key: "statistics", Value: diagTree(&rep)})
+			if render.WantsDocument(call) {
+				return render.Answer(call, "openapi_diag_resp", tree.Member{Key: "statistics", Value: diagTree(&rep)})
 			}
-			return c.WriteOut([]byte(diagText(&rep, c.Loc)))
+			return call.WriteOut([]byte(diagText(&rep, call.Loc)))
 		},
 	}
 }
@@ -63,52 +63,52 @@ func mean(total int64, n uint64) int64 {
 }
 
 // diagText lays the figures out as sdiag does.
-func diagText(d *apiv1.DiagReply, loc *time.Location) string {
+func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 	at := func(ns int64) string {
 		return fmt.Sprintf("%s (%d)", time.Unix(ns/tool.Second, 0).In(loc).Format("Mon Jan _2 15:04:05 2006"), ns/tool.Second)
 	}
 	var b strings.Builder
 	rule := strings.Repeat("*", 55) + "\n"
-	fmt.Fprintf(&b, "%ssdiag output at %s\nData since      %s\n%s", rule, at(d.GetNow()), at(d.GetStartedAt()), rule)
-	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", accountingLag(d))
+	fmt.Fprintf(&b, "%ssdiag output at %s\nData since      %s\n%s", rule, at(diag.GetNow()), at(diag.GetStartedAt()), rule)
+	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", accountingLag(diag))
 	fmt.Fprintf(&b, "Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
-		d.GetJobsSubmitted(), d.GetJobsStarted(), d.GetJobsCompleted(), d.GetJobsCancelled(), d.GetJobsFailed())
-	fmt.Fprintf(&b, "Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n", at(d.GetNow()), d.GetPending(), d.GetRunning())
+		diag.GetJobsSubmitted(), diag.GetJobsStarted(), diag.GetJobsCompleted(), diag.GetJobsCancelled(), diag.GetJobsFailed())
+	fmt.Fprintf(&b, "Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n", at(diag.GetNow()), diag.GetPending(), diag.GetRunning())
 	fmt.Fprintf(&b, "Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n",
-		micros(d.GetPassLast()), micros(d.GetPassMax()), d.GetPasses())
-	fmt.Fprintf(&b, "\tMean cycle:   %d\n", micros(mean(d.GetPassTotal(), d.GetPasses())))
-	if up := d.GetNow() - d.GetStartedAt(); up >= 60*tool.Second {
-		fmt.Fprintf(&b, "\tCycles per minute: %d\n", int64(d.GetPasses())/(up/(60*tool.Second)))
+		micros(diag.GetPassLast()), micros(diag.GetPassMax()), diag.GetPasses())
+	fmt.Fprintf(&b, "\tMean cycle:   %d\n", micros(mean(diag.GetPassTotal(), diag.GetPasses())))
+	if up := diag.GetNow() - diag.GetStartedAt(); up >= 60*tool.Second {
+		fmt.Fprintf(&b, "\tCycles per minute: %d\n", int64(diag.GetPasses())/(up/(60*tool.Second)))
 	}
-	fmt.Fprintf(&b, "\tLast queue length: %d\n\nMain scheduler exit:\n\t%s\n\n", d.GetPending(), cmp.Or(d.GetPassExit(), "End of job queue"))
+	fmt.Fprintf(&b, "\tLast queue length: %d\n\nMain scheduler exit:\n\t%s\n\n", diag.GetPending(), cmp.Or(diag.GetPassExit(), "End of job queue"))
 	fmt.Fprintf(&b, "Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n\tLast depth cycle: %d\n\tLast queue length: %d\n\n",
-		d.GetJobsBackfilled(), d.GetPassDepth(), d.GetPending())
+		diag.GetJobsBackfilled(), diag.GetPassDepth(), diag.GetPending())
 	fmt.Fprintf(&b, "Ledger\n\tLast event:         %d\n\tLog position:       %d\n\tLast append (usec): %d\n\tAccounted up to:    %d\n\tAgents connected:   %d\n"+
-		"\tStale reports:      %d\n\tDropped proposals:  %d\n", d.GetSeq(), d.GetLogPosition(), micros(d.GetAppendLast()), d.GetAccountedSeq(), d.GetAgents(),
-		d.GetStaleReports(), d.GetDroppedProposals())
-	for _, e := range d.GetMore() {
+		"\tStale reports:      %d\n\tDropped proposals:  %d\n", diag.GetSeq(), diag.GetLogPosition(), micros(diag.GetAppendLast()), diag.GetAccountedSeq(), diag.GetAgents(),
+		diag.GetStaleReports(), diag.GetDroppedProposals())
+	for _, e := range diag.GetMore() {
 		fmt.Fprintf(&b, "\t%s: %s\n", e.GetKey(), e.GetValue())
 	}
 	return b.String()
 }
 
 // accountingLag is how many events accounting has not taken in yet.
-func accountingLag(d *apiv1.DiagReply) uint64 {
-	if d.GetAccountedSeq() >= d.GetSeq() {
+func accountingLag(diag *apiv1.DiagReply) uint64 {
+	if diag.GetAccountedSeq() >= diag.GetSeq() {
 		return 0
 	}
-	return d.GetSeq() - d.GetAccountedSeq()
+	return diag.GetSeq() - diag.GetAccountedSeq()
 }
 
-func diagTree(d *apiv1.DiagReply) tree.Object {
+func diagTree(diag *apiv1.DiagReply) tree.Object {
 	return tree.Object{
-		{Key: "parts_packed", Value: 1}, {Key: "req_time", Value: render.Instant(d.GetNow())}, {Key: "req_time_start", Value: render.Instant(d.GetStartedAt())},
-		{Key: "dbd_agent_queue_size", Value: accountingLag(d)},
-		{Key: "schedule_cycle_max", Value: micros(d.GetPassMax())}, {Key: "schedule_cycle_last", Value: micros(d.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(d.GetPassTotal())},
-		{Key: "schedule_cycle_total", Value: d.GetPasses()}, {Key: "schedule_cycle_mean", Value: micros(mean(d.GetPassTotal(), d.GetPasses()))}, {Key: "schedule_queue_length", Value: d.GetPending()},
-		{Key: "jobs_submitted", Value: d.GetJobsSubmitted()}, {Key: "jobs_started", Value: d.GetJobsStarted()}, {Key: "jobs_completed", Value: d.GetJobsCompleted()},
-		{Key: "jobs_canceled", Value: d.GetJobsCancelled()}, {Key: "jobs_failed", Value: d.GetJobsFailed()}, {Key: "jobs_pending", Value: d.GetPending()}, {Key: "jobs_running", Value: d.GetRunning()},
-		{Key: "job_states_ts", Value: render.Instant(d.GetNow())}, {Key: "bf_backfilled_jobs", Value: d.GetJobsBackfilled()}, {Key: "bf_last_depth", Value: d.GetPassDepth()},
-		{Key: "agents_connected", Value: d.GetAgents()}, {Key: "ledger_seq", Value: d.GetSeq()}, {Key: "ledger_position", Value: d.GetLogPosition()}, // Muster's own
+		{Key: "parts_packed", Value: 1}, {Key: "req_time", Value: render.Instant(diag.GetNow())}, {Key: "req_time_start", Value: render.Instant(diag.GetStartedAt())},
+		{Key: "dbd_agent_queue_size", Value: accountingLag(diag)},
+		{Key: "schedule_cycle_max", Value: micros(diag.GetPassMax())}, {Key: "schedule_cycle_last", Value: micros(diag.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(diag.GetPassTotal())},
+		{Key: "schedule_cycle_total", Value: diag.GetPasses()}, {Key: "schedule_cycle_mean", Value: micros(mean(diag.GetPassTotal(), diag.GetPasses()))}, {Key: "schedule_queue_length", Value: diag.GetPending()},
+		{Key: "jobs_submitted", Value: diag.GetJobsSubmitted()}, {Key: "jobs_started", Value: diag.GetJobsStarted()}, {Key: "jobs_completed", Value: diag.GetJobsCompleted()},
+		{Key: "jobs_canceled", Value: diag.GetJobsCancelled()}, {Key: "jobs_failed", Value: diag.GetJobsFailed()}, {Key: "jobs_pending", Value: diag.GetPending()}, {Key: "jobs_running", Value: diag.GetRunning()},
+		{Key: "job_states_ts", Value: render.Instant(diag.GetNow())}, {Key: "bf_backfilled_jobs", Value: diag.GetJobsBackfilled()}, {Key: "bf_last_depth", Value: diag.GetPassDepth()},
+		{Key: "agents_connected", Value: diag.GetAgents()}, {Key: "ledger_seq", Value: diag.GetSeq()}, {Key: "ledger_position", Value: diag.GetLogPosition()}, // Muster's own
 	}
 }

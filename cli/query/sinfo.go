@@ -16,13 +16,13 @@ import (
 )
 
 // sinfoReservations is sinfo -T.
-func sinfoReservations(c *tool.Call) error {
-	rep, err := fetch.Reservations(c)
+func sinfoReservations(call *tool.Call) error {
+	rep, err := fetch.Reservations(call)
 	if err != nil {
 		return err
 	}
 	if len(rep.GetReservations()) == 0 {
-		return c.WriteOut([]byte("No reservations in the system\n"))
+		return call.WriteOut([]byte("No reservations in the system\n"))
 	}
 	width := len("RESV_NAME")
 	for _, r := range rep.GetReservations() {
@@ -32,18 +32,18 @@ func sinfoReservations(c *tool.Call) error {
 	row := func(name, state, start, end, length, nodes string) {
 		b.WriteString(padText(name, -width) + " " + padText(state, 9) + " " + padText(start, 20) + " " + padText(end, 20) + " " + padText(length, 12) + "  " + nodes + "\n")
 	}
-	if !c.Opts.On("noheader") {
+	if !call.Opts.On("noheader") {
 		row("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
 	}
-	k := render.NewClock(c.Env)
-	for _, r := range rep.GetReservations() {
+	k := render.NewClock(call.Env)
+	for _, reservation := range rep.GetReservations() {
 		state := "INACTIVE"
-		if r.GetActive() {
+		if reservation.GetActive() {
 			state = "ACTIVE"
 		}
-		row(r.GetName(), state, k.Time(r.GetStart()), k.Time(r.GetEnd()), format.Duration((r.GetEnd()-r.GetStart())/tool.Second), hostlist.FoldSorted(r.GetNodes()))
+		row(reservation.GetName(), state, k.Time(reservation.GetStart()), k.Time(reservation.GetEnd()), format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second), hostlist.FoldSorted(reservation.GetNodes()))
 	}
-	return c.WriteOut([]byte(b.String()))
+	return call.WriteOut([]byte(b.String()))
 }
 
 // Formats of sinfo's listings, as -O takes them.
@@ -71,10 +71,10 @@ Suffixes of a state: * not responding, - planned for a job, $ maintenance, @ reb
 powered down, ~ powered down, # being powered up.`,
 		More: func() string {
 			var letters, names []string
-			for _, f := range nodeFields() {
-				names = append(names, f.name)
-				if f.letter != "" {
-					letters = append(letters, "%"+f.letter+" "+f.name)
+			for _, field := range nodeFields() {
+				names = append(names, field.name)
+				if field.letter != "" {
+					letters = append(letters, "%"+field.letter+" "+field.name)
 				}
 			}
 			return "Letters of -o: " + strings.Join(letters, ", ") + ".\n\nNames of -O: " + strings.Join(names, ", ") + "."
@@ -127,28 +127,28 @@ type nodeQuery struct {
 	fit     bool // a listing of our own: names of partitions and nodes are never cut
 }
 
-func runSinfo(c *tool.Call) error {
-	if len(c.Operands) > 0 {
-		return c.Errorf("Unrecognized option: %s", c.Operands[0])
+func runSinfo(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return call.Errorf("Unrecognized option: %s", call.Operands[0])
 	}
-	q, err := sinfoQuery(c)
+	query, err := sinfoQuery(call)
 	if err != nil {
 		return err
 	}
-	if err := c.CheckClusters(); err != nil {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	if c.Opts.On("clusters") && !render.WantsDocument(c) {
-		if err := c.WriteOut([]byte("CLUSTER: " + c.Opts.List("clusters")[0] + "\n")); err != nil {
+	if call.Opts.On("clusters") && !render.WantsDocument(call) {
+		if err := call.WriteOut([]byte("CLUSTER: " + call.Opts.List("clusters")[0] + "\n")); err != nil {
 			return err
 		}
 	}
-	return c.Repeat(func() error { return sinfoOnce(c, q) })
+	return call.Repeat(func() error { return sinfoOnce(call, query) })
 }
 
-func sinfoQuery(c *tool.Call) (*nodeQuery, error) {
-	o := c.Opts
-	q := &nodeQuery{dated: o.On("long") || o.On("iterate")}
+func sinfoQuery(call *tool.Call) (*nodeQuery, error) {
+	o := call.Opts
+	query := &nodeQuery{dated: o.On("long") || o.On("iterate")}
 	names, plain := sinfoFormat, false
 	switch long := o.On("long"); {
 	case o.On("list-reasons") && long:
@@ -168,27 +168,27 @@ func sinfoQuery(c *tool.Call) (*nodeQuery, error) {
 	}
 	short, hasShort := o.Get("format")
 	wide, hasWide := o.Get("Format")
-	q.fit = true
+	query.fit = true
 	typed := func(v opt.Value, has bool) bool { return has && v.From == opt.FromCommand }
 	if o.On("long") && (typed(short, hasShort) || typed(wide, hasWide)) {
-		return nil, c.Errorf("--long and --format, --Format exclude each other")
+		return nil, call.Errorf("--long and --format, --Format exclude each other")
 	}
 	var err error
 	switch {
 	case typed(wide, hasWide) && (!typed(short, hasShort) || wide.Order > short.Order):
-		names, q.fit = wide.Text, false
+		names, query.fit = wide.Text, false
 	case hasShort && (typed(short, hasShort) || plain):
-		names, q.fit = "", false
-		q.before, q.columns, err = column.Letters(short.Text)
+		names, query.fit = "", false
+		query.before, query.columns, err = column.Letters(short.Text)
 	}
 	if names != "" && err == nil && !strings.EqualFold(names, "all") {
-		q.columns, err = column.Names(names)
+		query.columns, err = column.Names(names)
 	}
 	if err != nil {
-		return nil, c.Errorf("%v", err)
+		return nil, call.Errorf("%v", err)
 	}
-	if err := q.resolveColumns(strings.EqualFold(names, "all")); err != nil {
-		return nil, c.Errorf("%v", err)
+	if err := query.resolveColumns(strings.EqualFold(names, "all")); err != nil {
+		return nil, call.Errorf("%v", err)
 	}
 	text := o.Text("sort")
 	switch {
@@ -200,11 +200,11 @@ func sinfoQuery(c *tool.Call) (*nodeQuery, error) {
 	default:
 		text = "#P,-t"
 	}
-	q.sort, err = nodeSortKeys(text)
+	query.sort, err = nodeSortKeys(text)
 	if err != nil {
-		return nil, c.Errorf("%v", err)
+		return nil, call.Errorf("%v", err)
 	}
-	return q, nil
+	return query, nil
 }
 
 // resolveColumns finds the columns of the format; %all and ALL are every one.
@@ -223,12 +223,12 @@ func (q *nodeQuery) resolveColumns(all bool) error {
 		return nil
 	}
 	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
-	for _, t := range q.columns {
+	for _, token := range q.columns {
 		i := slices.IndexFunc(fields, func(f nodeField) bool {
-			return f.letter == t.Field || (len(t.Field) > 1 && plain(f.name) == plain(t.Field))
+			return f.letter == token.Field || (len(token.Field) > 1 && plain(f.name) == plain(token.Field))
 		})
 		if i < 0 {
-			return errBadNodeField(t.Field)
+			return errBadNodeField(token.Field)
 		}
 		q.fields = append(q.fields, &fields[i])
 	}
@@ -245,18 +245,18 @@ func nodeSortKeys(text string) ([]render.SortKey, error) {
 	var out []render.SortKey
 	fields := nodeFields()
 	for _, part := range tool.SplitList(text) {
-		k := render.SortKey{}
+		key := render.SortKey{}
 		if part[0] == '-' || part[0] == '+' {
-			k.Falling, part = part[0] == '-', part[1:]
+			key.Falling, part = part[0] == '-', part[1:]
 		}
 		if part == "#P" {
-			k.Letter = '#'
+			key.Letter = '#'
 		} else if part = strings.TrimPrefix(part, "#"); len(part) == 1 && slices.ContainsFunc(fields, func(f nodeField) bool { return f.letter == part }) {
-			k.Letter = part[0]
+			key.Letter = part[0]
 		} else {
 			return nil, errBadSort(text)
 		}
-		out = append(out, k)
+		out = append(out, key)
 	}
 	return out, nil
 }
@@ -267,43 +267,43 @@ type errBadSort string
 // Error implements error.
 func (e errBadSort) Error() string { return "Invalid sort specification: " + string(e) }
 
-func sinfoOnce(c *tool.Call, q *nodeQuery) error {
-	if c.Opts.On("reservation") {
-		return sinfoReservations(c)
+func sinfoOnce(call *tool.Call, query *nodeQuery) error {
+	if call.Opts.On("reservation") {
+		return sinfoReservations(call)
 	}
 	var nodes apiv1.ListNodesReply
 	var parts apiv1.ListPartitionsReply
-	if err := c.RPCAll(tool.Request{Method: tool.MethodListPartitions, Req: &apiv1.ListPartitionsRequest{}, Resp: &parts}, tool.Request{Method: tool.MethodListNodes, Req: &apiv1.ListNodesRequest{Future: c.Opts.On("future")}, Resp: &nodes}); err != nil {
+	if err := call.RPCAll(tool.Request{Method: tool.MethodListPartitions, Req: &apiv1.ListPartitionsRequest{}, Resp: &parts}, tool.Request{Method: tool.MethodListNodes, Req: &apiv1.ListNodesRequest{Future: call.Opts.On("future")}, Resp: &nodes}); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble(c.Command.Name), "slurm_load_partitions: "+r.Text)...)
+		return tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+r.Text)...)
 	}
-	keep, err := nodeFilter(c)
+	keep, err := nodeFilter(call)
 	if err != nil {
 		return err
 	}
-	shown := fetch.ShownPartitions(c, parts.GetPartitions())
-	if render.WantsDocument(c) {
+	shown := fetch.ShownPartitions(call, parts.GetPartitions())
+	if render.WantsDocument(call) {
 		everything := &nodeQuery{}
 		if err := everything.resolveColumns(true); err != nil {
 			return err
 		}
-		q = everything
+		query = everything
 	}
-	groups := q.groupNodes(shown, nodes.GetNodes(), keep, groupBy{exact: c.Opts.On("exact"), byNode: c.Opts.On("Node"), empty: !filtersNodes(c)})
-	view := &render.NodeView{Clock: render.NewClock(c.Env), Cluster: c.Opts.Text("clusters"), UID: tool.LookupUID}
+	groups := query.groupNodes(shown, nodes.GetNodes(), keep, groupBy{exact: call.Opts.On("exact"), byNode: call.Opts.On("Node"), empty: !filtersNodes(call)})
+	view := &render.NodeView{Clock: render.NewClock(call.Env), Cluster: call.Opts.Text("clusters"), UID: tool.LookupUID}
 	view.Now = nodes.GetNow()
-	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), render.SinfoTree(c, groups, view))
+	if render.WantsDocument(call) {
+		return render.Structured(call, call.Opts.On("json"), render.SinfoTree(call, groups, view))
 	}
-	q.sortLines(groups, shown, view)
-	return c.WriteOut(q.text(groups, view, !c.Opts.On("noheader")))
+	query.sortLines(groups, shown, view)
+	return call.WriteOut(query.text(groups, view, !call.Opts.On("noheader")))
 }
 
 // filtersNodes tells that only some nodes are asked for, so that partitions without
 // any are left out.
-func filtersNodes(c *tool.Call) bool {
+func filtersNodes(call *tool.Call) bool {
 	for _, o := range [...]string{"nodes", "states", "dead", "responding", "list-reasons", "Node"} {
-		if c.Opts.On(o) {
+		if call.Opts.On(o) {
 			return true
 		}
 	}
@@ -311,13 +311,13 @@ func filtersNodes(c *tool.Call) bool {
 }
 
 // nodeFilter makes the filter of -n, -t, -d, -r and -R.
-func nodeFilter(c *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
-	o := c.Opts
+func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
+	o := call.Opts
 	var names map[string]bool
 	if o.On("nodes") {
 		list, err := hostlist.Expand(o.Text("nodes"))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
 		names = map[string]bool{}
 		for _, n := range list {
@@ -329,20 +329,20 @@ func nodeFilter(c *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		words := strings.Split(alt, "&")
 		for _, w := range words {
 			if !slices.Contains(render.NodeStateWords(), w) {
-				return nil, tool.Fail(1, c.Command.Name+": error: Bad state string: \""+w+"\"", c.Command.Name+": error: Valid node states include: "+strings.Join(render.NodeStateWords(), ","))
+				return nil, tool.Fail(1, call.Command.Name+": error: Bad state string: \""+w+"\"", call.Command.Name+": error: Valid node states include: "+strings.Join(render.NodeStateWords(), ","))
 			}
 		}
 		states = append(states, words)
 	}
-	return func(n *apiv1.NodeInfo) bool {
-		s := render.StateOf(n)
+	return func(node *apiv1.NodeInfo) bool {
+		state := render.StateOf(node)
 		in := len(states) == 0
 		for _, words := range states {
-			in = in || !slices.ContainsFunc(words, func(w string) bool { return !s.Matches(w) })
+			in = in || !slices.ContainsFunc(words, func(w string) bool { return !state.Matches(w) })
 		}
-		return in && (names == nil || names[n.GetName()]) &&
-			(!o.On("dead") || s.Has("NOT_RESPONDING")) && (!o.On("responding") || !s.Has("NOT_RESPONDING")) &&
-			(!o.On("list-reasons") || (n.GetReason() != "" && (s.Out() || s.Has("INVALID_REG"))))
+		return in && (names == nil || names[node.GetName()]) &&
+			(!o.On("dead") || state.Has("NOT_RESPONDING")) && (!o.On("responding") || !state.Has("NOT_RESPONDING")) &&
+			(!o.On("list-reasons") || (node.GetReason() != "" && (state.Out() || state.Has("INVALID_REG"))))
 	}, nil
 }
 
@@ -356,31 +356,31 @@ type groupBy struct {
 // groupNodes puts the nodes of each partition into lines.
 func (q *nodeQuery) groupNodes(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, keep func(*apiv1.NodeInfo) bool, by groupBy) []*render.NodeGroup {
 	ofPart := map[string][]*apiv1.NodeInfo{}
-	for _, n := range nodes {
-		if keep(n) {
-			for _, p := range n.GetPartitions() {
-				ofPart[p] = append(ofPart[p], n)
+	for _, node := range nodes {
+		if keep(node) {
+			for _, p := range node.GetPartitions() {
+				ofPart[p] = append(ofPart[p], node)
 			}
 		}
 	}
 	var groups []*render.NodeGroup
 	index := map[string]*render.NodeGroup{}
 	in := map[*render.NodeGroup]map[string]bool{}
-	for _, p := range parts {
-		if len(ofPart[p.GetName()]) == 0 && by.empty {
-			groups = append(groups, &render.NodeGroup{Part: p})
+	for _, partition := range parts {
+		if len(ofPart[partition.GetName()]) == 0 && by.empty {
+			groups = append(groups, &render.NodeGroup{Part: partition})
 		}
-		for _, n := range ofPart[p.GetName()] {
-			key := q.lineKey(p, n, by)
-			g := index[key]
-			if g == nil {
-				g = &render.NodeGroup{Part: p}
-				index[key], in[g] = g, map[string]bool{}
-				groups = append(groups, g)
+		for _, node := range ofPart[partition.GetName()] {
+			key := q.lineKey(partition, node, by)
+			group := index[key]
+			if group == nil {
+				group = &render.NodeGroup{Part: partition}
+				index[key], in[group] = group, map[string]bool{}
+				groups = append(groups, group)
 			}
-			if !in[g][n.GetName()] {
-				in[g][n.GetName()] = true
-				g.Nodes = append(g.Nodes, n)
+			if !in[group][node.GetName()] {
+				in[group][node.GetName()] = true
+				group.Nodes = append(group.Nodes, node)
 			}
 		}
 	}
@@ -388,26 +388,26 @@ func (q *nodeQuery) groupNodes(parts []*apiv1.PartitionInfo, nodes []*apiv1.Node
 }
 
 // lineKey is what the nodes of a line have in common.
-func (q *nodeQuery) lineKey(p *apiv1.PartitionInfo, n *apiv1.NodeInfo, by groupBy) string {
+func (q *nodeQuery) lineKey(partition *apiv1.PartitionInfo, node *apiv1.NodeInfo, by groupBy) string {
 	var b strings.Builder
 	if by.byNode {
-		b.WriteString(p.GetName() + "\x00" + n.GetName())
+		b.WriteString(partition.GetName() + "\x00" + node.GetName())
 	}
 	for _, f := range q.fields {
 		if f.key != nil && (!f.loose || by.exact) {
-			b.WriteString("\x00" + f.key(p, n))
+			b.WriteString("\x00" + f.key(partition, node))
 		}
 	}
 	return b.String()
 }
 
 // sortLines sorts the lines.
-func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.PartitionInfo, v *render.NodeView) {
+func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.PartitionInfo, view *render.NodeView) {
 	fields := nodeFields()
 	slices.SortStableFunc(groups, func(a, b *render.NodeGroup) int {
-		for _, k := range q.sort {
+		for _, key := range q.sort {
 			d := 0
-			switch k.Letter {
+			switch key.Letter {
 			case '#':
 				d = cmp.Compare(slices.Index(parts, a.Part), slices.Index(parts, b.Part))
 			case 't', 'T':
@@ -417,10 +417,10 @@ func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.Partiti
 			case 'D':
 				d = cmp.Compare(len(a.Nodes), len(b.Nodes))
 			default:
-				i := slices.IndexFunc(fields, func(f nodeField) bool { return f.letter == string(k.Letter) })
-				d = compareNatural(fields[i].text(v, a), fields[i].text(v, b))
+				i := slices.IndexFunc(fields, func(f nodeField) bool { return f.letter == string(key.Letter) })
+				d = compareNatural(fields[i].text(view, a), fields[i].text(view, b))
 			}
-			if k.Falling {
+			if key.Falling {
 				d = -d
 			}
 			if d != 0 {
@@ -431,8 +431,8 @@ func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.Partiti
 	})
 }
 
-func groupRank(g *render.NodeGroup) int {
-	if n := g.First(); n != nil {
+func groupRank(group *render.NodeGroup) int {
+	if n := group.First(); n != nil {
 		return render.StateOf(n).Rank()
 	}
 	return -1
@@ -467,13 +467,13 @@ func compareNatural(a, b string) int {
 }
 
 // text lays the lines out.
-func (q *nodeQuery) text(groups []*render.NodeGroup, v *render.NodeView, header bool) []byte {
+func (q *nodeQuery) text(groups []*render.NodeGroup, view *render.NodeView, header bool) []byte {
 	var b []byte
 	if q.fit {
-		q.widenColumns(groups, v)
+		q.widenColumns(groups, view)
 	}
 	if q.dated && header {
-		b = append(b, v.Date()+"\n"...)
+		b = append(b, view.Date()+"\n"...)
 	}
 	if header {
 		b = append(b, q.before...)
@@ -482,10 +482,10 @@ func (q *nodeQuery) text(groups []*render.NodeGroup, v *render.NodeView, header 
 		}
 		b = append(b, '\n')
 	}
-	for _, g := range groups {
+	for _, group := range groups {
 		b = append(b, q.before...)
 		for i, t := range q.columns {
-			b = t.Append(b, q.fields[i].text(v, g))
+			b = t.Append(b, q.fields[i].text(view, group))
 		}
 		b = append(b, '\n')
 	}
@@ -493,11 +493,11 @@ func (q *nodeQuery) text(groups []*render.NodeGroup, v *render.NodeView, header 
 }
 
 // widenColumns makes room for the longest names of partitions and nodes.
-func (q *nodeQuery) widenColumns(groups []*render.NodeGroup, v *render.NodeView) {
-	for i, f := range q.fields {
-		if t := &q.columns[i]; t.Width > 0 && (f.name == "Partition" || f.name == "NodeList") {
+func (q *nodeQuery) widenColumns(groups []*render.NodeGroup, view *render.NodeView) {
+	for i, field := range q.fields {
+		if t := &q.columns[i]; t.Width > 0 && (field.name == "Partition" || field.name == "NodeList") {
 			for _, g := range groups {
-				t.Width = max(t.Width, len(f.text(v, g)))
+				t.Width = max(t.Width, len(field.text(view, g)))
 			}
 		}
 	}

@@ -34,8 +34,8 @@ func ofPart(letter, name, head string, get func(p *apiv1.PartitionInfo) string) 
 func ofNode(letter, name, head, none string, get func(n *apiv1.NodeInfo) string) nodeField {
 	return nodeField{letter: letter, name: name, head: head,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return get(n) },
-		text: func(_ *render.NodeView, g *render.NodeGroup) string {
-			if n := g.First(); n != nil {
+		text: func(_ *render.NodeView, group *render.NodeGroup) string {
+			if n := group.First(); n != nil {
 				return cmp.Or(get(n), none)
 			}
 			return none
@@ -46,8 +46,8 @@ func ofNode(letter, name, head, none string, get func(n *apiv1.NodeInfo) string)
 func leastColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64) nodeField {
 	return nodeField{letter: letter, name: name, head: head, loose: true,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
-		text: func(_ *render.NodeView, g *render.NodeGroup) string {
-			lo, hi := render.Extent(g, get)
+		text: func(_ *render.NodeView, group *render.NodeGroup) string {
+			lo, hi := render.Extent(group, get)
 			if lo < hi {
 				return tool.Itoa(lo) + "+"
 			}
@@ -59,10 +59,10 @@ func leastColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64) n
 func rangeColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64, show func(int64) string) nodeField {
 	return nodeField{letter: letter, name: name, head: head, loose: true,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
-		text: func(_ *render.NodeView, g *render.NodeGroup) string {
-			lo, hi := render.Extent(g, get)
+		text: func(_ *render.NodeView, group *render.NodeGroup) string {
+			lo, hi := render.Extent(group, get)
 			switch {
-			case len(g.Nodes) == 0 || hi < 0:
+			case len(group.Nodes) == 0 || hi < 0:
 				return render.NotAvailable
 			case lo < hi:
 				return show(max(lo, 0)) + "-" + show(hi)
@@ -79,8 +79,8 @@ func slashes(t ...int64) string {
 	return strings.Join(parts, "/")
 }
 
-func partitionAvail(p *apiv1.PartitionInfo) string {
-	switch spec.PartitionState(p.GetState()) {
+func partitionAvail(partition *apiv1.PartitionInfo) string {
+	switch spec.PartitionState(partition.GetState()) {
 	case spec.PartitionDown:
 		return "down"
 	case spec.PartitionDrain:
@@ -92,22 +92,22 @@ func partitionAvail(p *apiv1.PartitionInfo) string {
 }
 
 // starDefault is a partition's name, with * behind the default one's.
-func starDefault(p *apiv1.PartitionInfo) string {
-	if p.GetIsDefault() {
-		return p.GetName() + "*"
+func starDefault(partition *apiv1.PartitionInfo) string {
+	if partition.GetIsDefault() {
+		return partition.GetName() + "*"
 	}
-	return p.GetName()
+	return partition.GetName()
 }
 
-func jobSize(p *apiv1.PartitionInfo) string {
-	lo := tool.Itoa(max(p.GetMinNodes(), 1))
+func jobSize(partition *apiv1.PartitionInfo) string {
+	lo := tool.Itoa(max(partition.GetMinNodes(), 1))
 	switch {
-	case p.GetMaxNodes() == 0:
+	case partition.GetMaxNodes() == 0:
 		return lo + "-infinite"
-	case p.GetMaxNodes() == max(p.GetMinNodes(), 1):
+	case partition.GetMaxNodes() == max(partition.GetMinNodes(), 1):
 		return lo
 	}
-	return lo + "-" + tool.Itoa(p.GetMaxNodes())
+	return lo + "-" + tool.Itoa(partition.GetMaxNodes())
 }
 
 func infinite(ns int64) string {
@@ -138,11 +138,11 @@ func nodeFields() []nodeField {
 		leastColumn("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
 		rangeColumn("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, render.Milli),
 		plain("C", "CPUsState", "CPUS(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(true); return slashes(t[:]...) }),
-		ofPart("L", "DefaultTime", "DEFAULTTIME", func(p *apiv1.PartitionInfo) string {
-			if p.GetDefaultTime() == 0 {
+		ofPart("L", "DefaultTime", "DEFAULTTIME", func(partition *apiv1.PartitionInfo) string {
+			if partition.GetDefaultTime() == 0 {
 				return "n/a"
 			}
-			return infinite(p.GetDefaultTime())
+			return infinite(partition.GetDefaultTime())
 		}),
 		leastColumn("d", "Disk", "TMP_DISK", (*apiv1.NodeInfo).GetTmpDisk),
 		ofNode("", "Extra", "EXTRA", render.Null, func(*apiv1.NodeInfo) string { return "" }),
@@ -152,11 +152,11 @@ func nodeFields() []nodeField {
 		ofNode("G", "Gres", "GRES", render.Null, (*apiv1.NodeInfo).GetGres),
 		ofNode("", "GresUsed", "GRES_USED", render.Null, (*apiv1.NodeInfo).GetGresUsed),
 		ofPart("g", "Groups", "GROUPS", func(p *apiv1.PartitionInfo) string { return cmp.Or(strings.Join(p.GetAllowGroups(), ","), "all") }),
-		ofPart("B", "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", func(p *apiv1.PartitionInfo) string {
-			if p.GetMaxCpusPerNode() == 0 {
+		ofPart("B", "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", func(partition *apiv1.PartitionInfo) string {
+			if partition.GetMaxCpusPerNode() == 0 {
 				return "UNLIMITED"
 			}
-			return tool.Itoa(p.GetMaxCpusPerNode())
+			return tool.Itoa(partition.GetMaxCpusPerNode())
 		}),
 		leastColumn("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
 		ofNode("o", "NodeAddr", "NODE_ADDR", "", (*apiv1.NodeInfo).GetAddr),
@@ -180,10 +180,10 @@ func nodeFields() []nodeField {
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
 				return slashes(sct[0](n), sct[1](n), sct[2](n))
 			},
-			text: func(_ *render.NodeView, g *render.NodeGroup) string {
+			text: func(_ *render.NodeView, group *render.NodeGroup) string {
 				var parts []string
 				for _, get := range sct {
-					lo, hi := render.Extent(g, get)
+					lo, hi := render.Extent(group, get)
 					text := tool.Itoa(lo)
 					if lo < hi {
 						text += "+"
@@ -206,24 +206,24 @@ func nodeFields() []nodeField {
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
 				return tool.Itoa(n.GetReasonTime() / tool.Second)
 			},
-			text: func(v *render.NodeView, g *render.NodeGroup) string {
-				if n := g.First(); n != nil && n.GetReason() != "" {
-					return v.Time(n.GetReasonTime())
+			text: func(view *render.NodeView, group *render.NodeGroup) string {
+				if n := group.First(); n != nil && n.GetReason() != "" {
+					return view.Time(n.GetReasonTime())
 				}
 				return "Unknown"
 			}},
 		ofNode("u", "User", "USER", "Unknown", (*apiv1.NodeInfo).GetReasonUser),
 		{letter: "U", name: "UserLong", head: "USER",
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return n.GetReasonUser() },
-			text: func(v *render.NodeView, g *render.NodeGroup) string {
-				n := g.First()
-				if n == nil || n.GetReasonUser() == "" {
+			text: func(view *render.NodeView, group *render.NodeGroup) string {
+				node := group.First()
+				if node == nil || node.GetReasonUser() == "" {
 					return "Unknown"
 				}
-				if id := v.UID(n.GetReasonUser()); id != "" {
-					return n.GetReasonUser() + "(" + id + ")"
+				if id := view.UID(node.GetReasonUser()); id != "" {
+					return node.GetReasonUser() + "(" + id + ")"
 				}
-				return n.GetReasonUser()
+				return node.GetReasonUser()
 			}},
 		ofNode("v", "Version", "VERSION", render.Null, (*apiv1.NodeInfo).GetVersion),
 		leastColumn("w", "Weight", "WEIGHT", func(n *apiv1.NodeInfo) int64 { return int64(n.GetWeight()) }),

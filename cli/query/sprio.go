@@ -119,8 +119,8 @@ func prioFields(cluster string) map[string]prioField {
 // them: CPU=1000,Mem=1000,GRES/gpu=...
 func joinFactors(list []*apiv1.NamedFactor, text func(*apiv1.NamedFactor) string, configured bool) string {
 	parts := make([]string, 0, len(list))
-	for _, f := range list {
-		name := f.GetName()
+	for _, factor := range list {
+		name := factor.GetName()
 		if configured {
 			kind, rest, typed := strings.Cut(name, "/")
 			switch kind {
@@ -134,26 +134,26 @@ func joinFactors(list []*apiv1.NamedFactor, text func(*apiv1.NamedFactor) string
 				name += "/" + rest
 			}
 		}
-		parts = append(parts, name+"="+text(f))
+		parts = append(parts, name+"="+text(factor))
 	}
 	return strings.Join(parts, ",")
 }
 
-func runSprio(c *tool.Call) error {
-	if err := c.CheckClusters(); err != nil {
+func runSprio(call *tool.Call) error {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
 	var rep apiv1.PrioritiesReply
-	if err := c.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &rep); err != nil {
 		return err
 	}
-	w := rep.GetWeights()
-	if w.GetBasic() {
+	weights := rep.GetWeights()
+	if weights.GetBasic() {
 		return tool.Fail(1, "You are not running a supported priority plugin", "(priority/basic).", "Only 'priority/multifactor' is supported.")
 	}
-	before, tokens, err := column.Letters(sprioFormat(c, w))
+	before, tokens, err := column.Letters(sprioFormat(call, weights))
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
 	fields := prioFields(rep.GetCluster())
 	for _, t := range tokens {
@@ -161,7 +161,7 @@ func runSprio(c *tool.Call) error {
 			return tool.Fail(1, "sprio: error: Invalid job format specification: "+t.Field)
 		}
 	}
-	jobs, err := sprioJobs(c, &rep, fields)
+	jobs, err := sprioJobs(call, &rep, fields)
 	if err != nil {
 		return err
 	}
@@ -173,40 +173,40 @@ func runSprio(c *tool.Call) error {
 		}
 		b = append(b, '\n')
 	}
-	if !c.Opts.On("noheader") {
+	if !call.Opts.On("noheader") {
 		line(func(f prioField) string { return f.head })
 	}
-	if c.Opts.On("weights") {
-		line(func(f prioField) string { return f.weight(w) })
-		return c.WriteOut(b)
+	if call.Opts.On("weights") {
+		line(func(f prioField) string { return f.weight(weights) })
+		return call.WriteOut(b)
 	}
 	for _, j := range jobs {
 		line(func(f prioField) string { return f.text(j) })
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // sprioFormat is what -o says, or the columns whose weights are not 0.
-func sprioFormat(c *tool.Call, w *apiv1.PriorityWeights) string {
-	if f := c.Opts.Text("format"); f != "" {
+func sprioFormat(call *tool.Call, weights *apiv1.PriorityWeights) string {
+	if f := call.Opts.Text("format"); f != "" {
 		return f
 	}
-	if c.Opts.On("long") {
+	if call.Opts.On("long") {
 		return sprioLong
 	}
 	parts := [...]struct {
 		letter string
 		weight uint32
-	}{{"a", w.GetAge()}, {"b", w.GetAssoc()}, {"f", w.GetFairShare()}, {"j", w.GetJobSize()}, {"p", w.GetPartition()}, {"q", w.GetQos()}}
+	}{{"a", weights.GetAge()}, {"b", weights.GetAssoc()}, {"f", weights.GetFairShare()}, {"j", weights.GetJobSize()}, {"p", weights.GetPartition()}, {"q", weights.GetQos()}}
 	var out string
-	if c.Opts.On("norm") {
+	if call.Opts.On("norm") {
 		out = "%.15i %9r %10y"
 		for _, p := range parts {
 			if p.weight != 0 {
 				out += " %10" + p.letter
 			}
 		}
-		if len(w.GetTres()) > 0 {
+		if len(weights.GetTres()) > 0 {
 			out += " %20t"
 		}
 		return out
@@ -218,17 +218,17 @@ func sprioFormat(c *tool.Call, w *apiv1.PriorityWeights) string {
 			out += " %.10" + strings.ToUpper(p.letter)
 		}
 	}
-	if len(w.GetTres()) > 0 {
+	if len(weights.GetTres()) > 0 {
 		out += " %.20T"
 	}
 	return out
 }
 
 // sprioJobs chooses and sorts.
-func sprioJobs(c *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioField) ([]*apiv1.JobPriority, error) {
-	users, parts := tool.SplitList(c.Opts.Text("user")), tool.SplitList(c.Opts.Text("partition"))
+func sprioJobs(call *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioField) ([]*apiv1.JobPriority, error) {
+	users, parts := tool.SplitList(call.Opts.Text("user")), tool.SplitList(call.Opts.Text("partition"))
 	var ids []string
-	if text := c.Opts.Text("jobs"); text != "" {
+	if text := call.Opts.Text("jobs"); text != "" {
 		for _, id := range tool.SplitList(text) {
 			if _, err := strconv.ParseUint(id, 10, 32); err != nil {
 				return nil, tool.Fail(1, "sprio: error: Invalid job id: "+id)
@@ -237,20 +237,20 @@ func sprioJobs(c *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioF
 		}
 	}
 	var out []*apiv1.JobPriority
-	for _, j := range rep.GetJobs() {
-		if (len(users) == 0 || slices.Contains(users, j.GetUser())) && (len(parts) == 0 || slices.Contains(parts, j.GetPartition())) &&
-			(len(ids) == 0 || slices.Contains(ids, tool.Itoa(j.GetJobId()))) {
-			out = append(out, j)
+	for _, job := range rep.GetJobs() {
+		if (len(users) == 0 || slices.Contains(users, job.GetUser())) && (len(parts) == 0 || slices.Contains(parts, job.GetPartition())) &&
+			(len(ids) == 0 || slices.Contains(ids, tool.Itoa(job.GetJobId()))) {
+			out = append(out, job)
 		}
 	}
 	if len(ids) > 0 && len(out) == 0 {
 		return nil, tool.Fail(1, "Unable to find jobs matching user/id(s) specified")
 	}
-	keys := tool.SplitList(cmp.Or(c.Opts.Text("sort"), "i"))
+	keys := tool.SplitList(cmp.Or(call.Opts.Text("sort"), "i"))
 	for _, k := range slices.Backward(keys) {
 		down := strings.HasPrefix(k, "-")
 		k = strings.TrimLeft(k, "+-")
-		f, ok := fields[k]
+		field, ok := fields[k]
 		if !ok {
 			return nil, tool.Fail(1, "sprio: error: Invalid sort specification: "+k)
 		}
@@ -258,10 +258,10 @@ func sprioJobs(c *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioF
 			if down {
 				a, b = b, a
 			}
-			if f.key != nil {
-				return f.key(out[a]) < f.key(out[b])
+			if field.key != nil {
+				return field.key(out[a]) < field.key(out[b])
 			}
-			return f.text(out[a]) < f.text(out[b])
+			return field.text(out[a]) < field.text(out[b])
 		})
 	}
 	return out, nil

@@ -91,50 +91,50 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 
 func fieldList(fields []jobField, letters bool) string {
 	var out []string
-	for _, f := range fields {
+	for _, field := range fields {
 		switch {
-		case letters && f.letter != "":
-			out = append(out, "%"+f.letter+" "+f.name)
+		case letters && field.letter != "":
+			out = append(out, "%"+field.letter+" "+field.name)
 		case !letters:
-			out = append(out, f.name)
+			out = append(out, field.name)
 		}
 	}
 	return strings.Join(out, ", ")
 }
 
-func runSqueue(c *tool.Call) error {
-	if len(c.Operands) > 0 {
+func runSqueue(call *tool.Call) error {
+	if len(call.Operands) > 0 {
 		// -j and -s may have their list behind a blank.
 		long := ""
 		for _, l := range [...]string{"jobs", "steps"} {
-			if v, ok := c.Opts.Get(l); ok && !v.Has && v.From == opt.FromCommand {
+			if v, ok := call.Opts.Get(l); ok && !v.Has && v.From == opt.FromCommand {
 				long = l
 			}
 		}
-		if long == "" || len(c.Operands) > 1 {
-			return c.Errorf("Unrecognized option: %s", c.Operands[len(c.Operands)-1])
+		if long == "" || len(call.Operands) > 1 {
+			return call.Errorf("Unrecognized option: %s", call.Operands[len(call.Operands)-1])
 		}
-		c.Opts.Put(long, c.Operands[0], true, opt.FromCommand)
+		call.Opts.Put(long, call.Operands[0], true, opt.FromCommand)
 	}
 	switch {
-	case c.Opts.On("helpformat"):
-		return c.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) + "\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
-	case c.Opts.On("helpstate"):
-		return c.WriteOut([]byte(stateList()))
+	case call.Opts.On("helpformat"):
+		return call.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) + "\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
+	case call.Opts.On("helpstate"):
+		return call.WriteOut([]byte(stateList()))
 	}
-	q, err := squeueQuery(c)
+	query, err := squeueQuery(call)
 	if err != nil {
 		return err
 	}
-	if err := c.CheckClusters(); err != nil {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	if c.Opts.On("clusters") && !q.structured {
-		if err := c.WriteOut([]byte("CLUSTER: " + c.Opts.List("clusters")[0] + "\n")); err != nil {
+	if call.Opts.On("clusters") && !query.structured {
+		if err := call.WriteOut([]byte("CLUSTER: " + call.Opts.List("clusters")[0] + "\n")); err != nil {
 			return err
 		}
 	}
-	return c.Repeat(func() error { return squeueOnce(c, q) })
+	return call.Repeat(func() error { return squeueOnce(call, query) })
 }
 
 func stateList() string {
@@ -164,23 +164,23 @@ type jobQuery struct {
 	structured bool
 }
 
-func squeueQuery(c *tool.Call) (*jobQuery, error) {
-	o := c.Opts
-	q := &jobQuery{
+func squeueQuery(call *tool.Call) (*jobQuery, error) {
+	o := call.Opts
+	query := &jobQuery{
 		req:   &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}},
 		steps: o.On("steps"), expand: o.On("array"), parts: o.On("priority"), header: !o.On("noheader"),
-		dated: o.On("long") || o.On("iterate"), structured: render.WantsDocument(c),
+		dated: o.On("long") || o.On("iterate"), structured: render.WantsDocument(call),
 	}
-	if err := jobFilter(c, q); err != nil {
+	if err := jobFilter(call, query); err != nil {
 		return nil, err
 	}
-	if err := jobColumns(c, q); err != nil {
+	if err := jobColumns(call, query); err != nil {
 		return nil, err
 	}
 	sortText := o.Text("sort")
 	switch {
 	case sortText != "":
-	case q.steps:
+	case query.steps:
 		sortText = "P,i"
 	case o.On("start"):
 		sortText = "P,t,S"
@@ -188,52 +188,52 @@ func squeueQuery(c *tool.Call) (*jobQuery, error) {
 		sortText = "P,t,-p"
 	}
 	var err error
-	q.sort, err = sortKeys(sortText)
+	query.sort, err = sortKeys(sortText)
 	if err != nil {
-		return nil, c.Errorf("%v", err)
+		return nil, call.Errorf("%v", err)
 	}
-	q.req.Detail = q.steps || q.structured
-	return q, nil
+	query.req.Detail = query.steps || query.structured
+	return query, nil
 }
 
 // jobFilter fills the request's filter from the options, and what the
 // controller does not filter by into keep.
-func jobFilter(c *tool.Call, q *jobQuery) error {
-	o, f := c.Opts, q.req.GetFilter()
-	f.Jobs, f.Users, f.Accounts = tool.SplitJobs(o.Text("jobs")), o.List("user"), o.List("account")
-	f.Partitions, f.Names, f.Qos = o.List("partition"), o.List("name"), o.List("qos")
+func jobFilter(call *tool.Call, query *jobQuery) error {
+	o, filter := call.Opts, query.req.GetFilter()
+	filter.Jobs, filter.Users, filter.Accounts = tool.SplitJobs(o.Text("jobs")), o.List("user"), o.List("account")
+	filter.Partitions, filter.Names, filter.Qos = o.List("partition"), o.List("name"), o.List("qos")
 	if o.On("me") {
-		f.Users = []string{tool.Itoa(c.UID)}
+		filter.Users = []string{tool.Itoa(call.UID)}
 	}
 	if o.On("notme") {
-		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.GetUserId() != c.UID })
+		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.GetUserId() != call.UID })
 	}
 	if o.On("nodelist") {
 		names, err := hostlist.Expand(o.Text("nodelist"))
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
-		f.Nodes = names
+		filter.Nodes = names
 	}
-	if err := stateFilter(c, q); err != nil {
+	if err := stateFilter(call, query); err != nil {
 		return err
 	}
 	if o.On("steps") {
-		q.stepIDs = tool.SplitJobs(o.Text("steps"))
-		for _, id := range q.stepIDs {
+		query.stepIDs = tool.SplitJobs(o.Text("steps"))
+		for _, id := range query.stepIDs {
 			job, _, _ := strings.Cut(id, ".")
-			if !slices.Contains(f.Jobs, job) {
-				f.Jobs = append(f.Jobs, job)
+			if !slices.Contains(filter.Jobs, job) {
+				filter.Jobs = append(filter.Jobs, job)
 			}
 		}
 	}
 	if o.On("licenses") {
-		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool {
+		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool {
 			return slices.ContainsFunc(r.GetSpec().GetLicenses(), func(l *apiv1.Count) bool { return slices.Contains(o.List("licenses"), l.GetName()) })
 		})
 	}
 	if o.On("reservation") {
-		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool {
+		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool {
 			return slices.Contains(o.List("reservation"), r.GetSpec().GetReservation())
 		})
 	}
@@ -243,9 +243,9 @@ func jobFilter(c *tool.Call, q *jobQuery) error {
 		}
 		sec, err := format.ParseDuration(o.Text(name))
 		if err != nil {
-			return c.Errorf("--%s: %v", name, err)
+			return call.Errorf("--%s: %v", name, err)
 		}
-		q.keep = append(q.keep, func(r render.JobRow, now int64) bool {
+		query.keep = append(query.keep, func(r render.JobRow, now int64) bool {
 			ran := render.Elapsed(r.JobInfo, now) / tool.Second
 			return r.State() == spec.Running && (ran > sec) == (name == "running-over")
 		})
@@ -255,34 +255,34 @@ func jobFilter(c *tool.Call, q *jobQuery) error {
 
 // stateFilter reads -t. States that no job of this release can be in match
 // nothing.
-func stateFilter(c *tool.Call, q *jobQuery) error {
-	o, f := c.Opts, q.req.GetFilter()
+func stateFilter(call *tool.Call, query *jobQuery) error {
+	o, filter := call.Opts, query.req.GetFilter()
 	if o.On("start") && !o.On("states") {
-		f.States = []uint32{uint32(spec.Pending)}
+		filter.States = []uint32{uint32(spec.Pending)}
 		return nil
 	}
 	states, completing, all, bad := render.ParseStates(o.Text("states"))
 	if bad != "" {
-		return tool.Fail(1, c.Command.Name+": error: Invalid job state specified: "+bad, c.Command.Name+": error: Valid job states include: "+stateWords())
+		return tool.Fail(1, call.Command.Name+": error: Invalid job state specified: "+bad, call.Command.Name+": error: Valid job states include: "+stateWords())
 	}
-	f.AllStates, f.Completing = all, completing
+	filter.AllStates, filter.Completing = all, completing
 	if render.OnlyConfiguring(o.Text("states")) {
-		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) })
+		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) })
 	}
 	impossible := false
 	for _, s := range states {
 		if s == 0 {
 			impossible = true
 		} else {
-			f.States = append(f.States, s)
+			filter.States = append(filter.States, s)
 		}
 	}
-	if impossible && len(f.States) == 0 && !completing && !all {
-		f.AllStates = true
-		q.keep = append(q.keep, func(render.JobRow, int64) bool { return false })
+	if impossible && len(filter.States) == 0 && !completing && !all {
+		filter.AllStates = true
+		query.keep = append(query.keep, func(render.JobRow, int64) bool { return false })
 	}
 	if o.On("start") {
-		q.keep = append(q.keep, func(r render.JobRow, _ int64) bool { return r.Pending() })
+		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.Pending() })
 	}
 	return nil
 }
@@ -297,15 +297,15 @@ func stateWords() string {
 
 // jobColumns chooses the columns. -o and -O of the command line exclude each
 // other: the later one wins, and either wins over a variable.
-func jobColumns(c *tool.Call, q *jobQuery) error {
-	o := c.Opts
-	q.fields = jobFields()
-	if q.steps {
-		q.fields = stepFields()
+func jobColumns(call *tool.Call, query *jobQuery) error {
+	o := call.Opts
+	query.fields = jobFields()
+	if query.steps {
+		query.fields = stepFields()
 	}
 	letters, names := squeueFormat, ""
 	switch {
-	case q.steps:
+	case query.steps:
 		letters = squeueSteps
 	case o.On("start"):
 		letters = squeueStart
@@ -314,7 +314,7 @@ func jobColumns(c *tool.Call, q *jobQuery) error {
 	}
 	short, hasShort := o.Get("format")
 	long, hasLong := o.Get("Format")
-	plain := !o.On("long") && !o.On("start") && !q.steps // a listing of its own wins over a variable
+	plain := !o.On("long") && !o.On("start") && !query.steps // a listing of its own wins over a variable
 	switch {
 	case hasLong && (long.From == opt.FromCommand || plain) && (!hasShort || long.Order > short.Order):
 		names = long.Text
@@ -324,32 +324,32 @@ func jobColumns(c *tool.Call, q *jobQuery) error {
 	var err error
 	if names != "" {
 		if strings.EqualFold(names, "all") {
-			q.columns = everyField(q.fields)
+			query.columns = everyField(query.fields)
 			return nil
 		}
-		q.columns, err = column.Names(names)
+		query.columns, err = column.Names(names)
 		if err != nil {
-			return c.Errorf("%v", err)
+			return call.Errorf("%v", err)
 		}
-		for i := range q.columns {
-			q.columns[i].Field = canonicalName(q.fields, q.columns[i].Field)
-			if q.columns[i].Field == "" {
-				return c.Errorf("Invalid job format specification: %s", names)
+		for i := range query.columns {
+			query.columns[i].Field = canonicalName(query.fields, query.columns[i].Field)
+			if query.columns[i].Field == "" {
+				return call.Errorf("Invalid job format specification: %s", names)
 			}
 		}
 		return nil
 	}
-	q.before, q.columns, err = column.Letters(letters)
+	query.before, query.columns, err = column.Letters(letters)
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
-	if len(q.columns) > 0 && q.columns[0].Field == "all" {
-		q.columns = everyField(q.fields)
+	if len(query.columns) > 0 && query.columns[0].Field == "all" {
+		query.columns = everyField(query.fields)
 		return nil
 	}
-	for _, t := range q.columns {
-		if !slices.ContainsFunc(q.fields, func(f jobField) bool { return f.letter == t.Field }) {
-			return c.Errorf("Invalid job format specification: %s", t.Field)
+	for _, t := range query.columns {
+		if !slices.ContainsFunc(query.fields, func(f jobField) bool { return f.letter == t.Field }) {
+			return call.Errorf("Invalid job format specification: %s", t.Field)
 		}
 	}
 	return nil
@@ -378,74 +378,74 @@ func canonicalName(fields []jobField, name string) string {
 	return ""
 }
 
-func squeueOnce(c *tool.Call, q *jobQuery) error {
+func squeueOnce(call *tool.Call, query *jobQuery) error {
 	var rep apiv1.ListJobsReply
-	if err := fetch.Jobs(c, q.req, &rep); err != nil {
+	if err := fetch.Jobs(call, query.req, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
-	if asked := q.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
+	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
 		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
 	}
-	view := &render.JobView{Clock: render.NewClock(c.Env), Env: c.Env, Noconvert: c.Opts.On("noconvert"), Expand: c.Opts.On("expand-patterns"), Cluster: c.Opts.Text("clusters")}
+	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env, Noconvert: call.Opts.On("noconvert"), Expand: call.Opts.On("expand-patterns"), Cluster: call.Opts.Text("clusters")}
 	view.Now = rep.GetNow()
-	rows := q.makeRows(rep.GetJobs(), view.Now)
-	if q.structured {
+	rows := query.makeRows(rep.GetJobs(), view.Now)
+	if query.structured {
 		jobs := make([]*apiv1.JobInfo, len(rows))
 		for i := range rows {
 			jobs[i] = rows[i].JobInfo
 		}
-		return render.JobsAnswer(c, jobs, view.Now)
+		return render.JobsAnswer(call, jobs, view.Now)
 	}
-	sortRows(rows, q.sort, view)
-	return c.WriteOut(q.text(rows, view))
+	sortRows(rows, query.sort, view)
+	return call.WriteOut(query.text(rows, view))
 }
 
 // makeRows makes the lines of jobs: filtered, arrays expanded, steps or partitions
 // apart.
 func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 	out := make([]render.JobRow, 0, len(jobs))
-	for _, j := range jobs {
-		r := render.JobRow{JobInfo: j, Task: -1}
-		if slices.ContainsFunc(q.keep, func(keep func(render.JobRow, int64) bool) bool { return !keep(r, now) }) {
+	for _, job := range jobs {
+		row := render.JobRow{JobInfo: job, Task: -1}
+		if slices.ContainsFunc(q.keep, func(keep func(render.JobRow, int64) bool) bool { return !keep(row, now) }) {
 			continue
 		}
 		switch {
 		case q.steps:
-			out = q.stepRows(out, r)
-		case q.expand && r.IsArray():
-			for _, t := range j.GetArrayTasks() {
+			out = q.stepRows(out, row)
+		case q.expand && row.IsArray():
+			for _, t := range job.GetArrayTasks() {
 				for i := t.GetFirst(); i <= t.GetLast(); i += max(t.GetStep(), 1) {
-					out = q.partRows(out, render.JobRow{JobInfo: j, Task: i})
+					out = q.partRows(out, render.JobRow{JobInfo: job, Task: i})
 				}
 			}
 		default:
-			out = q.partRows(out, r)
+			out = q.partRows(out, row)
 		}
 	}
 	return out
 }
 
-func (q *jobQuery) partRows(out []render.JobRow, r render.JobRow) []render.JobRow {
-	if !q.parts || !r.Pending() {
-		return append(out, r)
+func (q *jobQuery) partRows(out []render.JobRow, row render.JobRow) []render.JobRow {
+	if !q.parts || !row.Pending() {
+		return append(out, row)
 	}
-	for _, p := range tool.SplitList(r.GetPartition()) {
-		r.Part = p
-		out = append(out, r)
+	for _, p := range tool.SplitList(row.GetPartition()) {
+		row.Part = p
+		out = append(out, row)
 	}
 	return out
 }
 
 // stepRows adds a job's steps. The batch script is a step too; the controller
 // knows it as the job itself.
-func (q *jobQuery) stepRows(out []render.JobRow, r render.JobRow) []render.JobRow {
-	if !r.State().Active() {
+func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.JobRow {
+	if !row.State().Active() {
 		return out
 	}
-	steps := r.GetSteps()
-	if !r.GetSpec().GetShell() && !slices.ContainsFunc(steps, func(s *apiv1.StepInfo) bool { return spec.StepID(s.GetStepId()) == spec.StepBatch }) {
-		steps = append([]*apiv1.StepInfo{{StepId: int32(spec.StepBatch), Name: "batch", Nodes: []string{r.GetBatchHost()}, Tasks: 1, Start: r.GetStart(),
-			State: r.GetState(), Tres: r.GetAllocTres()}}, steps...)
+	steps := row.GetSteps()
+	if !row.GetSpec().GetShell() && !slices.ContainsFunc(steps, func(s *apiv1.StepInfo) bool { return spec.StepID(s.GetStepId()) == spec.StepBatch }) {
+		steps = append([]*apiv1.StepInfo{{StepId: int32(spec.StepBatch), Name: "batch", Nodes: []string{row.GetBatchHost()}, Tasks: 1, Start: row.GetStart(),
+			State: row.GetState(), Tres: row.GetAllocTres()}}, steps...)
 	}
 	for _, s := range steps {
 		if s.GetEnd() != 0 {
@@ -455,22 +455,22 @@ func (q *jobQuery) stepRows(out []render.JobRow, r render.JobRow) []render.JobRo
 		wanted := len(q.stepIDs) == 0
 		for _, id := range q.stepIDs {
 			job, step, one := strings.Cut(id, ".")
-			wanted = wanted || ((job == tool.Itoa(r.GetJobId()) || strings.HasPrefix(job, tool.Itoa(r.GetArrayJobId())+"_")) && (!one || "."+step == name))
+			wanted = wanted || ((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+"_")) && (!one || "."+step == name))
 		}
 		if wanted {
-			r.Step = s
-			out = append(out, r)
+			row.Step = s
+			out = append(out, row)
 		}
 	}
 	return out
 }
 
 // text lays the rows out.
-func (q *jobQuery) text(rows []render.JobRow, v *render.JobView) []byte {
+func (q *jobQuery) text(rows []render.JobRow, view *render.JobView) []byte {
 	fields := make([]*jobField, len(q.columns))
-	for i, t := range q.columns {
+	for i, token := range q.columns {
 		for k := range q.fields {
-			if f := &q.fields[k]; f.name == t.Field || f.letter == t.Field {
+			if f := &q.fields[k]; f.name == token.Field || f.letter == token.Field {
 				fields[i] = f
 				break
 			}
@@ -478,7 +478,7 @@ func (q *jobQuery) text(rows []render.JobRow, v *render.JobView) []byte {
 	}
 	var b []byte
 	if q.dated && q.header {
-		b = append(b, v.Date()+"\n"...)
+		b = append(b, view.Date()+"\n"...)
 	}
 	if q.header {
 		b = append(b, q.before...)
@@ -487,10 +487,10 @@ func (q *jobQuery) text(rows []render.JobRow, v *render.JobView) []byte {
 		}
 		b = append(b, '\n')
 	}
-	for _, r := range rows {
+	for _, row := range rows {
 		b = append(b, q.before...)
 		for i, t := range q.columns {
-			b = t.Append(b, fields[i].text(v, r))
+			b = t.Append(b, fields[i].text(view, row))
 		}
 		b = append(b, '\n')
 	}

@@ -42,18 +42,18 @@ func jobFields() []jobField {
 		f("", "admin_comment", "ADMIN_COMMENT", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetAdminComment(), render.Null) }),
 		f("", "AllocNodes", "ALLOC_NODES", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetSubmitHost(), render.NotAvailable) }),
 		none("AllocSID", "ALLOC_SID", "0"),
-		{"F", "ArrayJobID", "ARRAY_JOB_ID", func(_ *render.JobView, r render.JobRow) string {
-			if r.GetArrayJobId() != 0 {
-				return tool.Itoa(r.GetArrayJobId())
+		{"F", "ArrayJobID", "ARRAY_JOB_ID", func(_ *render.JobView, row render.JobRow) string {
+			if row.GetArrayJobId() != 0 {
+				return tool.Itoa(row.GetArrayJobId())
 			}
-			return tool.Itoa(r.GetJobId())
+			return tool.Itoa(row.GetJobId())
 		}},
-		{"K", "ArrayTaskID", "ARRAY_TASK_ID", func(v *render.JobView, r render.JobRow) string {
+		{"K", "ArrayTaskID", "ARRAY_TASK_ID", func(view *render.JobView, row render.JobRow) string {
 			switch {
-			case r.IsArray():
-				return render.ArrayTasks(v.Env, r.JobInfo)
-			case r.TaskID() >= 0:
-				return tool.Itoa(r.TaskID())
+			case row.IsArray():
+				return render.ArrayTasks(view.Env, row.JobInfo)
+			case row.TaskID() >= 0:
+				return tool.Itoa(row.TaskID())
 			}
 			return render.NotAvailable
 		}},
@@ -71,21 +71,21 @@ func jobFields() []jobField {
 		f("", "Container", "CONTAINER", func(j *apiv1.JobInfo) string { return j.GetSpec().GetContainer().GetImage() }),
 		none("ContainerID", "CONTAINER_ID", ""),
 		f("I", "Cores", "CORES_PER_SOCKET", func(*apiv1.JobInfo) string { return "*" }),
-		f("X", "CoreSpec", "CORE_SPEC", func(j *apiv1.JobInfo) string {
-			if n := j.GetSpec().GetCoreSpec(); n > 0 {
+		f("X", "CoreSpec", "CORE_SPEC", func(job *apiv1.JobInfo) string {
+			if n := job.GetSpec().GetCoreSpec(); n > 0 {
 				return tool.Itoa(n)
 			}
 			return render.NotAvailable
 		}),
 		none("CPUFreq", "CPU_FREQ", render.NotAvailable),
-		f("", "cpus-per-task", "CPUS_PER_TASK", func(j *apiv1.JobInfo) string {
-			if n := j.GetSpec().GetCpusPerTask(); n > 0 {
+		f("", "cpus-per-task", "CPUS_PER_TASK", func(job *apiv1.JobInfo) string {
+			if n := job.GetSpec().GetCpusPerTask(); n > 0 {
 				return tool.Itoa(n)
 			}
 			return render.NotAvailable
 		}),
-		f("", "cpus-per-tres", "CPUS_PER_TRES", func(j *apiv1.JobInfo) string {
-			if n := j.GetSpec().GetCpusPerGpu(); n > 0 {
+		f("", "cpus-per-tres", "CPUS_PER_TRES", func(job *apiv1.JobInfo) string {
+			if n := job.GetSpec().GetCpusPerGpu(); n > 0 {
 				return "gres:gpu:" + tool.Itoa(n)
 			}
 			return render.NotAvailable
@@ -108,11 +108,11 @@ func jobFields() []jobField {
 		f("g", "GroupName", "GROUP", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetGroup(), tool.Itoa(j.GetGroupId())) }),
 		f("", "HetJobID", "HET_JOB_ID", func(j *apiv1.JobInfo) string { return orNA(j.GetHetJobId()) }),
 		f("", "HetJobIDSet", "HET_JOB_ID_SET", func(j *apiv1.JobInfo) string { return cmp.Or(render.HetSet(j), render.NotAvailable) }),
-		f("", "HetJobOffset", "HET_JOB_OFFSET", func(j *apiv1.JobInfo) string {
-			if j.GetHetJobId() == 0 {
+		f("", "HetJobOffset", "HET_JOB_OFFSET", func(job *apiv1.JobInfo) string {
+			if job.GetHetJobId() == 0 {
 				return render.NotAvailable
 			}
-			return tool.Itoa(j.GetHetOffset())
+			return tool.Itoa(job.GetHetOffset())
 		}),
 		{"i", "JobArrayID", "JOBID", (*render.JobView).ID},
 		f("A", "JobID", "JOBID", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetJobId()) }),
@@ -120,17 +120,17 @@ func jobFields() []jobField {
 			return v.TimeOr(r.GetLastSchedEval(), render.NotAvailable)
 		}},
 		f("W", "Licenses", "LICENSES", func(j *apiv1.JobInfo) string { return cmp.Or(render.LicencesText(j.GetSpec()), render.Null) }),
-		{"", "LicensesAlloc", "LICENSES_ALLOC", func(_ *render.JobView, r render.JobRow) string {
-			if r.Pending() {
+		{"", "LicensesAlloc", "LICENSES_ALLOC", func(_ *render.JobView, row render.JobRow) string {
+			if row.Pending() {
 				return render.Null
 			}
-			return cmp.Or(render.CountsText(r.GetSpec().GetLicenses(), "", ":"), render.Null)
+			return cmp.Or(render.CountsText(row.GetSpec().GetLicenses(), "", ":"), render.Null)
 		}},
 		none("MaxCPUs", "MAX_CPUS", "0"),
 		f("", "MaxNodes", "MAX_NODES", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetSpec().GetMaxNodes()) }),
 		f("", "MCSLabel", "MCSLABEL", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetMcsLabel(), render.NotAvailable) }),
-		f("", "mem-per-tres", "MEM_PER_TRES", func(j *apiv1.JobInfo) string {
-			if n := j.GetSpec().GetMemPerGpu(); n > 0 {
+		f("", "mem-per-tres", "MEM_PER_TRES", func(job *apiv1.JobInfo) string {
+			if n := job.GetSpec().GetMemPerGpu(); n > 0 {
 				return "gres:gpu:" + tool.Itoa(n)
 			}
 			return render.NotAvailable
@@ -139,8 +139,8 @@ func jobFields() []jobField {
 			return tool.Itoa(max(j.GetSpec().GetMinCpusPerNode(), j.GetSpec().GetCpusPerTask(), 1))
 		}),
 		{"m", "MinMemory", "MIN_MEMORY", func(v *render.JobView, r render.JobRow) string { return v.MinMemory(r.JobInfo) }},
-		f("", "MinTime", "MIN_TIME", func(j *apiv1.JobInfo) string {
-			if n := j.GetSpec().GetTimeMin(); n != 0 {
+		f("", "MinTime", "MIN_TIME", func(job *apiv1.JobInfo) string {
+			if n := job.GetSpec().GetTimeMin(); n != 0 {
 				return render.Limit(n, format.ShortDuration)
 			}
 			return render.NotAvailable
@@ -161,12 +161,12 @@ func jobFields() []jobField {
 		none("OriginRaw", "ORIGIN_RAW", render.NotAvailable),
 		f("h", "OverSubscribe", "OVER_SUBSCRIBE", render.Sharing),
 		{"P", "Partition", "PARTITION", func(_ *render.JobView, r render.JobRow) string { return cmp.Or(r.Part, r.GetPartition()) }},
-		{"", "PendingTime", "PENDING_TIME", func(v *render.JobView, r render.JobRow) string {
-			until := r.GetStart()
-			if r.Pending() || until == 0 {
-				until = v.Now
+		{"", "PendingTime", "PENDING_TIME", func(view *render.JobView, row render.JobRow) string {
+			until := row.GetStart()
+			if row.Pending() || until == 0 {
+				until = view.Now
 			}
-			return tool.Itoa(max(0, until-r.GetSubmit()) / tool.Second)
+			return tool.Itoa(max(0, until-row.GetSubmit()) / tool.Second)
 		}},
 		{"", "PreemptTime", "PREEMPT_TIME", func(v *render.JobView, r render.JobRow) string {
 			return v.TimeOr(r.GetPreemptedAt(), render.NotAvailable)
@@ -186,9 +186,9 @@ func jobFields() []jobField {
 		none("ResizeTime", "RESIZE_TIME", render.NotAvailable),
 		f("", "RestartCnt", "RESTART_COUNT", func(j *apiv1.JobInfo) string { return tool.Itoa(j.GetRestarts()) }),
 		none("ResvPort", "RESV_PORTS", render.NotAvailable),
-		{"Y", "SchedNodes", "SCHEDNODES", func(_ *render.JobView, r render.JobRow) string {
-			if r.Pending() {
-				return cmp.Or(r.GetPlannedNodes(), render.Null)
+		{"Y", "SchedNodes", "SCHEDNODES", func(_ *render.JobView, row render.JobRow) string {
+			if row.Pending() {
+				return cmp.Or(row.GetPlannedNodes(), render.Null)
 			}
 			return render.Null
 		}},
@@ -218,11 +218,11 @@ func jobFields() []jobField {
 		{"M", "TimeUsed", "TIME", func(v *render.JobView, r render.JobRow) string {
 			return format.ShortDuration(render.Elapsed(r.JobInfo, v.Now) / tool.Second)
 		}},
-		f("", "tres-alloc", "TRES_ALLOC", func(j *apiv1.JobInfo) string {
-			if text := render.TRESText(j.GetAllocTres()); text != "" {
+		f("", "tres-alloc", "TRES_ALLOC", func(job *apiv1.JobInfo) string {
+			if text := render.TRESText(job.GetAllocTres()); text != "" {
 				return text
 			}
-			return cmp.Or(render.TRESText(j.GetReqTres()), render.NotAvailable)
+			return cmp.Or(render.TRESText(job.GetReqTres()), render.NotAvailable)
 		}),
 		f("", "tres-bind", "TRES_BIND", func(j *apiv1.JobInfo) string { return cmp.Or(render.TRESBind(j.GetSpec()), render.NotAvailable) }),
 		f("", "tres-freq", "TRES_FREQ", func(j *apiv1.JobInfo) string { return cmp.Or(render.TRESFreq(j.GetSpec()), render.NotAvailable) }),
@@ -278,12 +278,12 @@ func stepFields() []jobField {
 		}},
 		{"j", "StepName", "NAME", func(_ *render.JobView, r render.JobRow) string { return r.Step.GetName() }},
 		{"l", "TimeLimit", "TIME_LIMIT", jobText(func(j *apiv1.JobInfo) string { return render.Limit(j.GetTimeLimit(), format.ShortDuration) })},
-		{"M", "TimeUsed", "TIME", func(v *render.JobView, r render.JobRow) string {
-			end := r.Step.GetEnd()
+		{"M", "TimeUsed", "TIME", func(view *render.JobView, row render.JobRow) string {
+			end := row.Step.GetEnd()
 			if end == 0 {
-				end = v.Now
+				end = view.Now
 			}
-			return format.ShortDuration(max(0, end-r.Step.GetStart()) / tool.Second)
+			return format.ShortDuration(max(0, end-row.Step.GetStart()) / tool.Second)
 		}},
 		{"N", "NodeList", "NODELIST", func(_ *render.JobView, r render.JobRow) string { return strings.Join(r.Step.GetNodes(), ",") }},
 		{"P", "Partition", "PARTITION", jobText(func(j *apiv1.JobInfo) string { return j.GetPartition() })},

@@ -13,16 +13,16 @@ import (
 func sortKeys(text string) ([]render.SortKey, error) {
 	var out []render.SortKey
 	for _, part := range tool.SplitList(text) {
-		k := render.SortKey{}
+		key := render.SortKey{}
 		if part[0] == '-' || part[0] == '+' {
-			k.Falling, part = part[0] == '-', part[1:]
+			key.Falling, part = part[0] == '-', part[1:]
 		}
 		part = strings.TrimPrefix(part, "#")
 		if len(part) != 1 || !slices.ContainsFunc(jobFields(), func(f jobField) bool { return f.letter == part }) {
 			return nil, fmt.Errorf("Invalid sort specification: %s", text) //nolint:staticcheck // Slurm's wording
 		}
-		k.Letter = part[0]
-		out = append(out, k)
+		key.Letter = part[0]
+		out = append(out, key)
 	}
 	return out, nil
 }
@@ -34,7 +34,7 @@ type sortable struct {
 }
 
 // sortRows orders rows by the keys, the first one strongest.
-func sortRows(rows []render.JobRow, keys []render.SortKey, v *render.JobView) {
+func sortRows(rows []render.JobRow, keys []render.SortKey, view *render.JobView) {
 	if len(rows) < 2 {
 		return
 	}
@@ -45,21 +45,21 @@ func sortRows(rows []render.JobRow, keys []render.SortKey, v *render.JobView) {
 		}
 	}
 	list := make([]sortable, len(rows))
-	for i, r := range rows {
-		list[i] = sortable{r, make([]string, len(keys))}
+	for i, row := range rows {
+		list[i] = sortable{row, make([]string, len(keys))}
 		for k, text := range byText {
 			if text != nil {
-				list[i].texts[k] = text(v, r)
+				list[i].texts[k] = text(view, row)
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b sortable) int {
-		for i, k := range keys {
+		for i, key := range keys {
 			d := strings.Compare(a.texts[i], b.texts[i])
 			if byText[i] == nil {
-				d = compareRows(a.JobRow, b.JobRow, k.Letter, v.Now)
+				d = compareRows(a.JobRow, b.JobRow, key.Letter, view.Now)
 			}
-			if k.Falling {
+			if key.Falling {
 				d = -d
 			}
 			if d != 0 {
@@ -142,11 +142,11 @@ func wholeNumber(r render.JobRow) uint32 {
 }
 
 // taskOrder is the place of a row among the tasks of its array.
-func taskOrder(r render.JobRow) int64 {
-	if r.IsArray() {
-		return r.GetArrayTasks()[0].GetFirst()
+func taskOrder(row render.JobRow) int64 {
+	if row.IsArray() {
+		return row.GetArrayTasks()[0].GetFirst()
 	}
-	return r.TaskID()
+	return row.TaskID()
 }
 
 // stepOrder puts the batch script before the numbered steps.

@@ -56,38 +56,38 @@ func shareFields(fairTree bool, cluster string) []shareField {
 	return []shareField{
 		{"Account", -20, func(s *apiv1.Share) string { return strings.Repeat(" ", int(s.GetDepth())) + s.GetAccount() }},
 		{"User", 10, (*apiv1.Share).GetUser},
-		{"RawShares", 10, func(s *apiv1.Share) string {
+		{"RawShares", 10, func(share *apiv1.Share) string {
 			switch {
-			case top(s):
+			case top(share):
 				return ""
-			case s.GetSharesParent():
+			case share.GetSharesParent():
 				return "parent"
 			}
-			return tool.Itoa(s.GetRawShares())
+			return tool.Itoa(share.GetRawShares())
 		}},
 		{"NormShares", 11, func(s *apiv1.Share) string { return render.SixDigits(s.GetNormShares()) }},
 		{"RawUsage", 11, func(s *apiv1.Share) string { return tool.Itoa(s.GetRawUsage()) }},
-		{"NormUsage", 11, func(s *apiv1.Share) string {
-			if top(s) {
+		{"NormUsage", 11, func(share *apiv1.Share) string {
+			if top(share) {
 				return ""
 			}
-			return render.SixDigits(s.GetNormUsage())
+			return render.SixDigits(share.GetNormUsage())
 		}},
 		{"EffectvUsage", 13, func(s *apiv1.Share) string { return render.SixDigits(s.GetEffectiveUsage()) }},
-		{"FairShare", 10, func(s *apiv1.Share) string {
-			if s.GetUser() == "" {
+		{"FairShare", 10, func(share *apiv1.Share) string {
+			if share.GetUser() == "" {
 				return ""
 			}
-			return render.SixDigits(s.GetFactor())
+			return render.SixDigits(share.GetFactor())
 		}},
-		{"LevelFS", 10, func(s *apiv1.Share) string {
+		{"LevelFS", 10, func(share *apiv1.Share) string {
 			switch {
-			case top(s) || !fairTree:
+			case top(share) || !fairTree:
 				return ""
-			case s.GetLevelInfinite():
+			case share.GetLevelInfinite():
 				return "inf"
 			}
-			return render.SixDigits(s.GetLevelFs())
+			return render.SixDigits(share.GetLevelFs())
 		}},
 		{"GrpTRESMins", 30, func(s *apiv1.Share) string { return render.LimitsText(s.GetGrpTresMins()) }},
 		{"TRESRunMins", 30, func(s *apiv1.Share) string { return runMinutes(s.GetTresRunMins()) }},
@@ -101,10 +101,10 @@ func shareFields(fairTree bool, cluster string) []shareField {
 func runMinutes(list []*apiv1.NamedCount) string {
 	of := map[string]int64{}
 	names := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
-	for _, c := range list {
-		of[c.GetName()] = c.GetN()
-		if !slices.Contains(names, c.GetName()) {
-			names = append(names, c.GetName())
+	for _, count := range list {
+		of[count.GetName()] = count.GetN()
+		if !slices.Contains(names, count.GetName()) {
+			names = append(names, count.GetName())
 		}
 	}
 	parts := make([]string, len(names))
@@ -114,27 +114,27 @@ func runMinutes(list []*apiv1.NamedCount) string {
 	return strings.Join(parts, ",")
 }
 
-func runSshare(c *tool.Call) error {
-	if err := c.CheckClusters(); err != nil {
+func runSshare(call *tool.Call) error {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
 	var rep apiv1.SharesReply
-	if err := c.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &rep); err != nil {
+	if err := call.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &rep); err != nil {
 		return err
 	}
-	rows := shareRows(c, &rep)
-	if render.WantsDocument(c) {
-		return sharesDocument(c, &rep, rows)
+	rows := shareRows(call, &rep)
+	if render.WantsDocument(call) {
+		return sharesDocument(call, &rep, rows)
 	}
 	all := shareFields(rep.GetFairTree(), rep.GetCluster())
 	names := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
-	if c.Opts.On("long") {
+	if call.Opts.On("long") {
 		names = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
 	}
-	if c.Opts.On("partition") {
+	if call.Opts.On("partition") {
 		names = strings.Replace(names, "User,", "User,Partition,", 1)
 	}
-	fields, err := chooseShareFields(c, all, cmp.Or(c.Opts.Text("format"), names))
+	fields, err := chooseShareFields(call, all, cmp.Or(call.Opts.Text("format"), names))
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func runSshare(c *tool.Call) error {
 	for i, f := range fields {
 		heads[i] = column.Field{Name: f.name, Width: f.width}
 	}
-	style := render.TableStyle(c)
+	style := render.TableStyle(call)
 	b := style.Header(nil, heads)
 	for _, r := range rows {
 		for i, f := range fields {
@@ -150,16 +150,16 @@ func runSshare(c *tool.Call) error {
 		}
 		b = style.Row(b, heads, texts)
 	}
-	return c.WriteOut(b)
+	return call.WriteOut(b)
 }
 
 // chooseShareFields reads -o: name or name%width.
-func chooseShareFields(c *tool.Call, all []shareField, text string) ([]shareField, error) {
+func chooseShareFields(call *tool.Call, all []shareField, text string) ([]shareField, error) {
 	var out []shareField
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
-			return nil, c.Errorf("%v", err)
+			return nil, call.Errorf("%v", err)
 		}
 		i := slices.IndexFunc(all, func(f shareField) bool { return strings.EqualFold(f.name, name) })
 		if i < 0 {
@@ -170,42 +170,42 @@ func chooseShareFields(c *tool.Call, all []shareField, text string) ([]shareFiel
 		if i < 0 {
 			return nil, tool.Fail(1, "sshare: error: Invalid field requested: \""+name+"\"")
 		}
-		f := all[i]
+		field := all[i]
 		if sized {
-			f.width = width
+			field.width = width
 		}
-		out = append(out, f)
+		out = append(out, field)
 	}
 	return out, nil
 }
 
 // shareRows chooses associations: accounts always, users as the options say.
-func shareRows(c *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
-	users, accounts := tool.SplitList(c.Opts.Text("users")), tool.SplitList(c.Opts.Text("accounts"))
+func shareRows(call *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
+	users, accounts := tool.SplitList(call.Opts.Text("users")), tool.SplitList(call.Opts.Text("accounts"))
 	var out []*apiv1.Share
-	for _, s := range rep.GetShares() {
-		if len(accounts) > 0 && !slices.Contains(accounts, s.GetAccount()) {
+	for _, share := range rep.GetShares() {
+		if len(accounts) > 0 && !slices.Contains(accounts, share.GetAccount()) {
 			continue
 		}
 		switch {
-		case s.GetUser() == "":
-			if c.Opts.On("Users") {
+		case share.GetUser() == "":
+			if call.Opts.On("Users") {
 				continue
 			}
 		case len(users) > 0:
-			if !slices.Contains(users, s.GetUser()) {
+			if !slices.Contains(users, share.GetUser()) {
 				continue
 			}
-		case !c.Opts.On("all") && s.GetUser() != rep.GetUser():
+		case !call.Opts.On("all") && share.GetUser() != rep.GetUser():
 			continue
 		}
-		out = append(out, s)
+		out = append(out, share)
 	}
 	return out
 }
 
 // sharesDocument is sshare --json.
-func sharesDocument(c *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share) error {
+func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share) error {
 	list := tree.List{}
 	minutes := func(m []*apiv1.NamedCount) tree.List {
 		out := tree.List{}
@@ -214,18 +214,18 @@ func sharesDocument(c *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share) e
 		}
 		return out
 	}
-	for _, s := range rows {
+	for _, share := range rows {
 		kind := "ASSOCIATION"
-		name := s.GetAccount()
-		if s.GetUser() != "" {
-			kind, name = "USER", s.GetUser()
+		name := share.GetAccount()
+		if share.GetUser() != "" {
+			kind, name = "USER", share.GetUser()
 		}
-		list = append(list, tree.Object{{Key: "id", Value: s.GetAssoc()}, {Key: "cluster", Value: rep.GetCluster()}, {Key: "name", Value: name}, {Key: "parent", Value: s.GetAccount()},
-			{Key: "partition", Value: s.GetPartition()}, {Key: "shares_normalized", Value: render.Fraction(s.GetNormShares(), false)}, {Key: "shares", Value: render.Number(s.GetRawShares(), !s.GetSharesParent(), false)},
-			{Key: "tres", Value: tree.Object{{Key: "run_seconds", Value: minutes(s.GetTresRunMins())}, {Key: "group_minutes", Value: minutes(s.GetGrpTresMins())}, {Key: "usage", Value: minutes(s.GetTresMins())}}},
-			{Key: "effective_usage", Value: render.Fraction(s.GetEffectiveUsage(), false)}, {Key: "usage_normalized", Value: render.Fraction(s.GetNormUsage(), false)}, {Key: "usage", Value: s.GetRawUsage()},
-			{Key: "fairshare", Value: tree.Object{{Key: "factor", Value: render.Fraction(s.GetFactor(), false)}, {Key: "level", Value: render.Fraction(s.GetLevelFs(), s.GetLevelInfinite())}}},
+		list = append(list, tree.Object{{Key: "id", Value: share.GetAssoc()}, {Key: "cluster", Value: rep.GetCluster()}, {Key: "name", Value: name}, {Key: "parent", Value: share.GetAccount()},
+			{Key: "partition", Value: share.GetPartition()}, {Key: "shares_normalized", Value: render.Fraction(share.GetNormShares(), false)}, {Key: "shares", Value: render.Number(share.GetRawShares(), !share.GetSharesParent(), false)},
+			{Key: "tres", Value: tree.Object{{Key: "run_seconds", Value: minutes(share.GetTresRunMins())}, {Key: "group_minutes", Value: minutes(share.GetGrpTresMins())}, {Key: "usage", Value: minutes(share.GetTresMins())}}},
+			{Key: "effective_usage", Value: render.Fraction(share.GetEffectiveUsage(), false)}, {Key: "usage_normalized", Value: render.Fraction(share.GetNormUsage(), false)}, {Key: "usage", Value: share.GetRawUsage()},
+			{Key: "fairshare", Value: tree.Object{{Key: "factor", Value: render.Fraction(share.GetFactor(), false)}, {Key: "level", Value: render.Fraction(share.GetLevelFs(), share.GetLevelInfinite())}}},
 			{Key: "type", Value: tree.List{kind}}})
 	}
-	return render.Answer(c, "openapi_shares_resp", tree.Member{Key: "shares", Value: tree.Object{{Key: "shares", Value: list}, {Key: "total_shares", Value: len(rep.GetShares())}}})
+	return render.Answer(call, "openapi_shares_resp", tree.Member{Key: "shares", Value: tree.Object{{Key: "shares", Value: list}, {Key: "total_shares", Value: len(rep.GetShares())}}})
 }

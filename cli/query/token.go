@@ -21,24 +21,24 @@ muster hosts lists the machines that have joined.`,
 			{Long: "login", Help: "for a login host, whose agent forwards the commands of its users; the host need not be in slurm.conf"}},
 		Example: []tool.Example{{Line: "muster token n7 | ssh n7 muster-agent --enrol --token-file -", What: "a node of slurm.conf"},
 			{Line: "muster token --login l1 | ssh l1 muster-agent --login --enrol --controller ctl --token-file -", What: "a login host"}},
-		Run: func(c *tool.Call) error {
-			if len(c.Operands) != 1 {
+		Run: func(call *tool.Call) error {
+			if len(call.Operands) != 1 {
 				return &opt.UsageError{Command: "muster token", Text: "name one node"}
 			}
-			req := &apiv1.CreateTokenRequest{Node: c.Operands[0], Login: c.Opts.On("login")}
-			if c.Opts.On("lifetime") {
-				span, ok := tool.ParseWindow(c.Opts.Text("lifetime"))
+			req := &apiv1.CreateTokenRequest{Node: call.Operands[0], Login: call.Opts.On("login")}
+			if call.Opts.On("lifetime") {
+				span, ok := tool.ParseWindow(call.Opts.Text("lifetime"))
 				if !ok {
-					return c.Errorf("--lifetime=%s: expected a number with m, h, d or w, such as 12h", c.Opts.Text("lifetime"))
+					return call.Errorf("--lifetime=%s: expected a number with m, h, d or w, such as 12h", call.Opts.Text("lifetime"))
 				}
 				req.Lifetime = span
 			}
 			var rep apiv1.CreateTokenReply
-			if err := c.RPC(tool.MethodCreateToken, req, &rep); err != nil {
+			if err := call.RPC(tool.MethodCreateToken, req, &rep); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Stderr, "token for %s, good once until %s\n", req.GetNode(), render.FormatTime(c, rep.GetExpires()))
-			return c.WriteOut([]byte(rep.GetToken() + "\n"))
+			fmt.Fprintf(call.Stderr, "token for %s, good once until %s\n", req.GetNode(), render.FormatTime(call, rep.GetExpires()))
+			return call.WriteOut([]byte(rep.GetToken() + "\n"))
 		},
 	}
 }

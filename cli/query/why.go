@@ -30,25 +30,25 @@ func Why() *tool.Command {
 	}
 }
 
-func runWhy(c *tool.Call) error {
-	if len(c.Operands) != 1 || !tool.ValidTarget(c.Operands[0]) {
+func runWhy(call *tool.Call) error {
+	if len(call.Operands) != 1 || !tool.ValidTarget(call.Operands[0]) {
 		return &opt.UsageError{Command: "muster why", Text: "name one job: 12, 36_7, or 12+1 of a heterogeneous job"}
 	}
 	every := int64(2)
-	if text := c.Opts.Text("watch"); text != "" {
+	if text := call.Opts.Text("watch"); text != "" {
 		n, ok := tool.PositiveNumber(text)
 		if !ok {
-			return c.Errorf("--watch=%s: expected a number of seconds", text)
+			return call.Errorf("--watch=%s: expected a number of seconds", text)
 		}
 		every = n
 	}
 	shown := false
 	for {
-		rep, missing, err := askWhy(c)
+		rep, missing, err := askWhy(call)
 		if shown && err != nil && fetch.ControllerGone(err) {
-			c.Conn, c.Past = nil, nil // a restart of the controller ends no watch
-			c.Pause(c.Ctx, time.Duration(every)*time.Second)
-			if c.Ctx.Err() != nil {
+			call.Conn, call.Past = nil, nil // a restart of the controller ends no watch
+			call.Pause(call.Ctx, time.Duration(every)*time.Second)
+			if call.Ctx.Err() != nil {
 				return nil
 			}
 			continue
@@ -58,36 +58,36 @@ func runWhy(c *tool.Call) error {
 			return tool.Fail(1, append(r.Preamble("muster why"), "muster why: error: "+r.Text)...)
 		}
 		waits := spec.JobState(rep.GetJob().GetState()) == spec.Pending
-		if err := writeWhy(c, rep, missing); err != nil || !c.Opts.On("watch") || !waits {
+		if err := writeWhy(call, rep, missing); err != nil || !call.Opts.On("watch") || !waits {
 			return err
 		}
-		if err := c.Out.Flush(); err != nil {
+		if err := call.Out.Flush(); err != nil {
 			return err
 		}
 		shown = true
-		c.Pause(c.Ctx, time.Duration(every)*time.Second)
-		if c.Ctx.Err() != nil {
+		call.Pause(call.Ctx, time.Duration(every)*time.Second)
+		if call.Ctx.Err() != nil {
 			return nil
 		}
 	}
 }
 
 // writeWhy prints an explanation; missing says why its history is not whole.
-func writeWhy(c *tool.Call, rep *apiv1.WhyReply, missing string) error {
-	if render.WantsDocument(c) {
-		return render.Structured(c, c.Opts.On("json"), append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}))
+func writeWhy(call *tool.Call, rep *apiv1.WhyReply, missing string) error {
+	if render.WantsDocument(call) {
+		return render.Structured(call, call.Opts.On("json"), append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}))
 	}
 	if missing != "" {
-		fmt.Fprintf(c.Stderr, "muster why: warning: the reasons so far are not shown: %s\n", missing)
+		fmt.Fprintf(call.Stderr, "muster why: warning: the reasons so far are not shown: %s\n", missing)
 	}
-	v := &render.WhyView{JobView: render.JobView{Clock: render.NewClock(c.Env), Env: c.Env}, Asked: c.Operands[0], Colour: c.Terminal(c.Stdout) && c.Getenv("NO_COLOR") == ""}
-	v.Now = rep.GetNow()
-	text := v.Screen(rep)
-	if c.Opts.On("watch") && c.Terminal(c.Stdout) {
+	view := &render.WhyView{JobView: render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}, Asked: call.Operands[0], Colour: call.Terminal(call.Stdout) && call.Getenv("NO_COLOR") == ""}
+	view.Now = rep.GetNow()
+	text := view.Screen(rep)
+	if call.Opts.On("watch") && call.Terminal(call.Stdout) {
 		text = "\x1b[H\x1b[2J" + text
 	}
-	if err := c.Exact(); err != nil {
+	if err := call.Exact(); err != nil {
 		return err
 	}
-	return c.WriteOut([]byte(text))
+	return call.WriteOut([]byte(text))
 }

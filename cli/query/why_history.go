@@ -13,15 +13,15 @@ import (
 // askWhy asks the controller why a job waits and accounting for the reasons it
 // had before; of a job that the controller has forgotten accounting tells
 // alone. missing says why there is no history, or not all of it.
-func askWhy(c *tool.Call) (rep *apiv1.WhyReply, missing string, err error) {
+func askWhy(call *tool.Call) (rep *apiv1.WhyReply, missing string, err error) {
 	rep = &apiv1.WhyReply{}
-	err = c.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: c.Operands[0]}, rep)
+	err = call.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: call.Operands[0]}, rep)
 	forgotten := err != nil && tool.ExplainError(err).Code == spec.CodeInvalidJobID
 	if err != nil && !forgotten {
 		return nil, "", err
 	}
 	var past apiv1.ReasonsReply
-	if aerr := c.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: c.Operands[0], MinSeq: rep.GetSeq()}, &past); aerr != nil {
+	if aerr := call.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: call.Operands[0], MinSeq: rep.GetSeq()}, &past); aerr != nil {
 		r := tool.ExplainError(aerr)
 		return rep, cmp.Or(r.Detail, r.Text), err
 	}

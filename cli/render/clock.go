@@ -47,32 +47,32 @@ func (k Clock) Date() string {
 }
 
 // Elapsed is how long a job ran until now, in nanoseconds.
-func Elapsed(j *apiv1.JobInfo, now int64) int64 {
+func Elapsed(job *apiv1.JobInfo, now int64) int64 {
 	end := now
-	if spec.JobState(j.GetState()).Terminal() {
-		end = j.GetEnd()
+	if spec.JobState(job.GetState()).Terminal() {
+		end = job.GetEnd()
 	}
-	if j.GetStart() == 0 || spec.JobState(j.GetState()) == spec.Pending || end < j.GetStart() {
+	if job.GetStart() == 0 || spec.JobState(job.GetState()) == spec.Pending || end < job.GetStart() {
 		return 0
 	}
-	if at := j.GetSuspendedAt(); at != 0 {
+	if at := job.GetSuspendedAt(); at != 0 {
 		end = at
 	}
-	return end - j.GetStart() - j.GetPaused()
+	return end - job.GetStart() - job.GetPaused()
 }
 
 // ArrayTasks writes the indices of an array's record, cut at 64 characters
 // unless SLURM_BITSTR_LEN says otherwise.
-func ArrayTasks(e *tool.Env, j *apiv1.JobInfo) string {
-	a := format.Array{Throttle: j.GetArrayThrottle()}
-	for _, r := range j.GetArrayTasks() {
-		a.Ranges = append(a.Ranges, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
+func ArrayTasks(env *tool.Env, job *apiv1.JobInfo) string {
+	array := format.Array{Throttle: job.GetArrayThrottle()}
+	for _, r := range job.GetArrayTasks() {
+		array.Ranges = append(array.Ranges, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
 	}
 	most := 64
-	if text, ok := e.Lookup("SLURM_BITSTR_LEN"); ok {
+	if text, ok := env.Lookup("SLURM_BITSTR_LEN"); ok {
 		if n, err := strconv.Atoi(text); err == nil {
 			most = n // 0 prints them all
 		}
 	}
-	return a.Display(most)
+	return array.Display(most)
 }

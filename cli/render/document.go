@@ -36,9 +36,9 @@ func Fraction(f float64, infinite bool) tree.Object {
 
 // documentForm is json or yaml, whichever was asked for last: the command line
 // wins over a variable.
-func documentForm(c *tool.Call) string {
-	asJSON, wantsJSON := c.Opts.Get("json")
-	asYAML, wantsYAML := c.Opts.Get("yaml")
+func documentForm(call *tool.Call) string {
+	asJSON, wantsJSON := call.Opts.Get("json")
+	asYAML, wantsYAML := call.Opts.Get("yaml")
 	if wantsYAML && (!wantsJSON || asYAML.Order > asJSON.Order) {
 		return "yaml"
 	}
@@ -46,31 +46,31 @@ func documentForm(c *tool.Call) string {
 }
 
 // dataParser is the version of Slurm's documents that --json or --yaml names.
-func dataParser(c *tool.Call) (schema.Version, error) {
-	name := documentForm(c)
-	v, err := schema.ParseVersion(c.Opts.Text(name))
+func dataParser(call *tool.Call) (schema.Version, error) {
+	name := documentForm(call)
+	version, err := schema.ParseVersion(call.Opts.Text(name))
 	if err != nil {
-		return 0, c.Errorf("--%s: %v", name, err)
+		return 0, call.Errorf("--%s: %v", name, err)
 	}
-	return v, nil
+	return version, nil
 }
 
 // meta says who answers, as every document of Slurm does.
-func meta(c *tool.Call, v schema.Version) tree.Object {
-	user := c.UserName(c.UID)
-	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + v.String()}}
-	if c.API != nil {
-		user = c.API.User
-		plugin = tree.Object{{Key: "type", Value: "openapi/" + c.API.Plugin}, {Key: "name", Value: "Muster " + c.API.Plugin}, {Key: "data_parser", Value: "data_parser/" + v.String()},
+func meta(call *tool.Call, version schema.Version) tree.Object {
+	user := call.UserName(call.UID)
+	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + version.String()}}
+	if call.API != nil {
+		user = call.API.User
+		plugin = tree.Object{{Key: "type", Value: "openapi/" + call.API.Plugin}, {Key: "name", Value: "Muster " + call.API.Plugin}, {Key: "data_parser", Value: "data_parser/" + version.String()},
 			{Key: "accounting_storage", Value: "accounting_storage/muster"}}
 	}
 	return tree.Object{
 		{Key: "plugin", Value: plugin},
-		{Key: "client", Value: tree.Object{{Key: "source", Value: c.Host}, {Key: "user", Value: user}, {Key: "group", Value: ""}}},
-		{Key: "command", Value: tree.Strings(c.Args)},
+		{Key: "client", Value: tree.Object{{Key: "source", Value: call.Host}, {Key: "user", Value: user}, {Key: "group", Value: ""}}},
+		{Key: "command", Value: tree.Strings(call.Args)},
 		{Key: "slurm", Value: tree.Object{
 			{Key: "version", Value: tree.Object{{Key: "major", Value: "25"}, {Key: "micro", Value: "0"}, {Key: "minor", Value: "11"}}},
-			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: c.Cluster()}}},
+			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: call.Cluster()}}},
 	}
 }
 
@@ -87,13 +87,13 @@ func document(c *tool.Call, v schema.Version, members []tree.Member) tree.Object
 
 // warnings are what the command has said on standard error by the time they are
 // written, which is last.
-func warnings(c *tool.Call) any {
-	if c.API == nil {
+func warnings(call *tool.Call) any {
+	if call.API == nil {
 		return tree.List{}
 	}
 	return tree.Seq(func(yield func(any) bool) {
-		for _, text := range c.API.Warnings() {
-			if !yield(tree.Object{{Key: "description", Value: text}, {Key: "source", Value: c.API.Path}}) {
+		for _, text := range call.API.Warnings() {
+			if !yield(tree.Object{{Key: "description", Value: text}, {Key: "source", Value: call.API.Path}}) {
 				return
 			}
 		}
@@ -102,27 +102,27 @@ func warnings(c *tool.Call) any {
 
 // Answer prints a document in the shape that Slurm's API gives it. name is the
 // schema of the answer; the version is the one that --json or --yaml names.
-func Answer(c *tool.Call, name string, members ...tree.Member) error {
-	v, err := dataParser(c)
+func Answer(call *tool.Call, name string, members ...tree.Member) error {
+	version, err := dataParser(call)
 	if err != nil {
 		return err
 	}
-	shape := schema.Of(v).Type(name)
+	shape := schema.Of(version).Type(name)
 	if shape == nil {
-		return c.Errorf("data parser %s has no document for this: use %s", v, schema.Versions()[len(schema.Versions())-1])
+		return call.Errorf("data parser %s has no document for this: use %s", version, schema.Versions()[len(schema.Versions())-1])
 	}
-	return Structured(c, documentForm(c) == "json", shape.Conform(document(c, v, members)))
+	return Structured(call, documentForm(call) == "json", shape.Conform(document(call, version, members)))
 }
 
 // Structured prints a document as JSON or YAML.
-func Structured(c *tool.Call, json bool, doc any) error {
-	if err := c.Exact(); err != nil {
+func Structured(call *tool.Call, json bool, doc any) error {
+	if err := call.Exact(); err != nil {
 		return err
 	}
 	if json {
-		return tree.WriteJSON(c.Out, doc, c.API != nil)
+		return tree.WriteJSON(call.Out, doc, call.API != nil)
 	}
-	return tree.WriteYAML(c.Out, doc)
+	return tree.WriteYAML(call.Out, doc)
 }
 
 func ExitTree(code, signal int32) tree.Object {

@@ -10,12 +10,12 @@ import (
 
 // FaultText says what happened to a GPU in a few words: xid 79 (fatal), 3
 // times.
-func FaultText(f *apiv1.GpuFault) string {
-	kind := spec.GPUFaultKind(f.GetKind())
+func FaultText(fault *apiv1.GpuFault) string {
+	kind := spec.GPUFaultKind(fault.GetKind())
 	var text string
 	switch kind {
 	case spec.GPUXID:
-		text = fmt.Sprintf("XID %d (%s)", f.GetXid(), cmp.Or(f.GetClass(), "unknown"))
+		text = fmt.Sprintf("XID %d (%s)", fault.GetXid(), cmp.Or(fault.GetClass(), "unknown"))
 	case spec.GPULost:
 		text = "lost: it does not answer"
 	case spec.GPUReturned:
@@ -27,11 +27,11 @@ func FaultText(f *apiv1.GpuFault) string {
 	case spec.GPUMIGChanged:
 		text = "partitioned anew"
 	case spec.GPUIdle:
-		text = "held without a process for " + Span(f.GetIdle())
+		text = "held without a process for " + Span(fault.GetIdle())
 	default:
 		text = kind.String()
 	}
-	if n := f.GetCount(); n > 1 && kind != spec.GPUIdle {
+	if n := fault.GetCount(); n > 1 && kind != spec.GPUIdle {
 		text += fmt.Sprintf(", %d times", n)
 	}
 	return text
@@ -40,12 +40,12 @@ func FaultText(f *apiv1.GpuFault) string {
 // faultLines are what happened to the GPUs of a job, for muster why.
 func (v *WhyView) faultLines(rep *apiv1.WhyReply) []string {
 	var out []string
-	for _, f := range rep.GetGpuFaults() {
-		text := fmt.Sprintf("%s on %s: %s, last %s ago.", f.GetUuid(), f.GetNode(), FaultText(f), Span(max(v.Now-f.GetAt(), 0)))
+	for _, fault := range rep.GetGpuFaults() {
+		text := fmt.Sprintf("%s on %s: %s, last %s ago.", fault.GetUuid(), fault.GetNode(), FaultText(fault), Span(max(v.Now-fault.GetAt(), 0)))
 		switch {
-		case !f.GetWarned():
-		case f.GetCancel() > v.Now:
-			text += " Others wait for it: the job is cancelled in " + Span(f.GetCancel()-v.Now) + " unless it begins to use the GPU."
+		case !fault.GetWarned():
+		case fault.GetCancel() > v.Now:
+			text += " Others wait for it: the job is cancelled in " + Span(fault.GetCancel()-v.Now) + " unless it begins to use the GPU."
 		default:
 			text += " Others wait for it: use it, or end the job."
 		}

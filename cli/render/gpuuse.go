@@ -10,9 +10,9 @@ import (
 
 // BarLevels are the characters of a line over time: from least to most, then the
 // one for a GPU without a process.
-func BarLevels(c *tool.Call) (steps []rune, empty rune) {
+func BarLevels(call *tool.Call) (steps []rune, empty rune) {
 	for _, name := range [...]string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		for _, kv := range c.Environ {
+		for _, kv := range call.Environ {
 			if v, ok := strings.CutPrefix(kv, name+"="); ok && v != "" {
 				v = strings.ToUpper(v)
 				if strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8") {

@@ -8,32 +8,32 @@ import (
 )
 
 // HoldName is a hold of another scheduler as people know it: NAMESPACE/POD.
-func HoldName(h *apiv1.ForeignHold) string {
+func HoldName(hold *apiv1.ForeignHold) string {
 	switch {
-	case h.GetOwner() == "":
-		return h.GetId()
-	case h.GetSpace() == "":
-		return h.GetOwner()
+	case hold.GetOwner() == "":
+		return hold.GetId()
+	case hold.GetSpace() == "":
+		return hold.GetOwner()
 	}
-	return h.GetSpace() + "/" + h.GetOwner()
+	return hold.GetSpace() + "/" + hold.GetOwner()
 }
 
 // HoldTRES is what a hold has, as scontrol writes TRES: cpu=0.5,mem=512M,gres/gpu=1.
-func HoldTRES(h *apiv1.ForeignHold) string {
-	parts := []string{"cpu=" + milliCPU(h.GetMilliCpu())}
-	if h.GetMem() > 0 {
-		parts = append(parts, "mem="+tool.Itoa(h.GetMem())+"M")
+func HoldTRES(hold *apiv1.ForeignHold) string {
+	parts := []string{"cpu=" + milliCPU(hold.GetMilliCpu())}
+	if hold.GetMem() > 0 {
+		parts = append(parts, "mem="+tool.Itoa(hold.GetMem())+"M")
 	}
-	if n := len(h.GetGpus()); n > 0 {
+	if n := len(hold.GetGpus()); n > 0 {
 		parts = append(parts, "gres/gpu="+tool.Itoa(n))
 	}
 	return strings.Join(parts, ",")
 }
 
 // HoldGPUs are the devices of a hold by index and UUID.
-func HoldGPUs(h *apiv1.ForeignHold) string {
+func HoldGPUs(hold *apiv1.ForeignHold) string {
 	var out []string
-	for _, g := range h.GetGpus() {
+	for _, g := range hold.GetGpus() {
 		out = append(out, tool.Itoa(g.GetIndex())+":"+g.GetUuid())
 	}
 	return strings.Join(out, ",")

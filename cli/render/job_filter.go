@@ -36,19 +36,19 @@ func filterKeys() []string {
 // ParseJobFilter reads what was typed. What it does not know as a key is a word, so
 // that nothing that is typed is an error.
 func ParseJobFilter(text string) JobFilter {
-	var f JobFilter
+	var filter JobFilter
 	for _, part := range splitQuoted(text) {
 		key, value, keyed := strings.Cut(part, ":")
 		plain := strings.TrimPrefix(key, "-")
 		if !keyed || value == "" || !slices.Contains(filterKeys(), plain) {
-			f.words = append(f.words, strings.ToLower(part))
+			filter.words = append(filter.words, strings.ToLower(part))
 			continue
 		}
 		t := filterTerm{key: plain, not: plain != key, values: strings.Split(strings.ToLower(value), ",")}
-		f.Over = f.Over || t.wantsOver()
-		f.terms = append(f.terms, t)
+		filter.Over = filter.Over || t.wantsOver()
+		filter.terms = append(filter.terms, t)
 	}
-	return f
+	return filter
 }
 
 // wantsOver tells a term that only jobs which are over can fit.
@@ -95,17 +95,17 @@ func QuotedTerm(value string) string {
 }
 
 // Matches tells whether a job fits.
-func (f JobFilter) Matches(j *apiv1.JobInfo, text *JobView) bool {
+func (f JobFilter) Matches(job *apiv1.JobInfo, text *JobView) bool {
 	for _, t := range f.terms {
-		if t.fits(j, text) == t.not {
+		if t.fits(job, text) == t.not {
 			return false
 		}
 	}
 	if len(f.words) == 0 {
 		return true
 	}
-	s := j.GetSpec()
-	all := strings.ToLower(strings.Join([]string{text.ID(JobRow{JobInfo: j, Task: -1}), s.GetName(), j.GetUser(), s.GetAccount(), j.GetPartition()}, "\n"))
+	s := job.GetSpec()
+	all := strings.ToLower(strings.Join([]string{text.ID(JobRow{JobInfo: job, Task: -1}), s.GetName(), job.GetUser(), s.GetAccount(), job.GetPartition()}, "\n"))
 	for _, w := range f.words {
 		if !strings.Contains(all, w) {
 			return false
@@ -114,47 +114,47 @@ func (f JobFilter) Matches(j *apiv1.JobInfo, text *JobView) bool {
 	return true
 }
 
-func (t filterTerm) fits(j *apiv1.JobInfo, text *JobView) bool {
+func (t filterTerm) fits(job *apiv1.JobInfo, text *JobView) bool {
 	is := func(value string) bool { return slices.Contains(t.values, strings.ToLower(value)) }
 	switch t.key {
 	case "user":
-		return is(j.GetUser())
+		return is(job.GetUser())
 	case "account":
-		return is(j.GetSpec().GetAccount())
+		return is(job.GetSpec().GetAccount())
 	case "partition":
-		return slices.ContainsFunc(strings.Split(j.GetPartition(), ","), is)
+		return slices.ContainsFunc(strings.Split(job.GetPartition(), ","), is)
 	case "qos":
-		return is(QOSOf(j))
+		return is(QOSOf(job))
 	case "reason":
-		return spec.JobState(j.GetState()) == spec.Pending && is(j.GetReason().GetCode())
+		return spec.JobState(job.GetState()) == spec.Pending && is(job.GetReason().GetCode())
 	case "name":
-		return slices.ContainsFunc(t.values, func(v string) bool { return strings.Contains(strings.ToLower(j.GetSpec().GetName()), v) })
+		return slices.ContainsFunc(t.values, func(v string) bool { return strings.Contains(strings.ToLower(job.GetSpec().GetName()), v) })
 	case "job":
-		return is(text.ID(JobRow{JobInfo: j, Task: -1}))
+		return is(text.ID(JobRow{JobInfo: job, Task: -1}))
 	case "node":
-		names, err := hostlist.Expand(j.GetNodes())
+		names, err := hostlist.Expand(job.GetNodes())
 		return err == nil && slices.ContainsFunc(names, is)
 	case "state":
-		long, compact := StateNames(j)
+		long, compact := StateNames(job)
 		return is(long) || is(compact)
 	}
-	state := spec.JobState(j.GetState())
-	return is("held") && state == spec.Pending && j.GetHold() != 0 || is("over") && state.Terminal() || is("planned") && j.GetPlannedStart() != 0 ||
-		is("gpu") && GPUs(j) > 0 || is("cpu") && GPUs(j) == 0
+	state := spec.JobState(job.GetState())
+	return is("held") && state == spec.Pending && job.GetHold() != 0 || is("over") && state.Terminal() || is("planned") && job.GetPlannedStart() != 0 ||
+		is("gpu") && GPUs(job) > 0 || is("cpu") && GPUs(job) == 0
 }
 
 // GPUs is how many GPUs a job holds, or asks for while it waits.
-func GPUs(j *apiv1.JobInfo) int64 {
-	t := j.GetAllocTres()
-	if t == nil || spec.JobState(j.GetState()) == spec.Pending {
-		t = j.GetReqTres()
+func GPUs(job *apiv1.JobInfo) int64 {
+	tres := job.GetAllocTres()
+	if tres == nil || spec.JobState(job.GetState()) == spec.Pending {
+		tres = job.GetReqTres()
 	}
-	return GPUsOf(t)
+	return GPUsOf(tres)
 }
 
 // GPUsOf is how many GPUs, of whatever type, are in a vector.
-func GPUsOf(t *apiv1.Tres) int64 {
-	for _, o := range t.GetOther() {
+func GPUsOf(tres *apiv1.Tres) int64 {
+	for _, o := range tres.GetOther() {
 		if o.GetName() == "gres/gpu" {
 			return o.GetN()
 		}
@@ -189,21 +189,21 @@ func ShortSpan(ns int64) string {
 }
 
 // Spent is how long a job has waited, or has run.
-func Spent(j *apiv1.JobInfo, now int64) int64 {
-	if spec.JobState(j.GetState()) == spec.Pending {
-		return now - j.GetSubmit()
+func Spent(job *apiv1.JobInfo, now int64) int64 {
+	if spec.JobState(job.GetState()) == spec.Pending {
+		return now - job.GetSubmit()
 	}
-	return Elapsed(j, now)
+	return Elapsed(job, now)
 }
 
 // QueueOrder is the order of a queue that nobody has sorted: what waits, the
 // highest priority first, then what runs, the newest first, then what is over.
 func QueueOrder(a, b *apiv1.JobInfo) int {
-	rank := func(j *apiv1.JobInfo) int {
-		switch s := spec.JobState(j.GetState()); {
-		case s == spec.Pending:
+	rank := func(job *apiv1.JobInfo) int {
+		switch state := spec.JobState(job.GetState()); {
+		case state == spec.Pending:
 			return 0
-		case s.Terminal() && !j.GetCompleting():
+		case state.Terminal() && !job.GetCompleting():
 			return 2
 		}
 		return 1
@@ -221,28 +221,28 @@ func QueueOrder(a, b *apiv1.JobInfo) int {
 
 // WhyLine says in one line why a job waits, where it runs, or how it ended: a
 // word, what is more to say, and the whole sentence.
-func WhyLine(j *apiv1.JobInfo, text *JobView) (word, more, title string) {
-	switch state := spec.JobState(j.GetState()); {
+func WhyLine(job *apiv1.JobInfo, text *JobView) (word, more, title string) {
+	switch state := spec.JobState(job.GetState()); {
 	case state == spec.Pending:
 		view := WhyView{JobView: *text}
-		sentences := view.Because(&apiv1.WhyReply{Job: j, Reason: j.GetReason()})
+		sentences := view.Because(&apiv1.WhyReply{Job: job, Reason: job.GetReason()})
 		title = Clean(strings.Join(sentences, " "))
 		more = title
-		if at := j.GetPlannedStart(); at > text.Now {
-			more = "planned in " + ShortSpan(at-text.Now) + " on " + Clean(cmp.Or(j.GetPlannedNodes(), "nodes not chosen yet"))
+		if at := job.GetPlannedStart(); at > text.Now {
+			more = "planned in " + ShortSpan(at-text.Now) + " on " + Clean(cmp.Or(job.GetPlannedNodes(), "nodes not chosen yet"))
 		}
-		return Clean(Reason(j)), more, title
-	case state.Terminal() && !j.GetCompleting():
+		return Clean(Reason(job)), more, title
+	case state.Terminal() && !job.GetCompleting():
 		switch {
-		case j.GetExitSignal() != 0:
-			more = "signal " + strconv.Itoa(int(j.GetExitSignal()))
-		case j.GetExitCode() != 0:
-			more = "exit code " + strconv.Itoa(int(j.GetExitCode()))
+		case job.GetExitSignal() != 0:
+			more = "signal " + strconv.Itoa(int(job.GetExitSignal()))
+		case job.GetExitCode() != 0:
+			more = "exit code " + strconv.Itoa(int(job.GetExitCode()))
 		}
-		if reason := Reason(j); reason != "None" {
+		if reason := Reason(job); reason != "None" {
 			word = Clean(reason)
 		}
-		return word, more, Clean(j.GetReason().GetDetail())
+		return word, more, Clean(job.GetReason().GetDetail())
 	}
-	return "", Clean(j.GetNodes()), Clean(j.GetNodes())
+	return "", Clean(job.GetNodes()), Clean(job.GetNodes())
 }

@@ -47,17 +47,17 @@ func (r JobRow) TaskID() int64 {
 }
 
 // ID is how people name the job: 12, 36_4, 36_[5-9%2].
-func (v *JobView) ID(r JobRow) string {
-	base := tool.Itoa(r.GetArrayJobId())
+func (v *JobView) ID(row JobRow) string {
+	base := tool.Itoa(row.GetArrayJobId())
 	switch {
-	case r.GetHetJobId() != 0:
-		return tool.Itoa(r.GetHetJobId()) + "+" + tool.Itoa(r.GetHetOffset())
-	case r.GetArrayJobId() == 0:
-		return tool.Itoa(r.GetJobId())
-	case r.IsArray():
-		return base + "_[" + ArrayTasks(v.Env, r.JobInfo) + "]"
+	case row.GetHetJobId() != 0:
+		return tool.Itoa(row.GetHetJobId()) + "+" + tool.Itoa(row.GetHetOffset())
+	case row.GetArrayJobId() == 0:
+		return tool.Itoa(row.GetJobId())
+	case row.IsArray():
+		return base + "_[" + ArrayTasks(v.Env, row.JobInfo) + "]"
 	}
-	return base + "_" + strconv.FormatInt(r.TaskID(), 10)
+	return base + "_" + strconv.FormatInt(row.TaskID(), 10)
 }
 
 // Configuring tells a job that has its nodes and has not begun: they boot, or
@@ -67,79 +67,79 @@ func Configuring(j *apiv1.JobInfo) bool {
 }
 
 // StateNames are the long and the short name that squeue shows.
-func StateNames(j *apiv1.JobInfo) (long, short string) {
-	if j.GetCompleting() {
+func StateNames(job *apiv1.JobInfo) (long, short string) {
+	if job.GetCompleting() {
 		return "COMPLETING", "CG"
 	}
-	if Configuring(j) {
+	if Configuring(job) {
 		return "CONFIGURING", "CF"
 	}
-	s := spec.JobState(j.GetState())
+	state := spec.JobState(job.GetState())
 	switch {
-	case s == spec.Pending && spec.Hold(j.GetHold()) == spec.HeldSpecialExit:
+	case state == spec.Pending && spec.Hold(job.GetHold()) == spec.HeldSpecialExit:
 		return "SPECIAL_EXIT", "SE"
-	case s == spec.Running && j.GetStopped():
+	case state == spec.Running && job.GetStopped():
 		return "STOPPED", "ST"
 	}
-	return s.String(), s.Compact()
+	return state.String(), state.Compact()
 }
 
 // Reason is why the job waits or ended. Only where Slurm's own text has a
 // second part is the detail shown.
-func Reason(j *apiv1.JobInfo) string {
-	code := cmp.Or(j.GetReason().GetCode(), "None")
-	if spec.ReasonCode(code) == spec.ReasonReqNodeNotAvail && j.GetReason().GetDetail() != "" {
-		return code + ", " + j.GetReason().GetDetail()
+func Reason(job *apiv1.JobInfo) string {
+	code := cmp.Or(job.GetReason().GetCode(), "None")
+	if spec.ReasonCode(code) == spec.ReasonReqNodeNotAvail && job.GetReason().GetDetail() != "" {
+		return code + ", " + job.GetReason().GetDetail()
 	}
 	return code
 }
 
 // NodesOrReason is squeue's last column.
-func NodesOrReason(j *apiv1.JobInfo) string {
-	switch spec.JobState(j.GetState()) {
+func NodesOrReason(job *apiv1.JobInfo) string {
+	switch spec.JobState(job.GetState()) {
 	case spec.Pending, spec.TimedOut, spec.OutOfMemory, spec.DeadlineMissed, spec.Failed:
-		return "(" + Reason(j) + ")"
+		return "(" + Reason(job) + ")"
 	}
-	return j.GetNodes()
+	return job.GetNodes()
 }
 
 // Start is when the job started, or will as far as is known; 0 = unknown.
-func Start(j *apiv1.JobInfo) int64 {
-	if spec.JobState(j.GetState()) == spec.Pending && j.GetPlannedStart() != 0 {
-		return j.GetPlannedStart()
+func Start(job *apiv1.JobInfo) int64 {
+	if spec.JobState(job.GetState()) == spec.Pending && job.GetPlannedStart() != 0 {
+		return job.GetPlannedStart()
 	}
-	return j.GetStart()
+	return job.GetStart()
 }
 
 // End is when the job ended or must end; of a job that waits, when it would if
 // it started as expected; 0 = unknown.
-func End(j *apiv1.JobInfo) int64 {
-	if spec.JobState(j.GetState()) != spec.Pending {
-		return j.GetEnd()
+func End(job *apiv1.JobInfo) int64 {
+	if spec.JobState(job.GetState()) != spec.Pending {
+		return job.GetEnd()
 	}
-	if at := Start(j); at != 0 && j.GetTimeLimit() > 0 {
-		return at + j.GetTimeLimit()
+	if at := Start(job); at != 0 && job.GetTimeLimit() > 0 {
+		return at + job.GetTimeLimit()
 	}
 	return 0
 }
 
 // Left is the time until the limit, in nanoseconds; -1 = no limit.
-func Left(j *apiv1.JobInfo, now int64) int64 {
-	if j.GetTimeLimit() < 0 {
+func Left(job *apiv1.JobInfo, now int64) int64 {
+	if job.GetTimeLimit() < 0 {
 		return -1
 	}
-	return max(0, j.GetTimeLimit()-Elapsed(j, now))
+	return max(0, job.GetTimeLimit()-Elapsed(job, now))
 }
 
 // PerNode writes what the job has on each node: what was asked for by node, or
 // what it holds where it asked in another way.
-func PerNode(j *apiv1.JobInfo) string {
-	s := j.GetSpec()
+func PerNode(job *apiv1.JobInfo) string {
+	s := job.GetSpec()
 	if len(s.GetPerNode()) > 0 {
 		return CountsText(s.GetPerNode(), "gres:", ":")
 	}
-	nodes := int64(max(j.GetNumNodes(), 1))
-	for _, t := range [...]*apiv1.Tres{j.GetAllocTres(), j.GetReqTres()} {
+	nodes := int64(max(job.GetNumNodes(), 1))
+	for _, t := range [...]*apiv1.Tres{job.GetAllocTres(), job.GetReqTres()} {
 		if n := ToTRES(t).Get("gres/gpu"); n > 0 {
 			return "gres:gpu:" + tool.Itoa((n+nodes-1)/nodes)
 		}
@@ -148,8 +148,8 @@ func PerNode(j *apiv1.JobInfo) string {
 }
 
 // MinMemory is the memory asked for: by node, CPU or GPU.
-func (v *JobView) MinMemory(j *apiv1.JobInfo) string {
-	s := j.GetSpec()
+func (v *JobView) MinMemory(job *apiv1.JobInfo) string {
+	s := job.GetSpec()
 	n := s.GetMemPerNode()
 	for _, m := range [...]int64{s.GetMemPerCpu(), s.GetMemPerGpu()} {
 		if m != 0 {
@@ -157,7 +157,7 @@ func (v *JobView) MinMemory(j *apiv1.JobInfo) string {
 		}
 	}
 	if n == 0 && !s.GetAllMem() {
-		n = j.GetReqTres().GetMem() / int64(max(j.GetReqTres().GetNode(), 1))
+		n = job.GetReqTres().GetMem() / int64(max(job.GetReqTres().GetNode(), 1))
 	}
 	return v.Memory(n)
 }
@@ -167,7 +167,7 @@ func (v *JobView) Memory(mib int64) string {
 }
 
 // file is the path of a standard file: as it was given, or filled in.
-func (v *JobView) file(j *apiv1.JobInfo, given, filled, def string) string {
+func (v *JobView) file(job *apiv1.JobInfo, given, filled, def string) string {
 	if v.Expand && filled != "" {
 		return filled
 	}
@@ -175,24 +175,24 @@ func (v *JobView) file(j *apiv1.JobInfo, given, filled, def string) string {
 		given = def
 	}
 	if !strings.HasPrefix(given, "/") {
-		given = strings.TrimSuffix(j.GetSpec().GetWorkDir(), "/") + "/" + given
+		given = strings.TrimSuffix(job.GetSpec().GetWorkDir(), "/") + "/" + given
 	}
 	return given
 }
 
-func (v *JobView) Stdout(j *apiv1.JobInfo) string {
+func (v *JobView) Stdout(job *apiv1.JobInfo) string {
 	def := "slurm-%j.out"
-	if j.GetArrayJobId() != 0 {
+	if job.GetArrayJobId() != 0 {
 		def = "slurm-%A_%a.out"
 	}
-	return v.file(j, j.GetSpec().GetStdout(), j.GetStdout(), def)
+	return v.file(job, job.GetSpec().GetStdout(), job.GetStdout(), def)
 }
 
-func (v *JobView) Stderr(j *apiv1.JobInfo) string {
-	if j.GetSpec().GetStderr() == "" {
-		return v.Stdout(j)
+func (v *JobView) Stderr(job *apiv1.JobInfo) string {
+	if job.GetSpec().GetStderr() == "" {
+		return v.Stdout(job)
 	}
-	return v.file(j, j.GetSpec().GetStderr(), j.GetStderr(), "")
+	return v.file(job, job.GetSpec().GetStderr(), job.GetStderr(), "")
 }
 
 func (v *JobView) Stdin(j *apiv1.JobInfo) string {
@@ -200,8 +200,8 @@ func (v *JobView) Stdin(j *apiv1.JobInfo) string {
 }
 
 // Sharing is the OverSubscribe of a job.
-func Sharing(j *apiv1.JobInfo) string {
-	switch spec.Sharing(j.GetSpec().GetSharing()) {
+func Sharing(job *apiv1.JobInfo) string {
+	switch spec.Sharing(job.GetSpec().GetSharing()) {
 	case spec.Exclusive:
 		return "NO"
 	case spec.ExclusiveUser:
@@ -264,11 +264,11 @@ func ParseStates(list string) (states []uint32, completing, all bool, bad string
 }
 
 // HetSet are the numbers of all components of a job's heterogeneous job: 12-13.
-func HetSet(j *apiv1.JobInfo) string {
-	if j.GetHetJobId() == 0 {
+func HetSet(job *apiv1.JobInfo) string {
+	if job.GetHetJobId() == 0 {
 		return ""
 	}
-	return tool.Itoa(j.GetHetJobId()) + "-" + tool.Itoa(j.GetHetJobId()+j.GetHetSize()-1)
+	return tool.Itoa(job.GetHetJobId()) + "-" + tool.Itoa(job.GetHetJobId()+job.GetHetSize()-1)
 }
 
 // LicencesText writes the licences that a job asks for: a:2,b:1, or a:2|b:1

@@ -13,33 +13,33 @@ import (
 
 // JobsAnswer prints jobs as squeue --json does. Each job's document is made when
 // it is written, because a cluster may have many.
-func JobsAnswer(c *tool.Call, jobs []*apiv1.JobInfo, now int64) error {
+func JobsAnswer(call *tool.Call, jobs []*apiv1.JobInfo, now int64) error {
 	list := tree.Seq(func(yield func(any) bool) {
 		for _, j := range jobs {
-			if !yield(JobTree(c, j)) {
+			if !yield(JobTree(call, j)) {
 				return
 			}
 		}
 	})
-	return Answer(c, "openapi_job_info_resp", tree.Member{Key: "jobs", Value: list},
+	return Answer(call, "openapi_job_info_resp", tree.Member{Key: "jobs", Value: list},
 		tree.Member{Key: "last_backfill", Value: Instant(0)}, tree.Member{Key: "last_update", Value: Instant(now)})
 }
 
-func jobStates(j *apiv1.JobInfo) tree.List {
-	out := tree.List{spec.JobState(j.GetState()).String()}
-	if j.GetCompleting() {
+func jobStates(job *apiv1.JobInfo) tree.List {
+	out := tree.List{spec.JobState(job.GetState()).String()}
+	if job.GetCompleting() {
 		out = append(out, "COMPLETING")
 	}
-	if Configuring(j) {
+	if Configuring(job) {
 		out = append(out, "CONFIGURING")
 	}
 	return out
 }
 
 // gresDetail writes the devices of each node: gpu:h100:2(IDX:0,3).
-func gresDetail(j *apiv1.JobInfo) tree.List {
+func gresDetail(job *apiv1.JobInfo) tree.List {
 	out := tree.List{}
-	for _, n := range j.GetAllocation() {
+	for _, n := range job.GetAllocation() {
 		if text := GresOfNode(n); text != "" {
 			out = append(out, text)
 		}
@@ -48,14 +48,14 @@ func gresDetail(j *apiv1.JobInfo) tree.List {
 }
 
 // GresOfNode writes what a job holds on a node, GPUs by type.
-func GresOfNode(n *apiv1.NodeAlloc) string {
+func GresOfNode(node *apiv1.NodeAlloc) string {
 	var parts, types []string
 	index := map[string]spec.Bitset{}
-	for _, g := range n.GetGpus() {
-		if _, ok := index[g.GetType()]; !ok {
-			types = append(types, g.GetType())
+	for _, gpu := range node.GetGpus() {
+		if _, ok := index[gpu.GetType()]; !ok {
+			types = append(types, gpu.GetType())
 		}
-		index[g.GetType()] = index[g.GetType()].Set(int(g.GetIndex()))
+		index[gpu.GetType()] = index[gpu.GetType()].Set(int(gpu.GetIndex()))
 	}
 	for _, t := range types {
 		name := "gpu"
@@ -64,10 +64,10 @@ func GresOfNode(n *apiv1.NodeAlloc) string {
 		}
 		parts = append(parts, name+":"+tool.Itoa(index[t].Count())+"(IDX:"+index[t].Ranges()+")")
 	}
-	for _, g := range n.GetGres() {
+	for _, g := range node.GetGres() {
 		text := CountsText([]*apiv1.Count{g}, "", ":")
-		if i := slices.IndexFunc(n.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
-			s := n.GetShares()[i]
+		if i := slices.IndexFunc(node.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
+			s := node.GetShares()[i]
 			text += "(IDX:" + tool.Itoa(s.GetIndex()) + "," + CountText(s.GetN()) + "/" + CountText(s.GetOf()) + ")"
 		}
 		parts = append(parts, text)
@@ -75,30 +75,30 @@ func GresOfNode(n *apiv1.NodeAlloc) string {
 	return strings.Join(parts, ",")
 }
 
-func resourcesTree(c *tool.Call, j *apiv1.JobInfo) any {
-	if len(j.GetAllocation()) == 0 {
+func resourcesTree(call *tool.Call, job *apiv1.JobInfo) any {
+	if len(job.GetAllocation()) == 0 {
 		return tree.Object{}
 	}
 	nodes := tree.List{}
 	allocated := tree.List{"ALLOCATED"}
-	for i, n := range j.GetAllocation() {
-		cpus := spec.Bitset(n.GetCpus())
+	for i, node := range job.GetAllocation() {
+		cpus := spec.Bitset(node.GetCpus())
 		cores := make(tree.List, 0, cpus.Count())
 		for k := cpus.Next(0); k >= 0; k = cpus.Next(k + 1) {
 			cores = append(cores, tree.Object{{Key: "index", Value: k}, {Key: "status", Value: allocated}})
 		}
 		nodes = append(nodes, tree.Object{
-			{Key: "index", Value: i}, {Key: "name", Value: n.GetName()},
+			{Key: "index", Value: i}, {Key: "name", Value: node.GetName()},
 			{Key: "cpus", Value: tree.Object{{Key: "count", Value: cpus.Count()}, {Key: "used", Value: 0}}},
-			{Key: "memory", Value: tree.Object{{Key: "used", Value: 0}, {Key: "allocated", Value: n.GetMem()}}},
+			{Key: "memory", Value: tree.Object{{Key: "used", Value: 0}, {Key: "allocated", Value: node.GetMem()}}},
 			{Key: "sockets", Value: tree.List{tree.Object{{Key: "index", Value: 0}, {Key: "cores", Value: cores}}}},
 		})
 	}
 	return tree.Object{
 		{Key: "select_type", Value: tree.List{"CPU", "MEMORY"}},
 		{Key: "nodes", Value: tree.Object{{Key: "count", Value: len(nodes)}, {Key: "select_type", Value: tree.List{"AVAILABLE"}},
-			{Key: "list", Value: j.GetNodes()}, {Key: "whole", Value: false}, {Key: "allocation", Value: nodes}}},
-		{Key: "cpus", Value: j.GetNumCpus()}, {Key: "threads_per_core", Value: Some(j.GetSpec().GetThreadsPerCore())},
+			{Key: "list", Value: job.GetNodes()}, {Key: "whole", Value: false}, {Key: "allocation", Value: nodes}}},
+		{Key: "cpus", Value: job.GetNumCpus()}, {Key: "threads_per_core", Value: Some(job.GetSpec().GetThreadsPerCore())},
 	}
 }
 
@@ -106,81 +106,81 @@ func resourcesTree(c *tool.Call, j *apiv1.JobInfo) any {
 // this release does not know is empty or unset.
 //
 //muster:table one entry for each key
-func JobTree(c *tool.Call, j *apiv1.JobInfo) tree.Object {
-	s := j.GetSpec()
-	v := &JobView{Clock: NewClock(c.Env), Env: c.Env}
-	arrayTask := Number(j.GetArrayTask(), j.GetArrayJobId() != 0 && len(j.GetArrayTasks()) == 0, false)
+func JobTree(call *tool.Call, job *apiv1.JobInfo) tree.Object {
+	s := job.GetSpec()
+	view := &JobView{Clock: NewClock(call.Env), Env: call.Env}
+	arrayTask := Number(job.GetArrayTask(), job.GetArrayJobId() != 0 && len(job.GetArrayTasks()) == 0, false)
 	tasks := ""
-	if len(j.GetArrayTasks()) > 0 {
-		tasks = ArrayTasks(c.Env, j)
+	if len(job.GetArrayTasks()) > 0 {
+		tasks = ArrayTasks(call.Env, job)
 	}
-	perNodeText := PerNode(j)
+	perNodeText := PerNode(job)
 	if perNodeText == NotAvailable {
 		perNodeText = ""
 	}
 	return tree.Object{
-		{Key: "account", Value: s.GetAccount()}, {Key: "accrue_time", Value: Instant(j.GetEligible())}, {Key: "admin_comment", Value: s.GetAdminComment()},
-		{Key: "allocating_node", Value: s.GetSubmitHost()}, {Key: "array_job_id", Value: Number(int64(j.GetArrayJobId()), true, false)},
-		{Key: "array_task_id", Value: arrayTask}, {Key: "array_max_tasks", Value: Number(int64(j.GetArrayThrottle()), true, false)},
+		{Key: "account", Value: s.GetAccount()}, {Key: "accrue_time", Value: Instant(job.GetEligible())}, {Key: "admin_comment", Value: s.GetAdminComment()},
+		{Key: "allocating_node", Value: s.GetSubmitHost()}, {Key: "array_job_id", Value: Number(int64(job.GetArrayJobId()), true, false)},
+		{Key: "array_task_id", Value: arrayTask}, {Key: "array_max_tasks", Value: Number(int64(job.GetArrayThrottle()), true, false)},
 		{Key: "array_task_string", Value: tasks}, {Key: "association_id", Value: 0}, {Key: "batch_features", Value: ""},
-		{Key: "batch_flag", Value: !s.GetShell()}, {Key: "batch_host", Value: j.GetBatchHost()}, {Key: "flags", Value: jobFlags(j)},
-		{Key: "burst_buffer", Value: ""}, {Key: "burst_buffer_state", Value: ""}, {Key: "cluster", Value: cmp.Or(c.Opts.Text("clusters"), c.Cluster())}, {Key: "cluster_features", Value: ""},
-		{Key: "command", Value: CommandLine(j)}, {Key: "comment", Value: s.GetComment()}, {Key: "container", Value: s.GetContainer().GetImage()}, {Key: "container_id", Value: ""},
+		{Key: "batch_flag", Value: !s.GetShell()}, {Key: "batch_host", Value: job.GetBatchHost()}, {Key: "flags", Value: jobFlags(job)},
+		{Key: "burst_buffer", Value: ""}, {Key: "burst_buffer_state", Value: ""}, {Key: "cluster", Value: cmp.Or(call.Opts.Text("clusters"), call.Cluster())}, {Key: "cluster_features", Value: ""},
+		{Key: "command", Value: CommandLine(job)}, {Key: "comment", Value: s.GetComment()}, {Key: "container", Value: s.GetContainer().GetImage()}, {Key: "container_id", Value: ""},
 		{Key: "contiguous", Value: s.GetContiguous()}, {Key: "core_spec", Value: s.GetCoreSpec()}, {Key: "thread_spec", Value: 32766},
-		{Key: "cores_per_socket", Value: Number(0, false, false)}, {Key: "billable_tres", Value: Some(j.GetAllocTres().GetBilling())},
+		{Key: "cores_per_socket", Value: Number(0, false, false)}, {Key: "billable_tres", Value: Some(job.GetAllocTres().GetBilling())},
 		{Key: "cpus_per_task", Value: Some(s.GetCpusPerTask())}, {Key: "cpu_frequency_minimum", Value: Number(0, false, false)},
 		{Key: "cpu_frequency_maximum", Value: Number(0, false, false)}, {Key: "cpu_frequency_governor", Value: Number(0, false, false)}, {Key: "cpus_per_tres", Value: ""},
-		{Key: "cron", Value: ""}, {Key: "deadline", Value: Instant(s.GetDeadline())}, {Key: "delay_boot", Value: Instant(0)}, {Key: "dependency", Value: j.GetDependency()},
-		{Key: "derived_exit_code", Value: ExitTree(j.GetDerivedCode(), j.GetDerivedSignal())}, {Key: "eligible_time", Value: Instant(j.GetEligible())},
-		{Key: "end_time", Value: Instant(End(j))}, {Key: "excluded_nodes", Value: s.GetExclude()}, {Key: "exit_code", Value: ExitTree(j.GetExitCode(), j.GetExitSignal())},
+		{Key: "cron", Value: ""}, {Key: "deadline", Value: Instant(s.GetDeadline())}, {Key: "delay_boot", Value: Instant(0)}, {Key: "dependency", Value: job.GetDependency()},
+		{Key: "derived_exit_code", Value: ExitTree(job.GetDerivedCode(), job.GetDerivedSignal())}, {Key: "eligible_time", Value: Instant(job.GetEligible())},
+		{Key: "end_time", Value: Instant(End(job))}, {Key: "excluded_nodes", Value: s.GetExclude()}, {Key: "exit_code", Value: ExitTree(job.GetExitCode(), job.GetExitSignal())},
 		{Key: "extra", Value: s.GetExtra()}, {Key: "failed_node", Value: ""}, {Key: "features", Value: s.GetConstraint()}, {Key: "federation_origin", Value: ""},
-		{Key: "federation_siblings_active", Value: ""}, {Key: "federation_siblings_viable", Value: ""}, {Key: "gres_detail", Value: gresDetail(j)},
-		{Key: "group_id", Value: j.GetGroupId()}, {Key: "group_name", Value: j.GetGroup()}, {Key: "het_job_id", Value: Number(int64(j.GetHetJobId()), true, false)},
-		{Key: "het_job_id_set", Value: HetSet(j)}, {Key: "het_job_offset", Value: Number(int64(j.GetHetOffset()), true, false)}, {Key: "job_id", Value: j.GetJobId()},
-		{Key: "job_resources", Value: resourcesTree(c, j)}, {Key: "job_size_str", Value: tree.List{}}, {Key: "job_state", Value: jobStates(j)},
-		{Key: "last_sched_evaluation", Value: Instant(j.GetLastSchedEval())}, {Key: "licenses", Value: LicencesText(s)},
+		{Key: "federation_siblings_active", Value: ""}, {Key: "federation_siblings_viable", Value: ""}, {Key: "gres_detail", Value: gresDetail(job)},
+		{Key: "group_id", Value: job.GetGroupId()}, {Key: "group_name", Value: job.GetGroup()}, {Key: "het_job_id", Value: Number(int64(job.GetHetJobId()), true, false)},
+		{Key: "het_job_id_set", Value: HetSet(job)}, {Key: "het_job_offset", Value: Number(int64(job.GetHetOffset()), true, false)}, {Key: "job_id", Value: job.GetJobId()},
+		{Key: "job_resources", Value: resourcesTree(call, job)}, {Key: "job_size_str", Value: tree.List{}}, {Key: "job_state", Value: jobStates(job)},
+		{Key: "last_sched_evaluation", Value: Instant(job.GetLastSchedEval())}, {Key: "licenses", Value: LicencesText(s)},
 		{Key: "mail_type", Value: tree.Strings(s.GetMailTypes())}, {Key: "mail_user", Value: s.GetMailUser()}, {Key: "max_cpus", Value: Number(0, true, false)},
 		{Key: "max_nodes", Value: Number(int64(s.GetMaxNodes()), true, false)}, {Key: "mcs_label", Value: s.GetMcsLabel()}, {Key: "memory_per_tres", Value: ""}, {Key: "name", Value: s.GetName()},
-		{Key: "network", Value: ""}, {Key: "nodes", Value: j.GetNodes()}, {Key: "nice", Value: int64(s.GetNice())}, {Key: "tasks_per_core", Value: Some(s.GetTasksPerCore())},
+		{Key: "network", Value: ""}, {Key: "nodes", Value: job.GetNodes()}, {Key: "nice", Value: int64(s.GetNice())}, {Key: "tasks_per_core", Value: Some(s.GetTasksPerCore())},
 		{Key: "tasks_per_tres", Value: Some(s.GetTasksPerGpu())}, {Key: "tasks_per_node", Value: Number(int64(s.GetTasksPerNode()), true, false)},
 		{Key: "tasks_per_socket", Value: Some(s.GetTasksPerSocket())}, {Key: "tasks_per_board", Value: Number(0, true, false)},
-		{Key: "cpus", Value: Number(int64(j.GetNumCpus()), true, false)}, {Key: "node_count", Value: Number(int64(j.GetNumNodes()), true, false)},
-		{Key: "tasks", Value: Number(int64(j.GetNumTasks()), true, false)}, {Key: "partition", Value: j.GetPartition()}, {Key: "prefer", Value: s.GetPrefer()},
+		{Key: "cpus", Value: Number(int64(job.GetNumCpus()), true, false)}, {Key: "node_count", Value: Number(int64(job.GetNumNodes()), true, false)},
+		{Key: "tasks", Value: Number(int64(job.GetNumTasks()), true, false)}, {Key: "partition", Value: job.GetPartition()}, {Key: "prefer", Value: s.GetPrefer()},
 		{Key: "memory_per_cpu", Value: Some(s.GetMemPerCpu())}, {Key: "memory_per_node", Value: Some(s.GetMemPerNode())},
 		{Key: "minimum_cpus_per_node", Value: Number(int64(max(s.GetMinCpusPerNode(), s.GetCpusPerTask(), 1)), true, false)},
-		{Key: "minimum_tmp_disk_per_node", Value: Number(s.GetTmpDisk(), true, false)}, {Key: "preempt_time", Value: Instant(j.GetPreemptedAt())},
-		{Key: "preemptable_time", Value: Instant(0)}, {Key: "pre_sus_time", Value: Instant(0)}, {Key: "hold", Value: j.GetHold() != 0},
-		{Key: "priority", Value: Number(int64(j.GetPriority()), true, false)}, {Key: "priority_by_partition", Value: tree.List{}}, {Key: "profile", Value: tree.List{"NOT_SET"}},
-		{Key: "qos", Value: QOSOf(j)}, {Key: "reboot", Value: s.GetReboot()}, {Key: "required_nodes", Value: s.GetNodes()}, {Key: "required_switches", Value: s.GetSwitches()},
-		{Key: "requeue", Value: s.GetRequeue() != apiv1.Tri_TRI_NO}, {Key: "resize_time", Value: Instant(0)}, {Key: "restart_cnt", Value: j.GetRestarts()},
-		{Key: "resv_name", Value: s.GetReservation()}, {Key: "scheduled_nodes", Value: j.GetPlannedNodes()}, {Key: "segment_size", Value: 0}, {Key: "selinux_context", Value: ""},
-		{Key: "shared", Value: sharedTree(j)}, {Key: "sockets_per_board", Value: 0}, {Key: "sockets_per_node", Value: Number(0, false, false)},
-		{Key: "start_time", Value: Instant(Start(j))}, {Key: "state_description", Value: ""}, {Key: "state_reason", Value: cmp.Or(j.GetReason().GetCode(), "None")},
-		{Key: "standard_input", Value: v.Stdin(j)}, {Key: "standard_output", Value: v.Stdout(j)}, {Key: "standard_error", Value: v.Stderr(j)},
-		{Key: "stdin_expanded", Value: j.GetStdin()}, {Key: "stdout_expanded", Value: j.GetStdout()}, {Key: "stderr_expanded", Value: j.GetStderr()},
-		{Key: "submit_time", Value: Instant(j.GetSubmit())}, {Key: "submit_line", Value: s.GetSubmitLine()}, {Key: "suspend_time", Value: Instant(0)}, {Key: "system_comment", Value: s.GetSystemComment()},
-		{Key: "time_limit", Value: Minutes(j.GetTimeLimit())}, {Key: "time_minimum", Value: Minutes(s.GetTimeMin())}, {Key: "threads_per_core", Value: Some(s.GetThreadsPerCore())},
+		{Key: "minimum_tmp_disk_per_node", Value: Number(s.GetTmpDisk(), true, false)}, {Key: "preempt_time", Value: Instant(job.GetPreemptedAt())},
+		{Key: "preemptable_time", Value: Instant(0)}, {Key: "pre_sus_time", Value: Instant(0)}, {Key: "hold", Value: job.GetHold() != 0},
+		{Key: "priority", Value: Number(int64(job.GetPriority()), true, false)}, {Key: "priority_by_partition", Value: tree.List{}}, {Key: "profile", Value: tree.List{"NOT_SET"}},
+		{Key: "qos", Value: QOSOf(job)}, {Key: "reboot", Value: s.GetReboot()}, {Key: "required_nodes", Value: s.GetNodes()}, {Key: "required_switches", Value: s.GetSwitches()},
+		{Key: "requeue", Value: s.GetRequeue() != apiv1.Tri_TRI_NO}, {Key: "resize_time", Value: Instant(0)}, {Key: "restart_cnt", Value: job.GetRestarts()},
+		{Key: "resv_name", Value: s.GetReservation()}, {Key: "scheduled_nodes", Value: job.GetPlannedNodes()}, {Key: "segment_size", Value: 0}, {Key: "selinux_context", Value: ""},
+		{Key: "shared", Value: sharedTree(job)}, {Key: "sockets_per_board", Value: 0}, {Key: "sockets_per_node", Value: Number(0, false, false)},
+		{Key: "start_time", Value: Instant(Start(job))}, {Key: "state_description", Value: ""}, {Key: "state_reason", Value: cmp.Or(job.GetReason().GetCode(), "None")},
+		{Key: "standard_input", Value: view.Stdin(job)}, {Key: "standard_output", Value: view.Stdout(job)}, {Key: "standard_error", Value: view.Stderr(job)},
+		{Key: "stdin_expanded", Value: job.GetStdin()}, {Key: "stdout_expanded", Value: job.GetStdout()}, {Key: "stderr_expanded", Value: job.GetStderr()},
+		{Key: "submit_time", Value: Instant(job.GetSubmit())}, {Key: "submit_line", Value: s.GetSubmitLine()}, {Key: "suspend_time", Value: Instant(0)}, {Key: "system_comment", Value: s.GetSystemComment()},
+		{Key: "time_limit", Value: Minutes(job.GetTimeLimit())}, {Key: "time_minimum", Value: Minutes(s.GetTimeMin())}, {Key: "threads_per_core", Value: Some(s.GetThreadsPerCore())},
 		{Key: "tres_bind", Value: TRESBind(s)}, {Key: "tres_freq", Value: TRESFreq(s)}, {Key: "tres_per_job", Value: CountsText(s.GetPerJob(), "gres/", ":")},
 		{Key: "tres_per_node", Value: strings.ReplaceAll(perNodeText, "gres:", "gres/")}, {Key: "tres_per_socket", Value: CountsText(s.GetPerSocket(), "gres/", ":")},
-		{Key: "tres_per_task", Value: CountsText(s.GetPerTask(), "gres/", ":")}, {Key: "tres_req_str", Value: TRESText(j.GetReqTres())}, {Key: "tres_alloc_str", Value: TRESText(j.GetAllocTres())},
-		{Key: "user_id", Value: j.GetUserId()}, {Key: "user_name", Value: j.GetUser()}, {Key: "maximum_switch_wait_time", Value: s.GetSwitchWait() / tool.Second}, {Key: "wckey", Value: s.GetWckey()},
+		{Key: "tres_per_task", Value: CountsText(s.GetPerTask(), "gres/", ":")}, {Key: "tres_req_str", Value: TRESText(job.GetReqTres())}, {Key: "tres_alloc_str", Value: TRESText(job.GetAllocTres())},
+		{Key: "user_id", Value: job.GetUserId()}, {Key: "user_name", Value: job.GetUser()}, {Key: "maximum_switch_wait_time", Value: s.GetSwitchWait() / tool.Second}, {Key: "wckey", Value: s.GetWckey()},
 		{Key: "current_working_directory", Value: s.GetWorkDir()},
 	}
 }
 
-func jobFlags(j *apiv1.JobInfo) tree.List {
+func jobFlags(job *apiv1.JobInfo) tree.List {
 	out := tree.List{}
-	if j.GetBackfilled() {
+	if job.GetBackfilled() {
 		out = append(out, "BACKFILL_ATTEMPTED")
 	}
-	if j.GetSpec().GetKillOnInvalidDep() == apiv1.Tri_TRI_YES {
+	if job.GetSpec().GetKillOnInvalidDep() == apiv1.Tri_TRI_YES {
 		out = append(out, "KILL_INVALID_DEPENDENCY")
 	}
 	return out
 }
 
-func sharedTree(j *apiv1.JobInfo) tree.List {
-	switch text := Sharing(j); text {
+func sharedTree(job *apiv1.JobInfo) tree.List {
+	switch text := Sharing(job); text {
 	case "NO":
 		return tree.List{"none"}
 	case "YES":

@@ -139,11 +139,11 @@ func NodeStateWords() []string {
 
 // NodeReason is why a node is out, with who said so and when, as scontrol
 // shows it.
-func NodeReason(n *apiv1.NodeInfo, k Clock) string {
-	if n.GetReason() == "" {
+func NodeReason(node *apiv1.NodeInfo, k Clock) string {
+	if node.GetReason() == "" {
 		return ""
 	}
-	return n.GetReason() + " [" + cmp.Or(n.GetReasonUser(), "unknown") + "@" + k.Time(n.GetReasonTime()) + "]"
+	return node.GetReason() + " [" + cmp.Or(node.GetReasonUser(), "unknown") + "@" + k.Time(node.GetReasonTime()) + "]"
 }
 
 // Milli writes thousandths with two digits: 0.78.
@@ -156,11 +156,11 @@ func Milli(n int64) string {
 }
 
 // AvailableFeatures are all features that a node may have.
-func AvailableFeatures(n *apiv1.NodeInfo) []string {
-	if a := n.GetAvailableFeatures(); len(a) > 0 {
+func AvailableFeatures(node *apiv1.NodeInfo) []string {
+	if a := node.GetAvailableFeatures(); len(a) > 0 {
 		return a
 	}
-	return n.GetFeatures()
+	return node.GetFeatures()
 }
 
 // NodeGroup is one line of sinfo: nodes of a partition that look the same in
@@ -177,9 +177,9 @@ type NodeView struct {
 	UID     func(name string) string // "0" for root; "" when it is not known
 }
 
-func Extent(g *NodeGroup, get func(n *apiv1.NodeInfo) int64) (lo, hi int64) {
-	for i, n := range g.Nodes {
-		x := get(n)
+func Extent(group *NodeGroup, get func(n *apiv1.NodeInfo) int64) (lo, hi int64) {
+	for i, node := range group.Nodes {
+		x := get(node)
 		if i == 0 || x < lo {
 			lo = x
 		}

@@ -57,20 +57,20 @@ type PolicyField struct {
 	text  func(r *PolicyRow) string
 }
 
-func OptionalInt(o *apiv1.OptionalInt) string {
-	if o == nil {
+func OptionalInt(optional *apiv1.OptionalInt) string {
+	if optional == nil {
 		return ""
 	}
-	return tool.Itoa(o.GetValue())
+	return tool.Itoa(optional.GetValue())
 }
 
 // LimitsText writes limits: cpu=10,gres/gpu=4.
 func LimitsText(list []*apiv1.NamedCount) string {
-	var l spec.Limits
+	var limits spec.Limits
 	for _, c := range list {
-		l = append(l, spec.TRESCount{Name: c.GetName(), N: c.GetN()})
+		limits = append(limits, spec.TRESCount{Name: c.GetName(), N: c.GetN()})
 	}
-	return l.String()
+	return limits.String()
 }
 
 // limitOf is one TRES of a limit, for the old names such as GrpCPUs.
@@ -122,14 +122,14 @@ type PolicyView struct {
 // Rows makes the rows of an entity, its usual columns and those that only
 // format= shows. All are nil for an entity that cannot be shown.
 func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []PolicyField) {
-	p := s.Policy
+	policy := s.Policy
 	switch what {
 	case "user":
-		users := slices.Clone(p.GetUsers())
+		users := slices.Clone(policy.GetUsers())
 		slices.SortFunc(users, func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) })
 		for _, u := range users {
 			if s.Named(u.GetName()) && s.matchesConditions(u.GetDefaultAccount(), u.GetName(), what) {
-				rows = append(rows, s.withAssocs(&PolicyRow{cluster: p.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
+				rows = append(rows, s.withAssocs(&PolicyRow{cluster: policy.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
 			}
 		}
 		own, hidden := userFields(), hiddenUserFields(s)
@@ -139,11 +139,11 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		rows, fields, more = s.extended(rows, own)
 		return rows, fields, append(more, hidden...)
 	case "account":
-		accounts := slices.Clone(p.GetAccounts())
+		accounts := slices.Clone(policy.GetAccounts())
 		slices.SortFunc(accounts, func(a, b *apiv1.Account) int { return strings.Compare(a.GetName(), b.GetName()) })
 		for _, acct := range accounts {
 			if s.Named(acct.GetName()) {
-				rows = append(rows, s.withAssocs(&PolicyRow{cluster: p.GetCluster(), account: acct}, func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() })...)
+				rows = append(rows, s.withAssocs(&PolicyRow{cluster: policy.GetCluster(), account: acct}, func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() })...)
 			}
 		}
 		own, coords := accountFields(), PolicyField{"Coord Users", 20, []string{"coordinators", "coordusers"}, func(r *PolicyRow) string { return strings.Join(r.account.GetCoordinators(), ",") }}
@@ -153,18 +153,18 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		rows, fields, more = s.extended(rows, own)
 		return rows, fields, append(more, coords)
 	case "qos":
-		for _, q := range p.GetQos() {
+		for _, q := range policy.GetQos() {
 			if s.Named(q.GetName()) {
-				rows = append(rows, &PolicyRow{cluster: p.GetCluster(), QOS: q})
+				rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), QOS: q})
 			}
 		}
 		return rows, QOSFields(), append(hiddenQOSFields(), oldQOSFields()...)
 	case "association":
 		return s.TreeRows(), assocFields(), append(hiddenAssocFields(), furtherAssocFields(s)...)
 	case "cluster":
-		if s.Named(p.GetCluster()) {
+		if s.Named(policy.GetCluster()) {
 			root := s.root()
-			rows = append(rows, &PolicyRow{cluster: p.GetCluster(), host: s.Host, port: s.Port, Assoc: root, QOSList: s.qosOf(root)})
+			rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), host: s.Host, port: s.Port, Assoc: root, QOSList: s.qosOf(root)})
 		}
 		return rows, clusterFields(), hiddenClusterFields(s)
 	case "tres":
@@ -197,10 +197,10 @@ func (s *PolicyView) withAssocs(base *PolicyRow, belongs func(*apiv1.Association
 		return []*PolicyRow{base}
 	}
 	var out []*PolicyRow
-	for _, a := range s.Policy.GetAssociations() {
-		if belongs(a) && s.matchesConditions(a.GetAccount(), a.GetUser(), "association") {
+	for _, assoc := range s.Policy.GetAssociations() {
+		if belongs(assoc) && s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") {
 			r := *base
-			r.Assoc, r.QOSList = a, s.qosOf(a)
+			r.Assoc, r.QOSList = assoc, s.qosOf(assoc)
 			out = append(out, &r)
 		}
 	}
@@ -213,11 +213,11 @@ func (s *PolicyView) Named(name string) bool {
 
 // matchesConditions applies the conditions account=, user=, cluster= and partition=.
 func (s *PolicyView) matchesConditions(account, user, what string) bool {
-	for _, e := range s.Words.Where {
-		list := tool.SplitList(e.GetValue())
-		switch e.GetKey() {
+	for _, entry := range s.Words.Where {
+		list := tool.SplitList(entry.GetValue())
+		switch entry.GetKey() {
 		case "account", "accounts", "acct", "defaultaccount":
-			if (what != "user" || e.GetKey() == "defaultaccount" || !s.Assocs) && !slices.Contains(list, account) {
+			if (what != "user" || entry.GetKey() == "defaultaccount" || !s.Assocs) && !slices.Contains(list, account) {
 				return false
 			}
 		case "user", "users":
@@ -254,10 +254,10 @@ func (s *PolicyView) root() *apiv1.Association {
 
 // qosOf are the QOS that an association may use: its own, else those of the
 // nearest one above that has a list, else normal.
-func (s *PolicyView) qosOf(a *apiv1.Association) []string {
-	for ; a != nil; a = s.ByID(a.GetParent()) {
-		if len(a.GetQos()) > 0 {
-			out := slices.Clone(a.GetQos())
+func (s *PolicyView) qosOf(assoc *apiv1.Association) []string {
+	for ; assoc != nil; assoc = s.ByID(assoc.GetParent()) {
+		if len(assoc.GetQos()) > 0 {
+			out := slices.Clone(assoc.GetQos())
 			sort.Strings(out)
 			return out
 		}
@@ -271,33 +271,33 @@ func (s *PolicyView) qosOf(a *apiv1.Association) []string {
 // TreeRows lists associations depth first: an account, its users, its accounts.
 func (s *PolicyView) TreeRows() []*PolicyRow {
 	children := map[uint32][]*apiv1.Association{}
-	for _, a := range s.Policy.GetAssociations() {
-		parent := a.GetParent()
+	for _, assoc := range s.Policy.GetAssociations() {
+		parent := assoc.GetParent()
 		if s.ByID(parent) == nil {
 			parent = 0
 		}
-		children[parent] = append(children[parent], a)
+		children[parent] = append(children[parent], assoc)
 	}
 	var out []*PolicyRow
 	var walk func(parent uint32, depth int)
 	walk = func(parent uint32, depth int) {
 		list := children[parent]
-		slices.SortStableFunc(list, func(a, b *apiv1.Association) int {
-			if (a.GetUser() == "") != (b.GetUser() == "") {
-				if a.GetUser() != "" {
+		slices.SortStableFunc(list, func(assoc, b *apiv1.Association) int {
+			if (assoc.GetUser() == "") != (b.GetUser() == "") {
+				if assoc.GetUser() != "" {
 					return -1
 				}
 				return 1
 			}
-			return int(a.GetId()) - int(b.GetId())
+			return int(assoc.GetId()) - int(b.GetId())
 		})
-		for _, a := range list {
-			if (len(s.Words.Names) == 0) && s.matchesConditions(a.GetAccount(), a.GetUser(), "association") && s.inPartition(a) {
-				r := &PolicyRow{cluster: s.Policy.GetCluster(), Assoc: a, QOSList: s.qosOf(a), depth: depth}
-				r.parent, r.lineage = s.Place(a)
+		for _, assoc := range list {
+			if (len(s.Words.Names) == 0) && s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") && s.inPartition(assoc) {
+				r := &PolicyRow{cluster: s.Policy.GetCluster(), Assoc: assoc, QOSList: s.qosOf(assoc), depth: depth}
+				r.parent, r.lineage = s.Place(assoc)
 				out = append(out, r)
 			}
-			walk(a.GetId(), depth+1)
+			walk(assoc.GetId(), depth+1)
 		}
 	}
 	walk(0, 0)
@@ -312,19 +312,19 @@ func (s *PolicyView) inPartition(a *apiv1.Association) bool {
 
 // Place is where an association stands: the account above its own, and the
 // way from the root.
-func (s *PolicyView) Place(a *apiv1.Association) (parent, lineage string) {
-	if up := s.ByID(a.GetParent()); up != nil && a.GetUser() == "" {
+func (s *PolicyView) Place(assoc *apiv1.Association) (parent, lineage string) {
+	if up := s.ByID(assoc.GetParent()); up != nil && assoc.GetUser() == "" {
 		parent = up.GetAccount()
 	}
-	if a.GetUser() != "" {
-		lineage = "0-" + a.GetUser() + "/"
-		if a.GetPartition() != "" {
-			lineage += a.GetPartition() + "/"
+	if assoc.GetUser() != "" {
+		lineage = "0-" + assoc.GetUser() + "/"
+		if assoc.GetPartition() != "" {
+			lineage += assoc.GetPartition() + "/"
 		}
-		a = s.ByID(a.GetParent())
+		assoc = s.ByID(assoc.GetParent())
 	}
-	for ; a != nil && a.GetParent() != 0; a = s.ByID(a.GetParent()) {
-		lineage = a.GetAccount() + "/" + lineage
+	for ; assoc != nil && assoc.GetParent() != 0; assoc = s.ByID(assoc.GetParent()) {
+		lineage = assoc.GetAccount() + "/" + lineage
 	}
 	return parent, "/" + lineage
 }
@@ -372,19 +372,19 @@ const treeless = 10
 
 func (s *PolicyView) Text(style column.Style, fields []PolicyField, rows []*PolicyRow) []byte {
 	heads := make([]column.Field, len(fields))
-	for i, f := range fields {
-		heads[i] = column.Field{Name: f.head, Width: f.Width}
-		if s.Tree && f.head == "Account" && f.Width == treeless {
+	for i, field := range fields {
+		heads[i] = column.Field{Name: field.head, Width: field.Width}
+		if s.Tree && field.head == "Account" && field.Width == treeless {
 			heads[i].Width = -20
 		}
 	}
 	b := style.Header(nil, heads)
 	texts := make([]string, len(fields))
-	for _, r := range rows {
-		for i, f := range fields {
-			texts[i] = f.text(r)
-			if s.Tree && f.head == "Account" {
-				texts[i] = strings.Repeat(" ", r.depth) + texts[i]
+	for _, row := range rows {
+		for i, field := range fields {
+			texts[i] = field.text(row)
+			if s.Tree && field.head == "Account" {
+				texts[i] = strings.Repeat(" ", row.depth) + texts[i]
 			}
 		}
 		b = style.Row(b, heads, texts)

@@ -37,9 +37,9 @@ func furtherAssocFields(s *PolicyView) []PolicyField {
 	return []PolicyField{
 		one("GrpCPUMins", "cpu", (*apiv1.Association).GetGrpTresMins), one("GrpCPURunMins", "cpu", (*apiv1.Association).GetGrpTresRunMins),
 		one("MaxCPUMins", "cpu", (*apiv1.Association).GetMaxTresMins, "maxcpuminsperjob"),
-		{"QOS_RAW", 20, []string{"qosraw", "qosrawlevel"}, func(r *PolicyRow) string {
+		{"QOS_RAW", 20, []string{"qosraw", "qosrawlevel"}, func(row *PolicyRow) string {
 			var ids []string
-			for _, name := range r.QOSList {
+			for _, name := range row.QOSList {
 				for _, q := range s.Policy.GetQos() {
 					if q.GetName() == name {
 						ids = append(ids, tool.Itoa(q.GetId()))
@@ -48,10 +48,10 @@ func furtherAssocFields(s *PolicyView) []PolicyField {
 			}
 			return strings.Join(ids, ",")
 		}},
-		{"Is Default", 10, nil, func(r *PolicyRow) string {
+		{"Is Default", 10, nil, func(row *PolicyRow) string {
 			for _, u := range s.Policy.GetUsers() {
-				if r.Assoc.GetUser() != "" && u.GetName() == r.Assoc.GetUser() {
-					return YesNo(u.GetDefaultAccount() == r.Assoc.GetAccount())
+				if row.Assoc.GetUser() != "" && u.GetName() == row.Assoc.GetUser() {
+					return YesNo(u.GetDefaultAccount() == row.Assoc.GetAccount())
 				}
 			}
 			return ""
@@ -125,20 +125,20 @@ func assocFields() []PolicyField {
 			return r.Assoc.GetUser()
 		}},
 		a("Partition", 10, (*apiv1.Association).GetPartition),
-		a("Share", 9, func(a *apiv1.Association) string {
+		a("Share", 9, func(assoc *apiv1.Association) string {
 			switch {
-			case a == nil:
+			case assoc == nil:
 				return ""
-			case a.GetSharesParent():
+			case assoc.GetSharesParent():
 				return "parent"
 			}
-			return tool.Itoa(RawShares(a))
+			return tool.Itoa(RawShares(assoc))
 		}, "fairshare", "shares", "rawshares"),
-		a("Priority", 10, func(a *apiv1.Association) string {
-			if a.GetPriority() == 0 {
+		a("Priority", 10, func(assoc *apiv1.Association) string {
+			if assoc.GetPriority() == 0 {
 				return ""
 			}
-			return tool.Itoa(a.GetPriority())
+			return tool.Itoa(assoc.GetPriority())
 		}),
 		a("GrpJobs", 7, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobs()) }),
 		a("GrpTRES", 13, func(a *apiv1.Association) string { return LimitsText(a.GetGrpTres()) }),
@@ -189,10 +189,10 @@ func userFields() []PolicyField {
 func hiddenUserFields(s *PolicyView) []PolicyField {
 	return []PolicyField{
 		{"Def WCKey", 10, []string{"defaultwckey"}, func(r *PolicyRow) string { return r.user.GetDefaultWckey() }},
-		{"Coord Accounts", 20, []string{"coordinators", "coordaccounts"}, func(r *PolicyRow) string {
+		{"Coord Accounts", 20, []string{"coordinators", "coordaccounts"}, func(row *PolicyRow) string {
 			var of []string
 			for _, a := range s.Policy.GetAccounts() {
-				if slices.Contains(a.GetCoordinators(), r.user.GetName()) {
+				if slices.Contains(a.GetCoordinators(), row.user.GetName()) {
 					of = append(of, a.GetName())
 				}
 			}
@@ -233,18 +233,18 @@ func QOSFields() []PolicyField {
 	return []PolicyField{
 		q("Name", 10, (*apiv1.Qos).GetName), q("Priority", 10, func(q *apiv1.Qos) string { return tool.Itoa(q.GetPriority()) }),
 		q("GraceTime", 10, func(q *apiv1.Qos) string { return format.Duration(q.GetGraceTime() / tool.Second) }),
-		q("Preempt", 10, func(q *apiv1.Qos) string { return strings.Join(q.GetPreempt(), ",") }), q("PreemptExemptTime", 19, func(q *apiv1.Qos) string {
-			if q.GetPreemptExempt() == 0 {
+		q("Preempt", 10, func(q *apiv1.Qos) string { return strings.Join(q.GetPreempt(), ",") }), q("PreemptExemptTime", 19, func(qos *apiv1.Qos) string {
+			if qos.GetPreemptExempt() == 0 {
 				return ""
 			}
-			return format.Duration(q.GetPreemptExempt() / tool.Second)
+			return format.Duration(qos.GetPreemptExempt() / tool.Second)
 		}),
 		q("PreemptMode", 11, func(q *apiv1.Qos) string { return cmp.Or(strings.ToLower(q.GetPreemptMode()), "cluster") }),
-		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(q *apiv1.Qos) string {
-			if q.GetUsageThreshold() == nil {
+		q("Flags", 20, func(q *apiv1.Qos) string { return strings.Join(q.GetFlags(), ",") }), q("UsageThres", 10, func(qos *apiv1.Qos) string {
+			if qos.GetUsageThreshold() == nil {
 				return ""
 			}
-			return formatMillionths(q.GetUsageThreshold().GetValue())
+			return formatMillionths(qos.GetUsageThreshold().GetValue())
 		}, "usagethreshold"),
 		q("UsageFactor", 11, func(q *apiv1.Qos) string { return formatUsageFactor(q.GetUsageFactor()) }),
 		q("GrpTRES", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTres()) }), q("GrpTRESMins", 13, func(q *apiv1.Qos) string { return LimitsText(q.GetGrpTresMins()) }),
@@ -277,11 +277,11 @@ func hiddenQOSFields() []PolicyField {
 		q("MaxJobsAccruePA", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerAccount()) }, "maxjobsaccrueperaccount"),
 		q("MaxJobsAccruePU", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerUser()) }, "maxjobsaccrueperuser"),
 		q("MinPrioThres", 12, func(q *apiv1.Qos) string { return OptionalInt(q.GetMinPrio()) }, "minpriothreshold", "minprio"),
-		q("LimitFactor", 11, func(q *apiv1.Qos) string {
-			if q.GetLimitFactor() == 0 {
+		q("LimitFactor", 11, func(qos *apiv1.Qos) string {
+			if qos.GetLimitFactor() == 0 {
 				return ""
 			}
-			return formatMillionths(q.GetLimitFactor())
+			return formatMillionths(qos.GetLimitFactor())
 		}),
 	}
 }

@@ -134,49 +134,49 @@ func TRESList(list []*apiv1.NamedCount) tree.List {
 }
 
 // coordinators are those of an account.
-func coordinators(a *apiv1.Account) tree.List {
+func coordinators(account *apiv1.Account) tree.List {
 	out := tree.List{}
-	for _, name := range a.GetCoordinators() {
+	for _, name := range account.GetCoordinators() {
 		out = append(out, tree.Object{{Key: "name", Value: name}, {Key: "direct", Value: true}})
 	}
 	return out
 }
 
 // UserTree is one user.
-func (s *PolicyView) UserTree(u *apiv1.AccountingUser) tree.Object {
+func (s *PolicyView) UserTree(user *apiv1.AccountingUser) tree.Object {
 	over := tree.List{}
-	for _, a := range s.Policy.GetAccounts() {
-		for _, name := range a.GetCoordinators() {
-			if name == u.GetName() {
-				over = append(over, tree.Object{{Key: "name", Value: a.GetName()}, {Key: "direct", Value: true}})
+	for _, account := range s.Policy.GetAccounts() {
+		for _, name := range account.GetCoordinators() {
+			if name == user.GetName() {
+				over = append(over, tree.Object{{Key: "name", Value: account.GetName()}, {Key: "direct", Value: true}})
 			}
 		}
 	}
 	keys := tree.List{}
 	for _, k := range s.Policy.GetWckeys() {
-		if k.GetUser() == u.GetName() {
+		if k.GetUser() == user.GetName() {
 			keys = append(keys, s.WCKeyTree(k))
 		}
 	}
 	return tree.Object{
-		{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}},
-		{Key: "associations", Value: s.BriefAssocs(func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })},
+		{Key: "administrator_level", Value: tree.List{cmp.Or(user.GetAdminLevel(), "None")}},
+		{Key: "associations", Value: s.BriefAssocs(func(a *apiv1.Association) bool { return a.GetUser() == user.GetName() })},
 		{Key: "coordinators", Value: over},
-		{Key: "default", Value: tree.Object{{Key: "account", Value: u.GetDefaultAccount()}, {Key: "wckey", Value: u.GetDefaultWckey()}}},
+		{Key: "default", Value: tree.Object{{Key: "account", Value: user.GetDefaultAccount()}, {Key: "wckey", Value: user.GetDefaultWckey()}}},
 		{Key: "flags", Value: tree.List{"NONE"}},
-		{Key: "name", Value: u.GetName()},
+		{Key: "name", Value: user.GetName()},
 		{Key: "wckeys", Value: keys},
 	}
 }
 
 // AccountTree is one account.
-func (s *PolicyView) AccountTree(a *apiv1.Account) tree.Object {
+func (s *PolicyView) AccountTree(account *apiv1.Account) tree.Object {
 	return tree.Object{
-		{Key: "associations", Value: s.BriefAssocs(func(x *apiv1.Association) bool { return x.GetAccount() == a.GetName() })},
-		{Key: "coordinators", Value: coordinators(a)},
-		{Key: "description", Value: a.GetDescription()},
-		{Key: "name", Value: a.GetName()},
-		{Key: "organization", Value: a.GetOrganization()},
+		{Key: "associations", Value: s.BriefAssocs(func(x *apiv1.Association) bool { return x.GetAccount() == account.GetName() })},
+		{Key: "coordinators", Value: coordinators(account)},
+		{Key: "description", Value: account.GetDescription()},
+		{Key: "name", Value: account.GetName()},
+		{Key: "organization", Value: account.GetOrganization()},
 	}
 }
 
@@ -198,56 +198,56 @@ func QOSFlag(word string) string {
 }
 
 // QOSTree is one QOS.
-func QOSTree(q *apiv1.Qos) tree.Object {
+func QOSTree(qos *apiv1.Qos) tree.Object {
 	flags := tree.List{}
 	words := qosFlags()
-	for _, f := range q.GetFlags() {
+	for _, f := range qos.GetFlags() {
 		for own, other := range words {
 			if strings.EqualFold(own, f) {
 				flags = append(flags, other)
 			}
 		}
 	}
-	factor := float64(q.GetUsageFactor()) / 1e6
+	factor := float64(qos.GetUsageFactor()) / 1e6
 	switch {
-	case q.GetUsageFactor() == 0:
+	case qos.GetUsageFactor() == 0:
 		factor = 1
 	case factor < 0:
 		factor = 0
 	}
 	mode := tree.List{"DISABLED"}
-	if word := strings.ToUpper(q.GetPreemptMode()); word != "" && word != "OFF" && word != "CLUSTER" {
+	if word := strings.ToUpper(qos.GetPreemptMode()); word != "" && word != "OFF" && word != "CLUSTER" {
 		mode = tree.List{word}
 	}
-	threshold := Fraction(float64(q.GetUsageThreshold().GetValue())/1e6, q.GetUsageThreshold() == nil)
+	threshold := Fraction(float64(qos.GetUsageThreshold().GetValue())/1e6, qos.GetUsageThreshold() == nil)
 	out := tree.Object{
-		{Key: "description", Value: q.GetDescription()},
+		{Key: "description", Value: qos.GetDescription()},
 		{Key: "flags", Value: flags},
-		{Key: "id", Value: q.GetId()},
-		{Key: "name", Value: q.GetName()},
-		{Key: "preempt", Value: tree.Object{{Key: "list", Value: tree.Strings(q.GetPreempt())}, {Key: "mode", Value: mode},
-			{Key: "exempt_time", Value: Some(q.GetPreemptExempt() / tool.Second)}}},
-		{Key: "priority", Value: Number(int64(q.GetPriority()), true, false)},
+		{Key: "id", Value: qos.GetId()},
+		{Key: "name", Value: qos.GetName()},
+		{Key: "preempt", Value: tree.Object{{Key: "list", Value: tree.Strings(qos.GetPreempt())}, {Key: "mode", Value: mode},
+			{Key: "exempt_time", Value: Some(qos.GetPreemptExempt() / tool.Second)}}},
+		{Key: "priority", Value: Number(int64(qos.GetPriority()), true, false)},
 		{Key: "usage_factor", Value: Fraction(factor, false)},
 		{Key: "usage_threshold", Value: threshold},
-		{Key: "limits", Value: tree.Object{{Key: "grace_time", Value: q.GetGraceTime() / tool.Second}, {Key: "factor", Value: Fraction(float64(q.GetLimitFactor())/1e6, q.GetLimitFactor() == 0)}}},
+		{Key: "limits", Value: tree.Object{{Key: "grace_time", Value: qos.GetGraceTime() / tool.Second}, {Key: "factor", Value: Fraction(float64(qos.GetLimitFactor())/1e6, qos.GetLimitFactor() == 0)}}},
 	}
-	return putLimits(out, q, QOSLimits())
+	return putLimits(out, qos, QOSLimits())
 }
 
 // AssociationTree is one association.
-func (s *PolicyView) AssociationTree(r *PolicyRow) tree.Object {
-	a := r.Assoc
-	parent, lineage := s.Place(a)
+func (s *PolicyView) AssociationTree(row *PolicyRow) tree.Object {
+	assoc := row.Assoc
+	parent, lineage := s.Place(assoc)
 	usual := false
 	for _, u := range s.Policy.GetUsers() {
-		usual = usual || (u.GetName() == a.GetUser() && u.GetDefaultAccount() == a.GetAccount())
+		usual = usual || (u.GetName() == assoc.GetUser() && u.GetDefaultAccount() == assoc.GetAccount())
 	}
-	out := append(BriefAssoc(s.Policy.GetCluster(), a),
-		tree.Member{Key: "comment", Value: a.GetComment()}, tree.Member{Key: "default", Value: tree.Object{{Key: "qos", Value: a.GetDefaultQos()}}},
+	out := append(BriefAssoc(s.Policy.GetCluster(), assoc),
+		tree.Member{Key: "comment", Value: assoc.GetComment()}, tree.Member{Key: "default", Value: tree.Object{{Key: "qos", Value: assoc.GetDefaultQos()}}},
 		tree.Member{Key: "is_default", Value: usual}, tree.Member{Key: "lineage", Value: lineage}, tree.Member{Key: "parent_account", Value: parent},
-		tree.Member{Key: "priority", Value: Some(a.GetPriority())}, tree.Member{Key: "qos", Value: tree.Strings(r.QOSList)}, tree.Member{Key: "shares_raw", Value: RawShares(a)})
-	return putLimits(out, a, AssociationLimits())
+		tree.Member{Key: "priority", Value: Some(assoc.GetPriority())}, tree.Member{Key: "qos", Value: tree.Strings(row.QOSList)}, tree.Member{Key: "shares_raw", Value: RawShares(assoc)})
+	return putLimits(out, assoc, AssociationLimits())
 }
 
 // ClusterTree is the cluster.
@@ -277,12 +277,12 @@ func (s *PolicyView) WCKeyTree(k *apiv1.WcKey) tree.Object {
 // TRESTree are the resources that are counted.
 func (s *PolicyView) TRESTree() tree.List {
 	out := tree.List{}
-	for _, r := range s.TRESRows() {
-		id, err := strconv.Atoi(r.TRES[2])
+	for _, row := range s.TRESRows() {
+		id, err := strconv.Atoi(row.TRES[2])
 		if err != nil {
 			id = 0
 		}
-		out = append(out, tree.Object{{Key: "type", Value: r.TRES[0]}, {Key: "name", Value: r.TRES[1]}, {Key: "id", Value: id}, {Key: "count", Value: 0}})
+		out = append(out, tree.Object{{Key: "type", Value: row.TRES[0]}, {Key: "name", Value: row.TRES[1]}, {Key: "id", Value: id}, {Key: "count", Value: 0}})
 	}
 	return out
 }

@@ -10,12 +10,12 @@ import (
 // be shown.
 func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyField) {
 	add := func(c ...string) { rows = append(rows, &PolicyRow{More: c}) }
-	p := s.Policy
+	policy := s.Policy
 	switch what {
 	case "wckey":
-		for _, k := range p.GetWckeys() {
+		for _, k := range policy.GetWckeys() {
 			if s.Named(k.GetName()) && s.matchesConditions("", k.GetUser(), "user") {
-				add(k.GetName(), p.GetCluster(), k.GetUser(), tool.Itoa(k.GetId()))
+				add(k.GetName(), policy.GetCluster(), k.GetUser(), tool.Itoa(k.GetId()))
 			}
 		}
 		fields = WithAliases(TextFields("WCKey", 10, "Cluster", 10, "User", 10, "ID", 6), []string{"WCKey", "name"})
@@ -24,16 +24,16 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		}
 		return rows, fields[:3]
 	case "resource":
-		for _, r := range p.GetResources() {
-			if !s.Named(r.GetName()) {
+		for _, resource := range policy.GetResources() {
+			if !s.Named(resource.GetName()) {
 				continue
 			}
 			flags := ""
-			if r.GetAbsolute() {
+			if resource.GetAbsolute() {
 				flags = "Absolute"
 			}
-			add(r.GetName(), r.GetServer(), r.GetType(), tool.Itoa(r.GetCount()), tool.Itoa(r.GetAllowed()), r.GetServerType(), tool.Itoa(r.GetLastConsumed()), r.GetDescription(),
-				p.GetCluster(), tool.Itoa(r.GetAllowed()), r.GetManager(), flags)
+			add(resource.GetName(), resource.GetServer(), resource.GetType(), tool.Itoa(resource.GetCount()), tool.Itoa(resource.GetAllowed()), resource.GetServerType(), tool.Itoa(resource.GetLastConsumed()), resource.GetDescription(),
+				policy.GetCluster(), tool.Itoa(resource.GetAllowed()), resource.GetManager(), flags)
 		}
 		fields = TextFields("Name", 10, "Server", 10, "Type", 8, "Count", 6, "% Allocated", 11, "ServerType", 10, "LastConsumed", 12, "Descr", 20, "Cluster", 10, "Allowed", 10, "Manager", 10, "Flags", 10)
 		WithAliases(fields, []string{"% Allocated", "allocated", "percentallowed"}, []string{"Descr", "description"}, []string{"Cluster", "clusters"})
@@ -45,22 +45,22 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		}
 		return rows, fields[:6]
 	case "problem":
-		for _, a := range p.GetAccounts() {
+		for _, account := range policy.GetAccounts() {
 			used := false
-			for _, as := range p.GetAssociations() {
-				used = used || (as.GetAccount() == a.GetName() && as.GetUser() != "") || (as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == a.GetName())
+			for _, as := range policy.GetAssociations() {
+				used = used || (as.GetAccount() == account.GetName() && as.GetUser() != "") || (as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == account.GetName())
 			}
 			if !used {
-				add(p.GetCluster(), a.GetName(), "", "Account has no users")
+				add(policy.GetCluster(), account.GetName(), "", "Account has no users")
 			}
 		}
-		for _, u := range p.GetUsers() {
+		for _, user := range policy.GetUsers() {
 			used := false
-			for _, as := range p.GetAssociations() {
-				used = used || as.GetUser() == u.GetName()
+			for _, as := range policy.GetAssociations() {
+				used = used || as.GetUser() == user.GetName()
 			}
 			if !used {
-				add(p.GetCluster(), "", u.GetName(), "User has no associations")
+				add(policy.GetCluster(), "", user.GetName(), "User has no associations")
 			}
 		}
 		return rows, TextFields("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)

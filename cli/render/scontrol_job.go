@@ -13,79 +13,79 @@ import (
 // RequestLines are the second half of a job: what it asked for and its files.
 //
 //muster:table the lines of a job in Slurm's order
-func (v *JobView) RequestLines(rec *Record, r JobRow) {
-	j, s := r.JobInfo, r.GetSpec()
-	if j.GetFailure() != "" {
-		rec.Line("LaunchFailure=" + j.GetFailure())
+func (v *JobView) RequestLines(rec *Record, row JobRow) {
+	job, spec := row.JobInfo, row.GetSpec()
+	if job.GetFailure() != "" {
+		rec.Line("LaunchFailure=" + job.GetFailure())
 	}
-	memory := "MinMemoryNode=" + v.MinMemory(j)
+	memory := "MinMemoryNode=" + v.MinMemory(job)
 	switch {
-	case s.GetMemPerCpu() > 0:
-		memory = "MinMemoryCPU=" + v.MinMemory(j)
-	case s.GetMemPerGpu() > 0:
+	case spec.GetMemPerCpu() > 0:
+		memory = "MinMemoryCPU=" + v.MinMemory(job)
+	case spec.GetMemPerGpu() > 0:
 		memory = "MinMemoryNode=0"
 	}
-	minCPUs := max(s.GetMinCpusPerNode(), max(s.GetCpusPerTask(), 1)*max(s.GetTasksPerNode(), 1))
-	rec.Line("MinCPUsNode="+tool.Itoa(minCPUs), memory, "MinTmpDiskNode="+v.Memory(s.GetTmpDisk()))
-	features := "Features=" + cmp.Or(s.GetConstraint(), Null)
+	minCPUs := max(spec.GetMinCpusPerNode(), max(spec.GetCpusPerTask(), 1)*max(spec.GetTasksPerNode(), 1))
+	rec.Line("MinCPUsNode="+tool.Itoa(minCPUs), memory, "MinTmpDiskNode="+v.Memory(spec.GetTmpDisk()))
+	features := "Features=" + cmp.Or(spec.GetConstraint(), Null)
 	rec.Line(features, "DelayBoot=00:00:00")
-	if s.GetPrefer() != "" {
-		rec.Line("Prefer=" + s.GetPrefer())
+	if spec.GetPrefer() != "" {
+		rec.Line("Prefer=" + spec.GetPrefer())
 	}
-	if s.GetReservation() != "" {
-		rec.Line("Reservation=" + s.GetReservation())
+	if spec.GetReservation() != "" {
+		rec.Line("Reservation=" + spec.GetReservation())
 	}
-	rec.Line("OverSubscribe="+Sharing(j), "Contiguous="+ZeroOne(s.GetContiguous()), "Licenses="+cmp.Or(LicencesText(s), Null), "Network=(null)")
-	rec.Line("Command=" + cmp.Or(CommandLine(j), Null))
-	if s.GetSubmitLine() != "" {
-		rec.Line("SubmitLine=" + s.GetSubmitLine())
+	rec.Line("OverSubscribe="+Sharing(job), "Contiguous="+ZeroOne(spec.GetContiguous()), "Licenses="+cmp.Or(LicencesText(spec), Null), "Network=(null)")
+	rec.Line("Command=" + cmp.Or(CommandLine(job), Null))
+	if spec.GetSubmitLine() != "" {
+		rec.Line("SubmitLine=" + spec.GetSubmitLine())
 	}
-	rec.Line("WorkDir=" + s.GetWorkDir())
-	for _, t := range [...]struct{ key, text string }{{"AdminComment=", s.GetAdminComment()}, {"SystemComment=", s.GetSystemComment()},
-		{"Comment=", s.GetComment()}, {"Extra=", s.GetExtra()}, {"Container=", s.GetContainer().GetImage()}} {
+	rec.Line("WorkDir=" + spec.GetWorkDir())
+	for _, t := range [...]struct{ key, text string }{{"AdminComment=", spec.GetAdminComment()}, {"SystemComment=", spec.GetSystemComment()},
+		{"Comment=", spec.GetComment()}, {"Extra=", spec.GetExtra()}, {"Container=", spec.GetContainer().GetImage()}} {
 		if t.text != "" {
 			rec.Line(t.key + t.text)
 		}
 	}
-	rec.Line("StdErr=" + v.stderrOf(j))
-	rec.Line("StdIn=" + v.Stdin(j))
-	rec.Line("StdOut=" + v.Stdout(j))
-	if s.GetSwitches() > 0 {
-		rec.Line(fmt.Sprintf("Switches=%d@%s", s.GetSwitches(), format.Duration(s.GetSwitchWait()/tool.Second)))
+	rec.Line("StdErr=" + v.stderrOf(job))
+	rec.Line("StdIn=" + v.Stdin(job))
+	rec.Line("StdOut=" + v.Stdout(job))
+	if spec.GetSwitches() > 0 {
+		rec.Line(fmt.Sprintf("Switches=%d@%s", spec.GetSwitches(), format.Duration(spec.GetSwitchWait()/tool.Second)))
 	}
 	rec.Line("Power=")
-	if s.GetCpusPerGpu() > 0 {
-		rec.Line("CpusPerTres=gres:gpu:" + tool.Itoa(s.GetCpusPerGpu()))
+	if spec.GetCpusPerGpu() > 0 {
+		rec.Line("CpusPerTres=gres:gpu:" + tool.Itoa(spec.GetCpusPerGpu()))
 	}
-	if s.GetMemPerGpu() > 0 {
-		rec.Line("MemPerTres=gres:gpu:" + tool.Itoa(s.GetMemPerGpu()))
+	if spec.GetMemPerGpu() > 0 {
+		rec.Line("MemPerTres=gres:gpu:" + tool.Itoa(spec.GetMemPerGpu()))
 	}
-	if text := TRESBind(s); text != "" {
+	if text := TRESBind(spec); text != "" {
 		rec.Line("TresBind=" + text)
 	}
-	if text := TRESFreq(s); text != "" {
+	if text := TRESFreq(spec); text != "" {
 		rec.Line("TresFreq=" + text)
 	}
 	for _, t := range [...]struct {
 		key  string
 		list []*apiv1.Count
-	}{{"TresPerJob", s.GetPerJob()}, {"TresPerNode", s.GetPerNode()}, {"TresPerSocket", s.GetPerSocket()}, {"TresPerTask", s.GetPerTask()}} {
+	}{{"TresPerJob", spec.GetPerJob()}, {"TresPerNode", spec.GetPerNode()}, {"TresPerSocket", spec.GetPerSocket()}, {"TresPerTask", spec.GetPerTask()}} {
 		if len(t.list) > 0 {
 			rec.Line(t.key + "=" + CountsText(t.list, "gres:", ":"))
 		}
 	}
 	mail := ""
-	if len(s.GetMailTypes()) > 0 {
-		mail = "MailUser=" + cmp.Or(s.GetMailUser(), j.GetUser()) + " MailType=" + strings.Join(s.GetMailTypes(), ",")
+	if len(spec.GetMailTypes()) > 0 {
+		mail = "MailUser=" + cmp.Or(spec.GetMailUser(), job.GetUser()) + " MailType=" + strings.Join(spec.GetMailTypes(), ",")
 	}
 	rec.Line(mail)
 }
 
 // stderrOf is where the standard error goes, which is to the output if nothing
 // else was asked for.
-func (v *JobView) stderrOf(j *apiv1.JobInfo) string {
-	if j.GetStderr() != "" && v.Expand {
-		return j.GetStderr()
+func (v *JobView) stderrOf(job *apiv1.JobInfo) string {
+	if job.GetStderr() != "" && v.Expand {
+		return job.GetStderr()
 	}
-	return v.Stderr(j)
+	return v.Stderr(job)
 }

@@ -24,23 +24,23 @@ func (g *NodeGroup) List() string {
 // Tally counts A/I/O/T of nodes or CPUs.
 func (g *NodeGroup) Tally(cpus bool) [4]int64 {
 	var t [4]int64
-	for _, n := range g.Nodes {
-		s := StateOf(n)
+	for _, node := range g.Nodes {
+		state := StateOf(node)
 		if cpus {
-			t[0] += n.GetCpusAlloc()
-			rest := n.GetCpus() - n.GetCpusAlloc()
-			if s.Out() {
+			t[0] += node.GetCpusAlloc()
+			rest := node.GetCpus() - node.GetCpusAlloc()
+			if state.Out() {
 				t[2] += rest
 			} else {
 				t[1] += rest
 			}
-			t[3] += n.GetCpus()
+			t[3] += node.GetCpus()
 			continue
 		}
 		switch {
-		case s.isBusy():
+		case state.isBusy():
 			t[0]++
-		case s.Out():
+		case state.Out():
 			t[2]++
 		default:
 			t[1]++

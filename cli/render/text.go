@@ -96,9 +96,9 @@ func Limit(ns int64, show func(int64) string) string {
 }
 
 // ToTRES reads a vector.
-func ToTRES(t *apiv1.Tres) spec.TRES {
-	out := spec.TRES{CPU: t.GetCpu(), Mem: t.GetMem(), Node: t.GetNode(), Billing: t.GetBilling(), Energy: t.GetEnergy()}
-	for _, c := range t.GetOther() {
+func ToTRES(tres *apiv1.Tres) spec.TRES {
+	out := spec.TRES{CPU: tres.GetCpu(), Mem: tres.GetMem(), Node: tres.GetNode(), Billing: tres.GetBilling(), Energy: tres.GetEnergy()}
+	for _, c := range tres.GetOther() {
 		out = out.With(c.GetName(), c.GetN())
 	}
 	return out
@@ -124,12 +124,12 @@ func ZeroOne(b bool) string {
 // CountsText writes GRES or licences: gpu:h100:2,nic:1.
 func CountsText(list []*apiv1.Count, prefix, sep string) string {
 	parts := make([]string, len(list))
-	for i, c := range list {
-		parts[i] = prefix + c.GetName()
-		if c.GetType() != "" {
-			parts[i] += sep + c.GetType()
+	for i, count := range list {
+		parts[i] = prefix + count.GetName()
+		if count.GetType() != "" {
+			parts[i] += sep + count.GetType()
 		}
-		parts[i] += sep + CountText(c.GetN())
+		parts[i] += sep + CountText(count.GetN())
 	}
 	return strings.Join(parts, ",")
 }

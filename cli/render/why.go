@@ -55,15 +55,15 @@ func (v *WhyView) when(ns int64) string {
 
 // Text is the explanation for people.
 func (v *WhyView) Text(rep *apiv1.WhyReply) string {
-	j := rep.GetJob()
-	id := v.ID(JobRow{JobInfo: j, Task: -1})
+	job := rep.GetJob()
+	id := v.ID(JobRow{JobInfo: job, Task: -1})
 	if strings.Contains(v.Asked, "_") && !strings.Contains(v.Asked, "[") {
 		id = v.Asked
 	}
-	head := fmt.Sprintf("Job %s (%s) of %s", id, j.GetSpec().GetName(), cmp.Or(j.GetUser(), tool.Itoa(j.GetUserId())))
+	head := fmt.Sprintf("Job %s (%s) of %s", id, job.GetSpec().GetName(), cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())))
 	var b strings.Builder
-	if spec.JobState(j.GetState()) != spec.Pending {
-		b.WriteString(v.notWaiting(head, j))
+	if spec.JobState(job.GetState()) != spec.Pending {
+		b.WriteString(v.notWaiting(head, job))
 		if faults := v.faultLines(rep); len(faults) > 0 {
 			b.WriteByte('\n')
 			v.part(&b, "Its GPUs", faults)
@@ -74,7 +74,7 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 		}
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(j.GetPartition(), ",", " or "), Span(v.Now-j.GetSubmit()))
+	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(job.GetPartition(), ",", " or "), Span(v.Now-job.GetSubmit()))
 	for _, part := range v.Parts(rep) {
 		v.part(&b, part.Title, part.Lines)
 	}
@@ -131,42 +131,42 @@ func (v *WhyView) part(b *strings.Builder, title string, text []string) {
 }
 
 // notWaiting tells what became of a job that does not wait.
-func (v *WhyView) notWaiting(head string, j *apiv1.JobInfo) string {
-	s := spec.JobState(j.GetState())
+func (v *WhyView) notWaiting(head string, job *apiv1.JobInfo) string {
+	state := spec.JobState(job.GetState())
 	switch {
-	case j.GetCompleting():
-		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, s, j.GetNodes())
-	case j.GetConfiguring():
-		text := fmt.Sprintf("%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up", head, j.GetNodes(), j.GetBooting(),
-			Span(v.Now-j.GetStart()))
-		if by := j.GetBootBy(); by != 0 {
+	case job.GetCompleting():
+		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, state, job.GetNodes())
+	case job.GetConfiguring():
+		text := fmt.Sprintf("%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up", head, job.GetNodes(), job.GetBooting(),
+			Span(v.Now-job.GetStart()))
+		if by := job.GetBootBy(); by != 0 {
 			text += fmt.Sprintf(". What is not up by %s (ResumeTimeout) is set aside, and the job is queued again", v.Time(by))
 		} else {
 			text += ". ResumeProgram has not been told yet (ResumeRate)"
 		}
 		return text + ".\n"
-	case s == spec.Suspended:
-		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, j.GetNodes())
-	case s == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog):
-		return fmt.Sprintf("%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n", head, j.GetNodes(), Span(Elapsed(j, v.Now)))
-	case s == spec.Running:
-		text := fmt.Sprintf("%s does not wait: it has run for %s on %s", head, Span(Elapsed(j, v.Now)), j.GetNodes())
-		if j.GetTimeLimit() >= 0 {
-			text += fmt.Sprintf(", and has %s left", Span(Left(j, v.Now)))
+	case state == spec.Suspended:
+		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, job.GetNodes())
+	case state == spec.Running && job.GetReason().GetCode() == string(spec.ReasonProlog):
+		return fmt.Sprintf("%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n", head, job.GetNodes(), Span(Elapsed(job, v.Now)))
+	case state == spec.Running:
+		text := fmt.Sprintf("%s does not wait: it has run for %s on %s", head, Span(Elapsed(job, v.Now)), job.GetNodes())
+		if job.GetTimeLimit() >= 0 {
+			text += fmt.Sprintf(", and has %s left", Span(Left(job, v.Now)))
 		}
-		return text + fmt.Sprintf(". It waited %s.\n", Span(j.GetStart()-j.GetSubmit()))
+		return text + fmt.Sprintf(". It waited %s.\n", Span(job.GetStart()-job.GetSubmit()))
 	}
-	text := fmt.Sprintf("%s does not wait: it ended %s ago, %s", head, Span(v.Now-j.GetEnd()), s)
+	text := fmt.Sprintf("%s does not wait: it ended %s ago, %s", head, Span(v.Now-job.GetEnd()), state)
 	switch {
-	case j.GetExitSignal() != 0:
-		text += fmt.Sprintf(" by signal %d", j.GetExitSignal())
-	case j.GetExitCode() != 0:
-		text += fmt.Sprintf(" with exit code %d", j.GetExitCode())
+	case job.GetExitSignal() != 0:
+		text += fmt.Sprintf(" by signal %d", job.GetExitSignal())
+	case job.GetExitCode() != 0:
+		text += fmt.Sprintf(" with exit code %d", job.GetExitCode())
 	}
-	if code := j.GetReason().GetCode(); code != "" && code != "None" {
+	if code := job.GetReason().GetCode(); code != "" && code != "None" {
 		text += " (" + code + ")"
 	}
-	if d := j.GetReason().GetDetail(); d != "" {
+	if d := job.GetReason().GetDetail(); d != "" {
 		text += ": " + d
 	}
 	return text + ".\n"
@@ -231,8 +231,8 @@ const beyond = "not planned: it is further down the queue than the scheduler loo
 
 // unplanned says on what the start depends of a job for which none is planned.
 func unplanned(rep *apiv1.WhyReply) string {
-	r := rep.GetReason()
-	switch spec.ReasonCode(r.GetCode()) {
+	reason := rep.GetReason()
+	switch spec.ReasonCode(reason.GetCode()) {
 	case "", spec.ReasonNone, spec.ReasonCleaning:
 		return "not planned yet"
 	case spec.ReasonDependency:
@@ -242,14 +242,14 @@ func unplanned(rep *apiv1.WhyReply) string {
 	case spec.ReasonDependencyNever, spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonDeadLine:
 		return "never, as it is"
 	case spec.ReasonResources:
-		if r.GetSubject() == "switches" {
+		if reason.GetSubject() == "switches" {
 			return "not planned until it may use more switches"
 		}
 		return beyond
 	case spec.ReasonPriority:
 		return beyond
 	}
-	if r.GetAsked() > r.GetLimit() && r.GetLimit() > 0 {
+	if reason.GetAsked() > reason.GetLimit() && reason.GetLimit() > 0 {
 		return "never, as it is"
 	}
 	return "not planned while that is so"
@@ -257,42 +257,42 @@ func unplanned(rep *apiv1.WhyReply) string {
 
 // needs is what the job asks for, as one line.
 func (v *WhyView) needs(rep *apiv1.WhyReply) string {
-	j := rep.GetJob()
-	asked := ToTRES(j.GetReqTres())
+	job := rep.GetJob()
+	asked := ToTRES(job.GetReqTres())
 	var parts []string
-	for _, t := range asked.All() {
-		name, typ, _ := strings.Cut(strings.TrimPrefix(t.Name, "gres/"), ":")
+	for _, tres := range asked.All() {
+		name, typ, _ := strings.Cut(strings.TrimPrefix(tres.Name, "gres/"), ":")
 		switch {
-		case t.Name == "billing" || t.Name == "node":
-		case typ == "" && byType(&asked, name) == t.N: // the next ones say it
+		case tres.Name == "billing" || tres.Name == "node":
+		case typ == "" && byType(&asked, name) == tres.N: // the next ones say it
 		default:
-			parts = append(parts, formatQuantity(t.Name, t.N))
+			parts = append(parts, formatQuantity(tres.Name, tres.N))
 		}
 	}
 	if asked.Mem == 0 && slices.ContainsFunc(rep.GetNodes(), func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" }) {
 		parts = append(parts, "all memory of the node (no --mem, and no default here)")
 	}
 	text, whole := strings.Join(parts, ", "), ""
-	if s := spec.Sharing(j.GetSpec().GetSharing()); s == spec.Exclusive {
+	if s := spec.Sharing(job.GetSpec().GetSharing()); s == spec.Exclusive {
 		whole = "whole "
 	}
 	switch {
-	case j.GetNumNodes() > 1:
-		text += fmt.Sprintf(" on %d %snodes", j.GetNumNodes(), whole)
+	case job.GetNumNodes() > 1:
+		text += fmt.Sprintf(" on %d %snodes", job.GetNumNodes(), whole)
 	case whole != "":
 		text += " on a whole node"
 	}
-	if limit := j.GetTimeLimit(); limit < 0 {
+	if limit := job.GetTimeLimit(); limit < 0 {
 		text += ", without a time limit"
 	} else {
 		text += ", for up to " + Span(limit)
 	}
-	return text + fmt.Sprintf("; priority %d", j.GetPriority())
+	return text + fmt.Sprintf("; priority %d", job.GetPriority())
 }
 
 // byType is how much of a GRES is asked for by type.
-func byType(t *spec.TRES, name string) (sum int64) {
-	for _, o := range t.All() {
+func byType(tres *spec.TRES, name string) (sum int64) {
+	for _, o := range tres.All() {
 		if strings.HasPrefix(o.Name, "gres/"+name+":") {
 			sum += o.N
 		}
@@ -326,8 +326,8 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 }
 
 // short is what a job holds, in a few words.
-func short(t *apiv1.Tres) string {
-	x := ToTRES(t)
+func short(tres *apiv1.Tres) string {
+	x := ToTRES(tres)
 	parts := []string{formatQuantity("cpu", x.CPU)}
 	if n := x.Get("gres/gpu"); n > 0 {
 		parts = append(parts, formatQuantity("gres/gpu", n))
@@ -354,8 +354,8 @@ func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
 }
 
 // nodeVerdict says why nodes cannot take the job now.
-func nodeVerdict(n *apiv1.NodeVerdict) string {
-	why := n.GetWhy()
+func nodeVerdict(node *apiv1.NodeVerdict) string {
+	why := node.GetWhy()
 	switch kind, what, _ := strings.Cut(why, ":"); kind {
 	case "state", "request", "reservation", "apart":
 		return what
@@ -370,20 +370,20 @@ func nodeVerdict(n *apiv1.NodeVerdict) string {
 	case "planned", "reserved":
 		return "kept for a job that comes before"
 	}
-	if n.GetNeed() == 0 {
+	if node.GetNeed() == 0 {
 		return why
 	}
-	return fmt.Sprintf("%s free, %s needed", formatQuantity(why, n.GetFree()), formatQuantity(why, n.GetNeed()))
+	return fmt.Sprintf("%s free, %s needed", formatQuantity(why, node.GetFree()), formatQuantity(why, node.GetNeed()))
 }
 
 func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
 	var table [][]string
-	for _, a := range rep.GetAdvice() {
-		what := "would start " + v.when(a.GetStart())
-		if a.GetGain() > 0 {
-			what += " (" + Span(a.GetGain()) + " earlier)"
+	for _, advice := range rep.GetAdvice() {
+		what := "would start " + v.when(advice.GetStart())
+		if advice.GetGain() > 0 {
+			what += " (" + Span(advice.GetGain()) + " earlier)"
 		}
-		table = append(table, []string{tableRow + a.GetChange(), what})
+		table = append(table, []string{tableRow + advice.GetChange(), what})
 	}
 	return splitTable(table)
 }
@@ -413,14 +413,14 @@ func who(subject string) string {
 //
 //muster:table one case for each reason
 func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
-	r, j := rep.GetReason(), rep.GetJob()
+	reason, job := rep.GetReason(), rep.GetJob()
 	blocker := ""
 	for _, b := range rep.GetBlockers() {
-		if b.GetUid() == r.GetBlocker() && r.GetBlocker() != 0 {
+		if b.GetUid() == reason.GetBlocker() && reason.GetBlocker() != 0 {
 			blocker = "job " + v.ID(JobRow{JobInfo: b, Task: -1}) + " (" + b.GetSpec().GetName() + " of " + b.GetUser() + ")"
 		}
 	}
-	switch spec.ReasonCode(r.GetCode()) {
+	switch spec.ReasonCode(reason.GetCode()) {
 	case "", spec.ReasonNone:
 		return []string{"No pass has looked at it yet; the next one will within moments."}
 	case spec.ReasonPriority:
@@ -429,7 +429,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		}
 		return []string{"Jobs that come before it wait too; it may start earlier only where that delays none of them."}
 	case "ReservationDeleted":
-		return []string{"The reservation that it asks for is gone: change it with scontrol update jobid=" + tool.Itoa(j.GetJobId()) + " reservationname=."}
+		return []string{"The reservation that it asks for is gone: change it with scontrol update jobid=" + tool.Itoa(job.GetJobId()) + " reservationname=."}
 	case "ReservationInvalid":
 		return []string{"It does not fit into its reservation: too many nodes, or a longer time limit than is left of it."}
 	case spec.ReasonReservation:
@@ -442,36 +442,36 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		if blocker != "" {
 			out = append(out, "What it is planned to get is held by "+blocker+".")
 		}
-		if j.GetHetSize() > 1 {
-			other := (j.GetHetOffset() + 1) % j.GetHetSize()
-			out = append(out, fmt.Sprintf("Its %d components start together; muster why %d+%d shows the nodes as the next of them sees them.", j.GetHetSize(), j.GetHetJobId(), other))
+		if job.GetHetSize() > 1 {
+			other := (job.GetHetOffset() + 1) % job.GetHetSize()
+			out = append(out, fmt.Sprintf("Its %d components start together; muster why %d+%d shows the nodes as the next of them sees them.", job.GetHetSize(), job.GetHetJobId(), other))
 		}
 		return out
 	case spec.ReasonDependency:
-		return dependencyText(cmp.Or(j.GetDependency(), j.GetSpec().GetDependency()))
+		return dependencyText(cmp.Or(job.GetDependency(), job.GetSpec().GetDependency()))
 	case spec.ReasonDependencyNever:
-		return []string{"What it waits for can never come true any more: " + cmp.Or(j.GetDependency(), j.GetSpec().GetDependency()) + ".",
-			"Cancel it (scancel " + tool.Itoa(j.GetJobId()) + ") and submit it without that dependency."}
+		return []string{"What it waits for can never come true any more: " + cmp.Or(job.GetDependency(), job.GetSpec().GetDependency()) + ".",
+			"Cancel it (scancel " + tool.Itoa(job.GetJobId()) + ") and submit it without that dependency."}
 	case spec.ReasonBeginTime:
-		return []string{"It was asked not to begin before " + v.when(firstOf(r.GetUntil(), j.GetSpec().GetBegin(), j.GetStart())) + "."}
+		return []string{"It was asked not to begin before " + v.when(firstOf(reason.GetUntil(), job.GetSpec().GetBegin(), job.GetStart())) + "."}
 	case spec.ReasonHeldUser:
-		return []string{"It is held by its owner. Release it: scontrol release " + tool.Itoa(j.GetJobId()) + "."}
+		return []string{"It is held by its owner. Release it: scontrol release " + tool.Itoa(job.GetJobId()) + "."}
 	case spec.ReasonHeldAdmin:
 		return []string{"It is held by an operator, who alone can release it."}
 	case spec.ReasonHoldMaxRequeue:
-		return []string{fmt.Sprintf("It was requeued %d times, as often as the site allows, and is held. Find out why it fails to start, then release it.", j.GetRestarts())}
+		return []string{fmt.Sprintf("It was requeued %d times, as often as the site allows, and is held. Find out why it fails to start, then release it.", job.GetRestarts())}
 	case spec.ReasonArrayTaskLimit:
-		return []string{fmt.Sprintf("Its array runs at most %d tasks at a time (the %% of --array), and so many run now.", j.GetArrayThrottle()),
-			fmt.Sprintf("scontrol update jobid=%d arraytaskthrottle=N changes that.", firstOf(j.GetArrayJobId(), j.GetJobId()))}
+		return []string{fmt.Sprintf("Its array runs at most %d tasks at a time (the %% of --array), and so many run now.", job.GetArrayThrottle()),
+			fmt.Sprintf("scontrol update jobid=%d arraytaskthrottle=N changes that.", firstOf(job.GetArrayJobId(), job.GetJobId()))}
 	case spec.ReasonLicenses:
-		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", formatQuantity(cmp.Or(r.GetTres(), "license/"), r.GetAsked()), formatQuantity(cmp.Or(r.GetTres(), "license/"), r.GetUsed()), r.GetLimit())}
+		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", formatQuantity(cmp.Or(reason.GetTres(), "license/"), reason.GetAsked()), formatQuantity(cmp.Or(reason.GetTres(), "license/"), reason.GetUsed()), reason.GetLimit())}
 	case spec.ReasonReqNodeNotAvail:
-		if strings.Contains(r.GetDetail(), "eserved") {
+		if strings.Contains(reason.GetDetail(), "eserved") {
 			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
 		}
-		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(cmp.Or(r.GetDetail(), r.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
+		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(cmp.Or(reason.GetDetail(), reason.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
 	case spec.ReasonPartitionDown, spec.ReasonPartitionInactive:
-		name := strings.TrimPrefix(cmp.Or(r.GetSubject(), "partition/"+j.GetPartition()), "partition/")
+		name := strings.TrimPrefix(cmp.Or(reason.GetSubject(), "partition/"+job.GetPartition()), "partition/")
 		return []string{"Its partition, " + name + ", starts no jobs now (scontrol show partition " + name + ").",
 			"It starts again when an operator says so: scontrol update partitionname=" + name + " state=up."}
 	}
@@ -551,56 +551,56 @@ func conditionText(kind, id string) string {
 //
 //muster:table one case for each reason
 func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
-	r, j := rep.GetReason(), rep.GetJob()
-	code := r.GetCode()
-	subject := who(r.GetSubject())
+	reason, job := rep.GetReason(), rep.GetJob()
+	code := reason.GetCode()
+	subject := who(reason.GetSubject())
 	switch spec.ReasonCode(code) {
 	case spec.ReasonPartitionNodeLimit:
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: ask for fewer, or for another partition.",
-			formatQuantity("node", r.GetAsked()), subject, formatQuantity("node", r.GetLimit()))}
+			formatQuantity("node", reason.GetAsked()), subject, formatQuantity("node", reason.GetLimit()))}
 	case spec.ReasonPartitionTimeLimit:
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
-			Span(r.GetAsked()*tool.Second), subject, Span(r.GetLimit()*tool.Second), j.GetJobId(), format.Duration(r.GetLimit()))}
+			Span(reason.GetAsked()*tool.Second), subject, Span(reason.GetLimit()*tool.Second), job.GetJobId(), format.Duration(reason.GetLimit()))}
 	case spec.ReasonPartitionConfig:
-		if r.GetDetail() != "" {
-			return []string{"It can never start as it is" + detail(r) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
+		if reason.GetDetail() != "" {
+			return []string{"It can never start as it is" + detail(reason) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
 		}
 		return []string{"No set of nodes of " + subject + " can give what it asks for, even when all of them are free. Waiting does not help: ask for less on each node, or for another partition."}
 	case spec.ReasonBadConstraints:
-		return []string{"No node can ever meet what it asks for" + detail(r) + ". Waiting does not help."}
+		return []string{"No node can ever meet what it asks for" + detail(reason) + ". Waiting does not help."}
 	case spec.ReasonInvalidAccount, spec.ReasonAccountNotAllowed:
-		return []string{"Account " + cmp.Or(j.GetSpec().GetAccount(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update account=."}
+		return []string{"Account " + cmp.Or(job.GetSpec().GetAccount(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update account=."}
 	case spec.ReasonInvalidQOS, spec.ReasonQOSNotAllowed:
-		return []string{"QOS " + cmp.Or(QOSOf(j), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
+		return []string{"QOS " + cmp.Or(QOSOf(job), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update qos=."}
 	case spec.ReasonFencingWait:
-		return v.fencingText(r)
+		return v.fencingText(reason)
 	case spec.ReasonCleaning:
 		return []string{"Its earlier run is still being cleaned up on its nodes."}
 	case spec.ReasonDeadLine:
-		return []string{"It cannot end by its deadline, " + v.Time(j.GetSpec().GetDeadline()) + ", any more."}
+		return []string{"It cannot end by its deadline, " + v.Time(job.GetSpec().GetDeadline()) + ", any more."}
 	}
-	if text := v.limitText(r, j); text != nil {
+	if text := v.limitText(reason, job); text != nil {
 		return text
 	}
-	return []string{strings.TrimSpace("The scheduler says " + code + detail(r) + ".")}
+	return []string{strings.TrimSpace("The scheduler says " + code + detail(reason) + ".")}
 }
 
-func detail(r *apiv1.Reason) string {
-	if r.GetDetail() == "" {
+func detail(reason *apiv1.Reason) string {
+	if reason.GetDetail() == "" {
 		return ""
 	}
-	return ": " + r.GetDetail()
+	return ": " + reason.GetDetail()
 }
 
 // fencingText says what a job waits for whose earlier run may still live.
-func (v *WhyView) fencingText(r *apiv1.Reason) []string {
-	where := r.GetDetail()
+func (v *WhyView) fencingText(reason *apiv1.Reason) []string {
+	where := reason.GetDetail()
 	first := "Its earlier run may still live on " + where + ", which does not answer. It starts again once that run is certainly gone"
-	if until := r.GetUntil(); until != 0 {
+	if until := reason.GetUntil(); until != 0 {
 		first += ", at the latest " + v.when(until) + " when its lease is over"
 	}
 	text := []string{first + "."}
-	if program := r.GetSubject(); program != "" {
+	if program := reason.GetSubject(); program != "" {
 		text = append(text, "The controller asks "+program+" to switch "+where+" off; scontrol show node "+where+" shows what it says.")
 	}
 	return append(text,
@@ -608,29 +608,29 @@ func (v *WhyView) fencingText(r *apiv1.Reason) []string {
 }
 
 // limitText explains the families of limits: per job, user, account, group.
-func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
-	code, subject := r.GetCode(), who(r.GetSubject())
+func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
+	code, subject := reason.GetCode(), who(reason.GetSubject())
 	has := func(s string) bool { return strings.Contains(code, s) }
-	asked := formatQuantity(r.GetTres(), r.GetAsked())
-	limit := formatQuantity(r.GetTres(), r.GetLimit())
-	used := formatQuantity(r.GetTres(), r.GetUsed())
+	asked := formatQuantity(reason.GetTres(), reason.GetAsked())
+	limit := formatQuantity(reason.GetTres(), reason.GetLimit())
+	used := formatQuantity(reason.GetTres(), reason.GetUsed())
 	switch {
 	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
-		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, r.GetLimit(), r.GetUsed())}
+		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, reason.GetLimit(), reason.GetUsed())}
 	case has("Wall"):
 		return []string{fmt.Sprintf("It asks for %s; %s allows %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
-			Span(r.GetAsked()*tool.Second), subject, Span(r.GetLimit()*tool.Second), j.GetJobId(), format.Duration(r.GetLimit()))}
-	case r.GetTres() == "":
+			Span(reason.GetAsked()*tool.Second), subject, Span(reason.GetLimit()*tool.Second), job.GetJobId(), format.Duration(reason.GetLimit()))}
+	case reason.GetTres() == "":
 		return nil
-	case strings.HasPrefix(r.GetSubject(), "budget/"):
-		account, tres := strings.TrimPrefix(r.GetSubject(), "budget/"), strings.TrimSuffix(r.GetTres(), " minutes")
-		if r.GetLimit() == 0 {
+	case strings.HasPrefix(reason.GetSubject(), "budget/"):
+		account, tres := strings.TrimPrefix(reason.GetSubject(), "budget/"), strings.TrimSuffix(reason.GetTres(), " minutes")
+		if reason.GetLimit() == 0 {
 			return []string{"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again."}
 		}
 		return []string{fmt.Sprintf("The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
-			account, max(r.GetLimit()-r.GetUsed(), 0), formatQuantity(tres, 1), r.GetAsked(), account)}
+			account, max(reason.GetLimit()-reason.GetUsed(), 0), formatQuantity(tres, 1), reason.GetAsked(), account)}
 	case has("RunMinutes") || has("RunMins"), has("Minutes"):
-		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, r.GetLimit(), strings.TrimSuffix(r.GetTres(), " minutes"), r.GetUsed(), r.GetAsked())}
+		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, reason.GetLimit(), strings.TrimSuffix(reason.GetTres(), " minutes"), reason.GetUsed(), reason.GetAsked())}
 	case has("PerJob"), has("PerNode"), has("Min"):
 		word, per := "at most", "a job"
 		if has("PerNode") {
@@ -644,13 +644,13 @@ func (v *WhyView) limitText(r *apiv1.Reason, j *apiv1.JobInfo) []string {
 	whose := "all its jobs together"
 	switch {
 	case has("PerUser"):
-		whose = cmp.Or(j.GetUser(), "the user") + "'s jobs together"
+		whose = cmp.Or(job.GetUser(), "the user") + "'s jobs together"
 	case has("PerAccount"):
-		whose = "the jobs of account " + j.GetSpec().GetAccount() + " together"
+		whose = "the jobs of account " + job.GetSpec().GetAccount() + " together"
 	}
 	out := []string{fmt.Sprintf("%s allows %s %s; they hold %s now, and this job asks for %s.", subject, whose, limit, used, asked)}
-	if r.GetAsked() > r.GetLimit() {
+	if reason.GetAsked() > reason.GetLimit() {
 		return append(out, "The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.")
 	}
-	return append(out, fmt.Sprintf("It starts when %s of those end.", formatQuantity(r.GetTres(), r.GetUsed()+r.GetAsked()-r.GetLimit())))
+	return append(out, fmt.Sprintf("It starts when %s of those end.", formatQuantity(reason.GetTres(), reason.GetUsed()+reason.GetAsked()-reason.GetLimit())))
 }

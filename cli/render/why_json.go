@@ -16,7 +16,7 @@ func ReasonTree(r *apiv1.Reason) tree.Object {
 
 // WhyTree is an explanation as data. Times are seconds since 1970, 0 = unknown.
 func WhyTree(rep *apiv1.WhyReply) tree.Object {
-	j := rep.GetJob()
+	job := rep.GetJob()
 	nodes := tree.List{}
 	blockers := tree.List{}
 	advice := tree.List{}
@@ -34,12 +34,12 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 	for _, h := range rep.GetHistory() {
 		history = append(history, tree.Object{{Key: "reason", Value: ReasonTree(h.GetReason())}, {Key: "from", Value: h.GetFrom() / tool.Second}, {Key: "to", Value: h.GetTo() / tool.Second}, {Key: "restarts", Value: int64(h.GetRestarts())}})
 	}
-	v := &WhyView{}
-	v.Now = rep.GetNow()
+	view := &WhyView{}
+	view.Now = rep.GetNow()
 	return tree.Object{
-		{Key: "job_id", Value: j.GetJobId()}, {Key: "name", Value: j.GetSpec().GetName()}, {Key: "user", Value: j.GetUser()}, {Key: "state", Value: spec.JobState(j.GetState()).String()},
-		{Key: "partition", Value: j.GetPartition()}, {Key: "submitted", Value: j.GetSubmit() / tool.Second}, {Key: "reason", Value: ReasonTree(rep.GetReason())},
-		{Key: "explanation", Value: strings.Join(v.Because(rep), " ")},
+		{Key: "job_id", Value: job.GetJobId()}, {Key: "name", Value: job.GetSpec().GetName()}, {Key: "user", Value: job.GetUser()}, {Key: "state", Value: spec.JobState(job.GetState()).String()},
+		{Key: "partition", Value: job.GetPartition()}, {Key: "submitted", Value: job.GetSubmit() / tool.Second}, {Key: "reason", Value: ReasonTree(rep.GetReason())},
+		{Key: "explanation", Value: strings.Join(view.Because(rep), " ")},
 		{Key: "planned_start", Value: rep.GetPlannedStart() / tool.Second}, {Key: "planned_nodes", Value: rep.GetPlannedNodes()}, {Key: "planned_is_estimate", Value: rep.GetPlannedEstimate()},
 		{Key: "ahead", Value: int64(rep.GetAhead())}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
 		{Key: "guaranteed", Value: tree.Strings(rep.GetGuarantee())},
@@ -51,12 +51,12 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 
 // predictionTree is how long the job will probably run, in seconds; runs is 0
 // where nothing is known.
-func predictionTree(p *apiv1.RunPrediction) tree.Object {
+func predictionTree(prediction *apiv1.RunPrediction) tree.Object {
 	return tree.Object{
-		{Key: "length", Value: p.GetLength() / tool.Second},
-		{Key: "shortest", Value: p.GetShortest() / tool.Second},
-		{Key: "longest", Value: p.GetLongest() / tool.Second},
-		{Key: "runs", Value: int64(p.GetRuns())},
-		{Key: "similar", Value: p.GetSimilar()},
+		{Key: "length", Value: prediction.GetLength() / tool.Second},
+		{Key: "shortest", Value: prediction.GetShortest() / tool.Second},
+		{Key: "longest", Value: prediction.GetLongest() / tool.Second},
+		{Key: "runs", Value: int64(prediction.GetRuns())},
+		{Key: "similar", Value: prediction.GetSimilar()},
 	}
 }

@@ -49,17 +49,17 @@ func (t *Type) conformRecord(v any) any {
 	// member is mostly the one that is looked for.
 	next := 0
 	for i := range t.Fields {
-		f := &t.Fields[i]
+		field := &t.Fields[i]
 		at := next
-		if at >= len(object) || object[at].Key != f.Name {
-			at = slices.IndexFunc(object, func(m tree.Member) bool { return m.Key == f.Name })
+		if at >= len(object) || object[at].Key != field.Name {
+			at = slices.IndexFunc(object, func(m tree.Member) bool { return m.Key == field.Name })
 		}
 		var value any
 		if at >= 0 {
 			value = object[at].Value
 			next = at + 1
 		}
-		out[i] = tree.Member{Key: f.Name, Value: f.Type.Conform(value)}
+		out[i] = tree.Member{Key: field.Name, Value: field.Type.Conform(value)}
 	}
 	return out
 }
@@ -201,13 +201,13 @@ func (t *Type) mismatches(found []string, path string, v any) []string {
 		if !ok {
 			return wrong()
 		}
-		for _, m := range object {
-			f := t.Field(m.Key)
-			if f == nil {
-				found = append(found, path+"/"+m.Key+": no such field of "+t.typeWord())
+		for _, member := range object {
+			field := t.Field(member.Key)
+			if field == nil {
+				found = append(found, path+"/"+member.Key+": no such field of "+t.typeWord())
 				continue
 			}
-			found = f.Type.mismatches(found, path+"/"+m.Key, m.Value)
+			found = field.Type.mismatches(found, path+"/"+member.Key, member.Value)
 		}
 		return found
 	case List:

@@ -34,11 +34,11 @@ type Reading struct {
 // that the type does not have is a warning, a value that cannot be understood is
 // an error.
 func (t *Type) Read(body any) Reading {
-	r := &Reading{}
-	if v, ok := r.read(t, "#", body).(Values); ok {
-		r.Values = v
+	reading := &Reading{}
+	if v, ok := reading.read(t, "#", body).(Values); ok {
+		reading.Values = v
 	}
-	return *r
+	return *reading
 }
 
 func (r *Reading) fail(path, text string, args ...any) any {
@@ -105,12 +105,12 @@ func (r *Reading) readRecord(t *Type, path string, v any) any {
 	}
 	out := Values{}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		f := t.Field(name)
-		if f == nil {
+		field := t.Field(name)
+		if field == nil {
 			r.Warnings = append(r.Warnings, Problem{Path: path + "/" + name, Text: "unknown field, ignored"})
 			continue
 		}
-		if value := r.read(f.Type, path+"/"+name, object[name]); value != nil {
+		if value := r.read(field.Type, path+"/"+name, object[name]); value != nil {
 			out[name] = value
 		}
 	}

@@ -163,54 +163,54 @@ func (c *Contract) Type(name string) *Type { return c.types[name] }
 func (c *Contract) Names() []string { return c.names }
 
 // readContract reads the rows of one version.
-func readContract(v Version) *Contract {
-	c := &Contract{Version: v, types: map[string]*Type{}}
+func readContract(version Version) *Contract {
+	contract := &Contract{Version: version, types: map[string]*Type{}}
 	var at *Type
 	for line := range strings.Lines(fieldTable) {
 		line = strings.TrimSuffix(line, "\n")
 		if name, ok := strings.CutPrefix(line, "@"); ok {
 			name, versions, some := strings.Cut(name, "\t")
 			at = nil
-			if !some || hasVersion(versions, v) {
-				at = c.named(name)
+			if !some || hasVersion(versions, version) {
+				at = contract.named(name)
 			}
 			continue
 		}
 		cells := strings.Split(line, "\t")
-		if at == nil || (len(cells) > 2 && !hasVersion(cells[2], v)) {
+		if at == nil || (len(cells) > 2 && !hasVersion(cells[2], version)) {
 			continue
 		}
-		p := &typeParser{contract: c, text: cells[1]}
+		parser := &typeParser{contract: contract, text: cells[1]}
 		if cells[0] == "[]" {
-			list := p.read()
+			list := parser.read()
 			at.Kind = List
 			at.Elem = list.Elem
 			continue
 		}
 		name, own := strings.CutPrefix(cells[0], "+")
 		name, required := strings.CutSuffix(name, "!")
-		at.add(Field{Name: name, Required: required, Own: own, Type: p.read()})
+		at.add(Field{Name: name, Required: required, Own: own, Type: parser.read()})
 	}
-	for name, t := range c.types {
+	for name, t := range contract.types {
 		if t.Kind == Record && len(t.Fields) == 0 {
-			delete(c.types, name) // no field of it belongs to this version
+			delete(contract.types, name) // no field of it belongs to this version
 			continue
 		}
 		t.number = strings.HasSuffix(name, "_no_val_struct")
-		c.names = append(c.names, name)
+		contract.names = append(contract.names, name)
 	}
-	for _, t := range c.types {
+	for _, t := range contract.types {
 		t.prepareUnset()
 	}
-	slices.Sort(c.names)
+	slices.Sort(contract.names)
 	for line := range strings.Lines(pathTable) {
 		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(cells) > 5 && !hasVersion(cells[5], v) {
+		if len(cells) > 5 && !hasVersion(cells[5], version) {
 			continue
 		}
-		c.Paths = append(c.Paths, c.path(cells))
+		contract.Paths = append(contract.Paths, contract.path(cells))
 	}
-	return c
+	return contract
 }
 
 func hasVersion(list string, v Version) bool {
@@ -227,22 +227,22 @@ func (c *Contract) named(name string) *Type {
 	return t
 }
 
-func (t *Type) add(f Field) {
+func (t *Type) add(field Field) {
 	if t.places == nil {
 		t.places = map[string]int{}
 	}
-	t.places[f.Name] = len(t.Fields)
-	t.Fields = append(t.Fields, f)
+	t.places[field.Name] = len(t.Fields)
+	t.Fields = append(t.Fields, field)
 }
 
 // path reads a row of the table of paths.
 func (c *Contract) path(cells []string) Path {
-	p := Path{Method: cells[0], Plain: cells[1], Path: strings.Replace(cells[1], "*", c.Version.String(), 1)}
-	p.Tag, _, _ = strings.Cut(strings.TrimPrefix(p.Plain, "/"), "/")
-	p.Request = c.types[strings.TrimPrefix(cells[2], "@")]
-	p.Answer = c.types[strings.TrimPrefix(cells[3], "@")]
+	path := Path{Method: cells[0], Plain: cells[1], Path: strings.Replace(cells[1], "*", c.Version.String(), 1)}
+	path.Tag, _, _ = strings.Cut(strings.TrimPrefix(path.Plain, "/"), "/")
+	path.Request = c.types[strings.TrimPrefix(cells[2], "@")]
+	path.Answer = c.types[strings.TrimPrefix(cells[3], "@")]
 	if cells[4] == "" {
-		return p
+		return path
 	}
 	for _, text := range strings.Split(cells[4], "; ") {
 		open := strings.LastIndexByte(text, '(')
@@ -252,9 +252,9 @@ func (c *Contract) path(cells []string) Path {
 		if list, ok := strings.CutPrefix(kind, "enum:"); ok {
 			one.Enum = strings.Split(list, ",")
 		}
-		p.Params = append(p.Params, one)
+		path.Params = append(path.Params, one)
 	}
-	return p
+	return path
 }
 
 // typeParser reads a type as the table writes it.

@@ -209,21 +209,21 @@ func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out io.Write
 func (q *request) readQuery(obeyed []string) error {
 	var wrong problems
 	for name, values := range q.query {
-		p := q.path.Param(name)
+		param := q.path.Param(name)
 		switch {
-		case p == nil:
+		case param == nil:
 			q.addWarning("?"+name, "unknown parameter, ignored")
 			continue
 		case !slices.Contains(obeyed, name) && !slices.Contains(mootParams(), name) && q.hasFlag(name):
 			q.addWarning("?"+name, "the answer does not depend on it, ignored")
 			continue
-		case p.Enum == nil:
+		case param.Enum == nil:
 			continue
 		}
 		for _, value := range values {
 			for word := range strings.SplitSeq(value, ",") {
-				if !slices.ContainsFunc(p.Enum, func(known string) bool { return strings.EqualFold(known, word) }) {
-					wrong = append(wrong, schema.Problem{Path: "?" + name, Text: word + " is not known: expected one of " + strings.Join(p.Enum, ", ")})
+				if !slices.ContainsFunc(param.Enum, func(known string) bool { return strings.EqualFold(known, word) }) {
+					wrong = append(wrong, schema.Problem{Path: "?" + name, Text: word + " is not known: expected one of " + strings.Join(param.Enum, ", ")})
 				}
 			}
 		}
@@ -293,10 +293,10 @@ func (q *request) hasFlag(name string) bool {
 func (q *request) run(args []string, out io.Writer) error {
 	make := documentCommands()[args[0]]
 	var said bytes.Buffer
-	e := q.commandEnv(args)
-	e.Stdout = out
-	e.Stderr = &said
-	e.API.Warnings = func() []string {
+	env := q.commandEnv(args)
+	env.Stdout = out
+	env.Stderr = &said
+	env.API.Warnings = func() []string {
 		var lines []string
 		for _, one := range q.warnings {
 			lines = append(lines, one.Path+": "+one.Text)
@@ -307,7 +307,7 @@ func (q *request) run(args []string, out io.Writer) error {
 		return lines
 	}
 	words := append([]string{"--json=" + q.version.String()}, args[1:]...)
-	err := tool.Execute(q.ctx, e, make(), words)
+	err := tool.Execute(q.ctx, env, make(), words)
 	if err != nil && q.failed != nil {
 		return q.failed // as the service said it, before the command put it into words
 	}

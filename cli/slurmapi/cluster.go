@@ -60,13 +60,13 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 	set := func(key, value string) {
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: value})
 	}
-	for _, f := range q.path.Request.Fields {
-		v, there := q.body[f.Name]
-		switch f.Name {
+	for _, field := range q.path.Request.Fields {
+		v, there := q.body[field.Name]
+		switch field.Name {
 		case "state", "name":
 		case "comment", "extra":
 			if there {
-				set(f.Name, plainValue(v))
+				set(field.Name, plainValue(v))
 			}
 		case "reason":
 			if there && req.GetState() == "" {
@@ -86,7 +86,7 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 			}
 		default:
 			if there && !asksNothing(v) {
-				wrong = append(wrong, schema.Problem{Path: "#/" + f.Name, Text: "it is set in the configuration of the nodes"})
+				wrong = append(wrong, schema.Problem{Path: "#/" + field.Name, Text: "it is set in the configuration of the nodes"})
 			}
 		}
 	}
@@ -185,15 +185,15 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 		n, _ := v.(tree.Number)
 		return tool.Itoa(n.N * tool.Second)
 	}
-	for _, f := range schema.Of(schema.Default).Type("reservation_desc_msg").Fields {
-		v, given := at.values[f.Name]
+	for _, field := range schema.Of(schema.Default).Type("reservation_desc_msg").Fields {
+		v, given := at.values[field.Name]
 		if !given || asksNothing(v) {
 			continue
 		}
-		switch f.Name {
+		switch field.Name {
 		case "name":
 		case "accounts", "comment", "features", "groups", "licenses", "users":
-			set(f.Name, plainValue(v))
+			set(field.Name, plainValue(v))
 		case "partition":
 			set("partitionname", plainValue(v))
 		case "flags":
@@ -221,7 +221,7 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 			}
 			set("tres", strings.Join(parts, ","))
 		default:
-			wrong = append(wrong, schema.Problem{Path: at.path + "/" + f.Name, Text: "Muster's reservations have no such thing"})
+			wrong = append(wrong, schema.Problem{Path: at.path + "/" + field.Name, Text: "Muster's reservations have no such thing"})
 		}
 	}
 	return req, wrong
@@ -255,24 +255,24 @@ func getLayout(q *request) (tree.Object, error) {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	list := tree.List{}
-	for _, j := range rep.GetJobs() {
-		for _, n := range j.GetAllocation() {
+	for _, job := range rep.GetJobs() {
+		for _, node := range job.GetAllocation() {
 			gres := tree.List{}
 			byType := map[string]spec.Bitset{}
 			var types []string
-			for _, g := range n.GetGpus() {
-				if _, seen := byType[g.GetType()]; !seen {
-					types = append(types, g.GetType())
+			for _, gpu := range node.GetGpus() {
+				if _, seen := byType[gpu.GetType()]; !seen {
+					types = append(types, gpu.GetType())
 				}
-				byType[g.GetType()] = byType[g.GetType()].Set(int(g.GetIndex()))
+				byType[gpu.GetType()] = byType[gpu.GetType()].Set(int(gpu.GetIndex()))
 			}
 			for _, t := range types {
 				gres = append(gres, tree.Object{{Key: "name", Value: "gpu"}, {Key: "type", Value: t}, {Key: "count", Value: byType[t].Count()}, {Key: "index", Value: byType[t].Ranges()}})
 			}
-			for _, g := range n.GetGres() {
+			for _, g := range node.GetGres() {
 				gres = append(gres, tree.Object{{Key: "name", Value: g.GetName()}, {Key: "type", Value: g.GetType()}, {Key: "count", Value: g.GetN()}})
 			}
-			list = append(list, tree.Object{{Key: "node", Value: n.GetName()}, {Key: "mem_alloc", Value: n.GetMem()}, {Key: "core_bitmap", Value: spec.Bitset(n.GetCpus()).Ranges()}, {Key: "gres", Value: gres}})
+			list = append(list, tree.Object{{Key: "node", Value: node.GetName()}, {Key: "mem_alloc", Value: node.GetMem()}, {Key: "core_bitmap", Value: spec.Bitset(node.GetCpus()).Ranges()}, {Key: "gres", Value: gres}})
 		}
 	}
 	return tree.Object{{Key: "nodes", Value: list}}, nil

@@ -314,11 +314,11 @@ func setDeadline(d *description, v any) string {
 
 // minutesToSpan is a number of minutes in nanoseconds, -1 without a limit.
 func minutesToSpan(v any) int64 {
-	n, _ := v.(tree.Number)
-	if n.Infinite {
+	number, _ := v.(tree.Number)
+	if number.Infinite {
 		return -1
 	}
-	return n.N * 60 * tool.Second
+	return number.N * 60 * tool.Second
 }
 
 func setTimeLimit(d *description, v any) string {
@@ -457,13 +457,13 @@ func setTRESFreq(d *description, v any) string {
 func setRlimits(d *description, v any) string {
 	limits, _ := v.(schema.Values)
 	for _, l := range tool.RlimitNames() {
-		n, given := limits[strings.ToLower(l.Name)].(tree.Number)
+		number, given := limits[strings.ToLower(l.Name)].(tree.Number)
 		switch {
 		case !given:
-		case n.Infinite:
+		case number.Infinite:
 			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: l.Name, N: -1})
 		default:
-			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: l.Name, N: n.N})
+			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: l.Name, N: number.N})
 		}
 	}
 	return ""

@@ -53,11 +53,11 @@ func allocateJob(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, js := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
-		js.Shell = true
-		js.Stdin = ""
-		js.Stdout = ""
-		js.Stderr = ""
+	for _, jobSpec := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
+		jobSpec.Shell = true
+		jobSpec.Stdin = ""
+		jobSpec.Stdout = ""
+		jobSpec.Stderr = ""
 	}
 	var rep apiv1.SubmitReply
 	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
@@ -125,34 +125,34 @@ func updateJob(q *request) (tree.Object, error) {
 	verb := apiv1.ControlJobsRequest_VERB_UNSPECIFIED
 	var wrong problems
 	table := descriptionAspects()
-	for _, f := range schema.Of(q.version).Type("job_desc_msg").Fields {
-		v, given := q.body[f.Name]
-		a := table[f.Name]
+	for _, field := range schema.Of(q.version).Type("job_desc_msg").Fields {
+		v, given := q.body[field.Name]
+		a := table[field.Name]
 		switch {
 		case !given:
-		case f.Name == "hold":
+		case field.Name == "hold":
 			verb = apiv1.ControlJobsRequest_RELEASE
 			if v == true {
 				verb = apiv1.ControlJobsRequest_HOLD
 			}
-		case f.Name == "minimum_nodes":
+		case field.Name == "minimum_nodes":
 			changes["numnodes"] = plainValue(v)
 			if most, ok := q.body["maximum_nodes"].(int64); ok && most > 0 {
 				changes["numnodes"] += "-" + plainValue(most)
 			}
-		case f.Name == "maximum_nodes" && q.body["minimum_nodes"] != nil: // read with it
-		case f.Name == "job_id" && plainValue(v) == id:
-		case f.Name == "mail_type":
-			changes["mailtype"] = strings.Join(mailTypes(q.body.Texts(f.Name)), ",")
+		case field.Name == "maximum_nodes" && q.body["minimum_nodes"] != nil: // read with it
+		case field.Name == "job_id" && plainValue(v) == id:
+		case field.Name == "mail_type":
+			changes["mailtype"] = strings.Join(mailTypes(q.body.Texts(field.Name)), ",")
 		case a.update != "" && (v == true || v == false):
 			changes[a.update] = map[bool]string{true: "1", false: "0"}[v == true]
 		case a.update != "":
 			changes[a.update] = plainValue(v)
 		case asksNothing(v):
 		case a.ignored != "":
-			q.addWarning("#/"+f.Name, a.ignored)
+			q.addWarning("#/"+field.Name, a.ignored)
 		default:
-			wrong = append(wrong, schema.Problem{Path: "#/" + f.Name, Text: "it cannot be changed once the job was submitted"})
+			wrong = append(wrong, schema.Problem{Path: "#/" + field.Name, Text: "it cannot be changed once the job was submitted"})
 		}
 	}
 	switch {
@@ -185,12 +185,12 @@ func (q *request) controlJobs(req *apiv1.ControlJobsRequest) (tree.List, error) 
 		return nil, err
 	}
 	results := tree.List{}
-	for _, r := range rep.GetResults() {
-		e := r.GetError()
+	for _, result := range rep.GetResults() {
+		e := result.GetError()
 		if e != nil && len(req.GetJobs()) == 1 {
 			return nil, jobRefusal(e)
 		}
-		results = append(results, tree.Object{{Key: "job_id", Value: r.GetJobId()}, {Key: "step_id", Value: r.GetJob()},
+		results = append(results, tree.Object{{Key: "job_id", Value: result.GetJobId()}, {Key: "step_id", Value: result.GetJob()},
 			{Key: "error", Value: e.GetText()}, {Key: "error_code", Value: e.GetCode()}, {Key: "why", Value: e.GetDetail()}})
 	}
 	return results, nil
@@ -212,11 +212,11 @@ func cancelOne(q *request) (tree.Object, error) {
 
 // cancelSeveral is DELETE jobs: what a filter chooses.
 func cancelSeveral(q *request) (tree.Object, error) {
-	f := &apiv1.JobFilter{Jobs: q.body.Texts("jobs")}
+	filter := &apiv1.JobFilter{Jobs: q.body.Texts("jobs")}
 	for _, one := range [...]struct {
 		field string
 		to    *[]string
-	}{{"account", &f.Accounts}, {"job_name", &f.Names}, {"partition", &f.Partitions}, {"qos", &f.Qos}, {"reservation", &f.Reservations}, {"user_name", &f.Users}, {"user_id", &f.Users}} {
+	}{{"account", &filter.Accounts}, {"job_name", &filter.Names}, {"partition", &filter.Partitions}, {"qos", &filter.Qos}, {"reservation", &filter.Reservations}, {"user_name", &filter.Users}, {"user_id", &filter.Users}} {
 		if text := q.body.Text(one.field); text != "" {
 			*one.to = append(*one.to, text)
 		}
@@ -229,24 +229,24 @@ func cancelSeveral(q *request) (tree.Object, error) {
 		if err != nil {
 			return nil, problems{{Path: "#/nodes", Text: err.Error()}}
 		}
-		f.Nodes = append(f.Nodes, names...)
+		filter.Nodes = append(filter.Nodes, names...)
 	}
 	for _, word := range q.body.Texts("job_state") {
-		s, ok := spec.ParseJobState(word)
-		if !ok || s.Terminal() {
+		state, ok := spec.ParseJobState(word)
+		if !ok || state.Terminal() {
 			return nil, problems{{Path: "#/job_state", Text: word + ": only jobs that have not ended can be chosen by state"}}
 		}
-		f.States = append(f.States, uint32(s))
+		filter.States = append(filter.States, uint32(state))
 	}
-	for _, id := range f.GetJobs() {
+	for _, id := range filter.GetJobs() {
 		if !tool.ValidTarget(id) {
 			return nil, problems{{Path: "#/jobs", Text: id + " is not the number of a job"}}
 		}
 	}
-	if countChoosing(f) == 0 {
+	if countChoosing(filter) == 0 {
 		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body chooses no jobs: name jobs, a user, an account, a partition, a QOS, a reservation, a name, a state or nodes")
 	}
-	return q.cancelJobs(f, q.body.Text("signal"), q.body.Texts("flags"))
+	return q.cancelJobs(filter, q.body.Text("signal"), q.body.Texts("flags"))
 }
 
 // countChoosing counts what a filter chooses by.
@@ -255,8 +255,8 @@ func countChoosing(f *apiv1.JobFilter) int {
 		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
 }
 
-func (q *request) cancelJobs(f *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
-	req := &apiv1.CancelRequest{Filter: f}
+func (q *request) cancelJobs(filter *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
+	req := &apiv1.CancelRequest{Filter: filter}
 	for _, flag := range flags {
 		switch flag {
 		case "", "VERBOSE":
@@ -284,13 +284,13 @@ func (q *request) cancelJobs(f *apiv1.JobFilter, signal string, flags []string) 
 		return nil, err
 	}
 	status := tree.List{}
-	for _, r := range rep.GetResults() {
-		e := r.GetError()
-		if e != nil && len(f.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
+	for _, result := range rep.GetResults() {
+		e := result.GetError()
+		if e != nil && len(filter.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
 			return nil, jobRefusal(e)
 		}
 		status = append(status, tree.Object{{Key: "error", Value: tree.Object{{Key: "string", Value: e.GetText()}, {Key: "code", Value: e.GetCode()}, {Key: "message", Value: e.GetDetail()}}},
-			{Key: "step_id", Value: r.GetJob()}, {Key: "job_id", Value: tree.Number{N: int64(r.GetJobId()), Set: true}}})
+			{Key: "step_id", Value: result.GetJob()}, {Key: "job_id", Value: tree.Number{N: int64(result.GetJobId()), Set: true}}})
 	}
 	return tree.Object{{Key: "status", Value: status}}, nil
 }

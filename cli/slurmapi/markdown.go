@@ -97,10 +97,10 @@ func Markdown() string {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f, means, update)
 	}
 	b.WriteString("\n## Fields of Muster's own\n\nAnswers have these fields beside Slurm's.\n\n| schema | fields |\n|---|---|\n")
-	c := schema.Of(schema.Default)
-	for _, name := range c.Names() {
+	contract := schema.Of(schema.Default)
+	for _, name := range contract.Names() {
 		var own []string
-		for _, f := range c.Type(name).Fields {
+		for _, f := range contract.Type(name).Fields {
 			if f.Own {
 				own = append(own, "`"+f.Name+"`")
 			}
@@ -121,13 +121,13 @@ type pathRow struct {
 func rowsOfPaths() []pathRow {
 	var keys []string
 	having := map[string][]string{}
-	for _, v := range schema.Versions() {
-		for _, p := range schema.Of(v).Paths {
+	for _, version := range schema.Versions() {
+		for _, p := range schema.Of(version).Paths {
 			key := p.Method + " " + p.Plain
 			if having[key] == nil {
 				keys = append(keys, key)
 			}
-			having[key] = append(having[key], v.String())
+			having[key] = append(having[key], version.String())
 		}
 	}
 	path := func(key string) string {
@@ -147,8 +147,8 @@ func rowsOfPaths() []pathRow {
 
 func fieldsOfJobs() []string {
 	var out []string
-	for _, v := range schema.Versions() {
-		for _, f := range schema.Of(v).Type("job_desc_msg").Fields {
+	for _, version := range schema.Versions() {
+		for _, f := range schema.Of(version).Type("job_desc_msg").Fields {
 			if !slices.Contains(out, f.Name) {
 				out = append(out, f.Name)
 			}

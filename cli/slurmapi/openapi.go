@@ -45,26 +45,26 @@ func schemaPrefix(v schema.Version) string { return v.String() + "_" }
 // OpenAPI describes the paths that are answered, in all versions.
 func (a *API) OpenAPI() tree.Object {
 	var paths, schemas tree.Object
-	for _, v := range schema.Versions() {
-		c := schema.Of(v)
-		for _, name := range c.Names() {
-			schemas = append(schemas, tree.Member{Key: schemaPrefix(v) + name, Value: describeBody(v, c.Type(name))})
+	for _, version := range schema.Versions() {
+		contract := schema.Of(version)
+		for _, name := range contract.Names() {
+			schemas = append(schemas, tree.Member{Key: schemaPrefix(version) + name, Value: describeBody(version, contract.Type(name))})
 		}
 		byPath := map[string]int{}
-		for i := range c.Paths {
-			p := &c.Paths[i]
-			at := a.routes[p.Method+" "+p.Plain]
+		for i := range contract.Paths {
+			path := &contract.Paths[i]
+			at := a.routes[path.Method+" "+path.Plain]
 			if at.refused != "" {
 				continue
 			}
-			place, there := byPath[p.Path]
+			place, there := byPath[path.Path]
 			if !there {
 				place = len(paths)
-				byPath[p.Path] = place
-				paths = append(paths, tree.Member{Key: p.Path, Value: tree.Object{}})
+				byPath[path.Path] = place
+				paths = append(paths, tree.Member{Key: path.Path, Value: tree.Object{}})
 			}
 			operations, _ := paths[place].Value.(tree.Object)
-			paths[place].Value = append(operations, tree.Member{Key: strings.ToLower(p.Method), Value: describePath(v, p, at)})
+			paths[place].Value = append(operations, tree.Member{Key: strings.ToLower(path.Method), Value: describePath(version, path, at)})
 		}
 	}
 	return tree.Object{
@@ -87,13 +87,13 @@ func operationID(v schema.Version, p *schema.Path) string {
 	return p.Tag + "_" + strings.ReplaceAll(v.String(), ".", "") + "_" + strings.ToLower(p.Method) + "_" + strings.Join(words, "_")
 }
 
-func describePath(v schema.Version, p *schema.Path, at route) tree.Object {
-	out := tree.Object{{Key: "operationId", Value: operationID(v, p)}, {Key: "tags", Value: tree.List{p.Tag}}}
+func describePath(version schema.Version, path *schema.Path, at route) tree.Object {
+	out := tree.Object{{Key: "operationId", Value: operationID(version, path)}, {Key: "tags", Value: tree.List{path.Tag}}}
 	if at.note != "" {
 		out = append(out, tree.Member{Key: "description", Value: at.note})
 	}
 	params := tree.List{}
-	for _, one := range p.Params {
+	for _, one := range path.Params {
 		place := "query"
 		kind := tree.Object{{Key: "type", Value: "string"}}
 		if one.InPath {
@@ -110,27 +110,27 @@ func describePath(v schema.Version, p *schema.Path, at route) tree.Object {
 	}
 	out = append(out, tree.Member{Key: "parameters", Value: params})
 	body := func(t *schema.Type) tree.Object {
-		return tree.Object{{Key: "application/json", Value: tree.Object{{Key: "schema", Value: typeReference(v, t)}}}}
+		return tree.Object{{Key: "application/json", Value: tree.Object{{Key: "schema", Value: typeReference(version, t)}}}}
 	}
-	if p.Request != nil {
-		out = append(out, tree.Member{Key: "requestBody", Value: tree.Object{{Key: "required", Value: true}, {Key: "content", Value: body(p.Request)}}})
+	if path.Request != nil {
+		out = append(out, tree.Member{Key: "requestBody", Value: tree.Object{{Key: "required", Value: true}, {Key: "content", Value: body(path.Request)}}})
 	}
 	return append(out, tree.Member{Key: "responses", Value: tree.Object{
-		{Key: "200", Value: tree.Object{{Key: "description", Value: "the answer"}, {Key: "content", Value: body(p.Answer)}}},
-		{Key: "default", Value: tree.Object{{Key: "description", Value: "an error, in errors"}, {Key: "content", Value: body(p.Answer)}}},
+		{Key: "200", Value: tree.Object{{Key: "description", Value: "the answer"}, {Key: "content", Value: body(path.Answer)}}},
+		{Key: "default", Value: tree.Object{{Key: "description", Value: "an error, in errors"}, {Key: "content", Value: body(path.Answer)}}},
 	}})
 }
 
 // typeReference is a type where it is used.
-func typeReference(v schema.Version, t *schema.Type) tree.Object {
+func typeReference(version schema.Version, t *schema.Type) tree.Object {
 	if t.Name == "" {
-		return describeBody(v, t)
+		return describeBody(version, t)
 	}
-	return tree.Object{{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(v) + t.Name}}
+	return tree.Object{{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(version) + t.Name}}
 }
 
 // describeBody is a type where it is defined.
-func describeBody(v schema.Version, t *schema.Type) tree.Object {
+func describeBody(version schema.Version, t *schema.Type) tree.Object {
 	switch t.Kind {
 	case schema.Text:
 		out := tree.Object{{Key: "type", Value: "string"}}
@@ -147,15 +147,15 @@ func describeBody(v schema.Version, t *schema.Type) tree.Object {
 	case schema.Decimal:
 		return tree.Object{{Key: "type", Value: "number"}, {Key: "format", Value: "double"}}
 	case schema.List:
-		return tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: typeReference(v, t.Elem)}}
+		return tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: typeReference(version, t.Elem)}}
 	case schema.Record:
 	}
 	var fields tree.Object
 	required := tree.List{}
-	for _, f := range t.Fields {
-		fields = append(fields, tree.Member{Key: f.Name, Value: typeReference(v, f.Type)})
-		if f.Required {
-			required = append(required, f.Name)
+	for _, field := range t.Fields {
+		fields = append(fields, tree.Member{Key: field.Name, Value: typeReference(version, field.Type)})
+		if field.Required {
+			required = append(required, field.Name)
 		}
 	}
 	out := tree.Object{{Key: "type", Value: "object"}, {Key: "properties", Value: fields}}

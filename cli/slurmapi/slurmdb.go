@@ -20,9 +20,9 @@ import (
 func entityRoute(what string, where map[string]string) route {
 	r := route{show: func(q *request) ([]string, error) {
 		args := []string{"sacctmgr", "show", what}
-		for _, p := range q.path.Params {
-			key, known := where[p.Name]
-			if value := q.queryParam(p.Name); known && value != "" {
+		for _, param := range q.path.Params {
+			key, known := where[param.Name]
+			if value := q.queryParam(param.Name); known && value != "" {
 				args = append(args, key+"="+value)
 			}
 		}
@@ -103,10 +103,10 @@ func showConfig(q *request) (tree.Object, error) {
 	}
 	shape := schema.Of(q.version).Type("slurm_conf")
 	given := map[string]any{}
-	for _, e := range rep.GetEntries() {
+	for _, entry := range rep.GetEntries() {
 		for i := range shape.Fields {
-			if e.GetRecord() == "" && strings.EqualFold(shape.Fields[i].Name, e.GetKey()) {
-				given[shape.Fields[i].Name] = e.GetValue()
+			if entry.GetRecord() == "" && strings.EqualFold(shape.Fields[i].Name, entry.GetKey()) {
+				given[shape.Fields[i].Name] = entry.GetValue()
 			}
 		}
 	}
@@ -193,17 +193,17 @@ func tresText(v any) string {
 
 // addLimits adds the limits that were given.
 func addLimits[T any](s *settings, values schema.Values, table []render.PolicyLimit[T]) {
-	for _, l := range table {
-		switch v := valueAt(values, l.Path).(type) {
+	for _, limit := range table {
+		switch v := valueAt(values, limit.Path).(type) {
 		case tree.Number:
 			if v.Infinite {
-				s.add(l.Key, "-1")
+				s.add(limit.Key, "-1")
 			} else {
-				s.add(l.Key, tool.Itoa(v.N))
+				s.add(limit.Key, tool.Itoa(v.N))
 			}
 		case []any:
 			if text := tresText(v); text != "" {
-				s.add(l.Key, text)
+				s.add(limit.Key, text)
 			}
 		}
 	}
@@ -396,29 +396,29 @@ func setAssociations(q *request) (tree.Object, error) {
 // have the names of sacctmgr's keys.
 func recordSettings(shape *schema.Type, values schema.Values) settings {
 	var set settings
-	for _, f := range shape.Fields {
-		switch v := values[f.Name].(type) {
+	for _, field := range shape.Fields {
+		switch v := values[field.Name].(type) {
 		case string:
 			if v != "" {
-				set.add(f.Name, v)
+				set.add(field.Name, v)
 			}
 		case int64:
 			if v != 0 {
-				set.add(f.Name, tool.Itoa(v))
+				set.add(field.Name, tool.Itoa(v))
 			}
 		case tree.Number:
 			if v.Infinite {
-				set.add(f.Name, "-1")
+				set.add(field.Name, "-1")
 			} else {
-				set.add(f.Name, tool.Itoa(v.N))
+				set.add(field.Name, tool.Itoa(v.N))
 			}
 		case []any:
 			text := tresText(v)
-			if f.Name == "qoslevel" {
+			if field.Name == "qoslevel" {
 				text = plainValue(v)
 			}
 			if text != "" {
-				set.add(f.Name, text)
+				set.add(field.Name, text)
 			}
 		}
 	}
@@ -493,9 +493,9 @@ func removeWCKey(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range have.GetWckeys() {
-		if id := q.given["id"]; tool.Itoa(k.GetId()) == id || k.GetName() == id {
-			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: "wckey", Names: []string{k.GetName()}, Where: settings{{Key: "user", Value: k.GetUser()}}}
+	for _, key := range have.GetWckeys() {
+		if id := q.given["id"]; tool.Itoa(key.GetId()) == id || key.GetName() == id {
+			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: "wckey", Names: []string{key.GetName()}, Where: settings{{Key: "user", Value: key.GetUser()}}}
 			removed, err := q.makeChange(req)
 			return tree.Object{{Key: "deleted_wckeys", Value: tree.Strings(removed)}}, err
 		}

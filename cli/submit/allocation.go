@@ -40,17 +40,17 @@ type allocation struct {
 }
 
 // allocateJob asks for a job, of one or several components, and waits until it runs.
-func allocateJob(c *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
+func allocateJob(call *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 	var rep apiv1.SubmitReply
-	if err := c.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: c.RequestNumber()}, &rep); err != nil {
-		return nil, allocationFailed(c, err)
+	if err := call.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], Request: call.RequestNumber()}, &rep); err != nil {
+		return nil, allocationFailed(call, err)
 	}
 	for line := range strings.Lines(rep.GetMessage()) {
-		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
+		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	a := &allocation{c: c, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
+	a := &allocation{c: call, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
 	var ctx context.Context
-	ctx, a.stop = context.WithCancel(c.Ctx)
+	ctx, a.stop = context.WithCancel(call.Ctx)
 	go a.attendJob(ctx, specs[0].GetAttended())
 	if err := a.awaitNodes(); err != nil {
 		return a, err
@@ -79,17 +79,17 @@ func (a *allocation) findOthers(size int) error {
 }
 
 // allocationFailed words a refusal.
-func allocationFailed(c *tool.Call, err error) error {
-	r := tool.ExplainError(err)
+func allocationFailed(call *tool.Call, err error) error {
+	refusal := tool.ExplainError(err)
 	code := 1
-	if n, nerr := strconv.Atoi(c.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
+	if n, nerr := strconv.Atoi(call.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
 		code = n
 	}
-	return tool.Fail(code, append(r.Preamble(c.Command.Name), fmt.Sprintf("%s: error: %s: %s", c.Command.Name, unable(c), r.Text))...)
+	return tool.Fail(code, append(refusal.Preamble(call.Command.Name), fmt.Sprintf("%s: error: %s: %s", call.Command.Name, unable(call), refusal.Text))...)
 }
 
-func unable(c *tool.Call) string {
-	if c.Command.Name == "salloc" {
+func unable(call *tool.Call) string {
+	if call.Command.Name == "salloc" {
 		return "Job submit/allocate failed"
 	}
 	return "Unable to allocate resources"
@@ -123,8 +123,8 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 	}
 	defer s.Close()
 	for ctx.Err() == nil {
-		j := &apiv1.JobInfo{}
-		if err := s.Recv(j); errors.Is(err, io.EOF) {
+		job := &apiv1.JobInfo{}
+		if err := s.Recv(job); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			var st *status.Error
@@ -133,12 +133,12 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 			}
 			return err
 		}
-		if line := j.GetNotice(); line != "" {
+		if line := job.GetNotice(); line != "" {
 			fmt.Fprintf(a.c.Stderr, "%s: %s\n", a.c.Command.Name, render.Clean(line))
 			continue
 		}
 		select {
-		case a.news <- j:
+		case a.news <- job:
 		case <-ctx.Done():
 		}
 	}
@@ -147,34 +147,34 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 
 // awaitNodes returns when the job runs on nodes that are ready.
 func (a *allocation) awaitNodes() error {
-	c := a.c
+	call := a.c
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	told, late := false, time.After(soon)
-	limit, err := immediateTimer(c)
+	limit, err := immediateTimer(call)
 	if err != nil {
 		a.endAllocation(1, 0)
 		return err
 	}
 	for {
 		select {
-		case j, ok := <-a.news:
+		case job, ok := <-a.news:
 			switch {
-			case !ok || spec.JobState(j.GetState()).Terminal():
+			case !ok || spec.JobState(job.GetState()).Terminal():
 				a.stop()
-				return tool.Fail(1, fmt.Sprintf("%s: error: Job allocation %d has been revoked", c.Command.Name, a.id))
-			case spec.JobState(j.GetState()) == spec.Running && !j.GetConfiguring():
-				a.job = j
+				return tool.Fail(1, fmt.Sprintf("%s: error: Job allocation %d has been revoked", call.Command.Name, a.id))
+			case spec.JobState(job.GetState()) == spec.Running && !job.GetConfiguring():
+				a.job = job
 				if told {
-					printLine(c, "job %d has been allocated resources", a.id)
+					printLine(call, "job %d has been allocated resources", a.id)
 				}
 				return nil
-			case !told && cannotStart(j):
+			case !told && cannotStart(job):
 				told, late = true, nil
-				printLine(c, "%s", spec.CodePartitionConfigUnavailable)
-				for _, line := range (&render.WhyView{}).BecauseLimit(&apiv1.WhyReply{Job: j, Reason: j.GetReason()}) {
-					printLine(c, "%s", line)
+				printLine(call, "%s", spec.CodePartitionConfigUnavailable)
+				for _, line := range (&render.WhyView{}).BecauseLimit(&apiv1.WhyReply{Job: job, Reason: job.GetReason()}) {
+					printLine(call, "%s", line)
 				}
 				a.sayQueued()
 			}
@@ -183,10 +183,10 @@ func (a *allocation) awaitNodes() error {
 			a.sayQueued()
 		case <-limit:
 			a.endAllocation(1, 0)
-			return tool.Fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", c.Command.Name, spec.CodeCannotStartNow))
+			return tool.Fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", call.Command.Name, spec.CodeCannotStartNow))
 		case s := <-signals:
 			a.endAllocation(1, int32(s.(syscall.Signal)))
-			return tool.Fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", c.Command.Name, a.id))
+			return tool.Fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", call.Command.Name, a.id))
 		}
 	}
 }
@@ -205,17 +205,17 @@ func cannotStart(j *apiv1.JobInfo) bool {
 }
 
 // immediateTimer is --immediate: how long to wait; nil is for ever.
-func immediateTimer(c *tool.Call) (<-chan time.Time, error) {
-	v, ok := c.Opts.Get("immediate")
+func immediateTimer(call *tool.Call) (<-chan time.Time, error) {
+	value, ok := call.Opts.Get("immediate")
 	if !ok {
 		return nil, nil
 	}
 	n := uint64(1)
-	if v.Text != "" {
+	if value.Text != "" {
 		var err error
-		n, err = strconv.ParseUint(v.Text, 10, 30)
+		n, err = strconv.ParseUint(value.Text, 10, 30)
 		if err != nil {
-			return nil, c.Errorf("Invalid numeric value %q for --immediate.", v.Text)
+			return nil, call.Errorf("Invalid numeric value %q for --immediate.", value.Text)
 		}
 	}
 	return time.After(time.Duration(max(n, 1)) * time.Second), nil
@@ -229,18 +229,18 @@ func printLine(c *tool.Call, format string, args ...any) {
 
 // askAgain is ask for what may be asked twice: it outlasts a restart of the
 // controller.
-func askAgain(c *tool.Call, method string, req, resp proto.Message) error {
+func askAgain(call *tool.Call, method string, req, resp proto.Message) error {
 	var err error
-	for wait, began := firstWait/10, c.Now(); ; wait = min(2*wait, longWait) {
-		err = c.RPC(method, req, resp)
-		if err == nil || !fetch.ControllerGone(err) || c.Now().Sub(began) > lastNews {
+	for wait, began := firstWait/10, call.Now(); ; wait = min(2*wait, longWait) {
+		err = call.RPC(method, req, resp)
+		if err == nil || !fetch.ControllerGone(err) || call.Now().Sub(began) > lastNews {
 			return err
 		}
-		if c.Conn != nil {
-			_ = c.Conn.Close()
-			c.Conn = nil
+		if call.Conn != nil {
+			_ = call.Conn.Close()
+			call.Conn = nil
 		}
-		c.Pause(c.Ctx, wait)
+		call.Pause(call.Ctx, wait)
 	}
 }
 
@@ -267,8 +267,8 @@ func (a *allocation) hostVariables() (of [][]string, shared []string) {
 	return of, hetVariables(of)
 }
 
-func (a *allocation) variablesOf(j *apiv1.JobInfo, cluster string) []string {
-	c, s := a.c, j.GetSpec()
+func (a *allocation) variablesOf(job *apiv1.JobInfo, cluster string) []string {
+	call, s := a.c, job.GetSpec()
 	var out []string
 	put := func(value string, names ...string) {
 		for _, n := range names {
@@ -277,27 +277,27 @@ func (a *allocation) variablesOf(j *apiv1.JobInfo, cluster string) []string {
 			}
 		}
 	}
-	cpus, tasks := make([]int64, len(j.GetAllocation())), make([]int64, len(j.GetAllocation()))
-	for i, n := range j.GetAllocation() {
+	cpus, tasks := make([]int64, len(job.GetAllocation())), make([]int64, len(job.GetAllocation()))
+	for i, n := range job.GetAllocation() {
 		cpus[i], tasks[i] = int64(spec.Bitset(n.GetCpus()).Count()), int64(max(n.GetTasks(), 1))
 	}
-	put(tool.Itoa(j.GetJobId()), "SLURM_JOB_ID", "SLURM_JOBID")
-	put(j.GetNodes(), "SLURM_JOB_NODELIST", "SLURM_NODELIST")
-	put(tool.Itoa(j.GetNumNodes()), "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+	put(tool.Itoa(job.GetJobId()), "SLURM_JOB_ID", "SLURM_JOBID")
+	put(job.GetNodes(), "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+	put(tool.Itoa(job.GetNumNodes()), "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 	put(format.PerNode(cpus), "SLURM_JOB_CPUS_PER_NODE")
 	put(format.PerNode(tasks), "SLURM_TASKS_PER_NODE")
-	put(j.GetPartition(), "SLURM_JOB_PARTITION")
+	put(job.GetPartition(), "SLURM_JOB_PARTITION")
 	put(s.GetAccount(), "SLURM_JOB_ACCOUNT")
-	put(j.GetQos(), "SLURM_JOB_QOS")
+	put(job.GetQos(), "SLURM_JOB_QOS")
 	put(s.GetName(), "SLURM_JOB_NAME")
-	put(j.GetUser(), "SLURM_JOB_USER")
-	out = append(out, "SLURM_JOB_UID="+tool.Itoa(j.GetUserId()), "SLURM_JOB_GID="+tool.Itoa(j.GetGroupId()))
-	put(j.GetGroup(), "SLURM_JOB_GROUP")
+	put(job.GetUser(), "SLURM_JOB_USER")
+	out = append(out, "SLURM_JOB_UID="+tool.Itoa(job.GetUserId()), "SLURM_JOB_GID="+tool.Itoa(job.GetGroupId()))
+	put(job.GetGroup(), "SLURM_JOB_GROUP")
 	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
-	put(tool.Itoa(uint32(j.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")
-	put(tool.Itoa(uint32(max(j.GetEnd(), 0)/int64(spec.Second))), "SLURM_JOB_END_TIME")
+	put(tool.Itoa(uint32(job.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")
+	put(tool.Itoa(uint32(max(job.GetEnd(), 0)/int64(spec.Second))), "SLURM_JOB_END_TIME")
 	if s.GetTasks() > 0 || s.GetTasksPerNode() > 0 {
-		put(tool.Itoa(j.GetNumTasks()), "SLURM_NTASKS", "SLURM_NPROCS")
+		put(tool.Itoa(job.GetNumTasks()), "SLURM_NTASKS", "SLURM_NPROCS")
 	}
 	put(tool.Itoa(s.GetTasksPerNode()), "SLURM_NTASKS_PER_NODE")
 	put(tool.Itoa(s.GetCpusPerTask()), "SLURM_CPUS_PER_TASK")
@@ -307,8 +307,8 @@ func (a *allocation) variablesOf(j *apiv1.JobInfo, cluster string) []string {
 	if s.GetOvercommit() {
 		put("1", "SLURM_OVERCOMMIT")
 	}
-	put(c.Dir, "SLURM_SUBMIT_DIR")
-	put(c.Host, "SLURM_SUBMIT_HOST")
+	put(call.Dir, "SLURM_SUBMIT_DIR")
+	put(call.Host, "SLURM_SUBMIT_HOST")
 	put(cluster, "SLURM_CLUSTER_NAME")
 	return out
 }

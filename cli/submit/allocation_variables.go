@@ -11,22 +11,22 @@ import (
 // requestVariables repeat the options of an allocation for the sruns and the
 // launchers that run in it, under the names that a batch script has them.
 // Variables of options that were not given are absent.
-func requestVariables(s *apiv1.JobSpec) []string {
+func requestVariables(spec *apiv1.JobSpec) []string {
 	var out []string
 	for _, variable := range []struct{ name, value string }{
-		{"SLURM_GPUS", gpuOption(s.GetPerJob())},
-		{"SLURM_GPUS_PER_NODE", gpuOption(s.GetPerNode())},
-		{"SLURM_GPUS_PER_SOCKET", gpuOption(s.GetPerSocket())},
-		{"SLURM_GPUS_PER_TASK", gpuOption(s.GetPerTask())},
-		{"SLURM_GPU_BIND", s.GetGpuBind()},
-		{"SLURM_GPU_FREQ", s.GetGpuFreq()},
-		{"SLURM_TRES_PER_TASK", tresPerTask(s)},
-		{"SLURM_CPUS_PER_GPU", tool.Itoa(s.GetCpusPerGpu())},
-		{"SLURM_NTASKS_PER_CORE", tool.Itoa(s.GetTasksPerCore())},
-		{"SLURM_NTASKS_PER_SOCKET", tool.Itoa(s.GetTasksPerSocket())},
-		{"SLURM_NTASKS_PER_GPU", tool.Itoa(s.GetTasksPerGpu())},
-		{"SLURM_THREADS_PER_CORE", tool.Itoa(s.GetThreadsPerCore())},
-		{"SLURM_MEM_PER_GPU", strconv.FormatInt(s.GetMemPerGpu(), 10)},
+		{"SLURM_GPUS", gpuOption(spec.GetPerJob())},
+		{"SLURM_GPUS_PER_NODE", gpuOption(spec.GetPerNode())},
+		{"SLURM_GPUS_PER_SOCKET", gpuOption(spec.GetPerSocket())},
+		{"SLURM_GPUS_PER_TASK", gpuOption(spec.GetPerTask())},
+		{"SLURM_GPU_BIND", spec.GetGpuBind()},
+		{"SLURM_GPU_FREQ", spec.GetGpuFreq()},
+		{"SLURM_TRES_PER_TASK", tresPerTask(spec)},
+		{"SLURM_CPUS_PER_GPU", tool.Itoa(spec.GetCpusPerGpu())},
+		{"SLURM_NTASKS_PER_CORE", tool.Itoa(spec.GetTasksPerCore())},
+		{"SLURM_NTASKS_PER_SOCKET", tool.Itoa(spec.GetTasksPerSocket())},
+		{"SLURM_NTASKS_PER_GPU", tool.Itoa(spec.GetTasksPerGpu())},
+		{"SLURM_THREADS_PER_CORE", tool.Itoa(spec.GetThreadsPerCore())},
+		{"SLURM_MEM_PER_GPU", strconv.FormatInt(spec.GetMemPerGpu(), 10)},
 	} {
 		if variable.value != "" && variable.value != "0" {
 			out = append(out, variable.name+"="+variable.value)
@@ -52,12 +52,12 @@ func gpuOption(list []*apiv1.Count) string {
 }
 
 // tresPerTask writes what each task gets as --tres-per-task takes it.
-func tresPerTask(s *apiv1.JobSpec) string {
+func tresPerTask(spec *apiv1.JobSpec) string {
 	var parts []string
-	if s.GetCpusPerTask() > 0 {
-		parts = append(parts, "cpu="+tool.Itoa(s.GetCpusPerTask()))
+	if spec.GetCpusPerTask() > 0 {
+		parts = append(parts, "cpu="+tool.Itoa(spec.GetCpusPerTask()))
 	}
-	for _, count := range s.GetPerTask() {
+	for _, count := range spec.GetPerTask() {
 		name := "gres/" + count.GetName()
 		if count.GetType() != "" {
 			name += ":" + count.GetType()

@@ -21,26 +21,26 @@ func compressOption(env string) opt.Option {
 }
 
 // checkCompress refuses what would be another way than none.
-func checkCompress(c *tool.Call, opts *opt.Values) error {
+func checkCompress(call *tool.Call, opts *opt.Values) error {
 	if v, ok := opts.Get("compress"); ok && !strings.EqualFold(v.Text, "none") {
-		return c.Errorf("--compress=%s is not supported in this release: files are copied as they are, with --compress=none", v.Text)
+		return call.Errorf("--compress=%s is not supported in this release: files are copied as they are, with --compress=none", v.Text)
 	}
 	return nil
 }
 
 // castNodes are the nodes that are named, or those of a step that is; none are
 // all of the job.
-func castNodes(c *tool.Call, job *string) (string, error) {
-	nodes := c.Opts.Text("nodelist")
+func castNodes(call *tool.Call, job *string) (string, error) {
+	nodes := call.Opts.Text("nodelist")
 	id, step, ok := tool.ParseStepID(*job)
 	if !strings.Contains(*job, ".") {
 		return nodes, nil
 	}
 	if !ok {
-		return "", c.Errorf("Invalid job id %s", *job)
+		return "", call.Errorf("Invalid job id %s", *job)
 	}
 	var made apiv1.StepCreated
-	if err := c.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: id, Step: step}, &made); err != nil {
+	if err := call.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: id, Step: step}, &made); err != nil {
 		return "", tool.Fail(1, fmt.Sprintf("sbcast: error: step %s: %s", *job, tool.ExplainError(err).Text))
 	}
 	*job = id
@@ -65,19 +65,19 @@ type broadcast struct {
 }
 
 // sendFile copies the file and returns the exit code of the step that did it.
-func (b *broadcast) sendFile(c *tool.Call) (int, error) {
-	file, err := os.Open(program(c, b.source))
+func (b *broadcast) sendFile(call *tool.Call) (int, error) {
+	file, err := os.Open(program(call, b.source))
 	if err != nil {
-		return 0, c.Errorf("Can't open `%s`: %v", b.source, errors.Unwrap(err))
+		return 0, call.Errorf("Can't open `%s`: %v", b.source, errors.Unwrap(err))
 	}
 	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return 0, c.Errorf("`%s` is no regular file", b.source)
+		return 0, call.Errorf("`%s` is no regular file", b.source)
 	}
-	step := &apiv1.StepSpec{Name: "sbcast", Argv: []string{castProgram}, WorkDir: c.Dir, Umask: currentUmask(c), Rlimits: c.Rlimits(), TasksPerNode: 1, External: true, Nodes: b.nodes,
+	step := &apiv1.StepSpec{Name: "sbcast", Argv: []string{castProgram}, WorkDir: call.Dir, Umask: currentUmask(call), Rlimits: call.Rlimits(), TasksPerNode: 1, External: true, Nodes: b.nodes,
 		InputTask: spec.InputAll, Mpi: "none", KeepOnBadExit: true, Wait: -1,
-		Cast: &apiv1.Cast{Path: program(c, b.dest), Size: info.Size(), Mode: uint32(info.Mode().Perm()), Force: b.force}}
+		Cast: &apiv1.Cast{Path: program(call, b.dest), Size: info.Size(), Mode: uint32(info.Mode().Perm()), Force: b.force}}
 	if b.preserve {
 		step.Cast.Modified = info.ModTime().UnixNano()
 	} else {
@@ -86,49 +86,49 @@ func (b *broadcast) sendFile(c *tool.Call) (int, error) {
 	if b.nodes != "" {
 		names, err := hostlist.Expand(b.nodes)
 		if err != nil {
-			return 0, c.Errorf("Invalid node list %s: %v", b.nodes, err)
+			return 0, call.Errorf("Invalid node list %s: %v", b.nodes, err)
 		}
 		step.MinNodes, step.MaxNodes = uint32(len(names)), uint32(len(names))
 	}
-	part := *c
-	env := *c.Env
+	part := *call
+	env := *call.Env
 	part.Env, env.Stdin = &env, &castInput{file: io.LimitReader(file, info.Size()), sum: sha256.New()}
 	return runStep(&part, []stepAsk{{job: b.job, step: step, opts: opt.New()}}, false)
 }
 
 // broadcastProgram copies the program of an srun to the job's nodes first, and has the
 // tasks run the copy.
-func broadcastProgram(c *tool.Call, asks []stepAsk) error {
+func broadcastProgram(call *tool.Call, asks []stepAsk) error {
 	opts := asks[0].opts
-	v, ok := opts.Get("bcast")
+	value, ok := opts.Get("bcast")
 	if !ok {
 		return nil
 	}
 	step := asks[0].step
 	switch {
 	case len(asks) > 1:
-		return c.Errorf("--bcast is not supported for steps in several components in this release: call sbcast for each")
+		return call.Errorf("--bcast is not supported for steps in several components in this release: call sbcast for each")
 	case len(step.GetArgv()) == 0:
-		return c.Errorf("--bcast is not supported with --multi-prog in this release: call sbcast for the programs")
+		return call.Errorf("--bcast is not supported with --multi-prog in this release: call sbcast for the programs")
 	}
-	if err := checkCompress(c, opts); err != nil {
+	if err := checkCompress(call, opts); err != nil {
 		return err
 	}
-	from, err := findProgram(step.GetArgv()[0], c.Getenv("PATH"))
+	from, err := findProgram(step.GetArgv()[0], call.Getenv("PATH"))
 	if err != nil {
-		return c.Errorf("--bcast: %v", err)
+		return call.Errorf("--bcast: %v", err)
 	}
-	dest := v.Text
+	dest := value.Text
 	if dest == "" {
-		dest = c.Dir + "/"
+		dest = call.Dir + "/"
 	}
 	if strings.HasSuffix(dest, "/") {
 		dest += fmt.Sprintf("slurm_bcast_%s.%x", asks[0].job, newTicket()[:4])
 	}
-	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).sendFile(c)
+	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).sendFile(call)
 	if err == nil && code != 0 {
-		err = c.Errorf("--bcast: %s is not on all nodes", dest)
+		err = call.Errorf("--bcast: %s is not on all nodes", dest)
 	}
-	step.Argv[0] = program(c, dest)
+	step.Argv[0] = program(call, dest)
 	return err
 }

@@ -21,9 +21,9 @@ type component struct {
 
 // splitComponents takes the command line apart. One that names no command has that
 // of the next one that does.
-func splitComponents(c *tool.Call) ([]component, error) {
+func splitComponents(call *tool.Call) ([]component, error) {
 	var out []component
-	words, args := ownArgs(c), c.Operands
+	words, args := ownArgs(call), call.Operands
 	for {
 		own := words[:len(words)-len(args)]
 		at := slices.Index(args, ":")
@@ -33,7 +33,7 @@ func splitComponents(c *tool.Call) ([]component, error) {
 		}
 		out = append(out, component{own, args[:at]})
 		words = args[at+1:]
-		left, err := c.Command.Set().Parse(words, opt.New(), opt.FromCommand)
+		left, err := call.Command.Set().Parse(words, opt.New(), opt.FromCommand)
 		if err != nil {
 			return nil, err
 		}
@@ -49,35 +49,35 @@ func splitComponents(c *tool.Call) ([]component, error) {
 
 // forComponent is the call as if a component alone were asked for; lookup finds its
 // variables.
-func forComponent(c *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
-	out := *c
+func forComponent(call *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
+	out := *call
 	out.Operands, out.Opts = p.args, opt.New()
-	if err := c.Command.Set().FromEnviron(lookup, tool.IsNo, out.Opts); err != nil {
+	if err := call.Command.Set().FromEnviron(lookup, tool.IsNo, out.Opts); err != nil {
 		return nil, err
 	}
-	_, err := c.Command.Set().Parse(p.words, out.Opts, opt.FromCommand)
+	_, err := call.Command.Set().Parse(p.words, out.Opts, opt.FromCommand)
 	return &out, err
 }
 
 // liveJobs are the jobs of all components.
-func liveJobs(c *tool.Call, list []component) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
+func liveJobs(call *tool.Call, list []component) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
 	for i := range list {
-		part, js := c, (*apiv1.JobSpec)(nil)
+		part, jobSpec := call, (*apiv1.JobSpec)(nil)
 		if len(list) > 1 {
-			part, err = forComponent(c, list[i], c.Lookup)
+			part, err = forComponent(call, list[i], call.Lookup)
 			if err != nil {
 				return nil, nil, err
 			}
 		}
-		js, err = liveJob(part, part.Operands)
+		jobSpec, err = liveJob(part, part.Operands)
 		if err != nil {
 			return nil, nil, err
 		}
-		js.Attended = i == 0 // the others end with the first
+		jobSpec.Attended = i == 0 // the others end with the first
 		if i > 0 && !part.Opts.On("job-name") {
-			js.Name = "" // that of the first
+			jobSpec.Name = "" // that of the first
 		}
-		calls, specs = append(calls, part), append(specs, js)
+		calls, specs = append(calls, part), append(specs, jobSpec)
 	}
 	return calls, specs, nil
 }
@@ -87,10 +87,10 @@ const hetGroup = "_HET_GROUP_"
 
 // ofGroup are the variables that a heterogeneous job tells of a component, by
 // the names that they have in a job of its own.
-func ofGroup(c *tool.Call, n int) []string {
+func ofGroup(call *tool.Call, n int) []string {
 	var out []string
 	suffix := hetGroup + strconv.Itoa(n)
-	for _, kv := range c.Environ {
+	for _, kv := range call.Environ {
 		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "SLURM_") && strings.HasSuffix(name, suffix) {
 			out = append(out, strings.TrimSuffix(name, suffix)+"="+value)
 		}
@@ -100,24 +100,24 @@ func ofGroup(c *tool.Call, n int) []string {
 
 // groupLookup finds the variables for a step in a component: those of sizes that
 // the leader has are not the others'.
-func groupLookup(c *tool.Call, n int) func(string) (string, bool) {
+func groupLookup(call *tool.Call, n int) func(string) (string, bool) {
 	sizes := []string{"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_OVERCOMMIT"}
 	return func(name string) (string, bool) {
-		if v, ok := c.Lookup(name + hetGroup + strconv.Itoa(n)); ok {
+		if v, ok := call.Lookup(name + hetGroup + strconv.Itoa(n)); ok {
 			return v, true
 		}
 		if n > 0 && slices.Contains(sizes, name) {
 			return "", false
 		}
-		return c.Lookup(name)
+		return call.Lookup(name)
 	}
 }
 
 // parseHetGroups reads --het-group: 0,2-3.
-func parseHetGroups(c *tool.Call, text string) ([]int, error) {
+func parseHetGroups(call *tool.Call, text string) ([]int, error) {
 	set, err := format.ParseArray(text)
 	if err != nil || set.Throttle != 0 {
-		return nil, c.Errorf("Invalid --het-group specification: %s", text)
+		return nil, call.Errorf("Invalid --het-group specification: %s", text)
 	}
 	var out []int
 	for _, r := range set.Ranges {
@@ -126,7 +126,7 @@ func parseHetGroups(c *tool.Call, text string) ([]int, error) {
 		}
 	}
 	if len(out) > mostComponents {
-		return nil, c.Errorf("Invalid --het-group specification: %s", text)
+		return nil, call.Errorf("Invalid --het-group specification: %s", text)
 	}
 	return out, nil
 }
@@ -136,45 +136,45 @@ const mostComponents = 128
 
 // stepsWithin are the parts of a step in a job: one for each component of a
 // heterogeneous job that it runs in.
-func stepsWithin(c *tool.Call, job string, list []component) ([]stepAsk, error) {
+func stepsWithin(call *tool.Call, job string, list []component) ([]stepAsk, error) {
 	leader := job
-	size, inHet := c.Lookup("SLURM_HET_SIZE")
-	if c.Opts.Text("jobid") != "" {
+	size, inHet := call.Lookup("SLURM_HET_SIZE")
+	if call.Opts.Text("jobid") != "" {
 		inHet = false
-	} else if v := c.Getenv("SLURM_JOB_ID" + hetGroup + "0"); v != "" && inHet {
+	} else if v := call.Getenv("SLURM_JOB_ID" + hetGroup + "0"); v != "" && inHet {
 		leader = v
 	}
-	if len(list) == 1 && !inHet && !c.Opts.On("het-group") {
-		ask, err := stepWithin(c, job, nil)
+	if len(list) == 1 && !inHet && !call.Opts.On("het-group") {
+		ask, err := stepWithin(call, job, nil)
 		return []stepAsk{ask}, err
 	}
 	var out []stepAsk
 	seen := map[int]bool{}
 	for i := range list {
-		first, err := forComponent(c, list[i], groupLookup(c, 0))
+		first, err := forComponent(call, list[i], groupLookup(call, 0))
 		if err != nil {
 			return nil, err
 		}
 		groups := []int{i}
 		if text := first.Opts.Text("het-group"); text != "" {
-			groups, err = parseHetGroups(c, text)
+			groups, err = parseHetGroups(call, text)
 			if err != nil {
 				return nil, err
 			}
 		}
 		for _, n := range groups {
 			if most, err := strconv.Atoi(size); inHet && err == nil && n >= most {
-				return nil, c.Errorf("there is no component %d: the heterogeneous job has %d, and the first is 0", n, most)
+				return nil, call.Errorf("there is no component %d: the heterogeneous job has %d, and the first is 0", n, most)
 			}
 			if seen[n] {
-				return nil, c.Errorf("component %d of the heterogeneous job is named more than once", n)
+				return nil, call.Errorf("component %d of the heterogeneous job is named more than once", n)
 			}
 			seen[n] = true
-			part, err := forComponent(c, list[i], groupLookup(c, n))
+			part, err := forComponent(call, list[i], groupLookup(call, n))
 			if err != nil {
 				return nil, err
 			}
-			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(c, n))
+			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(call, n))
 			if err != nil {
 				return nil, err
 			}

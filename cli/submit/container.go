@@ -12,11 +12,11 @@ import (
 
 // containerTo applies an option to the container of the script or the step.
 func containerTo(set func(x *apiv1.Container, text string) error) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		if r.spec.Container == nil {
-			r.spec.Container = &apiv1.Container{}
+	return func(request *jobRequest, value opt.Value) error {
+		if request.spec.Container == nil {
+			request.spec.Container = &apiv1.Container{}
 		}
-		return set(r.spec.Container, v.Text)
+		return set(request.spec.Container, value.Text)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Describe sets one option of a job that a program describes rather than types:
 // the same row of the same table as sbatch --OPTION=VALUE. A switch has no value.
-func Describe(e *tool.Env, js *apiv1.JobSpec, option, value string) error {
+func Describe(env *tool.Env, jobSpec *apiv1.JobSpec, option, value string) error {
 	for _, o := range JobOptions() {
 		if o.Long != option {
 			continue
@@ -21,7 +21,7 @@ func Describe(e *tool.Env, js *apiv1.JobSpec, option, value string) error {
 		case o.apply == nil:
 			return nil // it asks for what holds anyway
 		}
-		r := &jobRequest{name: "sbatch", env: e, spec: js, opts: opt.New()}
+		r := &jobRequest{name: "sbatch", env: env, spec: jobSpec, opts: opt.New()}
 		given := opt.Value{Text: value, Has: value != "", From: opt.FromCommand}
 		r.opts.Put(option, value, given.Has, opt.FromCommand)
 		return o.apply(r, given)

@@ -56,25 +56,25 @@ func (e *environment) inheritFrom(environ []string, all bool) {
 // node, the user's login environment; NIL the same without; else the SLURM_*
 // variables and those listed, where NAME=value sets one and ALL adds the rest.
 // In a list, a value that is written wins over the caller's.
-func jobEnvironment(c *tool.Call) (*environment, error) {
+func jobEnvironment(call *tool.Call) (*environment, error) {
 	e := newEnvironment()
-	export, given := c.Opts.Get("export")
-	login := c.Opts.On("get-user-env")
+	export, given := call.Opts.Get("export")
+	login := call.Opts.On("get-user-env")
 	switch {
 	case !given || strings.EqualFold(export.Text, "ALL"):
-		e.inheritFrom(c.Environ, true)
+		e.inheritFrom(call.Environ, true)
 	case strings.EqualFold(export.Text, "NONE"):
-		e.inheritFrom(c.Environ, false)
+		e.inheritFrom(call.Environ, false)
 		login = true
 	case strings.EqualFold(export.Text, "NIL"):
-		e.inheritFrom(c.Environ, false)
+		e.inheritFrom(call.Environ, false)
 	default:
-		if err := exportList(c, e, export.Text); err != nil {
+		if err := exportList(call, e, export.Text); err != nil {
 			return nil, err
 		}
 	}
-	if c.Opts.On("export-file") {
-		if err := exportFile(c, e, c.Opts.Text("export-file")); err != nil {
+	if call.Opts.On("export-file") {
+		if err := exportFile(call, e, call.Opts.Text("export-file")); err != nil {
 			return nil, err
 		}
 	}
@@ -84,28 +84,28 @@ func jobEnvironment(c *tool.Call) (*environment, error) {
 	if login {
 		e.setVariable("SLURM_GET_USER_ENV", "1")
 	}
-	e.setVariable("SLURM_SUBMIT_DIR", c.Dir)
-	e.setVariable("SLURM_SUBMIT_HOST", c.Host)
+	e.setVariable("SLURM_SUBMIT_DIR", call.Dir)
+	e.setVariable("SLURM_SUBMIT_HOST", call.Host)
 	return e, nil
 }
 
-func exportList(c *tool.Call, e *environment, list string) error {
+func exportList(call *tool.Call, e *environment, list string) error {
 	words, err := exportWords(list)
 	if err != nil {
-		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %v", c.Command.Name, err))
+		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %v", call.Command.Name, err))
 	}
-	e.inheritFrom(c.Environ, false)
+	e.inheritFrom(call.Environ, false)
 	for _, w := range words {
 		name, value, sets := strings.Cut(w, "=")
 		switch {
 		case strings.EqualFold(w, "ALL"):
-			e.inheritFrom(c.Environ, true)
+			e.inheritFrom(call.Environ, true)
 		case !validName(name):
-			return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %q has no name", c.Command.Name, w))
+			return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %q has no name", call.Command.Name, w))
 		case sets:
 			e.setVariable(name, value)
 		default:
-			if v, ok := c.Lookup(name); ok {
+			if v, ok := call.Lookup(name); ok {
 				e.setVariable(name, v)
 			}
 		}
@@ -151,7 +151,7 @@ func exportWords(list string) ([]string, error) {
 
 // exportFile reads NAME=value with a NUL after each, from a file or an open
 // file descriptor.
-func exportFile(c *tool.Call, e *environment, name string) error {
+func exportFile(call *tool.Call, e *environment, name string) error {
 	var data []byte
 	var err error
 	if fd, ferr := strconv.ParseUint(name, 10, 16); ferr == nil {
@@ -163,10 +163,10 @@ func exportFile(c *tool.Call, e *environment, name string) error {
 			f.Close()
 		}
 	} else {
-		data, err = tool.ReadFile((&jobRequest{env: c.Env}).absolutePath(name), maxScript)
+		data, err = tool.ReadFile((&jobRequest{env: call.Env}).absolutePath(name), maxScript)
 	}
 	if err != nil {
-		return tool.Fail(1, fmt.Sprintf("%s: error: --export-file=%s: %v", c.Command.Name, name, err))
+		return tool.Fail(1, fmt.Sprintf("%s: error: --export-file=%s: %v", call.Command.Name, name, err))
 	}
 	for _, kv := range bytes.Split(data, []byte{0}) {
 		if n, v, ok := strings.Cut(string(kv), "="); ok && validName(n) {

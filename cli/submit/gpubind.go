@@ -48,75 +48,75 @@ var (
 	taskGPUs    = [...]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_STEP_GPUS"}
 )
 
-func runGPUBind(c *tool.Call) error {
-	if len(c.Operands) == 0 {
+func runGPUBind(call *tool.Call) error {
+	if len(call.Operands) == 0 {
 		return &opt.UsageError{Command: "muster gpu-bind", Text: "a command is expected"}
 	}
-	env, told, err := boundEnv(c, c.CPUs())
+	env, told, err := boundEnv(call, call.CPUs())
 	if err != nil {
 		return err
 	}
 	for _, line := range told {
-		fmt.Fprintln(c.Stderr, "muster gpu-bind: "+line)
+		fmt.Fprintln(call.Stderr, "muster gpu-bind: "+line)
 	}
-	path, err := exec.LookPath(c.Operands[0])
+	path, err := exec.LookPath(call.Operands[0])
 	if err == nil {
-		err = c.Exec(path, c.Operands, env)
+		err = call.Exec(path, call.Operands, env)
 	}
 	switch {
 	case err == nil: // only a test's
 		return nil
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound):
-		return tool.Fail(127, "muster gpu-bind: error: "+c.Operands[0]+": command not found")
+		return tool.Fail(127, "muster gpu-bind: error: "+call.Operands[0]+": command not found")
 	}
-	return tool.Fail(126, fmt.Sprintf("muster gpu-bind: error: %s: %v", c.Operands[0], err))
+	return tool.Fail(126, fmt.Sprintf("muster gpu-bind: error: %s: %v", call.Operands[0], err))
 }
 
 // boundEnv is the task's environment, and what there is to say of it.
-func boundEnv(c *tool.Call, cpus spec.Bitset) (env, told []string, err error) {
-	bind, text, err := gpuBinding(c)
+func boundEnv(call *tool.Call, cpus spec.Bitset) (env, told []string, err error) {
+	bind, text, err := gpuBinding(call)
 	if err != nil {
 		return nil, nil, err
 	}
-	local, err := localID(c)
+	local, err := localID(call)
 	if err != nil {
 		return nil, nil, err
 	}
-	gpus, err := jobGPUs(c)
+	gpus, err := jobGPUs(call)
 	if err != nil || len(gpus) == 0 {
 		if bind.Verbose && err == nil {
 			told = append(told, "the job has no GPU on this node")
 		}
-		return c.Environ, told, err
+		return call.Environ, told, err
 	}
 	places, missed := bind.Devices(spec.BoundTask{Local: local, CPUs: cpus}, gpus)
 	if missed {
 		told = append(told, fmt.Sprintf("%s names devices that task %d of this node cannot have; it has those of the job that are left, at least the first", text, local))
 	}
-	env = slices.Clone(c.Environ)
+	env = slices.Clone(call.Environ)
 	for i, name := range visibleGPUs {
 		to := taskGPUs[i]
-		if v := narrowToPlaces(c, name, places); v != "" {
+		if v := narrowToPlaces(call, name, places); v != "" {
 			env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, to+"=") })
 			env = append(env, to+"="+v)
 		}
 	}
 	if bind.Verbose {
 		told = append(told, fmt.Sprintf("%s: task %d of this node, on CPUs %s, has %d of %d GPUs: CUDA_VISIBLE_DEVICES=%s", text, local, cpus.Ranges(), len(places), len(gpus),
-			narrowToPlaces(c, visibleGPUs[0], places)))
+			narrowToPlaces(call, visibleGPUs[0], places)))
 	}
 	return env, told, nil
 }
 
 // gpuBinding is the option's, the job's, or what follows from how the job
 // counts its GPUs.
-func gpuBinding(c *tool.Call) (spec.GPUBind, string, error) {
-	text := c.Opts.Text("gpu-bind")
+func gpuBinding(call *tool.Call) (spec.GPUBind, string, error) {
+	text := call.Opts.Text("gpu-bind")
 	if text == "" {
-		text = c.Getenv("SLURM_GPU_BIND")
+		text = call.Getenv("SLURM_GPU_BIND")
 	}
 	if text == "" {
-		each := c.Getenv("SLURM_TRES_PER_TASK")
+		each := call.Getenv("SLURM_TRES_PER_TASK")
 		for item := range strings.SplitSeq(each, ",") {
 			if name, n, _ := strings.Cut(item, "="); name == "gres/gpu" || strings.HasPrefix(name, "gres/gpu:") {
 				text = "per_task:" + n
@@ -124,46 +124,46 @@ func gpuBinding(c *tool.Call) (spec.GPUBind, string, error) {
 		}
 	}
 	if text == "" {
-		if n := c.Getenv("SLURM_NTASKS_PER_GPU"); n != "" {
+		if n := call.Getenv("SLURM_NTASKS_PER_GPU"); n != "" {
 			text = "single:" + n
 		}
 	}
 	if text == "" {
 		return spec.GPUBind{}, "none", nil
 	}
-	b, err := spec.ParseGPUBind(text)
+	bind, err := spec.ParseGPUBind(text)
 	if err != nil {
-		return b, text, c.Errorf("%v", err)
+		return bind, text, call.Errorf("%v", err)
 	}
-	return b, text, nil
+	return bind, text, nil
 }
 
-func localID(c *tool.Call) (int, error) {
-	text, from := c.Opts.Text("local-id"), "--local-id"
+func localID(call *tool.Call) (int, error) {
+	text, from := call.Opts.Text("local-id"), "--local-id"
 	for i := 0; text == "" && i < len(localIDs); i++ {
-		text = c.Getenv(localIDs[i])
+		text = call.Getenv(localIDs[i])
 		from = localIDs[i]
 	}
 	if text == "" {
-		return 0, c.Errorf("the task's number on this node is not known: no launcher says it (%s); give --local-id", strings.Join(localIDs[:], ", "))
+		return 0, call.Errorf("the task's number on this node is not known: no launcher says it (%s); give --local-id", strings.Join(localIDs[:], ", "))
 	}
 	n, err := strconv.ParseUint(text, 10, 20)
 	if err != nil {
-		return 0, c.Errorf("%s=%s is no number of a task", from, text)
+		return 0, call.Errorf("%s=%s is no number of a task", from, text)
 	}
 	return int(n), nil
 }
 
 // jobGPUs are the devices of the job on this node in the order in which the
 // variables list them. Lists of a binding name them as programs see them.
-func jobGPUs(c *tool.Call) ([]spec.BindableGPU, error) {
-	value := c.Getenv("CUDA_VISIBLE_DEVICES")
+func jobGPUs(call *tool.Call) ([]spec.BindableGPU, error) {
+	value := call.Getenv("CUDA_VISIBLE_DEVICES")
 	if value == "" {
 		return nil, nil
 	}
-	numbers := c.Getenv("GPU_DEVICE_ORDINAL")
+	numbers := call.Getenv("GPU_DEVICE_ORDINAL")
 	ordinals := strings.Split(numbers, ",")
-	near := c.Getenv("MUSTER_GPU_CPUS")
+	near := call.Getenv("MUSTER_GPU_CPUS")
 	lists := strings.Split(near, ";")
 	out := make([]spec.BindableGPU, strings.Count(value, ",")+1)
 	for i := range out {
@@ -171,14 +171,14 @@ func jobGPUs(c *tool.Call) ([]spec.BindableGPU, error) {
 		if len(ordinals) == len(out) {
 			n, err := strconv.ParseUint(ordinals[i], 10, 32)
 			if err != nil {
-				return nil, c.Errorf("GPU_DEVICE_ORDINAL=%s: expected numbers", numbers)
+				return nil, call.Errorf("GPU_DEVICE_ORDINAL=%s: expected numbers", numbers)
 			}
 			out[i].Number = uint32(n)
 		}
 		if len(lists) == len(out) {
 			cpus, ok := spec.ParseRanges(lists[i], 1<<16)
 			if !ok {
-				return nil, c.Errorf("MUSTER_GPU_CPUS=%s: expected a list of CPUs for each GPU", near)
+				return nil, call.Errorf("MUSTER_GPU_CPUS=%s: expected a list of CPUs for each GPU", near)
 			}
 			out[i].CPUs = cpus
 		}
@@ -187,8 +187,8 @@ func jobGPUs(c *tool.Call) ([]spec.BindableGPU, error) {
 }
 
 // narrowToPlaces gives the places of a list that a variable of the job holds.
-func narrowToPlaces(c *tool.Call, name string, places []int) string {
-	list := strings.Split(c.Getenv(name), ",")
+func narrowToPlaces(call *tool.Call, name string, places []int) string {
+	list := strings.Split(call.Getenv(name), ",")
 	var kept []string
 	for _, p := range places {
 		if p < len(list) {

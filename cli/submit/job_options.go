@@ -56,12 +56,12 @@ func switchTo(field func(s *apiv1.JobSpec) *bool) applier {
 
 // countTo reads a whole number of at least one.
 func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		n, err := strconv.ParseUint(v.Text, 10, 31)
+	return func(request *jobRequest, value opt.Value) error {
+		n, err := strconv.ParseUint(value.Text, 10, 31)
 		if err != nil || n == 0 {
-			return tool.Fail(1, fmt.Sprintf("%s: error: Invalid numeric value %q for --%s.", r.name, v.Text, long))
+			return tool.Fail(1, fmt.Sprintf("%s: error: Invalid numeric value %q for --%s.", request.name, value.Text, long))
 		}
-		*field(r.spec) = uint32(n)
+		*field(request.spec) = uint32(n)
 		return nil
 	}
 }
@@ -69,12 +69,12 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 // applyAcctgFreq reads how often what a job uses is sampled: seconds, bare or
 // behind task=. Nothing of the other kinds is sampled for a single job, so 0 is
 // all that can be said of them.
-func applyAcctgFreq(r *jobRequest, v opt.Value) error {
-	every, err := acctgFreq(v.Text)
+func applyAcctgFreq(request *jobRequest, value opt.Value) error {
+	every, err := acctgFreq(value.Text)
 	if err != nil {
-		return tool.Fail(1, r.name+": error: Invalid --acctg-freq specification: "+err.Error())
+		return tool.Fail(1, request.name+": error: Invalid --acctg-freq specification: "+err.Error())
 	}
-	r.spec.SampleEvery = every
+	request.spec.SampleEvery = every
 	return nil
 }
 
@@ -109,27 +109,27 @@ func acctgFreq(text string) (every int64, err error) {
 
 // memoryTo reads an amount of memory into MiB.
 func memoryTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		n, err := format.ParseMemory(v.Text)
+	return func(request *jobRequest, value opt.Value) error {
+		n, err := format.ParseMemory(value.Text)
 		if err != nil {
-			return r.badOption(long)
+			return request.badOption(long)
 		}
-		*field(r.spec) = n
+		*field(request.spec) = n
 		return nil
 	}
 }
 
 // spanTo reads a time limit; Slurm's are whole minutes.
 func spanTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		sec, err := format.ParseDuration(v.Text)
+	return func(request *jobRequest, value opt.Value) error {
+		sec, err := format.ParseDuration(value.Text)
 		switch {
 		case err != nil:
-			return r.badOption(long)
+			return request.badOption(long)
 		case sec == format.Infinite || (sec == 0 && long == "time"): // -t 0 asks for no limit
-			*field(r.spec) = -1
+			*field(request.spec) = -1
 		default:
-			*field(r.spec) = format.Minutes(sec) * int64(spec.Second)
+			*field(request.spec) = format.Minutes(sec) * int64(spec.Second)
 		}
 		return nil
 	}
@@ -137,12 +137,12 @@ func spanTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 
 // momentTo reads a point in time.
 func momentTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		sec, err := format.ParseTime(v.Text, format.Moment{Now: r.env.Now().Unix(), Loc: r.env.Loc})
+	return func(request *jobRequest, value opt.Value) error {
+		sec, err := format.ParseTime(value.Text, format.Moment{Now: request.env.Now().Unix(), Loc: request.env.Loc})
 		if err != nil {
-			return tool.Fail(255, tool.BadTimeText(v.Text), fmt.Sprintf("%s: error: Invalid --%s specification", r.name, long))
+			return tool.Fail(255, tool.BadTimeText(value.Text), fmt.Sprintf("%s: error: Invalid --%s specification", request.name, long))
 		}
-		*field(r.spec) = sec * int64(spec.Second)
+		*field(request.spec) = sec * int64(spec.Second)
 		return nil
 	}
 }
@@ -150,288 +150,288 @@ func momentTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 // gresTo reads a list of generic resources: gpu:2, gpu:h100:1, nic. only is
 // the name that the option stands for (--gpus=h100:2), or empty.
 func gresTo(long, only string, field func(s *apiv1.JobSpec) *[]*apiv1.Count) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		if only == "" && strings.EqualFold(v.Text, "none") {
-			*field(r.spec) = nil
+	return func(request *jobRequest, value opt.Value) error {
+		if only == "" && strings.EqualFold(value.Text, "none") {
+			*field(request.spec) = nil
 			return nil
 		}
-		list, ok := render.ParseGRES(v.Text, only)
+		list, ok := render.ParseGRES(value.Text, only)
 		if !ok {
-			return r.badOption(long)
+			return request.badOption(long)
 		}
-		*field(r.spec) = list
+		*field(request.spec) = list
 		return nil
 	}
 }
 
-func applyNodes(r *jobRequest, v opt.Value) error {
-	lo, hi, ranged := strings.Cut(v.Text, "-")
+func applyNodes(request *jobRequest, value opt.Value) error {
+	lo, hi, ranged := strings.Cut(value.Text, "-")
 	least, err := format.ParseCount(lo)
 	most := least
 	if err == nil && ranged {
 		most, err = format.ParseCount(hi)
 	}
 	if err != nil || least < 1 || most < least || most > 1<<30 {
-		return tool.Fail(1, fmt.Sprintf("%s: error: \"%s\" is not a valid node count", r.name, v.Text),
-			fmt.Sprintf("%s: error: invalid node count `%s'", r.name, v.Text))
+		return tool.Fail(1, fmt.Sprintf("%s: error: \"%s\" is not a valid node count", request.name, value.Text),
+			fmt.Sprintf("%s: error: invalid node count `%s'", request.name, value.Text))
 	}
-	r.spec.MinNodes, r.spec.MaxNodes = uint32(least), 0
+	request.spec.MinNodes, request.spec.MaxNodes = uint32(least), 0
 	if ranged {
-		r.spec.MaxNodes = uint32(most)
+		request.spec.MaxNodes = uint32(most)
 	}
 	return nil
 }
 
-func applyArray(r *jobRequest, v opt.Value) error {
-	a, err := format.ParseArray(v.Text)
+func applyArray(request *jobRequest, value opt.Value) error {
+	array, err := format.ParseArray(value.Text)
 	if err != nil {
-		return r.refuseJob(spec.CodeInvalidArray)
+		return request.refuseJob(spec.CodeInvalidArray)
 	}
-	r.spec.Array, r.spec.ArrayThrottle = nil, a.Throttle
-	for _, x := range a.Ranges {
-		r.spec.Array = append(r.spec.Array, &apiv1.TaskRange{First: int64(x.First), Last: int64(x.Last), Step: int64(x.Step)})
+	request.spec.Array, request.spec.ArrayThrottle = nil, array.Throttle
+	for _, x := range array.Ranges {
+		request.spec.Array = append(request.spec.Array, &apiv1.TaskRange{First: int64(x.First), Last: int64(x.Last), Step: int64(x.Step)})
 	}
 	return nil
 }
 
-func applyDependency(r *jobRequest, v opt.Value) error {
-	if _, err := spec.ParseDependency(v.Text); err != nil {
-		return r.refuseJob(spec.CodeDependencyProblem)
+func applyDependency(request *jobRequest, value opt.Value) error {
+	if _, err := spec.ParseDependency(value.Text); err != nil {
+		return request.refuseJob(spec.CodeDependencyProblem)
 	}
-	r.spec.Dependency = v.Text
+	request.spec.Dependency = value.Text
 	return nil
 }
 
-func applyExclusive(r *jobRequest, v opt.Value) error {
+func applyExclusive(request *jobRequest, value opt.Value) error {
 	kinds := map[string]spec.Sharing{"": spec.Exclusive, "exclusive": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}
-	kind, ok := kinds[strings.ToLower(v.Text)]
+	kind, ok := kinds[strings.ToLower(value.Text)]
 	if !ok {
-		return r.badOption("exclusive")
+		return request.badOption("exclusive")
 	}
-	r.spec.Sharing = uint32(kind)
+	request.spec.Sharing = uint32(kind)
 	return nil
 }
 
 func applyHosts(long string, field func(s *apiv1.JobSpec) *string) applier {
-	return func(r *jobRequest, v opt.Value) error {
-		if _, err := hostlist.Count(v.Text); err != nil {
-			return r.badOption(long)
+	return func(request *jobRequest, value opt.Value) error {
+		if _, err := hostlist.Count(value.Text); err != nil {
+			return request.badOption(long)
 		}
-		*field(r.spec) = v.Text
+		*field(request.spec) = value.Text
 		return nil
 	}
 }
 
 // applyNodeFile reads the names of -F: one or several to a line.
-func applyNodeFile(r *jobRequest, v opt.Value) error {
-	data, err := tool.ReadFile(r.absolutePath(v.Text), 1<<20)
+func applyNodeFile(request *jobRequest, value opt.Value) error {
+	data, err := tool.ReadFile(request.absolutePath(value.Text), 1<<20)
 	if err != nil {
-		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --nodefile specification: %v", r.name, err))
+		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --nodefile specification: %v", request.name, err))
 	}
 	list := strings.Join(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' || c == ' ' || c == '\t' || c == ',' }), ",")
 	if _, err := hostlist.Count(list); err != nil || list == "" {
-		return r.badOption("nodefile")
+		return request.badOption("nodefile")
 	}
-	r.spec.Nodes = list
+	request.spec.Nodes = list
 	return nil
 }
 
-func applyLicenses(r *jobRequest, v opt.Value) error {
+func applyLicenses(request *jobRequest, value opt.Value) error {
 	by := ","
-	r.spec.AnyLicense = strings.Contains(v.Text, "|")
-	if r.spec.AnyLicense {
+	request.spec.AnyLicense = strings.Contains(value.Text, "|")
+	if request.spec.AnyLicense {
 		by = "|"
 	}
-	for part := range strings.SplitSeq(v.Text, by) {
+	for part := range strings.SplitSeq(value.Text, by) {
 		name, num, counted := strings.Cut(part, ":")
 		n := int64(1)
 		if counted {
 			var err error
 			n, err = format.ParseCount(num)
 			if err != nil {
-				return r.badOption("licenses")
+				return request.badOption("licenses")
 			}
 		}
 		if name == "" || strings.ContainsAny(name, ",|() ") {
-			return r.badOption("licenses")
+			return request.badOption("licenses")
 		}
-		r.spec.Licenses = append(r.spec.Licenses, &apiv1.Count{Name: name, N: n})
+		request.spec.Licenses = append(request.spec.Licenses, &apiv1.Count{Name: name, N: n})
 	}
 	return nil
 }
 
-func applyMailType(r *jobRequest, v opt.Value) error {
+func applyMailType(request *jobRequest, value opt.Value) error {
 	known := []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT",
 		"TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90", "ARRAY_TASKS"}
-	r.spec.MailTypes = nil
-	for part := range strings.SplitSeq(v.Text, ",") {
+	request.spec.MailTypes = nil
+	for part := range strings.SplitSeq(value.Text, ",") {
 		part = strings.ToUpper(part)
 		if !slices.Contains(known, part) {
-			return r.badOption("mail-type")
+			return request.badOption("mail-type")
 		}
 		if part != "NONE" {
-			r.spec.MailTypes = append(r.spec.MailTypes, part)
+			request.spec.MailTypes = append(request.spec.MailTypes, part)
 		}
 	}
 	return nil
 }
 
-func applySignal(r *jobRequest, v opt.Value) error {
-	s, err := format.ParseEarlySignal(v.Text)
+func applySignal(request *jobRequest, value opt.Value) error {
+	signal, err := format.ParseEarlySignal(value.Text)
 	if err != nil {
-		return r.badOption("signal")
+		return request.badOption("signal")
 	}
-	r.spec.Signal, r.spec.SignalBefore = int32(s.Number), s.Before*int64(spec.Second)
-	r.spec.SignalBatch, r.spec.SignalResv = s.Batch, s.Overlap
+	request.spec.Signal, request.spec.SignalBefore = int32(signal.Number), signal.Before*int64(spec.Second)
+	request.spec.SignalBatch, request.spec.SignalResv = signal.Batch, signal.Overlap
 	return nil
 }
 
-func applyNice(r *jobRequest, v opt.Value) error {
-	r.spec.Nice = 100
-	if v.Has {
-		n, err := strconv.ParseInt(v.Text, 10, 32)
+func applyNice(request *jobRequest, value opt.Value) error {
+	request.spec.Nice = 100
+	if value.Has {
+		n, err := strconv.ParseInt(value.Text, 10, 32)
 		if err != nil || n > 2147483645 || n < -2147483645 {
-			return r.badOption("nice")
+			return request.badOption("nice")
 		}
-		r.spec.Nice = int32(n)
+		request.spec.Nice = int32(n)
 	}
 	return nil
 }
 
-func applyPriority(r *jobRequest, v opt.Value) error {
-	if strings.EqualFold(v.Text, "top") {
-		return tool.Fail(255, fmt.Sprintf("%s: error: --priority=TOP is not supported in this release: give a number", r.name))
+func applyPriority(request *jobRequest, value opt.Value) error {
+	if strings.EqualFold(value.Text, "top") {
+		return tool.Fail(255, fmt.Sprintf("%s: error: --priority=TOP is not supported in this release: give a number", request.name))
 	}
-	n, err := strconv.ParseUint(v.Text, 10, 32)
+	n, err := strconv.ParseUint(value.Text, 10, 32)
 	if err != nil || n >= 1<<32-2 {
-		return r.badOption("priority")
+		return request.badOption("priority")
 	}
 	if n == 0 {
-		r.spec.Hold = true // a priority of 0 is how Slurm holds
+		request.spec.Hold = true // a priority of 0 is how Slurm holds
 		return nil
 	}
-	r.spec.Priority = uint32(n)
+	request.spec.Priority = uint32(n)
 	return nil
 }
 
-func applyOpenMode(r *jobRequest, v opt.Value) error {
+func applyOpenMode(request *jobRequest, value opt.Value) error {
 	switch {
-	case v.Text != "" && strings.HasPrefix("append", strings.ToLower(v.Text)):
-		r.spec.Append = apiv1.Tri_TRI_YES
-	case v.Text != "" && strings.HasPrefix("truncate", strings.ToLower(v.Text)):
-		r.spec.Append = apiv1.Tri_TRI_NO
+	case value.Text != "" && strings.HasPrefix("append", strings.ToLower(value.Text)):
+		request.spec.Append = apiv1.Tri_TRI_YES
+	case value.Text != "" && strings.HasPrefix("truncate", strings.ToLower(value.Text)):
+		request.spec.Append = apiv1.Tri_TRI_NO
 	default:
-		return r.badOption("open-mode")
+		return request.badOption("open-mode")
 	}
 	return nil
 }
 
 // applyRequeue lets the later of --requeue and --no-requeue win.
-func applyRequeue(r *jobRequest, v opt.Value) error {
-	if v.Text != "" {
-		return tool.Fail(255, fmt.Sprintf("%s: error: --requeue=%s is not supported in this release: plain --requeue is", r.name, v.Text))
+func applyRequeue(request *jobRequest, value opt.Value) error {
+	if value.Text != "" {
+		return tool.Fail(255, fmt.Sprintf("%s: error: --requeue=%s is not supported in this release: plain --requeue is", request.name, value.Text))
 	}
-	if no, ok := r.opts.Get("no-requeue"); !ok || no.Order < v.Order {
-		r.spec.Requeue = apiv1.Tri_TRI_YES
-	}
-	return nil
-}
-
-func applyNoRequeue(r *jobRequest, v opt.Value) error {
-	if yes, ok := r.opts.Get("requeue"); !ok || yes.Order < v.Order {
-		r.spec.Requeue = apiv1.Tri_TRI_NO
+	if no, ok := request.opts.Get("no-requeue"); !ok || no.Order < value.Order {
+		request.spec.Requeue = apiv1.Tri_TRI_YES
 	}
 	return nil
 }
 
-func applyNoKill(r *jobRequest, v opt.Value) error {
-	r.spec.NoKill = v.Text == ""
-	if !r.spec.NoKill && !strings.EqualFold(v.Text, "off") {
-		return r.badOption("no-kill")
+func applyNoRequeue(request *jobRequest, value opt.Value) error {
+	if yes, ok := request.opts.Get("requeue"); !ok || yes.Order < value.Order {
+		request.spec.Requeue = apiv1.Tri_TRI_NO
 	}
 	return nil
 }
 
-func applyKillInvalid(r *jobRequest, v opt.Value) error {
-	switch strings.ToLower(v.Text) {
+func applyNoKill(request *jobRequest, value opt.Value) error {
+	request.spec.NoKill = value.Text == ""
+	if !request.spec.NoKill && !strings.EqualFold(value.Text, "off") {
+		return request.badOption("no-kill")
+	}
+	return nil
+}
+
+func applyKillInvalid(request *jobRequest, value opt.Value) error {
+	switch strings.ToLower(value.Text) {
 	case "yes":
-		r.spec.KillOnInvalidDep = apiv1.Tri_TRI_YES
+		request.spec.KillOnInvalidDep = apiv1.Tri_TRI_YES
 	case "no":
-		r.spec.KillOnInvalidDep = apiv1.Tri_TRI_NO
+		request.spec.KillOnInvalidDep = apiv1.Tri_TRI_NO
 	default:
-		return r.badOption("kill-on-invalid-dep")
+		return request.badOption("kill-on-invalid-dep")
 	}
 	return nil
 }
 
-func applySwitches(r *jobRequest, v opt.Value) error {
-	count, wait, timed := strings.Cut(v.Text, "@")
+func applySwitches(request *jobRequest, value opt.Value) error {
+	count, wait, timed := strings.Cut(value.Text, "@")
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 {
-		return r.badOption("switches")
+		return request.badOption("switches")
 	}
-	r.spec.Switches = uint32(n)
+	request.spec.Switches = uint32(n)
 	if timed {
 		sec, err := format.ParseDuration(wait)
 		if err != nil {
-			return r.badOption("switches")
+			return request.badOption("switches")
 		}
-		r.spec.SwitchWait = sec * int64(spec.Second)
+		request.spec.SwitchWait = sec * int64(spec.Second)
 	}
 	return nil
 }
 
-func applyTRESPerTask(r *jobRequest, v opt.Value) error {
-	for part := range strings.SplitSeq(v.Text, ",") {
+func applyTRESPerTask(request *jobRequest, value opt.Value) error {
+	for part := range strings.SplitSeq(value.Text, ",") {
 		if rest, ok := strings.CutPrefix(strings.ReplaceAll(part, "=", ":"), "cpu:"); ok {
 			n, err := strconv.ParseUint(rest, 10, 31)
 			if err != nil || n == 0 {
-				return r.badOption("tres-per-task")
+				return request.badOption("tres-per-task")
 			}
-			r.spec.CpusPerTask = uint32(n)
+			request.spec.CpusPerTask = uint32(n)
 			continue
 		}
 		list, ok := render.ParseGRES(part, "")
 		if !ok || !strings.HasPrefix(part, "gres/") {
-			return r.badOption("tres-per-task")
+			return request.badOption("tres-per-task")
 		}
-		r.spec.PerTask = append(r.spec.PerTask, list...)
+		request.spec.PerTask = append(request.spec.PerTask, list...)
 	}
 	return nil
 }
 
 // applyMemory lets --mem=0 mean all of a node's memory.
-func applyMemory(r *jobRequest, v opt.Value) error {
-	if err := memoryTo("mem", func(s *apiv1.JobSpec) *int64 { return &s.MemPerNode })(r, v); err != nil {
+func applyMemory(request *jobRequest, value opt.Value) error {
+	if err := memoryTo("mem", func(s *apiv1.JobSpec) *int64 { return &s.MemPerNode })(request, value); err != nil {
 		return err
 	}
-	r.spec.AllMem = r.spec.MemPerNode == 0
+	request.spec.AllMem = request.spec.MemPerNode == 0
 	return nil
 }
 
 // applyPropagate names the limits that travel with the job.
-func applyPropagate(r *jobRequest, v opt.Value) error {
-	if !v.Has || strings.EqualFold(v.Text, "all") {
+func applyPropagate(request *jobRequest, value opt.Value) error {
+	if !value.Has || strings.EqualFold(value.Text, "all") {
 		return nil // all of them is what holds without the option
 	}
-	if strings.EqualFold(v.Text, "none") {
-		r.spec.Rlimits = nil
+	if strings.EqualFold(value.Text, "none") {
+		request.spec.Rlimits = nil
 		return nil
 	}
-	all := r.spec.Rlimits
-	r.spec.Rlimits = nil
-	for part := range strings.SplitSeq(v.Text, ",") {
+	all := request.spec.Rlimits
+	request.spec.Rlimits = nil
+	for part := range strings.SplitSeq(value.Text, ",") {
 		name := strings.TrimPrefix(strings.ToUpper(part), "RLIMIT_")
 		known := false
 		for _, l := range tool.RlimitNames() {
 			known = known || l.Name == name
 		}
 		if !known {
-			return r.badOption("propagate")
+			return request.badOption("propagate")
 		}
 		for _, l := range all {
 			if l.GetName() == name {
-				r.spec.Rlimits = append(r.spec.Rlimits, l)
+				request.spec.Rlimits = append(request.spec.Rlimits, l)
 			}
 		}
 	}
@@ -452,11 +452,11 @@ func (r *jobRequest) memoryOptions() error {
 	names := [...]string{"mem", "mem-per-cpu", "mem-per-gpu"}
 	best, count := opt.Source(0), 0
 	for _, n := range names {
-		if v, ok := r.opts.Get(n); ok {
+		if value, ok := r.opts.Get(n); ok {
 			switch {
-			case v.From > best:
-				best, count = v.From, 1
-			case v.From == best:
+			case value.From > best:
+				best, count = value.From, 1
+			case value.From == best:
 				count++
 			}
 		}
@@ -484,15 +484,15 @@ func (r *jobRequest) memoryOptions() error {
 var errNotFound = errors.New("no such file")
 
 // openScript finds a script in this folder, else in PATH.
-func openScript(e *tool.Env, arg string) (path string, data []byte, err error) {
-	if e.Relay != nil {
-		return e.Relay.Script(arg)
+func openScript(env *tool.Env, arg string) (path string, data []byte, err error) {
+	if env.Relay != nil {
+		return env.Relay.Script(arg)
 	}
 	candidates := []string{arg}
 	if !strings.HasPrefix(arg, "/") {
-		candidates[0] = strings.TrimSuffix(e.Dir, "/") + "/" + arg
+		candidates[0] = strings.TrimSuffix(env.Dir, "/") + "/" + arg
 		if !strings.Contains(arg, "/") {
-			for dir := range strings.SplitSeq(e.Getenv("PATH"), ":") {
+			for dir := range strings.SplitSeq(env.Getenv("PATH"), ":") {
 				if dir != "" {
 					candidates = append(candidates, dir+"/"+arg)
 				}
@@ -509,43 +509,43 @@ func openScript(e *tool.Env, arg string) (path string, data []byte, err error) {
 	return "", nil, errNotFound
 }
 
-func applyGPUBind(r *jobRequest, v opt.Value) error {
-	if _, err := spec.ParseGPUBind(v.Text); err != nil {
-		return tool.Fail(255, r.name+": error: --gpu-bind: "+err.Error())
+func applyGPUBind(request *jobRequest, value opt.Value) error {
+	if _, err := spec.ParseGPUBind(value.Text); err != nil {
+		return tool.Fail(255, request.name+": error: --gpu-bind: "+err.Error())
 	}
-	r.spec.GpuBind = v.Text
+	request.spec.GpuBind = value.Text
 	return nil
 }
 
-func applyGPUFreq(r *jobRequest, v opt.Value) error {
-	if _, err := spec.ParseGPUFreq(v.Text); err != nil {
-		return tool.Fail(255, r.name+": error: --gpu-freq: "+err.Error())
+func applyGPUFreq(request *jobRequest, value opt.Value) error {
+	if _, err := spec.ParseGPUFreq(value.Text); err != nil {
+		return tool.Fail(255, request.name+": error: --gpu-freq: "+err.Error())
 	}
-	r.spec.GpuFreq = v.Text
+	request.spec.GpuFreq = value.Text
 	return nil
 }
 
 // applyHint reads --hint: one thread of each core, or all of them.
-func applyHint(r *jobRequest, v opt.Value) error {
-	switch v.Text {
+func applyHint(request *jobRequest, value opt.Value) error {
+	switch value.Text {
 	case "nomultithread", "compute_bound":
-		r.spec.ThreadsPerCore = 1
+		request.spec.ThreadsPerCore = 1
 	case "multithread":
 	case "memory_bound":
-		return tool.Fail(1, r.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
+		return tool.Fail(1, request.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
 	default:
-		return r.badOption("hint")
+		return request.badOption("hint")
 	}
 	return nil
 }
 
 // applyNodeInfo reads -B: sockets, cores of each, threads of each, of which *
 // leaves one open.
-func applyNodeInfo(r *jobRequest, v opt.Value) error {
-	fields := [...]*uint32{&r.spec.SocketsPerNode, &r.spec.CoresPerSocket, &r.spec.ThreadsPerCore}
-	list := strings.Split(v.Text, ":")
+func applyNodeInfo(request *jobRequest, value opt.Value) error {
+	fields := [...]*uint32{&request.spec.SocketsPerNode, &request.spec.CoresPerSocket, &request.spec.ThreadsPerCore}
+	list := strings.Split(value.Text, ":")
 	if len(list) > len(fields) {
-		return r.badOption("extra-node-info")
+		return request.badOption("extra-node-info")
 	}
 	for i, text := range list {
 		if text == "*" {
@@ -553,7 +553,7 @@ func applyNodeInfo(r *jobRequest, v opt.Value) error {
 		}
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil || n == 0 {
-			return r.badOption("extra-node-info")
+			return request.badOption("extra-node-info")
 		}
 		*fields[i] = uint32(n)
 	}

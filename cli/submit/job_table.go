@@ -171,11 +171,11 @@ func JobOptions() []jobOption {
 }
 
 // applyGRES adds to what --gpus-per-node asks for.
-func applyGRES(r *jobRequest, v opt.Value) error {
-	have := r.spec.PerNode
-	if err := gresTo("gres", "", func(s *apiv1.JobSpec) *[]*apiv1.Count { return &s.PerNode })(r, v); err != nil {
+func applyGRES(request *jobRequest, value opt.Value) error {
+	have := request.spec.PerNode
+	if err := gresTo("gres", "", func(s *apiv1.JobSpec) *[]*apiv1.Count { return &s.PerNode })(request, value); err != nil {
 		return err
 	}
-	r.spec.PerNode = append(have, r.spec.PerNode...)
+	request.spec.PerNode = append(have, request.spec.PerNode...)
 	return nil
 }

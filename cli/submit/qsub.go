@@ -58,7 +58,7 @@ func qsubOptions() []qsubOption {
 }
 
 func Qsub() *tool.Command {
-	c := &tool.Command{
+	command := &tool.Command{
 		Name: "qsub", Slurm: true,
 		Summary: "submit a batch script that was written for PBS or Torque",
 		Usage:   []string{"[OPTIONS] [SCRIPT]"},
@@ -69,41 +69,41 @@ sbatch gives; PBS_JOBID and PBS_NODEFILE are absent. Resources that cannot be ho
 		Run:     runQsub,
 	}
 	for _, o := range qsubOptions() {
-		c.Options = append(c.Options, o.Option)
+		command.Options = append(command.Options, o.Option)
 	}
-	return c
+	return command
 }
 
-func runQsub(c *tool.Call) error {
-	typed, operands, err := pbsWords(c, ownArgs(c))
+func runQsub(call *tool.Call) error {
+	typed, operands, err := pbsWords(call, ownArgs(call))
 	if err != nil {
 		return err
 	}
 	if len(operands) > 1 {
-		return c.Errorf("one script is submitted at a time: %s", strings.Join(operands, " "))
+		return call.Errorf("one script is submitted at a time: %s", strings.Join(operands, " "))
 	}
-	env := *c.Env
-	env.Environ = append(slices.Clone(c.Environ), "PBS_O_WORKDIR="+c.Dir, "PBS_O_HOST="+c.Host)
-	if c.Opts.On("interactive") {
+	env := *call.Env
+	env.Environ = append(slices.Clone(call.Environ), "PBS_O_WORKDIR="+call.Dir, "PBS_O_HOST="+call.Host)
+	if call.Opts.On("interactive") {
 		env.Args = append([]string{"salloc"}, typed...)
-		return tool.Execute(c.Ctx, &env, Salloc(), env.Args[1:])
+		return tool.Execute(call.Ctx, &env, Salloc(), env.Args[1:])
 	}
 	var script []byte
 	if len(operands) == 1 && operands[0] != "-" {
 		path := operands[0]
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(c.Dir, path)
+			path = filepath.Join(call.Dir, path)
 		}
 		script, err = os.ReadFile(path)
 	} else {
 		operands = nil
-		script, err = io.ReadAll(c.Stdin)
+		script, err = io.ReadAll(call.Stdin)
 		env.Stdin = bytes.NewReader(script)
 	}
 	if err != nil {
-		return c.Errorf("the script: %v", err)
+		return call.Errorf("the script: %v", err)
 	}
-	written, err := pbsLines(c, script)
+	written, err := pbsLines(call, script)
 	if err != nil {
 		return err
 	}
@@ -120,11 +120,11 @@ func runQsub(c *tool.Call) error {
 		env.Stdout = io.Discard
 	}
 	env.Args = append(append([]string{"sbatch"}, words...), operands...)
-	return tool.Execute(c.Ctx, &env, Sbatch(), env.Args[1:])
+	return tool.Execute(call.Ctx, &env, Sbatch(), env.Args[1:])
 }
 
 // pbsLines reads the options of the #PBS lines before the first command.
-func pbsLines(c *tool.Call, script []byte) ([]string, error) {
+func pbsLines(call *tool.Call, script []byte) ([]string, error) {
 	var out []string
 	lines := bufio.NewScanner(bytes.NewReader(script))
 	lines.Buffer(nil, 1<<20)
@@ -139,14 +139,14 @@ func pbsLines(c *tool.Call, script []byte) ([]string, error) {
 		}
 		args, err := tool.ShellWords(text)
 		if err != nil {
-			return nil, c.Errorf("%s: %v", line, err)
+			return nil, call.Errorf("%s: %v", line, err)
 		}
-		words, rest, err := pbsWords(c, args)
+		words, rest, err := pbsWords(call, args)
 		if err != nil {
 			return nil, err
 		}
 		if len(rest) > 0 {
-			return nil, c.Errorf("%s: %s is not an option", line, rest[0])
+			return nil, call.Errorf("%s: %s is not an option", line, rest[0])
 		}
 		out = append(out, words...)
 	}
@@ -155,7 +155,7 @@ func pbsLines(c *tool.Call, script []byte) ([]string, error) {
 
 // pbsWords turns options of qsub into those of sbatch. An option may be given several
 // times, as -l is.
-func pbsWords(c *tool.Call, args []string) (words, operands []string, err error) {
+func pbsWords(call *tool.Call, args []string) (words, operands []string, err error) {
 	table := qsubOptions()
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -165,34 +165,34 @@ func pbsWords(c *tool.Call, args []string) (words, operands []string, err error)
 		if arg == "--" {
 			return words, args[i+1:], nil
 		}
-		var o *qsubOption
+		var option *qsubOption
 		value, has := "", false
 		if long, ok := strings.CutPrefix(arg, "--"); ok {
 			long, value, has = strings.Cut(long, "=")
-			o = findQsub(table, func(o *qsubOption) bool { return o.Long == long })
+			option = findQsub(table, func(o *qsubOption) bool { return o.Long == long })
 		} else {
-			o = findQsub(table, func(o *qsubOption) bool { return o.Short == arg[1:2] })
+			option = findQsub(table, func(o *qsubOption) bool { return o.Short == arg[1:2] })
 			value = arg[2:]
 			has = value != ""
 		}
-		if o == nil {
+		if option == nil {
 			return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("unrecognized option '%s'", arg)}
 		}
-		if o.Arg == "" && has { // -hV
+		if option.Arg == "" && has { // -hV
 			args[i] = "-" + value
 			value = ""
 			i--
 		}
-		if o.Arg != "" && !has {
+		if option.Arg != "" && !has {
 			i++
 			if i == len(args) {
-				return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("option requires an argument -- '%s'", o.Short)}
+				return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("option requires an argument -- '%s'", option.Short)}
 			}
 			value = args[i]
 		}
-		more, err := o.become(value)
+		more, err := option.become(value)
 		if err != nil {
-			return nil, nil, c.Errorf("-%s %s: %v", o.Short, value, err)
+			return nil, nil, call.Errorf("-%s %s: %v", option.Short, value, err)
 		}
 		words = append(words, more...)
 	}

@@ -15,45 +15,45 @@ import (
 )
 
 // applyOptions applies options to a job.
-func applyOptions(c *tool.Call, js *apiv1.JobSpec, final *opt.Values) error {
-	r := &jobRequest{name: c.Command.Name, env: c.Env, spec: js, opts: final}
-	for _, o := range JobOptions() {
-		v, ok := final.Get(o.Long)
-		if !ok || o.apply == nil {
+func applyOptions(call *tool.Call, jobSpec *apiv1.JobSpec, final *opt.Values) error {
+	request := &jobRequest{name: call.Command.Name, env: call.Env, spec: jobSpec, opts: final}
+	for _, option := range JobOptions() {
+		value, ok := final.Get(option.Long)
+		if !ok || option.apply == nil {
 			continue
 		}
-		if err := o.apply(r, v); err != nil {
+		if err := option.apply(request, value); err != nil {
 			return err
 		}
-		if o.Warn != "" && !final.On("quiet") && !strings.EqualFold(v.Text, "none") {
-			fmt.Fprintf(c.Stderr, "%s: warning: --%s: %s\n", c.Command.Name, o.Long, o.Warn)
+		if option.Warn != "" && !final.On("quiet") && !strings.EqualFold(value.Text, "none") {
+			fmt.Fprintf(call.Stderr, "%s: warning: --%s: %s\n", call.Command.Name, option.Long, option.Warn)
 		}
 	}
-	if err := r.memoryOptions(); err != nil {
+	if err := request.memoryOptions(); err != nil {
 		return err
 	}
-	if err := r.checkContainer(); err != nil {
+	if err := request.checkContainer(); err != nil {
 		return err
 	}
-	return switchWait(c, js)
+	return switchWait(call, jobSpec)
 }
 
 // warnOf prints the warnings of options that were given. Those of a job's options
 // are printed where the job is made.
-func warnOf(c *tool.Call, options []opt.Option) {
+func warnOf(call *tool.Call, options []opt.Option) {
 	for _, o := range options {
-		if o.Warn != "" && c.Opts.On(o.Long) && !c.Opts.On("quiet") {
-			fmt.Fprintf(c.Stderr, "%s: warning: --%s: %s\n", c.Command.Name, o.Long, o.Warn)
+		if o.Warn != "" && call.Opts.On(o.Long) && !call.Opts.On("quiet") {
+			fmt.Fprintf(call.Stderr, "%s: warning: --%s: %s\n", call.Command.Name, o.Long, o.Warn)
 		}
 	}
 }
 
 // ownArgs are the arguments behind the command's name.
-func ownArgs(c *tool.Call) []string {
-	if tool.BaseName(c.Args[0]) == c.Command.Name {
-		return c.Args[1:]
+func ownArgs(call *tool.Call) []string {
+	if tool.BaseName(call.Args[0]) == call.Command.Name {
+		return call.Args[1:]
 	}
-	return c.Args[2:]
+	return call.Args[2:]
 }
 
 // submitLine is the command line as sacct and scontrol show it.
@@ -61,36 +61,36 @@ func submitLine(c *tool.Call) string {
 	return strings.Join(append([]string{c.Command.Name}, ownArgs(c)...), " ")
 }
 
-func currentUmask(c *tool.Call) uint32 {
-	if text, ok := c.Lookup("SLURM_UMASK"); ok {
+func currentUmask(call *tool.Call) uint32 {
+	if text, ok := call.Lookup("SLURM_UMASK"); ok {
 		if n, err := strconv.ParseUint(text, 8, 12); err == nil {
 			return uint32(n)
 		}
 	}
-	return c.Umask()
+	return call.Umask()
 }
 
 // unknownOutcome tells what to do when the connection broke after the request was sent.
 const unknownOutcome = "whether the job was accepted is not known: look with squeue --me before submitting it again"
 
 // submitFailed words a refusal as sbatch does.
-func submitFailed(c *tool.Call, err error, testOnly bool) error {
-	r := tool.ExplainError(err)
+func submitFailed(call *tool.Call, err error, testOnly bool) error {
+	refusal := tool.ExplainError(err)
 	code := 1
-	if n, nerr := strconv.Atoi(c.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
+	if n, nerr := strconv.Atoi(call.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
 		code = n
 	}
-	lines := r.Preamble(c.Command.Name)
+	lines := refusal.Preamble(call.Command.Name)
 	switch {
 	case testOnly:
-		lines = append(lines, "allocation failure: "+r.Text)
-	case r.Code == spec.CodeInvalidGRES:
-		lines = append(lines, c.Command.Name+": error: "+r.Text) // Slurm finds this one before it submits
+		lines = append(lines, "allocation failure: "+refusal.Text)
+	case refusal.Code == spec.CodeInvalidGRES:
+		lines = append(lines, call.Command.Name+": error: "+refusal.Text) // Slurm finds this one before it submits
 	default:
-		lines = append(lines, c.Command.Name+": error: Batch job submission failed: "+r.Text)
+		lines = append(lines, call.Command.Name+": error: Batch job submission failed: "+refusal.Text)
 	}
-	if r.Lost {
-		lines = append(lines, c.Command.Name+": error: "+unknownOutcome)
+	if refusal.Lost {
+		lines = append(lines, call.Command.Name+": error: "+unknownOutcome)
 	}
 	return tool.Fail(code, lines...)
 }
@@ -106,16 +106,16 @@ const (
 func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
 	batch := []string{"array", "batch", "export-file", "ignore-pbs", "no-requeue", "parsable", "requeue", "wait", "wait-all-nodes", "wrap"}
 	var out []opt.Option
-	for _, o := range JobOptions() {
-		own := func(m opt.Option) bool { return m.Long == o.Long }
-		if slices.Contains(batch, o.Long) || slices.ContainsFunc(more, own) {
+	for _, option := range JobOptions() {
+		own := func(m opt.Option) bool { return m.Long == option.Long }
+		if slices.Contains(batch, option.Long) || slices.ContainsFunc(more, own) {
 			continue
 		}
-		o.Option.Env = strings.ReplaceAll(o.Env, "SBATCH_", prefix)
-		if o.Long == "clusters" {
-			o.Option.Env = clusters
+		option.Option.Env = strings.ReplaceAll(option.Env, "SBATCH_", prefix)
+		if option.Long == "clusters" {
+			option.Option.Env = clusters
 		}
-		out = append(out, o.Option)
+		out = append(out, option.Option)
 	}
 	return append(out, more...)
 }
@@ -125,41 +125,41 @@ func immediateOption(env string) opt.Option {
 	return opt.Option{Long: "immediate", Short: "I", Arg: "seconds", Maybe: true, Env: env, Help: "exit if the resources are not available within this number of seconds (default: 1)"}
 }
 
-func testOnly(c *tool.Call, list []component) error {
-	_, specs, err := liveJobs(c, list)
+func testOnly(call *tool.Call, list []component) error {
+	_, specs, err := liveJobs(call, list)
 	if err != nil {
 		return err
 	}
 	var rep apiv1.SubmitReply
-	if err := c.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}, &rep); err != nil {
-		return submitFailed(c, err, true)
+	if err := call.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}, &rep); err != nil {
+		return submitFailed(call, err, true)
 	}
-	if !c.Opts.On("quiet") {
-		sayTested(c, &rep)
+	if !call.Opts.On("quiet") {
+		sayTested(call, &rep)
 	}
 	return nil
 }
 
 // liveJob is the job of an srun or salloc: without a script, and over with it.
-func liveJob(c *tool.Call, argv []string) (*apiv1.JobSpec, error) {
-	js := &apiv1.JobSpec{WorkDir: c.Dir, SubmitLine: submitLine(c), SubmitHost: c.Host, Umask: currentUmask(c), Rlimits: c.Rlimits(), Shell: true, Attended: true}
+func liveJob(call *tool.Call, argv []string) (*apiv1.JobSpec, error) {
+	jobSpec := &apiv1.JobSpec{WorkDir: call.Dir, SubmitLine: submitLine(call), SubmitHost: call.Host, Umask: currentUmask(call), Rlimits: call.Rlimits(), Shell: true, Attended: true}
 	if len(argv) > 0 {
-		js.Name, js.Command, js.Args = tool.BaseName(argv[0]), argv[0], argv[1:]
+		jobSpec.Name, jobSpec.Command, jobSpec.Args = tool.BaseName(argv[0]), argv[0], argv[1:]
 	}
-	if err := applyOptions(c, js, c.Opts); err != nil {
+	if err := applyOptions(call, jobSpec, call.Opts); err != nil {
 		return nil, err
 	}
-	js.Stdin = ""
-	js.Stdout = ""
-	js.Stderr = "" // they are the step's
-	return js, nil
+	jobSpec.Stdin = ""
+	jobSpec.Stdout = ""
+	jobSpec.Stderr = "" // they are the step's
+	return jobSpec, nil
 }
 
 // sayTested prints the answer to --test-only.
-func sayTested(c *tool.Call, rep *apiv1.SubmitReply) {
+func sayTested(call *tool.Call, rep *apiv1.SubmitReply) {
 	for line := range strings.Lines(rep.GetMessage()) {
-		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
+		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	fmt.Fprintf(c.Stderr, "%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n", c.Command.Name, rep.GetJobId(),
-		render.FormatTime(c, rep.GetPlannedStart()), rep.GetPlannedCpus(), rep.GetPlannedNodes(), rep.GetPlannedPartition())
+	fmt.Fprintf(call.Stderr, "%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n", call.Command.Name, rep.GetJobId(),
+		render.FormatTime(call, rep.GetPlannedStart()), rep.GetPlannedCpus(), rep.GetPlannedNodes(), rep.GetPlannedPartition())
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func Salloc() *tool.Command {
-	c := &tool.Command{
+	command := &tool.Command{
 		Name: "salloc", Slurm: true, OwnVerbose: true, BadUsage: 255,
 		Summary: "allocate nodes for a shell or a command on this host",
 		Usage:   []string{"[OPTIONS] [COMMAND [ARGUMENTS]]", "[OPTIONS] : [OPTIONS] ... [COMMAND [ARGUMENTS]]"},
@@ -35,8 +35,8 @@ options starts the next component of a heterogeneous job.`,
 		},
 		Run: runSalloc,
 	}
-	c.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", append(sallocOptions(), ofSteps()...))
-	return c
+	command.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", append(sallocOptions(), ofSteps()...))
+	return command
 }
 
 // sallocOptions are those that salloc has and sbatch has not, or not so.
@@ -60,100 +60,100 @@ func sallocOptions() []opt.Option {
 	}
 }
 
-func runSalloc(c *tool.Call) error {
-	warnOf(c, sallocOptions())
-	if err := c.CheckClusters(); err != nil {
+func runSalloc(call *tool.Call) error {
+	warnOf(call, sallocOptions())
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	list, err := splitComponents(c)
+	list, err := splitComponents(call)
 	if err != nil {
 		return err
 	}
-	c.Operands = list[len(list)-1].args
+	call.Operands = list[len(list)-1].args
 	for _, p := range list {
-		if !slices.Equal(p.args, c.Operands) {
-			return c.Errorf("one command runs in the allocation, and it stands last: %s", strings.Join(p.args, " "))
+		if !slices.Equal(p.args, call.Operands) {
+			return call.Errorf("one command runs in the allocation, and it stands last: %s", strings.Join(p.args, " "))
 		}
 	}
-	if c.Opts.On("test-only") {
-		return testOnly(c, list)
+	if call.Opts.On("test-only") {
+		return testOnly(call, list)
 	}
-	_, specs, err := liveJobs(c, list)
+	_, specs, err := liveJobs(call, list)
 	if err != nil {
 		return err
 	}
 	if specs[0].GetName() == "" {
 		specs[0].Name = "interactive"
 	}
-	sig, err := killSignal(c)
+	sig, err := killSignal(call)
 	if err != nil {
 		return err
 	}
-	specs[0].Attended = !c.Opts.On("no-shell")
-	a, err := allocateJob(c, specs)
+	specs[0].Attended = !call.Opts.On("no-shell")
+	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
 	}
-	printLine(c, "Granted job allocation %d", a.id)
-	if c.Opts.On("bell") && !c.Opts.On("no-bell") {
-		fmt.Fprint(c.Stderr, "\a")
+	printLine(call, "Granted job allocation %d", a.id)
+	if call.Opts.On("bell") && !call.Opts.On("no-bell") {
+		fmt.Fprint(call.Stderr, "\a")
 	}
 	nodes := make([]string, len(a.all))
 	for i, j := range a.all {
 		nodes[i] = j.GetNodes()
 	}
-	printLine(c, "Nodes %s are ready for job", strings.Join(nodes, ","))
-	if c.Opts.On("no-shell") {
+	printLine(call, "Nodes %s are ready for job", strings.Join(nodes, ","))
+	if call.Opts.On("no-shell") {
 		a.stop()
 		return nil
 	}
-	code, err := inAllocation(c, a, sig)
-	printLine(c, "Relinquishing job allocation %d", a.id)
+	code, err := inAllocation(call, a, sig)
+	printLine(call, "Relinquishing job allocation %d", a.id)
 	a.endAllocation(int32(code), 0)
-	return stepExit(c, code, err)
+	return stepExit(call, code, err)
 }
 
 // killSignal is what the command gets when the job ends before it.
-func killSignal(c *tool.Call) (syscall.Signal, error) {
-	v, ok := c.Opts.Get("kill-command")
+func killSignal(call *tool.Call) (syscall.Signal, error) {
+	value, ok := call.Opts.Get("kill-command")
 	switch {
 	case !ok:
 		return syscall.SIGHUP, nil
-	case v.Text == "":
+	case value.Text == "":
 		return syscall.SIGTERM, nil
 	}
-	n, err := format.ParseSignal(v.Text)
+	n, err := format.ParseSignal(value.Text)
 	if err != nil {
-		return 0, c.Errorf("Invalid --kill-command specification: %s", v.Text)
+		return 0, call.Errorf("Invalid --kill-command specification: %s", value.Text)
 	}
 	return syscall.Signal(n), nil
 }
 
 // inAllocation runs the command, or a shell, until it ends. With a terminal it
 // is in the foreground there, as a program that a shell starts.
-func inAllocation(c *tool.Call, a *allocation, sig syscall.Signal) (int, error) {
-	argv := c.Operands
+func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, error) {
+	argv := call.Operands
 	if len(argv) == 0 {
-		shell := c.Getenv("SHELL")
+		shell := call.Getenv("SHELL")
 		if shell == "" {
 			shell = "/bin/sh"
 		}
 		argv = []string{shell}
-		if c.Terminal(c.Stdin) {
+		if call.Terminal(call.Stdin) {
 			argv = append(argv, "-i")
 		}
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = c.Stdin, c.Stdout, c.Stderr, c.Dir, allocationEnv(c, a)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = call.Stdin, call.Stdout, call.Stderr, call.Dir, allocationEnv(call, a)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tty := -1
-	if f, ok := c.Stdin.(*os.File); ok && c.Terminal(f) {
+	if f, ok := call.Stdin.(*os.File); ok && call.Terminal(f) {
 		tty = int(f.Fd())
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, tty
 	}
 	signal.Ignore(syscall.SIGTTOU)
 	if err := cmd.Start(); err != nil {
-		return 1, c.Errorf("%s: %v", argv[0], err)
+		return 1, call.Errorf("%s: %v", argv[0], err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -170,13 +170,13 @@ func inAllocation(c *tool.Call, a *allocation, sig syscall.Signal) (int, error) 
 			return exitOfCommand(err)
 		case s := <-signals:
 			_ = syscall.Kill(-cmd.Process.Pid, s.(syscall.Signal))
-		case j, ok := <-news:
+		case job, ok := <-news:
 			if !ok {
 				news = nil
 			}
-			if !revoked && (!ok || spec.JobState(j.GetState()).Terminal()) {
+			if !revoked && (!ok || spec.JobState(job.GetState()).Terminal()) {
 				revoked = true
-				printLine(c, "Job allocation %d has been revoked.", a.id)
+				printLine(call, "Job allocation %d has been revoked.", a.id)
 				_ = syscall.Kill(-cmd.Process.Pid, sig)
 				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT)
 			}
@@ -186,9 +186,9 @@ func inAllocation(c *tool.Call, a *allocation, sig syscall.Signal) (int, error) 
 
 // allocationEnv is this host's environment with the job's variables instead of
 // those of a job around it.
-func allocationEnv(c *tool.Call, a *allocation) []string {
+func allocationEnv(call *tool.Call, a *allocation) []string {
 	e := newEnvironment()
-	for _, kv := range c.Environ {
+	for _, kv := range call.Environ {
 		name, value, _ := strings.Cut(kv, "=")
 		if !strings.HasPrefix(name, "SLURM_") || name == "SLURM_CONF" {
 			e.setVariable(name, value)

@@ -50,23 +50,23 @@ func sattachOptions() []opt.Option {
 	}
 }
 
-func runSattach(c *tool.Call) error {
-	if len(c.Operands) != 1 {
+func runSattach(call *tool.Call) error {
+	if len(call.Operands) != 1 {
 		return tool.Fail(1, "sattach: error: name one step: 12.0")
 	}
-	job, step, ok := tool.ParseStepID(c.Operands[0])
+	job, step, ok := tool.ParseStepID(call.Operands[0])
 	if !ok {
-		return tool.Fail(1, "sattach: error: Invalid job step id "+c.Operands[0])
+		return tool.Fail(1, "sattach: error: Invalid job step id "+call.Operands[0])
 	}
 	var made apiv1.StepCreated
-	if err := c.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: job, Step: step}, &made); err != nil {
+	if err := call.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: job, Step: step}, &made); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble(c.Command.Name), fmt.Sprintf("sattach: error: step %s: %s", c.Operands[0], r.Text))...)
+		return tool.Fail(1, append(r.Preamble(call.Command.Name), fmt.Sprintf("sattach: error: step %s: %s", call.Operands[0], r.Text))...)
 	}
-	if c.Opts.On("layout") {
-		return c.WriteOut([]byte(stepLayout(&made)))
+	if call.Opts.On("layout") {
+		return call.WriteOut([]byte(stepLayout(&made)))
 	}
-	return attachStep(c, &made)
+	return attachStep(call, &made)
 }
 
 // stepLayout tells which tasks are where.
@@ -75,39 +75,39 @@ func stepLayout(made *apiv1.StepCreated) string {
 	tasks, names := uint32(0), []string(nil)
 	for _, part := range partsOf(made) {
 		tasks += part.GetTasks()
-		for _, n := range part.GetNodes() {
-			ranks := make([]string, len(n.GetRanks()))
-			for i, r := range n.GetRanks() {
+		for _, node := range part.GetNodes() {
+			ranks := make([]string, len(node.GetRanks()))
+			for i, r := range node.GetRanks() {
 				ranks[i] = tool.Itoa(r)
 			}
-			fmt.Fprintf(&b, "  Node %d (%s), %d task(s): %s\n", len(names), n.GetName(), len(ranks), strings.Join(ranks, " "))
-			names = append(names, n.GetName())
+			fmt.Fprintf(&b, "  Node %d (%s), %d task(s): %s\n", len(names), node.GetName(), len(ranks), strings.Join(ranks, " "))
+			names = append(names, node.GetName())
 		}
 	}
 	return fmt.Sprintf("Job step layout:\n  %d tasks, %d nodes (%s)\n\n", tasks, len(names), strings.Join(names, ",")) + b.String()
 }
 
 // attachStep shows a step until it is over.
-func attachStep(c *tool.Call, made *apiv1.StepCreated) error {
-	r := &stepRun{c: c, opts: c.Opts, created: made, running: map[uint32]string{}}
-	cfg, tasks := r.stepNodes()
-	out, err := newStepOutput(c, opt.New(), &plan.FileFacts{}, tasks)
+func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
+	run := &stepRun{c: call, opts: call.Opts, created: made, running: map[uint32]string{}}
+	cfg, tasks := run.stepNodes()
+	out, err := newStepOutput(call, opt.New(), &plan.FileFacts{}, tasks)
 	if err != nil {
 		return err
 	}
-	out.label = c.Opts.On("label")
+	out.label = call.Opts.On("label")
 	to := spec.InputAll
 	for _, f := range []struct {
 		long string
 		set  func(rank int64)
 	}{{"output-filter", func(n int64) { out.sinks[0].only = n }}, {"error-filter", func(n int64) { out.sinks[1].only = n }}, {"input-filter", func(n int64) { to = int32(n) }}} {
-		v, ok := c.Opts.Get(f.long)
+		value, ok := call.Opts.Get(f.long)
 		if !ok {
 			continue
 		}
-		n, err := strconv.ParseUint(v.Text, 10, 31)
+		n, err := strconv.ParseUint(value.Text, 10, 31)
 		if err != nil || uint32(n) >= tasks {
-			return c.Errorf("--%s=%s: the step's tasks are 0 to %d", f.long, v.Text, tasks-1)
+			return call.Errorf("--%s=%s: the step's tasks are 0 to %d", f.long, value.Text, tasks-1)
 		}
 		f.set(int64(n))
 	}
@@ -120,34 +120,34 @@ func attachStep(c *tool.Call, made *apiv1.StepCreated) error {
 		code, what := endOfTask(&x)
 		worst = max(worst, code)
 		if what != "" {
-			r.exits.list = append(r.exits.list, taskExit{node, x.Rank, what})
+			run.exits.list = append(run.exits.list, taskExit{node, x.Rank, what})
 		}
 	}
-	cfg.Notice = func(node, text string) { printLine(c, "%s: %s", node, strings.TrimRight(text, "\n")) }
+	cfg.Notice = func(node, text string) { printLine(call, "%s: %s", node, strings.TrimRight(text, "\n")) }
 	var over error
 	cfg.Ended = func(node string, _ plan.FrameEnd, err error) {
 		if errors.Is(err, stepclient.ErrOver) && over == nil {
 			over = tool.Fail(1, fmt.Sprintf("sattach: error: node %s: %v", node, err))
 		}
 	}
-	r.client = stepclient.New(cfg)
+	run.client = stepclient.New(cfg)
 	signal.Ignore(syscall.SIGTTIN)
 	go func() { // there is no end of input to tell: that is the srun's
 		buf := make([]byte, 32<<10)
 		for {
-			n, err := c.Stdin.Read(buf)
-			if n > 0 && r.client.Input(c.Ctx, to, buf[:n]) != nil || err != nil {
+			n, err := call.Stdin.Read(buf)
+			if n > 0 && run.client.Input(call.Ctx, to, buf[:n]) != nil || err != nil {
 				return
 			}
 		}
 	}()
-	err = r.client.Run(c.Ctx)
+	err = run.client.Run(call.Ctx)
 	if cerr := out.close(); err == nil {
 		err = cerr
 	}
-	if !c.Opts.On("quiet") {
-		for _, line := range r.exits.describeExits() {
-			fmt.Fprintln(c.Stderr, "sattach: error: "+line)
+	if !call.Opts.On("quiet") {
+		for _, line := range run.exits.describeExits() {
+			fmt.Fprintln(call.Stderr, "sattach: error: "+line)
 		}
 	}
 	switch {

@@ -19,7 +19,7 @@ import (
 )
 
 func Sbatch() *tool.Command {
-	c := &tool.Command{
+	command := &tool.Command{
 		Name: "sbatch", Slurm: true, OwnVerbose: true, BadUsage: 255, OwnPrecedence: true,
 		Summary: "submit a batch script",
 		Usage:   []string{"[OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] : [OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] --wrap=COMMAND", "[OPTIONS] < SCRIPT"},
@@ -45,11 +45,11 @@ The job id is printed only after the job is on disk: a crash of the controller d
 		Run: runSbatch,
 	}
 	all := JobOptions()
-	c.Options = make([]opt.Option, len(all))
+	command.Options = make([]opt.Option, len(all))
 	for i := range all {
-		c.Options[i] = all[i].Option
+		command.Options[i] = all[i].Option
 	}
-	return c
+	return command
 }
 
 // submission is what one sbatch sends.
@@ -60,72 +60,72 @@ type submission struct {
 	env    []byte
 }
 
-func runSbatch(c *tool.Call) error {
-	sub, err := newSubmission(c)
+func runSbatch(call *tool.Call) error {
+	sub, err := newSubmission(call)
 	if err != nil {
 		return err
 	}
-	if err := c.CheckClusters(); err != nil {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	if c.Opts.On("verbose") {
-		printOptions(c)
+	if call.Opts.On("verbose") {
+		printOptions(call)
 	}
-	req := &apiv1.SubmitRequest{Spec: sub.spec, Rest: sub.rest, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: c.Opts.On("test-only"), Request: c.RequestNumber()}
+	req := &apiv1.SubmitRequest{Spec: sub.spec, Rest: sub.rest, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: call.Opts.On("test-only"), Request: call.RequestNumber()}
 	var rep apiv1.SubmitReply
-	if err := c.RPC(tool.MethodSubmit, req, &rep); err != nil {
-		return submitFailed(c, err, req.GetTestOnly())
+	if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
+		return submitFailed(call, err, req.GetTestOnly())
 	}
 	if req.GetTestOnly() {
-		sayTested(c, &rep)
+		sayTested(call, &rep)
 		return nil
 	}
 	for line := range strings.Lines(rep.GetMessage()) {
-		fmt.Fprintf(c.Stderr, "%s: %s\n", c.Command.Name, strings.TrimRight(line, "\n"))
+		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	if err := announceJob(c, rep.GetJobId()); err != nil || !c.Opts.On("wait") {
+	if err := announceJob(call, rep.GetJobId()); err != nil || !call.Opts.On("wait") {
 		return err
 	}
-	return waitForJob(c, &rep, len(sub.spec.GetArray()) > 0)
+	return waitForJob(call, &rep, len(sub.spec.GetArray()) > 0)
 }
 
 // announceJob prints the job's number.
-func announceJob(c *tool.Call, id uint32) error {
+func announceJob(call *tool.Call, id uint32) error {
 	cluster := ""
-	if c.Opts.On("clusters") {
-		cluster = c.Opts.List("clusters")[0]
+	if call.Opts.On("clusters") {
+		cluster = call.Opts.List("clusters")[0]
 	}
 	var err error
 	switch {
-	case c.Opts.On("parsable") && cluster != "":
-		_, err = fmt.Fprintf(c.Out, "%d;%s\n", id, cluster)
-	case c.Opts.On("parsable"):
-		_, err = fmt.Fprintf(c.Out, "%d\n", id)
-	case c.Opts.On("quiet"):
+	case call.Opts.On("parsable") && cluster != "":
+		_, err = fmt.Fprintf(call.Out, "%d;%s\n", id, cluster)
+	case call.Opts.On("parsable"):
+		_, err = fmt.Fprintf(call.Out, "%d\n", id)
+	case call.Opts.On("quiet"):
 	case cluster != "":
-		_, err = fmt.Fprintf(c.Out, "Submitted batch job %d on cluster %s\n", id, cluster)
+		_, err = fmt.Fprintf(call.Out, "Submitted batch job %d on cluster %s\n", id, cluster)
 	default:
-		_, err = fmt.Fprintf(c.Out, "Submitted batch job %d\n", id)
+		_, err = fmt.Fprintf(call.Out, "Submitted batch job %d\n", id)
 	}
 	if err == nil {
-		err = c.Out.Flush() // it is wanted now, also when we go on to wait
+		err = call.Out.Flush() // it is wanted now, also when we go on to wait
 	}
 	return err
 }
 
 // newSubmission makes the request of options, script and environment.
-func newSubmission(c *tool.Call) (*submission, error) {
-	groups, err := hetGroups(c)
+func newSubmission(call *tool.Call) (*submission, error) {
+	groups, err := hetGroups(call)
 	if err != nil {
 		return nil, err
 	}
-	script, command, name, err := readScript(c)
+	script, command, name, err := readScript(call)
 	if err != nil {
 		return nil, err
 	}
 	lists := make([][][]string, 1)
-	if !c.Opts.On("wrap") {
-		lists, err = hetDirectives(c.Command.Name, script)
+	if !call.Opts.On("wrap") {
+		lists, err = hetDirectives(call.Command.Name, script)
 		if err != nil {
 			return nil, err
 		}
@@ -135,43 +135,43 @@ func newSubmission(c *tool.Call) (*submission, error) {
 	for i := range max(len(groups), len(lists)) {
 		final := opt.New()
 		if i < len(lists) {
-			if err := scriptOptions(c.Command.Set(), lists[i], final); err != nil {
+			if err := scriptOptions(call.Command.Set(), lists[i], final); err != nil {
 				return nil, err
 			}
 		}
-		if err := c.Command.Set().FromEnviron(c.Lookup, tool.IsNo, final); err != nil {
+		if err := call.Command.Set().FromEnviron(call.Lookup, tool.IsNo, final); err != nil {
 			return nil, err
 		}
 		if i < len(groups) {
-			if _, err := c.Command.Set().Parse(groups[i], final, opt.FromCommand); err != nil {
+			if _, err := call.Command.Set().Parse(groups[i], final, opt.FromCommand); err != nil {
 				return nil, err
 			}
 		}
-		if c.Relay != nil && c.Relay.StaysHome(final) {
+		if call.Relay != nil && call.Relay.StaysHome(final) {
 			return nil, errHome
 		}
 		if i == 0 {
 			first = final
 		}
-		js := &apiv1.JobSpec{Name: name, WorkDir: c.Dir, Command: command, SubmitLine: submitLine(c), SubmitHost: c.Host,
-			Umask: currentUmask(c), Rlimits: c.Rlimits()}
-		if len(c.Operands) > 0 && !c.Opts.On("wrap") {
-			js.Args = c.Operands[1:]
+		jobSpec := &apiv1.JobSpec{Name: name, WorkDir: call.Dir, Command: command, SubmitLine: submitLine(call), SubmitHost: call.Host,
+			Umask: currentUmask(call), Rlimits: call.Rlimits()}
+		if len(call.Operands) > 0 && !call.Opts.On("wrap") {
+			jobSpec.Args = call.Operands[1:]
 		}
-		if err := applyOptions(c, js, final); err != nil {
+		if err := applyOptions(call, jobSpec, final); err != nil {
 			return nil, err
 		}
 		if i > 0 && !final.On("job-name") {
-			js.Name = "" // that of the first
+			jobSpec.Name = "" // that of the first
 		}
-		specs = append(specs, js)
+		specs = append(specs, jobSpec)
 	}
-	wrap := c.Opts.On("wrap")
-	c.Opts = first
+	wrap := call.Opts.On("wrap")
+	call.Opts = first
 	if wrap && !first.On("wrap") {
 		first.Put("wrap", "", true, opt.FromCommand)
 	}
-	env, err := jobEnvironment(c)
+	env, err := jobEnvironment(call)
 	if err != nil {
 		return nil, err
 	}
@@ -181,90 +181,92 @@ func newSubmission(c *tool.Call) (*submission, error) {
 // hetGroups are the words of the command line for each component of a
 // heterogeneous job, which : separates; mostly there is one. What is left of
 // the command line then is the script with its arguments.
-func hetGroups(c *tool.Call) ([][]string, error) {
-	words := ownArgs(c)
+func hetGroups(call *tool.Call) ([][]string, error) {
+	words := ownArgs(call)
 	var out [][]string
-	for len(c.Operands) > 0 && c.Operands[0] == ":" {
-		out = append(out, words[:len(words)-len(c.Operands)])
-		words = c.Operands[1:]
+	for len(call.Operands) > 0 && call.Operands[0] == ":" {
+		out = append(out, words[:len(words)-len(call.Operands)])
+		words = call.Operands[1:]
 		group := opt.New()
-		left, err := c.Command.Set().Parse(words, group, opt.FromCommand)
+		left, err := call.Command.Set().Parse(words, group, opt.FromCommand)
 		if err != nil {
 			return nil, err
 		}
-		c.Operands = left
-		if group.On("wrap") && !c.Opts.On("wrap") {
-			c.Opts.Put("wrap", group.Text("wrap"), true, opt.FromCommand)
+		call.Operands = left
+		if group.On("wrap") && !call.Opts.On("wrap") {
+			call.Opts.Put("wrap", group.Text("wrap"), true, opt.FromCommand)
 		}
 	}
 	return append(out, words), nil
 }
 
 // switchWait is the variable for which --switches has no place of its own.
-func switchWait(c *tool.Call, js *apiv1.JobSpec) error {
-	name := map[string]string{"srun": "SLURM_WAIT4SWITCH", "salloc": "SALLOC_WAIT4SWITCH"}[c.Command.Name]
-	text, ok := c.Lookup(cmp.Or(name, "SBATCH_WAIT4SWITCH"))
-	if !ok || js.GetSwitches() == 0 || js.GetSwitchWait() != 0 {
+func switchWait(call *tool.Call, jobSpec *apiv1.JobSpec) error {
+	name := map[string]string{"srun": "SLURM_WAIT4SWITCH", "salloc": "SALLOC_WAIT4SWITCH"}[call.Command.Name]
+	text, ok := call.Lookup(cmp.Or(name, "SBATCH_WAIT4SWITCH"))
+	if !ok || jobSpec.GetSwitches() == 0 || jobSpec.GetSwitchWait() != 0 {
 		return nil
 	}
-	r := &jobRequest{name: c.Command.Name, env: c.Env, spec: js}
-	return applySwitches(r, opt.Value{Text: fmt.Sprintf("%d@%s", js.GetSwitches(), text)})
+	r := &jobRequest{name: call.Command.Name, env: call.Env, spec: jobSpec}
+	return applySwitches(r, opt.Value{Text: fmt.Sprintf("%d@%s", jobSpec.GetSwitches(), text)})
 }
 
 // readScript reads the batch script; command is its path, empty for --wrap and
 // standard input.
-func readScript(c *tool.Call) (script []byte, command, name string, err error) {
+func readScript(call *tool.Call) (script []byte, command, name string, err error) {
 	switch {
-	case c.Opts.On("wrap") && len(c.Operands) > 0:
-		return nil, "", "", tool.Fail(1, c.Command.Name+": error: Script arguments not permitted with --wrap option")
-	case c.Opts.On("wrap"):
-		return wrapScript(c.Opts.Text("wrap")), "", "wrap", nil
-	case len(c.Operands) > 0:
-		command, script, err = openScript(c.Env, c.Operands[0])
+	case call.Opts.On("wrap") && len(call.Operands) > 0:
+		return nil, "", "", tool.Fail(1, call.Command.Name+": error: Script arguments not permitted with --wrap option")
+	case call.Opts.On("wrap"):
+		return wrapScript(call.Opts.Text("wrap")), "", "wrap", nil
+	case len(call.Operands) > 0:
+		command, script, err = openScript(call.Env, call.Operands[0])
 		switch {
 		case errors.Is(err, errHome):
 			return nil, "", "", err
 		case errors.Is(err, errNotFound):
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s", c.Command.Name, c.Operands[0]))
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s", call.Command.Name, call.Operands[0]))
 		case err != nil:
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s: %v", c.Command.Name, c.Operands[0], err))
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s: %v", call.Command.Name, call.Operands[0], err))
 		}
 		name = tool.BaseName(command)
-	case c.Relay != nil:
-		c.Relay.SendHome() // the script comes on standard input
+	case call.Relay != nil:
+		call.Relay.SendHome() // the script comes on standard input
 		return nil, "", "", errHome
 	default:
-		if c.Terminal(c.Stdin) {
-			fmt.Fprintf(c.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", c.Command.Name)
+		if call.Terminal(call.Stdin) {
+			fmt.Fprintf(call.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", call.Command.Name)
 		}
-		script, err = tool.ReadAll(c.Stdin, maxScript)
+		script, err = tool.ReadAll(call.Stdin, maxScript)
 		if err != nil {
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: reading the script: %v", c.Command.Name, err))
+			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: reading the script: %v", call.Command.Name, err))
 		}
 		name = "sbatch"
 	}
-	return script, command, name, checkScript(c.Command.Name, script)
+	return script, command, name, checkScript(call.Command.Name, script)
 }
 
 // printOptions is -v: what holds after all sources were read.
-func printOptions(c *tool.Call) {
+func printOptions(call *tool.Call) {
 	var names []string
-	for _, o := range c.Command.AllOptions() {
-		if c.Opts.On(o.Long) {
+	for _, o := range call.Command.AllOptions() {
+		if call.Opts.On(o.Long) {
 			names = append(names, o.Long)
 		}
 	}
 	sort.Strings(names)
-	say := func(format string, args ...any) { fmt.Fprintf(c.Stderr, c.Command.Name+": "+format+"\n", args...) }
+	say := func(format string, args ...any) {
+		fmt.Fprintf(call.Stderr, call.Command.Name+": "+format+"\n", args...)
+	}
 	say("defined options")
 	say("-------------------- --------------------")
 	for _, n := range names {
-		v, _ := c.Opts.Get(n)
-		text := v.Text
+		value, _ := call.Opts.Get(n)
+		text := value.Text
 		switch {
 		case n == "verbose":
-			text = strconv.Itoa(v.Count)
-		case !v.Has && text == "":
+			text = strconv.Itoa(value.Count)
+		case !value.Has && text == "":
 			text = "set"
 		}
 		say("%-20s: %s", n, text)
@@ -275,41 +277,41 @@ func printOptions(c *tool.Call) {
 
 // waitForJob is --wait: it follows the job to its end, over restarts of the
 // controller, and returns its exit code.
-func waitForJob(c *tool.Call, rep *apiv1.SubmitReply, array bool) error {
+func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 	req := &apiv1.WatchJobRequest{Uid: rep.GetUid(), JobId: rep.GetJobId(), UntilEnd: true}
 	var last *apiv1.JobInfo
 	told := false
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		var err error
-		last, err = watchJob(c, req)
+		last, err = watchJob(call, req)
 		if err == nil {
 			break
 		}
 		if told && tool.ExplainError(err).Code == spec.CodeInvalidJobID {
-			last, err = endedLongAgo(c, rep.GetJobId())
+			last, err = endedLongAgo(call, rep.GetJobId())
 			if err == nil {
 				break // over, and forgotten by the controller, while that was away
 			}
 		}
 		if !fetch.ControllerGone(err) {
-			return c.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+			return call.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(c.Stderr, "%s: the controller went away; waiting for it, job %d is safe\n", c.Command.Name, rep.GetJobId())
+			fmt.Fprintf(call.Stderr, "%s: the controller went away; waiting for it, job %d is safe\n", call.Command.Name, rep.GetJobId())
 		}
-		c.Conn = nil
-		c.Pause(c.Ctx, wait)
-		if c.Ctx.Err() != nil {
-			return c.Ctx.Err()
+		call.Conn = nil
+		call.Pause(call.Ctx, wait)
+		if call.Ctx.Err() != nil {
+			return call.Ctx.Err()
 		}
 	}
 	jobs := []*apiv1.JobInfo{last}
 	if array {
 		var list apiv1.ListJobsReply
 		filter := &apiv1.JobFilter{Jobs: []string{strconv.FormatUint(uint64(rep.GetJobId()), 10)}, AllStates: true}
-		if err := c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &list); err != nil {
-			return c.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+		if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &list); err != nil {
+			return call.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
 		}
 		jobs = append(jobs, list.GetJobs()...)
 	}
@@ -324,25 +326,25 @@ func waitForJob(c *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 }
 
 // endedLongAgo asks accounting for the end of a job.
-func endedLongAgo(c *tool.Call, id uint32) (*apiv1.JobInfo, error) {
+func endedLongAgo(call *tool.Call, id uint32) (*apiv1.JobInfo, error) {
 	var past apiv1.ReasonsReply
-	if err := c.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: tool.Itoa(id)}, &past); err != nil {
+	if err := call.RPC(tool.MethodAcctReasons, &apiv1.ReasonsQuery{Job: tool.Itoa(id)}, &past); err != nil {
 		return nil, err
 	}
-	j := fetch.JobOfRow(past.GetRun())
+	job := fetch.JobOfRow(past.GetRun())
 	if past.GetRun().GetEnd() == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	return j, nil
+	return job, nil
 }
 
 // watchJob follows a job until it has ended, and gives its final record.
-func watchJob(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
-	conn, err := c.Connect()
+func watchJob(call *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) {
+	conn, err := call.Connect()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(c.Ctx)
+	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
 	stream, err := conn.Stream(ctx, tool.MethodWatchJob, req)
 	if err != nil {
@@ -351,8 +353,8 @@ func watchJob(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) 
 	defer stream.Close()
 	var last *apiv1.JobInfo
 	for {
-		j := &apiv1.JobInfo{}
-		err := stream.Recv(j)
+		job := &apiv1.JobInfo{}
+		err := stream.Recv(job)
 		switch {
 		case errors.Is(err, io.EOF) && last != nil:
 			return last, nil
@@ -361,18 +363,18 @@ func watchJob(c *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, error) 
 		case err != nil:
 			return nil, err
 		}
-		last = j
+		last = job
 	}
 }
 
 // exitOf is the exit code with which --wait ends: the job's own, 1 after a
 // signal or an end that has none.
-func exitOf(j *apiv1.JobInfo) int {
-	state := spec.JobState(j.GetState())
+func exitOf(job *apiv1.JobInfo) int {
+	state := spec.JobState(job.GetState())
 	switch {
-	case j.GetExitCode() != 0:
-		return int(j.GetExitCode() & 0xff)
-	case j.GetExitSignal() != 0 || (state.Terminal() && state != spec.Completed):
+	case job.GetExitCode() != 0:
+		return int(job.GetExitCode() & 0xff)
+	case job.GetExitSignal() != 0 || (state.Terminal() && state != spec.Completed):
 		return 1
 	}
 	return 0

@@ -59,38 +59,38 @@ func compressLetter(env string) string {
 	return ""
 }
 
-func runSbcast(c *tool.Call) error {
-	if len(c.Operands) != 2 {
-		return tool.Fail(1, fmt.Sprintf("sbcast: error: Need two file names, have %d names", len(c.Operands)))
+func runSbcast(call *tool.Call) error {
+	if len(call.Operands) != 2 {
+		return tool.Fail(1, fmt.Sprintf("sbcast: error: Need two file names, have %d names", len(call.Operands)))
 	}
-	if err := checkCompress(c, c.Opts); err != nil {
+	if err := checkCompress(call, call.Opts); err != nil {
 		return err
 	}
-	job := c.Opts.Text("jobid")
+	job := call.Opts.Text("jobid")
 	if job == "" {
-		job = c.Getenv("SLURM_JOB_ID")
+		job = call.Getenv("SLURM_JOB_ID")
 	}
 	if job == "" {
 		return tool.Fail(1, "sbcast: error: Command only valid from within a job: name one with --jobid")
 	}
-	nodes, err := castNodes(c, &job)
+	nodes, err := castNodes(call, &job)
 	if err != nil {
 		return err
 	}
-	dest := c.Operands[1]
+	dest := call.Operands[1]
 	if strings.HasSuffix(dest, "/") {
-		dest += tool.BaseName(c.Operands[0])
+		dest += tool.BaseName(call.Operands[0])
 	}
 	file := &broadcast{
 		job:      job,
 		nodes:    nodes,
-		source:   c.Operands[0],
+		source:   call.Operands[0],
 		dest:     dest,
-		force:    c.Opts.On("force"),
-		preserve: c.Opts.On("preserve"),
+		force:    call.Opts.On("force"),
+		preserve: call.Opts.On("preserve"),
 	}
-	code, err := file.sendFile(c)
-	return stepExit(c, code, err)
+	code, err := file.sendFile(call)
+	return stepExit(call, code, err)
 }
 
 // castProgram is what an agent that knows no files of sbcast would look for, in

@@ -38,37 +38,37 @@ copy appears under its name only once it is whole. A node that fails does not st
 	}
 }
 
-func runSgather(c *tool.Call) error {
-	if len(c.Operands) != 2 {
-		return c.Errorf("name the file on the nodes and the file here: sgather SOURCE DESTINATION")
+func runSgather(call *tool.Call) error {
+	if len(call.Operands) != 2 {
+		return call.Errorf("name the file on the nodes and the file here: sgather SOURCE DESTINATION")
 	}
-	source, dest := c.Operands[0], c.Operands[1]
+	source, dest := call.Operands[0], call.Operands[1]
 	if !filepath.IsAbs(dest) {
-		dest = filepath.Join(c.Dir, dest)
+		dest = filepath.Join(call.Dir, dest)
 	}
-	if c.Getenv("SLURM_JOB_ID") == "" {
-		return c.Errorf("Command must be run in a job: SLURM_JOB_ID is not set")
+	if call.Getenv("SLURM_JOB_ID") == "" {
+		return call.Errorf("Command must be run in a job: SLURM_JOB_ID is not set")
 	}
-	nodes, err := hostlist.Expand(c.Getenv("SLURM_JOB_NODELIST"))
+	nodes, err := hostlist.Expand(call.Getenv("SLURM_JOB_NODELIST"))
 	if err != nil || len(nodes) == 0 {
-		return c.Errorf("SLURM_JOB_NODELIST=%s names no nodes", c.Getenv("SLURM_JOB_NODELIST"))
+		return call.Errorf("SLURM_JOB_NODELIST=%s names no nodes", call.Getenv("SLURM_JOB_NODELIST"))
 	}
 	failed := 0
 	for _, node := range nodes {
-		if err := gatherFrom(c, node, source, dest+"."+node); err != nil {
-			fmt.Fprintf(c.Stderr, "sgather: error: %s: %v\n", node, err)
+		if err := gatherFrom(call, node, source, dest+"."+node); err != nil {
+			fmt.Fprintf(call.Stderr, "sgather: error: %s: %v\n", node, err)
 			failed++
 		}
 	}
 	if failed > 0 {
-		return c.Errorf("%d of %d nodes failed", failed, len(nodes))
+		return call.Errorf("%d of %d nodes failed", failed, len(nodes))
 	}
 	return nil
 }
 
 // gatherFrom copies the file of one node, and removes it there once it is safe here.
-func gatherFrom(c *tool.Call, node, source, dest string) error {
-	if _, err := os.Lstat(dest); err == nil && !c.Opts.On("force") {
+func gatherFrom(call *tool.Call, node, source, dest string) error {
+	if _, err := os.Lstat(dest); err == nil && !call.Opts.On("force") {
 		return fmt.Errorf("%s exists; -f replaces it", dest)
 	}
 	file, err := os.CreateTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".*")
@@ -76,7 +76,7 @@ func gatherFrom(c *tool.Call, node, source, dest string) error {
 		return err
 	}
 	defer func() { _ = os.Remove(file.Name()) }() // it is gone where all went well
-	err = onNode(c, node, file, "cat", "--", source)
+	err = onNode(call, node, file, "cat", "--", source)
 	if err == nil {
 		err = file.Sync()
 	}
@@ -84,25 +84,25 @@ func gatherFrom(c *tool.Call, node, source, dest string) error {
 		err = cerr
 	}
 	if err == nil {
-		err = setAttributes(c, node, source, file.Name())
+		err = setAttributes(call, node, source, file.Name())
 	}
 	if err == nil {
 		err = os.Rename(file.Name(), dest)
 	}
-	if err != nil || c.Opts.On("keep") {
+	if err != nil || call.Opts.On("keep") {
 		return err
 	}
-	return onNode(c, node, c.Stdout, "rm", "-f", "--", source)
+	return onNode(call, node, call.Stdout, "rm", "-f", "--", source)
 }
 
 // setAttributes gives the copy the permissions that files are created with, or with
 // --preserve those and the modification time of the file on the node.
-func setAttributes(c *tool.Call, node, source, path string) error {
-	if !c.Opts.On("preserve") {
-		return os.Chmod(path, 0o666&^os.FileMode(currentUmask(c)))
+func setAttributes(call *tool.Call, node, source, path string) error {
+	if !call.Opts.On("preserve") {
+		return os.Chmod(path, 0o666&^os.FileMode(currentUmask(call)))
 	}
 	var out bytes.Buffer
-	if err := onNode(c, node, &out, "stat", "-L", "-c", "%a %Y", "--", source); err != nil {
+	if err := onNode(call, node, &out, "stat", "-L", "-c", "%a %Y", "--", source); err != nil {
 		return err
 	}
 	mode, modified, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
@@ -123,12 +123,12 @@ func setAttributes(c *tool.Call, node, source, path string) error {
 
 // onNode runs a command on one of the job's nodes, in a step beside the others, and
 // sends its output to out.
-func onNode(c *tool.Call, node string, out io.Writer, argv ...string) error {
-	env := *c.Env
+func onNode(call *tool.Call, node string, out io.Writer, argv ...string) error {
+	env := *call.Env
 	env.Stdout = out
 	env.Terminal = func(any) bool { return false } // the bytes as they are
 	env.Args = append([]string{"srun", "--overlap", "--quiet", "--input=none", "--mpi=none", "--nodes=1", "--ntasks=1", "--nodelist=" + node, "--"}, argv...)
-	err := tool.Execute(c.Ctx, &env, Srun(), env.Args[1:])
+	err := tool.Execute(call.Ctx, &env, Srun(), env.Args[1:])
 	var code tool.ExitCode
 	if errors.As(err, &code) {
 		return fmt.Errorf("%s: exit code %d", argv[0], int(code))

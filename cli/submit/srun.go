@@ -9,11 +9,11 @@ import (
 )
 
 // srunAlone makes a job for one step.
-func srunAlone(c *tool.Call, list []component) error {
-	if c.Opts.On("het-group") {
-		return c.Errorf("--het-group names components of a heterogeneous job, and this is not in one")
+func srunAlone(call *tool.Call, list []component) error {
+	if call.Opts.On("het-group") {
+		return call.Errorf("--het-group names components of a heterogeneous job, and this is not in one")
 	}
-	calls, specs, err := liveJobs(c, list)
+	calls, specs, err := liveJobs(call, list)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func srunAlone(c *tool.Call, list []component) error {
 		step.PerStep = nil // it has what the job has
 		asks[i] = stepAsk{step: step, opts: part.Opts}
 	}
-	a, err := allocateJob(c, specs)
+	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
 	}
@@ -44,18 +44,18 @@ func srunAlone(c *tool.Call, list []component) error {
 		}
 	}()
 	of, shared := a.hostVariables()
-	for i, js := range specs {
-		ask, j := &asks[i], a.all[i]
-		ask.step.Tasks = j.GetNumTasks()
-		if js.GetTasks() == 0 && js.GetTasksPerNode() == 0 {
-			ask.step.Tasks = max(j.GetNumNodes(), 1)
+	for i, jobSpec := range specs {
+		ask, job := &asks[i], a.all[i]
+		ask.step.Tasks = job.GetNumTasks()
+		if jobSpec.GetTasks() == 0 && jobSpec.GetTasksPerNode() == 0 {
+			ask.step.Tasks = max(job.GetNumNodes(), 1)
 		}
-		ask.job, ask.vars = tool.Itoa(j.GetJobId()), append(of[i], shared...)
+		ask.job, ask.vars = tool.Itoa(job.GetJobId()), append(of[i], shared...)
 	}
 	var code int
-	err = broadcastProgram(c, asks)
+	err = broadcastProgram(call, asks)
 	if err == nil {
-		code, err = scripted(c, asks, func() (int, error) { return runStep(c, asks, true) })
+		code, err = scripted(call, asks, func() (int, error) { return runStep(call, asks, true) })
 	}
 	var f *tool.ExitError
 	switch {
@@ -65,11 +65,11 @@ func srunAlone(c *tool.Call, list []component) error {
 		code = 1
 	}
 	a.endAllocation(int32(min(code, 255)), 0)
-	return stepExit(c, code, err)
+	return stepExit(call, code, err)
 }
 
 func Srun() *tool.Command {
-	c := &tool.Command{
+	command := &tool.Command{
 		Name: "srun", Slurm: true, OwnVerbose: true, BadUsage: 255,
 		Summary: "run a command on the nodes of a job, or in a job of its own",
 		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS] [COMMAND [ARGUMENTS]] : [OPTIONS] COMMAND [ARGUMENTS] ...", "--test-only [OPTIONS] COMMAND [ARGUMENTS]"},
@@ -97,8 +97,8 @@ its srun, also if srun is killed.`,
 		},
 		Run: runSrun,
 	}
-	c.Options = SrunOptions()
-	return c
+	command.Options = SrunOptions()
+	return command
 }
 
 // SrunOptions are sbatch's, but for those of batch scripts and those that mean
@@ -192,43 +192,43 @@ func stepOptions() []opt.Option {
 	}
 }
 
-func runSrun(c *tool.Call) error {
-	if c.Opts.Text("mpi") == "list" {
+func runSrun(call *tool.Call) error {
+	if call.Opts.Text("mpi") == "list" {
 		return tool.Fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
 	}
-	warnOf(c, stepOptions())
-	list, err := splitComponents(c)
+	warnOf(call, stepOptions())
+	list, err := splitComponents(call)
 	if err != nil {
 		return err
 	}
 	if len(list[len(list)-1].args) == 0 {
 		return tool.Fail(1, "srun: fatal: No command given to execute.")
 	}
-	if err := c.CheckClusters(); err != nil {
+	if err := call.CheckClusters(); err != nil {
 		return err
 	}
-	if c.Opts.On("test-only") {
-		return testOnly(c, list)
+	if call.Opts.On("test-only") {
+		return testOnly(call, list)
 	}
-	job := c.Opts.Text("jobid")
+	job := call.Opts.Text("jobid")
 	if job == "" {
-		job = c.Getenv("SLURM_JOB_ID")
+		job = call.Getenv("SLURM_JOB_ID")
 	}
 	if job == "" {
-		return srunAlone(c, list)
+		return srunAlone(call, list)
 	}
-	return srunWithin(c, job, list)
+	return srunWithin(call, job, list)
 }
 
 // srunWithin starts a step in a job, or in components of a heterogeneous job.
-func srunWithin(c *tool.Call, job string, list []component) error {
-	asks, err := stepsWithin(c, job, list)
+func srunWithin(call *tool.Call, job string, list []component) error {
+	asks, err := stepsWithin(call, job, list)
 	if err != nil {
 		return err
 	}
-	if err := broadcastProgram(c, asks); err != nil {
+	if err := broadcastProgram(call, asks); err != nil {
 		return err
 	}
-	code, err := scripted(c, asks, func() (int, error) { return runStep(c, asks, false) })
-	return stepExit(c, code, err)
+	code, err := scripted(call, asks, func() (int, error) { return runStep(call, asks, false) })
+	return stepExit(call, code, err)
 }

@@ -25,24 +25,24 @@ var jobSays = []string{
 
 // within keeps of the options what was typed, those of steps, and what a job
 // tells its steps.
-func within(c *tool.Call) *opt.Values {
+func within(call *tool.Call) *opt.Values {
 	own := stepOptions()
 	out := opt.New()
-	for _, o := range c.Command.AllOptions() {
-		v, ok := c.Opts.Get(o.Long)
-		isStep := slices.ContainsFunc(own, func(m opt.Option) bool { return m.Long == o.Long })
+	for _, option := range call.Command.AllOptions() {
+		value, ok := call.Opts.Get(option.Long)
+		isStep := slices.ContainsFunc(own, func(m opt.Option) bool { return m.Long == option.Long })
 		if !ok {
 			continue
 		}
-		typed := v.From == opt.FromCommand
-		if !typed && !isStep && slices.Contains(taskDeviceOptions, o.Long) {
-			v.Text = inheritedTaskDevices(c, o.Long, v.Text)
-			if v.Text == "" {
+		typed := value.From == opt.FromCommand
+		if !typed && !isStep && slices.Contains(taskDeviceOptions, option.Long) {
+			value.Text = inheritedTaskDevices(call, option.Long, value.Text)
+			if value.Text == "" {
 				continue
 			}
 		}
-		if typed || isStep || slices.Contains(jobSays, o.Long) {
-			out.Put(o.Long, v.Text, v.Has, v.From)
+		if typed || isStep || slices.Contains(jobSays, option.Long) {
+			out.Put(option.Long, value.Text, value.Has, value.From)
 		}
 	}
 	return out
@@ -57,23 +57,23 @@ type stepAsk struct {
 }
 
 // stepWithin makes the request of a step in a job.
-func stepWithin(c *tool.Call, job string, vars []string) (stepAsk, error) {
-	opts := within(c)
+func stepWithin(call *tool.Call, job string, vars []string) (stepAsk, error) {
+	opts := within(call)
 	typed := func(long string) bool { v, ok := opts.Get(long); return ok && v.From == opt.FromCommand }
-	js := &apiv1.JobSpec{}
+	jobSpec := &apiv1.JobSpec{}
 	if typed("nodes") && !typed("ntasks") { // not what the job says of all its nodes
-		opts = withoutOption(opts, c.Command.AllOptions(), "ntasks")
+		opts = withoutOption(opts, call.Command.AllOptions(), "ntasks")
 	}
-	if err := applyOptions(c, js, opts); err != nil {
+	if err := applyOptions(call, jobSpec, opts); err != nil {
 		return stepAsk{}, err
 	}
 	if !typed("nodes") {
-		js.MinNodes, js.MaxNodes = 0, 0 // the job has as many as it has
+		jobSpec.MinNodes, jobSpec.MaxNodes = 0, 0 // the job has as many as it has
 	}
 	if !typed("ntasks-per-node") && typed("ntasks") {
-		js.TasksPerNode = 0
+		jobSpec.TasksPerNode = 0
 	}
-	step, err := makeStep(c, js, opts)
+	step, err := makeStep(call, jobSpec, opts)
 	if err != nil {
 		return stepAsk{}, err
 	}
@@ -84,17 +84,17 @@ func stepWithin(c *tool.Call, job string, vars []string) (stepAsk, error) {
 }
 
 // withoutOption drops an option.
-func withoutOption(v *opt.Values, all []opt.Option, long string) *opt.Values {
+func withoutOption(values *opt.Values, all []opt.Option, long string) *opt.Values {
 	out := opt.New()
 	for _, o := range all {
-		if x, ok := v.Get(o.Long); ok && o.Long != long {
+		if x, ok := values.Get(o.Long); ok && o.Long != long {
 			out.Put(o.Long, x.Text, x.Has, x.From)
 		}
 	}
 	return out
 }
 
-func stepExit(c *tool.Call, code int, err error) error {
+func stepExit(call *tool.Call, code int, err error) error {
 	if err != nil || code == 0 {
 		return err
 	}
@@ -103,30 +103,30 @@ func stepExit(c *tool.Call, code int, err error) error {
 
 // makeStep makes the request of a step: sizes as a job's options give them, and the
 // options of steps.
-func makeStep(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
+func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpec, error) {
 	s := &apiv1.StepSpec{
-		Argv: c.Operands, WorkDir: c.Dir, Umask: currentUmask(c), Rlimits: c.Rlimits(), MinNodes: js.GetMinNodes(), MaxNodes: js.GetMaxNodes(), Tasks: js.GetTasks(),
-		TasksPerNode: js.GetTasksPerNode(), CpusPerTask: js.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: js.GetMemPerNode(),
-		MemPerCpu: js.GetMemPerCpu(), PerNode: js.GetPerNode(), PerStep: js.GetPerJob(), PerTask: js.GetPerTask(), Nodes: js.GetNodes(), Exclude: js.GetExclude(),
-		Overcommit: js.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: js.GetGpuBind(), Append: js.GetAppend() == apiv1.Tri_TRI_YES,
+		Argv: call.Operands, WorkDir: call.Dir, Umask: currentUmask(call), Rlimits: call.Rlimits(), MinNodes: jobSpec.GetMinNodes(), MaxNodes: jobSpec.GetMaxNodes(), Tasks: jobSpec.GetTasks(),
+		TasksPerNode: jobSpec.GetTasksPerNode(), CpusPerTask: jobSpec.GetCpusPerTask(), Overlap: opts.On("overlap"), Exact: opts.On("exact"), MemPerNode: jobSpec.GetMemPerNode(),
+		MemPerCpu: jobSpec.GetMemPerCpu(), PerNode: jobSpec.GetPerNode(), PerStep: jobSpec.GetPerJob(), PerTask: jobSpec.GetPerTask(), Nodes: jobSpec.GetNodes(), Exclude: jobSpec.GetExclude(),
+		Overcommit: jobSpec.GetOvercommit(), External: opts.On("external-launcher"), Unbuffered: opts.On("unbuffered"), GpuBind: jobSpec.GetGpuBind(), Append: jobSpec.GetAppend() == apiv1.Tri_TRI_YES,
 		PreserveEnv: opts.On("preserve-env"),
 	}
-	s.Container = js.GetContainer()
-	if js.GetTimeLimit() > 0 {
-		s.TimeLimit = js.GetTimeLimit()
+	s.Container = jobSpec.GetContainer()
+	if jobSpec.GetTimeLimit() > 0 {
+		s.TimeLimit = jobSpec.GetTimeLimit()
 	}
-	if dir := js.GetWorkDir(); dir != "" {
+	if dir := jobSpec.GetWorkDir(); dir != "" {
 		s.WorkDir = dir
 	}
 	if v, ok := opts.Get("gres"); ok && strings.EqualFold(v.Text, "none") {
 		s.NoGres = true
 	}
-	if s.GpuBind == "" && js.GetTasksPerGpu() > 0 && len(s.PerTask) == 0 {
-		s.GpuBind = "single:" + tool.Itoa(js.GetTasksPerGpu())
+	if s.GpuBind == "" && jobSpec.GetTasksPerGpu() > 0 && len(s.PerTask) == 0 {
+		s.GpuBind = "single:" + tool.Itoa(jobSpec.GetTasksPerGpu())
 	}
-	s.Name = js.GetName()
+	s.Name = jobSpec.GetName()
 	if s.Name == "" {
-		s.Name = tool.BaseName(c.Operands[0])
+		s.Name = tool.BaseName(call.Operands[0])
 	}
 	for _, x := range []struct {
 		long string
@@ -141,48 +141,48 @@ func makeStep(c *tool.Call, js *apiv1.JobSpec, opts *opt.Values) (*apiv1.StepSpe
 		{"multi-prog", readPrograms},
 	} {
 		if v, ok := opts.Get(x.long); ok {
-			if err := x.read(c, s, v.Text); err != nil {
+			if err := x.read(call, s, v.Text); err != nil {
 				return nil, err
 			}
 		}
 	}
-	s.TaskProlog, s.TaskEpilog = program(c, opts.Text("task-prolog")), program(c, opts.Text("task-epilog"))
+	s.TaskProlog, s.TaskEpilog = program(call, opts.Text("task-prolog")), program(call, opts.Text("task-epilog"))
 	if opts.On("pty") {
 		s.Pty = true
-		if f, ok := c.Stdin.(*os.File); ok {
+		if f, ok := call.Stdin.(*os.File); ok {
 			s.Rows, s.Columns = terminalSize(f)
 		}
 	}
-	return s, decideFiles(c, s, opts)
+	return s, decideFiles(call, s, opts)
 }
 
-func program(c *tool.Call, path string) string {
+func program(call *tool.Call, path string) string {
 	if path == "" {
 		return ""
 	}
-	return (&jobRequest{env: c.Env}).absolutePath(path)
+	return (&jobRequest{env: call.Env}).absolutePath(path)
 }
 
-func readRelative(c *tool.Call, s *apiv1.StepSpec, text string) error {
+func readRelative(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	n, err := strconv.ParseUint(text, 10, 31)
 	s.Relative = uint32(n) + 1
 	if err != nil {
-		return c.Errorf("Invalid numeric value %q for --relative.", text)
+		return call.Errorf("Invalid numeric value %q for --relative.", text)
 	}
 	return nil
 }
 
-func readMPI(c *tool.Call, s *apiv1.StepSpec, text string) error {
+func readMPI(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	switch text {
 	case "none", "pmi2":
 		s.Mpi = text
 		return nil
 	}
-	return c.Errorf("--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun", text)
+	return call.Errorf("--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun", text)
 }
 
 // readCPUBind checks the words; the node carries them out.
-func readCPUBind(c *tool.Call, s *apiv1.StepSpec, text string) error {
+func readCPUBind(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	lower := strings.ToLower(text)
 	var kept []string
 	for word := range strings.SplitSeq(lower, ",") {
@@ -195,17 +195,17 @@ func readCPUBind(c *tool.Call, s *apiv1.StepSpec, text string) error {
 		case slices.Contains([]string{"none", "cores", "threads", "rank", "quiet", "q", "verbose", "v"}, word):
 			kept = append(kept, word)
 		case word != "":
-			return c.Errorf("--cpu-bind=%s is not supported in this release: none, cores, threads, rank, map_cpu and mask_cpu are", text)
+			return call.Errorf("--cpu-bind=%s is not supported in this release: none, cores, threads, rank, map_cpu and mask_cpu are", text)
 		}
 	}
 	s.CpuBind = strings.Join(kept, ",")
 	return nil
 }
 
-func readWait(c *tool.Call, s *apiv1.StepSpec, text string) error {
+func readWait(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	n, err := strconv.ParseUint(text, 10, 30)
 	if err != nil {
-		return c.Errorf("Invalid numeric value %q for --wait.", text)
+		return call.Errorf("Invalid numeric value %q for --wait.", text)
 	}
 	s.Wait = int32(n)
 	if n == 0 {
@@ -214,9 +214,9 @@ func readWait(c *tool.Call, s *apiv1.StepSpec, text string) error {
 	return nil
 }
 
-func readKill(c *tool.Call, s *apiv1.StepSpec, text string) error {
+func readKill(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	if text != "" && text != "0" && text != "1" {
-		return c.Errorf("Invalid numeric value %q for --kill-on-bad-exit.", text)
+		return call.Errorf("Invalid numeric value %q for --kill-on-bad-exit.", text)
 	}
 	s.KillOnBadExit, s.KeepOnBadExit = text != "0", text == "0"
 	return nil
@@ -224,10 +224,10 @@ func readKill(c *tool.Call, s *apiv1.StepSpec, text string) error {
 
 // readPrograms reads the file of --multi-prog: ranks, a program and its
 // arguments in each line; * are all other ranks.
-func readPrograms(c *tool.Call, s *apiv1.StepSpec, _ string) error {
-	data, err := tool.ReadFile(program(c, c.Operands[0]), maxScript)
+func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
+	data, err := tool.ReadFile(program(call, call.Operands[0]), maxScript)
 	if err != nil {
-		return c.Errorf("Unable to open multi_prog file %s: %v", c.Operands[0], err)
+		return call.Errorf("Unable to open multi_prog file %s: %v", call.Operands[0], err)
 	}
 	s.Argv = nil
 	number := 0
@@ -239,13 +239,13 @@ func readPrograms(c *tool.Call, s *apiv1.StepSpec, _ string) error {
 		}
 		words, err := tool.ShellWords(line)
 		if err != nil || len(words) < 2 {
-			return c.Errorf("Configuration line %d of %s: it has no ranks or no program: %s", number, c.Operands[0], line)
+			return call.Errorf("Configuration line %d of %s: it has no ranks or no program: %s", number, call.Operands[0], line)
 		}
 		p := &apiv1.TaskProgram{Argv: words[1:]}
 		if words[0] != "*" {
 			set, err := format.ParseArray(words[0])
 			if err != nil {
-				return c.Errorf("Configuration line %d of %s: %v", number, c.Operands[0], err)
+				return call.Errorf("Configuration line %d of %s: %v", number, call.Operands[0], err)
 			}
 			for _, r := range set.Ranges {
 				p.Ranks = append(p.Ranks, &apiv1.TaskRange{First: int64(r.First), Last: int64(r.Last), Step: int64(r.Step)})
@@ -254,20 +254,20 @@ func readPrograms(c *tool.Call, s *apiv1.StepSpec, _ string) error {
 		s.Programs = append(s.Programs, p)
 	}
 	if len(s.Programs) == 0 {
-		return c.Errorf("%s names no program", c.Operands[0])
+		return call.Errorf("%s names no program", call.Operands[0])
 	}
 	return nil
 }
 
 // decideFiles decides what the nodes open: files that are another for each task or
 // node. Everything else passes through srun.
-func decideFiles(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
+func decideFiles(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 	there := func(long string) string {
 		switch mode := opts.Text(long); {
 		case mode == "none":
 			return os.DevNull
 		case isFile(mode) && plan.FilePerTask(mode):
-			return program(c, mode)
+			return program(call, mode)
 		}
 		return ""
 	}
@@ -280,11 +280,11 @@ func decideFiles(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 	case !isFile(mode):
 		n, err := strconv.ParseUint(mode, 10, 31)
 		if err != nil {
-			return c.Errorf("Invalid --input specification")
+			return call.Errorf("Invalid --input specification")
 		}
 		s.InputTask = int32(n)
 	case plan.FilePerTask(mode):
-		s.Stdin, s.InputTask = program(c, mode), spec.InputNone
+		s.Stdin, s.InputTask = program(call, mode), spec.InputNone
 	default:
 		s.InputTask = spec.InputAll
 	}
@@ -302,16 +302,16 @@ func isFile(mode string) bool {
 
 // stepEnvironment is what the tasks get of the caller's variables, with those
 // of the step's options.
-func stepEnvironment(c *tool.Call, s *apiv1.StepSpec, opts *opt.Values, job []string) ([]byte, error) {
+func stepEnvironment(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values, job []string) ([]byte, error) {
 	e := newEnvironment()
 	text := opts.Text("export")
 	switch {
 	case text == "" || strings.EqualFold(text, "ALL"):
-		e.inheritFrom(c.Environ, true)
+		e.inheritFrom(call.Environ, true)
 	case strings.EqualFold(text, "NONE") || strings.EqualFold(text, "NIL"):
-		e.inheritFrom(c.Environ, false)
+		e.inheritFrom(call.Environ, false)
 	default:
-		if err := exportList(c, e, text); err != nil {
+		if err := exportList(call, e, text); err != nil {
 			return nil, err
 		}
 	}

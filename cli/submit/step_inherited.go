@@ -19,9 +19,9 @@ var stepGPUOptions = []string{"gpus", "gpus-per-node", "gpus-per-socket", "gpus-
 
 // inheritedTaskDevices returns the part of a job's per-task variable that a step
 // inherits, or "" for nothing.
-func inheritedTaskDevices(c *tool.Call, option, text string) string {
+func inheritedTaskDevices(call *tool.Call, option, text string) string {
 	sizedByUser := slices.ContainsFunc(stepGPUOptions, func(long string) bool {
-		v, ok := c.Opts.Get(long)
+		v, ok := call.Opts.Get(long)
 		return ok && v.From == opt.FromCommand
 	})
 	if option != "tres-per-task" {
@@ -33,7 +33,7 @@ func inheritedTaskDevices(c *tool.Call, option, text string) string {
 	// sbatch exports GPUs in both SLURM_GPUS_PER_TASK and SLURM_TRES_PER_TASK, and
 	// CPUs in both SLURM_CPUS_PER_TASK and SLURM_TRES_PER_TASK; counting either
 	// one twice would double the request.
-	_, gpusCounted := c.Opts.Get("gpus-per-task")
+	_, gpusCounted := call.Opts.Get("gpus-per-task")
 	var inherited []string
 	for item := range strings.SplitSeq(text, ",") {
 		isGPU := item == "gres/gpu" || strings.HasPrefix(item, "gres/gpu:") || strings.HasPrefix(item, "gres/gpu=")

@@ -51,9 +51,9 @@ type sink struct {
 
 // newStepOutput opens the files that srun itself writes. Of two options that
 // name one file it is opened once.
-func newStepOutput(c *tool.Call, opts *opt.Values, facts *plan.FileFacts, tasks uint32) (*stepOutput, error) {
-	o := &stepOutput{label: opts.On("label") && !opts.On("pty"), raw: opts.On("unbuffered") || opts.On("pty"), digits: len(strconv.Itoa(int(max(tasks, 1) - 1))), held: map[taskStream][]byte{}, now: c.Now}
-	o.sinks = [2]sink{{to: c.Stdout, only: -1}, {to: c.Stderr, only: -1}}
+func newStepOutput(call *tool.Call, opts *opt.Values, facts *plan.FileFacts, tasks uint32) (*stepOutput, error) {
+	output := &stepOutput{label: opts.On("label") && !opts.On("pty"), raw: opts.On("unbuffered") || opts.On("pty"), digits: len(strconv.Itoa(int(max(tasks, 1) - 1))), held: map[taskStream][]byte{}, now: call.Now}
+	output.sinks = [2]sink{{to: call.Stdout, only: -1}, {to: call.Stderr, only: -1}}
 	names := [2]string{opts.Text("output"), opts.Text("error")}
 	for i, mode := range names {
 		switch {
@@ -61,26 +61,26 @@ func newStepOutput(c *tool.Call, opts *opt.Values, facts *plan.FileFacts, tasks 
 			continue
 		case !isFile(mode):
 			n, _ := strconv.ParseInt(mode, 10, 64)
-			o.sinks[i].only = n
+			output.sinks[i].only = n
 			continue
 		case i == 1 && mode == names[0]:
-			o.sinks[1] = sink{to: o.sinks[0].to, only: -1}
+			output.sinks[1] = sink{to: output.sinks[0].to, only: -1}
 			continue
 		}
 		flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 		if opts.Text("open-mode") == "append" || opts.Text("open-mode") == "a" {
 			flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 		}
-		f, err := os.OpenFile(program(c, plan.ExpandFile(mode, facts)), flags, 0o666)
+		f, err := os.OpenFile(program(call, plan.ExpandFile(mode, facts)), flags, 0o666)
 		if err != nil {
-			return nil, c.Errorf("Could not open %s file: %v", [2]string{"stdout", "stderr"}[i], err)
+			return nil, call.Errorf("Could not open %s file: %v", [2]string{"stdout", "stderr"}[i], err)
 		}
-		o.sinks[i] = sink{to: f, only: -1, file: f}
+		output.sinks[i] = sink{to: f, only: -1, file: f}
 	}
 	if names[1] == "" && isFile(names[0]) { // one file for both
-		o.sinks[1] = sink{to: o.sinks[0].to, only: -1}
+		output.sinks[1] = sink{to: output.sinks[0].to, only: -1}
 	}
-	return o, nil
+	return output, nil
 }
 
 // writing in stepOutput.active: a piece is being shown.

@@ -63,11 +63,11 @@ type stepEvent func(r *stepRun)
 
 // runStep starts a step and shows it until it is over; own tells that this srun
 // made the job. A step in several components is one for each.
-func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
+func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
 	opts := asks[0].opts
-	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: newTicket(), Host: c.Host}
+	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: newTicket(), Host: call.Host}
 	for i, ask := range asks {
-		env, err := stepEnvironment(c, ask.step, ask.opts, ask.vars)
+		env, err := stepEnvironment(call, ask.step, ask.opts, ask.vars)
 		if err != nil {
 			return 0, err
 		}
@@ -77,33 +77,33 @@ func runStep(c *tool.Call, asks []stepAsk, own bool) (int, error) {
 			req.Rest = append(req.Rest, &apiv1.StepInComponent{Job: ask.job, Step: ask.step, Environment: &apiv1.Blob{Data: env}})
 		}
 	}
-	r := &stepRun{c: c, opts: opts, req: req, running: map[uint32]string{}}
-	if v, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
-		req.Immediate = v.Text == ""
+	run := &stepRun{c: call, opts: opts, req: req, running: map[uint32]string{}}
+	if value, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
+		req.Immediate = value.Text == ""
 		if !req.Immediate {
 			var err error
-			r.patience, err = immediateTimer(c)
+			run.patience, err = immediateTimer(call)
 			if err != nil {
 				return 0, err
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(c.Ctx)
+	ctx, cancel := context.WithCancel(call.Ctx)
 	defer cancel()
 	events := make(chan stepEvent, 64)
-	tell := func(e stepEvent) {
+	tell := func(event stepEvent) {
 		select {
-		case events <- e:
+		case events <- event:
 		case <-ctx.Done():
 		}
 	}
 	news := make(chan error, 1)
-	go func() { news <- r.followNews(ctx, tell) }()
+	go func() { news <- run.followNews(ctx, tell) }()
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGTTIN)
-	return r.watchStep(ctx, events, news, signals, tell)
+	return run.watchStep(ctx, events, news, signals, tell)
 }
 
 // watchStep acts on what happens until the step is over.
@@ -114,9 +114,9 @@ func (r *stepRun) watchStep(ctx context.Context, events <-chan stepEvent, news <
 	defer func() { restore() }()
 	for {
 		select {
-		case e := <-events:
+		case event := <-events:
 			had := r.created != nil
-			e(r)
+			event(r)
 			if !had && r.created != nil {
 				done = make(chan error, 1)
 				var err error
@@ -272,20 +272,20 @@ func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell fu
 	}
 	defer s.Close()
 	for {
-		n := &apiv1.StepNews{}
-		if err := s.Recv(n); errors.Is(err, io.EOF) {
+		news := &apiv1.StepNews{}
+		if err := s.Recv(news); errors.Is(err, io.EOF) {
 			return over, status.New(status.Unavailable, "the controller ended the stream")
 		} else if err != nil {
 			return over, err
 		}
-		if made := n.GetCreated(); made != nil {
+		if made := news.GetCreated(); made != nil {
 			req.Attempt, req.Created = made.GetAttempt(), made.GetStep()
 			for i, part := range made.GetRest() {
 				req.Rest[i].Attempt = part.GetAttempt()
 			}
 		}
-		over = n.GetOver() != nil
-		tell(func(r *stepRun) { r.handleNews(n) })
+		over = news.GetOver() != nil
+		tell(func(r *stepRun) { r.handleNews(news) })
 		if over {
 			return true, nil
 		}
@@ -293,19 +293,19 @@ func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell fu
 }
 
 // handleNews takes the controller's news.
-func (r *stepRun) handleNews(n *apiv1.StepNews) {
+func (r *stepRun) handleNews(news *apiv1.StepNews) {
 	switch {
-	case n.GetQueued() != nil:
-		r.printLine("Job %d step creation temporarily disabled, retrying (%s)", n.GetQueued().GetJobId(), n.GetQueued().GetWhy())
+	case news.GetQueued() != nil:
+		r.printLine("Job %d step creation temporarily disabled, retrying (%s)", news.GetQueued().GetJobId(), news.GetQueued().GetWhy())
 		r.presses = -1 // it is told when it goes on
-	case n.GetCreated() != nil && r.created == nil:
-		r.created = n.GetCreated()
+	case news.GetCreated() != nil && r.created == nil:
+		r.created = news.GetCreated()
 		if r.presses < 0 {
 			r.printLine("Step created for %s", placeName(r.created))
 			r.presses = 0
 		}
-	case n.GetOver() != nil:
-		r.over = n.GetOver()
+	case news.GetOver() != nil:
+		r.over = news.GetOver()
 	}
 }
 

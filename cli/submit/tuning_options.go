@@ -18,27 +18,27 @@ func ignoreTuning(*jobRequest, opt.Value) error { return nil }
 
 // applyGRESFlags checks the words of --gres-flags. Those that only tune are accepted
 // with the option's warning; one-task-per-sharing holds here in any case.
-func applyGRESFlags(r *jobRequest, v opt.Value) error {
+func applyGRESFlags(request *jobRequest, value opt.Value) error {
 	known := []string{"enforce-binding", "disable-binding", "allow-task-sharing", "multiple-tasks-per-sharing", "one-task-per-sharing"}
-	for word := range strings.SplitSeq(strings.ToLower(v.Text), ",") {
+	for word := range strings.SplitSeq(strings.ToLower(value.Text), ",") {
 		if !slices.Contains(known, word) {
-			return r.badOption("gres-flags")
+			return request.badOption("gres-flags")
 		}
 	}
 	return nil
 }
 
 // applyTRESBind reads --tres-bind: of gres/gpu it means what --gpu-bind means.
-func applyTRESBind(r *jobRequest, v opt.Value) error {
-	for item := range strings.SplitSeq(v.Text, "+") {
+func applyTRESBind(request *jobRequest, value opt.Value) error {
+	for item := range strings.SplitSeq(value.Text, "+") {
 		name, kind, ok := strings.Cut(item, ":")
 		if !ok {
-			return r.badOption("tres-bind")
+			return request.badOption("tres-bind")
 		}
 		if name != "gres/gpu" {
-			return tool.Fail(1, fmt.Sprintf("%s: error: --tres-bind=%s: tasks are bound to GPUs only (gres/gpu:%s)", r.name, v.Text, kind))
+			return tool.Fail(1, fmt.Sprintf("%s: error: --tres-bind=%s: tasks are bound to GPUs only (gres/gpu:%s)", request.name, value.Text, kind))
 		}
-		if err := applyGPUBind(r, opt.Value{Text: kind, Has: true, From: v.From}); err != nil {
+		if err := applyGPUBind(request, opt.Value{Text: kind, Has: true, From: value.From}); err != nil {
 			return err
 		}
 	}
@@ -47,21 +47,21 @@ func applyTRESBind(r *jobRequest, v opt.Value) error {
 
 // applyUser accepts --uid of the submitting user, by number or name, which changes
 // nothing. For another user sbatch must run as that user.
-func applyUser(r *jobRequest, v opt.Value) error {
-	own := strconv.FormatUint(uint64(r.env.UID), 10)
-	if v.Text == own || tool.LookupUID(v.Text) == own {
+func applyUser(request *jobRequest, value opt.Value) error {
+	own := strconv.FormatUint(uint64(request.env.UID), 10)
+	if value.Text == own || tool.LookupUID(value.Text) == own {
 		return nil
 	}
-	return tool.Fail(1, fmt.Sprintf("%s: error: --uid=%s: jobs belong to the user who submits them; as root, use runuser -u %s -- %s ...", r.name, v.Text, v.Text, r.name))
+	return tool.Fail(1, fmt.Sprintf("%s: error: --uid=%s: jobs belong to the user who submits them; as root, use runuser -u %s -- %s ...", request.name, value.Text, value.Text, request.name))
 }
 
 // applyDistribution reads -m of a job: its steps distribute their tasks so.
-func applyDistribution(r *jobRequest, v opt.Value) error {
-	text, err := parseDistribution(v.Text, r.env.Getenv("SLURM_DIST_PLANESIZE"))
+func applyDistribution(request *jobRequest, value opt.Value) error {
+	text, err := parseDistribution(value.Text, request.env.Getenv("SLURM_DIST_PLANESIZE"))
 	if err != nil {
-		return tool.Fail(255, r.name+": error: "+err.Error())
+		return tool.Fail(255, request.name+": error: "+err.Error())
 	}
-	r.spec.Distribution = text
+	request.spec.Distribution = text
 	return nil
 }
 
@@ -109,10 +109,10 @@ func readPlane(plane, text string) (string, error) {
 }
 
 // readDistribution reads -m of a step.
-func readDistribution(c *tool.Call, s *apiv1.StepSpec, text string) error {
-	distribution, err := parseDistribution(text, c.Getenv("SLURM_DIST_PLANESIZE"))
+func readDistribution(call *tool.Call, s *apiv1.StepSpec, text string) error {
+	distribution, err := parseDistribution(text, call.Getenv("SLURM_DIST_PLANESIZE"))
 	if err != nil {
-		return c.Errorf("%v", err)
+		return call.Errorf("%v", err)
 	}
 	s.Distribution = distribution
 	return nil

@@ -56,14 +56,14 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 	}
 	t := &typed{in: in, ctx: ctx, host: host}
 	var out, errOut bytes.Buffer
-	e := &tool.Env{
+	env := &tool.Env{
 		Args: append([]string{"sbatch"}, splitAtNUL(in.GetArgs())...), Environ: splitAtNUL(in.GetEnvironment()), Stdin: bytes.NewReader(nil), Stdout: &out, Stderr: &errOut,
 		Dir: string(in.GetDir()), Host: string(in.GetHost()), Version: host.Version, Loc: time.Local, Now: time.Now,
 		Dial:     func(context.Context) (tool.Conn, error) { return typedConn{t}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, FullName: tool.FullName, Beside: tool.Beside,
 		Rlimits: in.GetRlimits, Umask: in.GetUmask, Relay: t,
 	}
-	code := tool.RunCommand(e, Sbatch(), e.Args[1:])
+	code := tool.RunCommand(env, Sbatch(), env.Args[1:])
 	if t.home {
 		return home
 	}

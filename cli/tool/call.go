@@ -63,27 +63,27 @@ type ExitCode int
 func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // RunCommand parses the arguments and runs.
-func RunCommand(e *Env, cmd *Command, args []string) int {
+func RunCommand(env *Env, cmd *Command, args []string) int {
 	if cmd.Program != nil {
-		return Report(e, handOver(e, cmd, args), cmd.Name, 1)
+		return Report(env, handOver(env, cmd, args), cmd.Name, 1)
 	}
-	err := Execute(context.Background(), e, cmd, args)
+	err := Execute(context.Background(), env, cmd, args)
 	bad := cmd.BadUsage
 	if bad == 0 {
 		bad = 1
 	}
-	return Report(e, err, cmd.Called(), bad)
+	return Report(env, err, cmd.Called(), bad)
 }
 
 // Execute runs a command and returns its error instead of printing it.
-func Execute(ctx context.Context, e *Env, cmd *Command, args []string) error {
-	screen := plain.NewWriter(e.Stdout)
-	if e.Terminal == nil || !e.Terminal(e.Stdout) {
+func Execute(ctx context.Context, env *Env, cmd *Command, args []string) error {
+	screen := plain.NewWriter(env.Stdout)
+	if env.Terminal == nil || !env.Terminal(env.Stdout) {
 		screen.Exact() // for the program that reads it
 	}
-	c := &Call{Env: e, Ctx: ctx, Command: cmd, Opts: opt.New(), Out: bufio.NewWriterSize(screen, 8<<10), screen: screen}
-	err := c.run(args)
-	for _, conn := range [...]Conn{c.Conn, c.Past} {
+	call := &Call{Env: env, Ctx: ctx, Command: cmd, Opts: opt.New(), Out: bufio.NewWriterSize(screen, 8<<10), screen: screen}
+	err := call.run(args)
+	for _, conn := range [...]Conn{call.Conn, call.Past} {
 		if conn == nil {
 			continue
 		}
@@ -91,7 +91,7 @@ func Execute(ctx context.Context, e *Env, cmd *Command, args []string) error {
 			err = cerr
 		}
 	}
-	if ferr := errors.Join(c.Out.Flush(), screen.Close()); ferr != nil && err == nil {
+	if ferr := errors.Join(call.Out.Flush(), screen.Close()); ferr != nil && err == nil {
 		err = Fail(1, cmd.Called()+": error: writing the output: "+ferr.Error())
 	}
 	return err
@@ -136,7 +136,7 @@ func IsNo(_, value string) bool {
 }
 
 // Report prints what an error says and gives the exit code.
-func Report(e *Env, err error, name string, badUsage int) int {
+func Report(env *Env, err error, name string, badUsage int) int {
 	var (
 		usage   *opt.UsageError
 		refused *opt.RefusedError
@@ -147,25 +147,25 @@ func Report(e *Env, err error, name string, badUsage int) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(e.Stderr, "%s\nTry \"%s --help\" for more information\n", usage.Error(), name)
+		fmt.Fprintf(env.Stderr, "%s\nTry \"%s --help\" for more information\n", usage.Error(), name)
 		return badUsage
 	case errors.As(err, &refused):
-		fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, refused.Error())
+		fmt.Fprintf(env.Stderr, "%s: error: %s\n", name, refused.Error())
 		return badUsage
 	case errors.As(err, &failed):
 		for _, line := range failed.lines {
-			fmt.Fprintln(e.Stderr, plain.Text(line))
+			fmt.Fprintln(env.Stderr, plain.Text(line))
 		}
 		return failed.Code
 	case errors.As(err, &code):
 		return int(code)
 	}
-	r := ExplainError(err)
-	for _, line := range r.Preamble(name) {
-		fmt.Fprintln(e.Stderr, plain.Text(line))
+	refusal := ExplainError(err)
+	for _, line := range refusal.Preamble(name) {
+		fmt.Fprintln(env.Stderr, plain.Text(line))
 	}
-	if r.Code != spec.CodeBadRequest || r.Detail == "" { // what is not valid about it was said
-		fmt.Fprintf(e.Stderr, "%s: error: %s\n", name, plain.Text(r.Text))
+	if refusal.Code != spec.CodeBadRequest || refusal.Detail == "" { // what is not valid about it was said
+		fmt.Fprintf(env.Stderr, "%s: error: %s\n", name, plain.Text(refusal.Text))
 	}
 	return 1
 }

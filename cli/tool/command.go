@@ -70,14 +70,14 @@ func (c *Command) AllOptions() []opt.Option {
 		}
 		return false
 	}
-	add := func(o opt.Option) {
-		if taken("", o.Long) {
+	add := func(option opt.Option) {
+		if taken("", option.Long) {
 			return
 		}
-		if taken(o.Short, "") {
-			o.Short = ""
+		if taken(option.Short, "") {
+			option.Short = ""
 		}
-		out = append(out, o)
+		out = append(out, option)
 	}
 	add(opt.Option{Long: "help", Short: "h", Help: "print this help"})
 	add(opt.Option{Long: "usage", Help: "print a short form of this help"})
@@ -105,15 +105,15 @@ func (c *Command) Paragraphs() []string {
 // FirstVerb finds a verb by its name or a beginning of it that no other has.
 func (c *Command) FirstVerb(word string, least int) string {
 	found := ""
-	for _, v := range c.Verbs {
-		if strings.EqualFold(v.Name, word) {
-			return v.Name
+	for _, verb := range c.Verbs {
+		if strings.EqualFold(verb.Name, word) {
+			return verb.Name
 		}
-		if len(word) >= least && len(word) < len(v.Name) && strings.EqualFold(v.Name[:len(word)], word) {
-			if found != "" && found != v.Name {
+		if len(word) >= least && len(word) < len(verb.Name) && strings.EqualFold(verb.Name[:len(word)], word) {
+			if found != "" && found != verb.Name {
 				return ""
 			}
-			found = v.Name
+			found = verb.Name
 		}
 	}
 	return found

@@ -93,19 +93,19 @@ type Relay interface {
 
 // OS is the real world.
 func OS(version string) *Env {
-	e := &Env{
+	env := &Env{
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
 		Now: time.Now, Pause: Pause, Beside: Beside, UserName: UserName, UserID: LookupUID, FullName: FullName, Rlimits: rlimits, Umask: umask, Number: requestNumber,
 		Exec: syscall.Exec, CPUs: ownCPUs,
 		Terminal: terminal,
 	}
-	e.Dir = workDir()
+	env.Dir = workDir()
 	if host, err := os.Hostname(); err == nil {
-		e.Host = host
+		env.Host = host
 	}
-	e.Dial, e.DialPast = e.DialController, e.DialAccounting
-	return e
+	env.Dial, env.DialPast = env.DialController, env.DialAccounting
+	return env
 }
 
 // workDir prefers the shell's name of the folder, as users know it, to the

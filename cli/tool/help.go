@@ -8,17 +8,17 @@ import (
 )
 
 // Spelling is how an option is written: -t, --time=<time>.
-func Spelling(o *opt.Option) string {
+func Spelling(option *opt.Option) string {
 	var b strings.Builder
-	if o.Short != "" {
-		fmt.Fprintf(&b, "-%s, ", o.Short)
+	if option.Short != "" {
+		fmt.Fprintf(&b, "-%s, ", option.Short)
 	}
-	b.WriteString("--" + o.Long)
+	b.WriteString("--" + option.Long)
 	switch {
-	case o.Maybe:
-		b.WriteString("[=" + o.Arg + "]")
-	case o.Arg != "":
-		b.WriteString("=" + o.Arg)
+	case option.Maybe:
+		b.WriteString("[=" + option.Arg + "]")
+	case option.Arg != "":
+		b.WriteString("=" + option.Arg)
 	}
 	return b.String()
 }
@@ -61,31 +61,31 @@ func Item(b *strings.Builder, name, text string) {
 }
 
 // Explain is an option's help with what the table knows besides.
-func Explain(o *opt.Option) string {
-	text := o.Help
+func Explain(option *opt.Option) string {
+	text := option.Help
 	switch {
-	case o.Refused != "":
-		return "refused: " + o.Refused
-	case o.Always != "":
-		text += " (no effect: " + o.Always + ")"
-	case o.Warn != "":
-		text += " (" + o.Warn + ")"
+	case option.Refused != "":
+		return "refused: " + option.Refused
+	case option.Always != "":
+		text += " (no effect: " + option.Always + ")"
+	case option.Warn != "":
+		text += " (" + option.Warn + ")"
 	}
-	if o.Env != "" {
-		text += " [" + o.Env + "]"
+	if option.Env != "" {
+		text += " [" + option.Env + "]"
 	}
 	return text
 }
 
 // UsageText is --usage.
-func UsageText(c *Command) string {
+func UsageText(command *Command) string {
 	var b strings.Builder
-	for i, u := range c.Usage {
+	for i, u := range command.Usage {
 		lead := "Usage: "
 		if i > 0 {
 			lead = "       "
 		}
-		b.WriteString(strings.TrimRight(lead+c.Called()+" "+u, " ") + "\n")
+		b.WriteString(strings.TrimRight(lead+command.Called()+" "+u, " ") + "\n")
 	}
 	return b.String()
 }
@@ -99,21 +99,21 @@ func (c *Command) Called() string {
 }
 
 // HelpText is --help.
-func HelpText(c *Command) string {
+func HelpText(command *Command) string {
 	var b strings.Builder
-	b.WriteString(UsageText(c))
-	b.WriteString("\n" + strings.ToUpper(c.Summary[:1]) + c.Summary[1:] + ".\n")
-	for _, p := range c.Paragraphs() {
+	b.WriteString(UsageText(command))
+	b.WriteString("\n" + strings.ToUpper(command.Summary[:1]) + command.Summary[1:] + ".\n")
+	for _, p := range command.Paragraphs() {
 		b.WriteString("\n" + strings.Join(Lines(p, HelpWidth), "\n") + "\n")
 	}
-	if len(c.Verbs) > 0 {
+	if len(command.Verbs) > 0 {
 		b.WriteString("\nCommands:\n")
-		for _, v := range c.Verbs {
+		for _, v := range command.Verbs {
 			Item(&b, strings.TrimSpace(v.Name+" "+v.Args), v.Help)
 		}
 	}
 	b.WriteString("\nOptions:\n")
-	options := c.AllOptions()
+	options := command.AllOptions()
 	refused := 0
 	for i := range options {
 		if options[i].Refused != "" {
@@ -138,11 +138,11 @@ func HelpText(c *Command) string {
 			}
 		}
 	}
-	section("Environment", append(append([]Variable(nil), c.Env...), CommonVariables()...))
-	section("Exit codes", c.Exits)
-	if len(c.Example) > 0 {
+	section("Environment", append(append([]Variable(nil), command.Env...), CommonVariables()...))
+	section("Exit codes", command.Exits)
+	if len(command.Example) > 0 {
 		b.WriteString("\nExamples:\n")
-		for _, x := range c.Example {
+		for _, x := range command.Example {
 			fmt.Fprintf(&b, "  %s\n      %s\n", x.Line, x.What)
 		}
 	}
@@ -157,11 +157,11 @@ func CommonVariables() []Variable {
 }
 
 // PrintVersion is -V: clients recognise Slurm by the first word.
-func PrintVersion(c *Call) error {
-	if !c.Command.Slurm {
-		return PrintRelease(c)
+func PrintVersion(call *Call) error {
+	if !call.Command.Slurm {
+		return PrintRelease(call)
 	}
-	_, err := fmt.Fprintln(c.Out, "slurm "+SlurmVersion)
+	_, err := fmt.Fprintln(call.Out, "slurm "+SlurmVersion)
 	return err
 }
 

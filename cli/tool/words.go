@@ -42,11 +42,11 @@ func ParseWindow(text string) (ns int64, ok bool) {
 }
 
 // ZoneName is the IANA name of the zone in which days begin.
-func ZoneName(e *Env) string {
-	if tz := strings.TrimPrefix(e.Getenv("TZ"), ":"); tz != "" && !strings.HasPrefix(tz, "/") {
+func ZoneName(env *Env) string {
+	if tz := strings.TrimPrefix(env.Getenv("TZ"), ":"); tz != "" && !strings.HasPrefix(tz, "/") {
 		return tz
 	}
-	if name := e.Loc.String(); name != "Local" {
+	if name := env.Loc.String(); name != "Local" {
 		return name
 	}
 	return localZone()

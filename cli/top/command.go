@@ -32,30 +32,30 @@ func Top() *tool.Command {
 	}
 }
 
-func run(c *tool.Call) error {
+func run(call *tool.Call) error {
 	every := int64(2)
-	if text := c.Opts.Text("interval"); text != "" {
+	if text := call.Opts.Text("interval"); text != "" {
 		n, ok := tool.PositiveNumber(text)
 		if !ok {
-			return c.Errorf("--interval=%s: expected a number of seconds", text)
+			return call.Errorf("--interval=%s: expected a number of seconds", text)
 		}
 		every = n
 	}
-	if !c.Terminal(c.Stdout) || !c.Terminal(c.Stdin) {
-		return c.Errorf("needs a terminal: squeue and sinfo print to files and pipes")
+	if !call.Terminal(call.Stdout) || !call.Terminal(call.Stdin) {
+		return call.Errorf("needs a terminal: squeue and sinfo print to files and pipes")
 	}
-	m := newModel(c.Env, c.UserName(c.UID))
-	m.colour = c.Getenv("NO_COLOR") == ""
-	m.bars, _ = render.BarLevels(c)
-	m.mine, m.filter = c.Opts.On("me"), strings.Join(c.Operands, " ")
-	s := &session{call: c, model: m, every: time.Duration(every) * time.Second}
+	m := newModel(call.Env, call.UserName(call.UID))
+	m.colour = call.Getenv("NO_COLOR") == ""
+	m.bars, _ = render.BarLevels(call)
+	m.mine, m.filter = call.Opts.On("me"), strings.Join(call.Operands, " ")
+	s := &session{call: call, model: m, every: time.Duration(every) * time.Second}
 	// What cannot be read at all is an error before the screen is taken.
 	first := s.readLists()
 	if first.err != nil {
 		return first.err
 	}
 	s.take(first)
-	_, err := tea.NewProgram(s, tea.WithAltScreen(), tea.WithContext(c.Ctx)).Run()
+	_, err := tea.NewProgram(s, tea.WithAltScreen(), tea.WithContext(call.Ctx)).Run()
 	return err
 }
 

@@ -86,15 +86,15 @@ func (m *model) text() *render.JobView {
 func (m *model) shownJobs() []*apiv1.JobInfo {
 	text, wanted := m.text(), render.ParseJobFilter(m.filter)
 	var out []*apiv1.JobInfo
-	for _, j := range m.jobs.GetJobs() {
-		if m.mine && j.GetUser() != m.user {
+	for _, job := range m.jobs.GetJobs() {
+		if m.mine && job.GetUser() != m.user {
 			continue
 		}
-		if spec.JobState(j.GetState()).Terminal() && !j.GetCompleting() && !wanted.Over {
+		if spec.JobState(job.GetState()).Terminal() && !job.GetCompleting() && !wanted.Over {
 			continue
 		}
-		if wanted.Matches(j, text) {
-			out = append(out, j)
+		if wanted.Matches(job, text) {
+			out = append(out, job)
 		}
 	}
 	slices.SortStableFunc(out, m.jobOrder())
@@ -133,10 +133,10 @@ func nodeSorts() []string { return []string{"name", "state", "gpus", "cpus"} }
 func (m *model) shownNodes() []*apiv1.NodeInfo {
 	words := strings.Fields(strings.ToLower(m.filter))
 	var out []*apiv1.NodeInfo
-	for _, n := range m.nodes.GetNodes() {
-		all := strings.ToLower(strings.Join(append([]string{n.GetName(), n.GetState(), n.GetReason()}, n.GetPartitions()...), "\n"))
+	for _, node := range m.nodes.GetNodes() {
+		all := strings.ToLower(strings.Join(append([]string{node.GetName(), node.GetState(), node.GetReason()}, node.GetPartitions()...), "\n"))
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) }) {
-			out = append(out, n)
+			out = append(out, node)
 		}
 	}
 	slices.SortStableFunc(out, m.nodeOrder())
@@ -158,8 +158,8 @@ func (m *model) nodeOrder() func(a, b *apiv1.NodeInfo) int {
 	return func(*apiv1.NodeInfo, *apiv1.NodeInfo) int { return 0 } // as the controller lists them
 }
 
-func heldGPUs(n *apiv1.NodeInfo) (held int) {
-	for _, g := range n.GetGpus() {
+func heldGPUs(node *apiv1.NodeInfo) (held int) {
+	for _, g := range node.GetGpus() {
 		if g.GetAllocated() {
 			held++
 		}
@@ -216,10 +216,10 @@ func (m *model) chosen() (string, *apiv1.JobInfo) {
 
 // nameOf names the record of a job to the controller. One that stands for
 // several tasks is named as the array.
-func nameOf(j *apiv1.JobInfo) string {
-	id := j.GetJobId()
-	if j.GetArrayJobId() != 0 && len(j.GetArrayTasks()) > 0 {
-		id = j.GetArrayJobId()
+func nameOf(job *apiv1.JobInfo) string {
+	id := job.GetJobId()
+	if job.GetArrayJobId() != 0 && len(job.GetArrayTasks()) > 0 {
+		id = job.GetArrayJobId()
 	}
 	return strconv.FormatUint(uint64(id), 10)
 }

@@ -48,10 +48,10 @@ func (m *model) table(columns []column, count int, row func(i int) []cellText) [
 	first := m.first[m.page]
 	for i := first; i < min(first+m.visibleRows(), count); i++ {
 		var parts []string
-		for k, c := range row(i) {
-			text := fitColumn(c.text, columns[k].width, columns[k].right)
+		for k, cell := range row(i) {
+			text := fitColumn(cell.text, columns[k].width, columns[k].right)
 			if i != m.cursor[m.page] {
-				text = m.paintText(c.style, text)
+				text = m.paintText(cell.style, text)
 			}
 			parts = append(parts, text)
 		}
@@ -92,30 +92,30 @@ func (m *model) jobList() []string {
 	columns = append(columns, column{"WHY OR WHERE", m.rest(columns), false})
 	jobs, text := m.shownJobs(), m.text()
 	return m.table(columns, len(jobs), func(i int) []cellText {
-		j := jobs[i]
-		_, state := render.StateNames(j)
-		word, more, _ := render.WhyLine(j, text)
+		job := jobs[i]
+		_, state := render.StateNames(job)
+		word, more, _ := render.WhyLine(job, text)
 		gpus := ""
-		if n := render.GPUs(j); n > 0 {
+		if n := render.GPUs(job); n > 0 {
 			gpus = strconv.FormatInt(n, 10)
 		}
-		row := []cellText{{" " + text.ID(render.JobRow{JobInfo: j, Task: -1}), plain}, {safeText(j.GetSpec().GetName()), plain}, {safeText(j.GetUser()), plain}, {state, stateStyle(j)},
-			{render.ShortSpan(render.Spent(j, text.Now)), plain}, {gpus, plain}}
+		row := []cellText{{" " + text.ID(render.JobRow{JobInfo: job, Task: -1}), plain}, {safeText(job.GetSpec().GetName()), plain}, {safeText(job.GetUser()), plain}, {state, stateStyle(job)},
+			{render.ShortSpan(render.Spent(job, text.Now)), plain}, {gpus, plain}}
 		if m.wide() {
 			limit := "none"
-			if j.GetTimeLimit() >= 0 {
-				limit = render.ShortSpan(j.GetTimeLimit())
+			if job.GetTimeLimit() >= 0 {
+				limit = render.ShortSpan(job.GetTimeLimit())
 			}
-			row = append(row, cellText{strconv.FormatUint(uint64(j.GetNumCpus()), 10), plain}, cellText{limit, plain}, cellText{strconv.FormatUint(uint64(j.GetPriority()), 10), plain},
-				cellText{safeText(j.GetSpec().GetAccount()), plain}, cellText{safeText(j.GetPartition()), plain})
+			row = append(row, cellText{strconv.FormatUint(uint64(job.GetNumCpus()), 10), plain}, cellText{limit, plain}, cellText{strconv.FormatUint(uint64(job.GetPriority()), 10), plain},
+				cellText{safeText(job.GetSpec().GetAccount()), plain}, cellText{safeText(job.GetPartition()), plain})
 		}
 		return append(row, cellText{safeText(strings.TrimSpace(word + " " + more)), dim})
 	})
 }
 
-func stateStyle(j *apiv1.JobInfo) string {
-	switch state := spec.JobState(j.GetState()); {
-	case j.GetCompleting():
+func stateStyle(job *apiv1.JobInfo) string {
+	switch state := spec.JobState(job.GetState()); {
+	case job.GetCompleting():
 		return cyan
 	case state == spec.Pending:
 		return yellow
@@ -135,8 +135,8 @@ func (m *model) nodeList() []string {
 	columns = append(columns, column{"REASON", m.rest(columns), false})
 	nodes := m.shownNodes()
 	return m.table(columns, len(nodes), func(i int) []cellText {
-		n := nodes[i]
-		state := render.StateOf(n)
+		node := nodes[i]
+		state := render.StateOf(node)
 		long, _ := state.Words()
 		style := plain
 		switch {
@@ -146,21 +146,21 @@ func (m *model) nodeList() []string {
 			style = green
 		}
 		gpus := ""
-		if all := len(n.GetGpus()); all > 0 {
-			gpus = drawMeter(heldGPUs(n), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(n), all)
+		if all := len(node.GetGpus()); all > 0 {
+			gpus = drawMeter(heldGPUs(node), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(node), all)
 		}
-		row := []cellText{{" " + safeText(n.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
-			{drawMeter(int(n.GetCpusAlloc()), int(n.GetCpus()), 8) + fmt.Sprintf(" %d/%d", n.GetCpusAlloc(), n.GetCpus()), plain}}
+		row := []cellText{{" " + safeText(node.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
+			{drawMeter(int(node.GetCpusAlloc()), int(node.GetCpus()), 8) + fmt.Sprintf(" %d/%d", node.GetCpusAlloc(), node.GetCpus()), plain}}
 		if m.wide() {
 			load := "-"
-			if n.GetLoadMilli() >= 0 {
-				load = render.Milli(n.GetLoadMilli())
+			if node.GetLoadMilli() >= 0 {
+				load = render.Milli(node.GetLoadMilli())
 			}
 			v := m.text()
-			row = append(row, cellText{v.Memory(n.GetMemAlloc()) + "/" + v.Memory(n.GetMem()), plain}, cellText{load, plain},
-				cellText{strconv.FormatUint(uint64(n.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(n.GetPartitions(), ",")), plain})
+			row = append(row, cellText{v.Memory(node.GetMemAlloc()) + "/" + v.Memory(node.GetMem()), plain}, cellText{load, plain},
+				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain})
 		}
-		return append(row, cellText{safeText(n.GetReason()), dim})
+		return append(row, cellText{safeText(node.GetReason()), dim})
 	})
 }
 
@@ -172,38 +172,38 @@ func (m *model) gpuList() []string {
 	columns = append(columns, column{"NAME, OR WHAT IS WRONG", m.rest(columns), false})
 	rows, text := m.shownGPUs(), m.text()
 	return m.table(columns, len(rows), func(i int) []cellText {
-		g := rows[i].gpu
+		gpu := rows[i].gpu
 		state, style := "free", green
 		id := ""
 		user := ""
 		name := ""
-		if g.GetAllocated() {
+		if gpu.GetAllocated() {
 			state, style = "in use", plain
-			if j := m.findJob(g.GetJobId()); j != nil {
-				id = text.ID(render.JobRow{JobInfo: j, Task: -1})
-				user = j.GetUser()
-				name = j.GetSpec().GetName()
-			} else if g.GetJobId() != 0 {
-				id = strconv.FormatUint(uint64(g.GetJobId()), 10)
+			if job := m.findJob(gpu.GetJobId()); job != nil {
+				id = text.ID(render.JobRow{JobInfo: job, Task: -1})
+				user = job.GetUser()
+				name = job.GetSpec().GetName()
+			} else if gpu.GetJobId() != 0 {
+				id = strconv.FormatUint(uint64(gpu.GetJobId()), 10)
 			}
 		} else if render.StateOf(rows[i].node).Out() {
 			state, style = "out", dim
 		}
-		if fault := lastFault(rows[i].node, g.GetUuid()); fault != "" {
+		if fault := lastFault(rows[i].node, gpu.GetUuid()); fault != "" {
 			name, style = strings.TrimSpace(fault+" "+name), red
 		}
-		row := []cellText{{" " + safeText(rows[i].node.GetName()), plain}, {strconv.FormatUint(uint64(g.GetIndex()), 10), plain}, {state, style}, {id, plain}, {safeText(user), plain}}
+		row := []cellText{{" " + safeText(rows[i].node.GetName()), plain}, {strconv.FormatUint(uint64(gpu.GetIndex()), 10), plain}, {state, style}, {id, plain}, {safeText(user), plain}}
 		if m.wide() {
-			row = append(row, cellText{safeText(g.GetModel()), plain}, cellText{safeText(g.GetUuid()), dim})
+			row = append(row, cellText{safeText(gpu.GetModel()), plain}, cellText{safeText(gpu.GetUuid()), dim})
 		}
 		return append(row, cellText{safeText(name), plain})
 	})
 }
 
 // lastFault is the newest thing that is known to be wrong with a GPU.
-func lastFault(n *apiv1.NodeInfo, uuid string) string {
+func lastFault(node *apiv1.NodeInfo, uuid string) string {
 	var last *apiv1.GpuFault
-	for _, f := range n.GetGpuFaults() {
+	for _, f := range node.GetGpuFaults() {
 		if f.GetUuid() == uuid && (last == nil || f.GetAt() > last.GetAt()) {
 			last = f
 		}
@@ -250,64 +250,64 @@ func (m *model) wrapped(title, line string) []string {
 }
 
 // jobText is one job with the figures of its GPUs over time.
-func (m *model) jobText(id string, j *apiv1.JobInfo, now int64, history *apiv1.GpuHistoryReply) *detail {
-	v := m.text()
-	v.Now = now
-	state, _ := render.StateNames(j)
-	lines := []string{"", "  " + m.paintText(bold, safeText("Job "+v.ID(render.JobRow{JobInfo: j, Task: -1})+" "+j.GetSpec().GetName())) + " of " + safeText(j.GetUser()) + "  " + m.paintText(stateStyle(j), state)}
+func (m *model) jobText(id string, job *apiv1.JobInfo, now int64, history *apiv1.GpuHistoryReply) *detail {
+	view := m.text()
+	view.Now = now
+	state, _ := render.StateNames(job)
+	lines := []string{"", "  " + m.paintText(bold, safeText("Job "+view.ID(render.JobRow{JobInfo: job, Task: -1})+" "+job.GetSpec().GetName())) + " of " + safeText(job.GetUser()) + "  " + m.paintText(stateStyle(job), state)}
 	add := func(name, value string) {
 		if value != "" {
 			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+safeText(value))
 		}
 	}
 	lines = append(lines, "")
-	add("submitted", v.Time(j.GetSubmit()))
+	add("submitted", view.Time(job.GetSubmit()))
 	switch {
-	case spec.JobState(j.GetState()) != spec.Pending:
-		add("started", v.Time(j.GetStart())+", ran "+render.Span(render.Elapsed(j, now)))
-	case j.GetPlannedStart() != 0:
-		add("planned", v.Time(j.GetPlannedStart())+" on "+j.GetPlannedNodes())
+	case spec.JobState(job.GetState()) != spec.Pending:
+		add("started", view.Time(job.GetStart())+", ran "+render.Span(render.Elapsed(job, now)))
+	case job.GetPlannedStart() != 0:
+		add("planned", view.Time(job.GetPlannedStart())+" on "+job.GetPlannedNodes())
 	}
-	if spec.JobState(j.GetState()).Terminal() {
-		add("ended", fmt.Sprintf("%s, exit %d:%d", v.Time(j.GetEnd()), j.GetExitCode(), j.GetExitSignal()))
-	} else if j.GetEnd() != 0 {
-		add("ends by", v.Time(j.GetEnd())+", in "+render.Span(j.GetEnd()-now))
+	if spec.JobState(job.GetState()).Terminal() {
+		add("ended", fmt.Sprintf("%s, exit %d:%d", view.Time(job.GetEnd()), job.GetExitCode(), job.GetExitSignal()))
+	} else if job.GetEnd() != 0 {
+		add("ends by", view.Time(job.GetEnd())+", in "+render.Span(job.GetEnd()-now))
 	}
-	word, more, sentence := render.WhyLine(j, v)
-	if spec.JobState(j.GetState()) == spec.Pending {
+	word, more, sentence := render.WhyLine(job, view)
+	if spec.JobState(job.GetState()) == spec.Pending {
 		add("waits", word+": "+sentence)
 	} else if word != "" {
 		add("reason", word+" "+more)
 	}
-	add("account", j.GetSpec().GetAccount()+", partition "+j.GetPartition()+", QOS "+render.QOSOf(j))
-	add("asked for", render.TRESText(j.GetReqTres()))
-	for _, n := range j.GetAllocation() {
+	add("account", job.GetSpec().GetAccount()+", partition "+job.GetPartition()+", QOS "+render.QOSOf(job))
+	add("asked for", render.TRESText(job.GetReqTres()))
+	for _, node := range job.GetAllocation() {
 		var gpus []string
-		for _, g := range n.GetGpus() {
+		for _, g := range node.GetGpus() {
 			gpus = append(gpus, strconv.FormatUint(uint64(g.GetIndex()), 10))
 		}
-		text := v.Memory(n.GetMem()) + " of memory"
+		text := view.Memory(node.GetMem()) + " of memory"
 		if len(gpus) > 0 {
 			text += ", GPUs " + strings.Join(gpus, ",")
 		}
-		add(n.GetName(), text)
+		add(node.GetName(), text)
 	}
-	add("command", render.CommandLine(j))
-	add("output", cmp.Or(j.GetStdout(), v.Stdout(j)))
+	add("command", render.CommandLine(job))
+	add("output", cmp.Or(job.GetStdout(), view.Stdout(job)))
 	return &detail{job: id, lines: append(lines, m.charts(history)...)}
 }
 
 // charts draws the figures of each GPU as a line of blocks.
 func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 	var lines []string
-	for _, g := range history.GetGpus() {
+	for _, gpu := range history.GetGpus() {
 		steps := uint32(0)
-		for _, p := range g.GetPoints() {
+		for _, p := range gpu.GetPoints() {
 			steps = max(steps, p.GetAt()+1)
 		}
 		figure := func(name, unit string, full float64, get func(p *apiv1.GpuPoint) *float64) {
 			values := make([]*float64, steps)
-			for _, p := range g.GetPoints() {
+			for _, p := range gpu.GetPoints() {
 				values[p.GetAt()] = get(p)
 			}
 			line, mean, most, ok := render.DrawLine(values, full, m.bars)
@@ -315,7 +315,7 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 				lines = append(lines, fmt.Sprintf("  %s %s  mean %.0f %s, most %.0f %s", fitColumn(name, 12, false), m.paintText(green, string(line)), mean, unit, most, unit))
 			}
 		}
-		lines = append(lines, "", "  "+m.paintText(bold, safeText(g.GetNode())+" GPU "+strconv.FormatUint(uint64(g.GetIndex()), 10)))
+		lines = append(lines, "", "  "+m.paintText(bold, safeText(gpu.GetNode())+" GPU "+strconv.FormatUint(uint64(gpu.GetIndex()), 10)))
 		figure("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util })
 		figure("memory", "MiB", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib })
 		figure("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power })

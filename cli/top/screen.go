@@ -88,8 +88,8 @@ func (m *model) filled(text []string, first int) []string {
 // summary is the first line: what the cluster does.
 func (m *model) summary() string {
 	var running, pending, held, all int
-	for _, j := range m.jobs.GetJobs() {
-		switch state := spec.JobState(j.GetState()); {
+	for _, job := range m.jobs.GetJobs() {
+		switch state := spec.JobState(job.GetState()); {
 		case state == spec.Pending:
 			pending++
 		case state.Active():
@@ -97,10 +97,10 @@ func (m *model) summary() string {
 		}
 	}
 	out := 0
-	for _, n := range m.nodes.GetNodes() {
-		held += heldGPUs(n)
-		all += len(n.GetGpus())
-		if render.StateOf(n).Out() {
+	for _, node := range m.nodes.GetNodes() {
+		held += heldGPUs(node)
+		all += len(node.GetGpus())
+		if render.StateOf(node).Out() {
 			out++
 		}
 	}

@@ -135,12 +135,12 @@ func (p *printer) jsonObject(v Object, depth int) {
 		return
 	}
 	p.b = append(p.b, '{')
-	for i, m := range v {
+	for i, member := range v {
 		if i > 0 {
 			p.b = append(p.b, ',')
 		}
-		p.key(m.Key, depth+1)
-		p.json(m.Value, depth+1)
+		p.key(member.Key, depth+1)
+		p.json(member.Value, depth+1)
 	}
 	p.indent(depth)
 	p.b = append(p.b, '}')
@@ -294,14 +294,14 @@ func (p *printer) yamlObject(v Object, depth int, inList bool) {
 		p.b = append(p.b, " {}"...)
 		return
 	}
-	for i, m := range v {
+	for i, member := range v {
 		if inList && i == 0 {
 			p.b = append(p.b, ' ')
 		} else {
 			p.b = indent(p.b, depth)
 		}
-		p.b = append(quote(p.b, m.Key), ':')
-		p.yaml(m.Value, depth+1, false)
+		p.b = append(quote(p.b, member.Key), ':')
+		p.yaml(member.Value, depth+1, false)
 	}
 }
 

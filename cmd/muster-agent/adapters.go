@@ -247,13 +247,13 @@ func (m metrics) ReportFailed()                     { m.t.ReportFailed() }
 func (m metrics) SetJobs(jobs []daemon.JobOnNode) {
 	out := make([]telemetry.JobOnNode, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		out[i] = telemetry.JobOnNode{UID: j.UID, Attempt: j.Attempt, ID: j.ID, User: j.User, Account: j.Account, Partition: j.Partition,
-			From: j.From, CPUs: j.CPUs, Memory: j.MemoryMiB << 20}
-		for _, g := range j.GPUs {
+		job := &jobs[i]
+		out[i] = telemetry.JobOnNode{UID: job.UID, Attempt: job.Attempt, ID: job.ID, User: job.User, Account: job.Account, Partition: job.Partition,
+			From: job.From, CPUs: job.CPUs, Memory: job.MemoryMiB << 20}
+		for _, g := range job.GPUs {
 			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: g})
 		}
-		for _, p := range j.Shares {
+		for _, p := range job.Shares {
 			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: p.UUID, Share: p.Share})
 		}
 	}
@@ -271,9 +271,9 @@ func (m metrics) SetUsage(list []daemon.JobUsage) {
 	m.t.SetUsage(out)
 }
 
-func (m metrics) Collected(c daemon.Collection, took spec.Span, err error) {
+func (m metrics) Collected(collection daemon.Collection, took spec.Span, err error) {
 	source := telemetry.SourceNode
-	switch c {
+	switch collection {
 	case daemon.CollectGPU:
 		source = telemetry.SourceGPU
 	case daemon.CollectJobs:

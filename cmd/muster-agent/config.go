@@ -115,15 +115,15 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 		full = hostname
 	}
 	for i := range nodes {
-		n := &nodes[i]
+		node := &nodes[i]
 		if name != "" {
-			if n.Name == name {
-				return n, nil
+			if node.Name == name {
+				return node, nil
 			}
 			continue
 		}
-		if slices.Contains([]string{hostname, full}, orElse(n.Hostname, n.Name)) {
-			return n, nil
+		if slices.Contains([]string{hostname, full}, orElse(node.Hostname, node.Name)) {
+			return node, nil
 		}
 	}
 	if name != "" {
@@ -190,7 +190,7 @@ func someNodes(nodes []spec.NodeSpec) string {
 // planNode is the node as runs are prepared for it.
 func (s *settings) planNode() plan.Node {
 	file, limits := s.cluster.File, &s.cluster.Config.Limits
-	n := plan.Node{
+	node := plan.Node{
 		Name: s.node.Name, Host: s.host.Hostname, Cluster: s.cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.host.RealMemoryMiB,
 		MPSEach: mpsEach(s.node.GRES),
 		Append:  limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
@@ -198,22 +198,22 @@ func (s *settings) planNode() plan.Node {
 	}
 	for i := range s.cluster.Config.Partitions {
 		p := &s.cluster.Config.Partitions[i]
-		n.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
+		node.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
 	}
-	n.TaskProlog, n.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
-	n.Space = s.space()
+	node.TaskProlog, node.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
+	node.Space = s.space()
 	cpus := s.host.Allowed
 	if cpus == nil {
 		cpus = s.host.Online
 	}
 	for _, c := range cpus {
-		n.CPUs = n.CPUs.Set(c)
+		node.CPUs = node.CPUs.Set(c)
 	}
 	if c := s.cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
-		n.Confine = plan.Confine{Cores: c.ConstrainCores, Devices: c.ConstrainDevices, RAM: c.ConstrainRAM, Swap: c.ConstrainSwap,
+		node.Confine = plan.Confine{Cores: c.ConstrainCores, Devices: c.ConstrainDevices, RAM: c.ConstrainRAM, Swap: c.ConstrainSwap,
 			AllowedRAM: int64(c.AllowedRAM), AllowedSwap: int64(c.AllowedSwap), MaxRAM: int64(c.MaxRAM), MinRAM: c.MinRAM, Tasks: c.MaxTasks}
 	}
-	return n
+	return node
 }
 
 // orphanAfter is how long a run that the controller does not know is left
@@ -222,7 +222,7 @@ const orphanAfter = 2 * spec.Minute
 
 func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
-	c := daemon.Config{
+	config := daemon.Config{
 		Node: s.planNode(), Version: version, Place: s.host.Hostname + ":" + s.stateDir, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
@@ -234,26 +234,26 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.checksAfterJobs(),
 	}
 	check := &s.cluster.File.Agent.Check
-	c.CheckIdle, c.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
-	c.CheckEvery = check.Every
+	config.CheckIdle, config.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
+	config.CheckEvery = check.Every
 	if check.Once {
-		c.CheckEvery = 0
+		config.CheckEvery = 0
 	}
-	if check.Spread && c.CheckEvery > 0 {
+	if check.Spread && config.CheckEvery > 0 {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(s.node.Name))
-		c.CheckFirst = spec.Span(h.Sum32()) % c.CheckEvery
+		config.CheckFirst = spec.Span(h.Sum32()) % config.CheckEvery
 	}
-	return c
+	return config
 }
 
 // sampleEvery is the time between two samples: not less than that between two
 // collections, in whole seconds.
-func sampleEvery(t *conffile.Telemetry) spec.Span {
-	if t.SamplesInterval == spec.Infinite {
+func sampleEvery(telemetry *conffile.Telemetry) spec.Span {
+	if telemetry.SamplesInterval == spec.Infinite {
 		return 0
 	}
-	return max(t.SamplesInterval, wholeSeconds(t.Interval))
+	return max(telemetry.SamplesInterval, wholeSeconds(telemetry.Interval))
 }
 
 // usageEvery is the time between two samples of jobs, as JobAcctGatherFrequency
@@ -303,52 +303,52 @@ func mpsEach(gres []spec.GRESSpec) bool {
 
 // declaredGPUs are the GPUs of the node's line, for the provider that
 // simulates them where there are no real ones.
-func declaredGPUs(n *spec.NodeSpec) ([]simulated.Declared, error) {
+func declaredGPUs(node *spec.NodeSpec) ([]simulated.Declared, error) {
 	var out []simulated.Declared
 	var instances []string
-	for i := range n.GRES {
-		g := &n.GRES[i]
-		if g.Name != "gpu" {
+	for i := range node.GRES {
+		gres := &node.GRES[i]
+		if gres.Name != "gpu" {
 			continue
 		}
-		if simulated.IsProfile(g.Type) {
-			for range g.N {
-				instances = append(instances, g.Type)
+		if simulated.IsProfile(gres.Type) {
+			for range gres.N {
+				instances = append(instances, gres.Type)
 			}
 			continue
 		}
-		d := simulated.Declared{Type: g.Type, Count: int(g.N)}
-		if g.Files != "" {
-			files, err := daemon.DeviceFiles(g.Files)
+		declared := simulated.Declared{Type: gres.Type, Count: int(gres.N)}
+		if gres.Files != "" {
+			files, err := daemon.DeviceFiles(gres.Files)
 			if err != nil {
-				return nil, fmt.Errorf("File=%s: %w", g.Files, err)
+				return nil, fmt.Errorf("File=%s: %w", gres.Files, err)
 			}
-			if len(files) == d.Count {
-				d.Files = files
+			if len(files) == declared.Count {
+				declared.Files = files
 			}
 		}
-		if g.Cores != "" {
-			cores, err := format.ParseArray(g.Cores)
+		if gres.Cores != "" {
+			cores, err := format.ParseArray(gres.Cores)
 			if err != nil {
-				return nil, fmt.Errorf("Cores=%s: %w", g.Cores, err)
+				return nil, fmt.Errorf("Cores=%s: %w", gres.Cores, err)
 			}
-			threads := int(max(n.ThreadsPerCore, 1))
+			threads := int(max(node.ThreadsPerCore, 1))
 			for c := range cores.All() {
 				for t := range threads {
-					d.Cores = append(d.Cores, int(c)*threads+t)
+					declared.Cores = append(declared.Cores, int(c)*threads+t)
 				}
 			}
 		}
-		if g.Links != "" && d.Count == 1 {
-			for _, l := range strings.Split(g.Links, ",") {
+		if gres.Links != "" && declared.Count == 1 {
+			for _, l := range strings.Split(gres.Links, ",") {
 				v, err := strconv.Atoi(strings.TrimSpace(l))
 				if err != nil {
-					return nil, fmt.Errorf("Links=%s: %w", g.Links, err)
+					return nil, fmt.Errorf("Links=%s: %w", gres.Links, err)
 				}
-				d.Links = append(d.Links, v)
+				declared.Links = append(declared.Links, v)
 			}
 		}
-		out = append(out, d)
+		out = append(out, declared)
 	}
 	return append(out, simulated.Partitioned(instances)...), nil
 }

@@ -120,12 +120,12 @@ type stream struct {
 
 // Recv implements daemon.Stream.
 func (s *stream) Recv() (*apiv1.ControllerMessage, error) {
-	m, err := s.Agents_ConnectClient.Recv()
+	message, err := s.Agents_ConnectClient.Recv()
 	if err != nil {
 		s.once.Do(s.of.noteFailed)
 		return nil, fmt.Errorf("controller %s: %w", s.address, err)
 	}
-	return m, nil
+	return message, nil
 }
 
 // skew is how much the clocks of node and controller may differ.

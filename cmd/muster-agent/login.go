@@ -167,10 +167,10 @@ func (s *loginSettings) controllerAddresses(o options, known enrolled) ([]string
 }
 
 // controllersOf are the controllers that slurm.conf names.
-func controllersOf(c *slurmconf.Cluster) ([]string, error) {
+func controllersOf(cluster *slurmconf.Cluster) ([]string, error) {
 	var out []string
-	for _, h := range c.Control.Hosts {
-		out = append(out, withPort(orElse(h.Addr, h.Name), c.Control.Port))
+	for _, h := range cluster.Control.Hosts {
+		out = append(out, withPort(orElse(h.Addr, h.Name), cluster.Control.Port))
 	}
 	if len(out) == 0 {
 		return nil, errors.New("slurm.conf names no SlurmctldHost: name the controller with --controller")

@@ -30,11 +30,11 @@ func (s *settings) space() *plan.Space {
 	if s.cluster.Containers == nil {
 		return nil
 	}
-	p := s.cluster.Containers.Of(s.node.Name, s.host.Hostname)
-	if p.Base == "" {
+	private := s.cluster.Containers.Of(s.node.Name, s.host.Hostname)
+	if private.Base == "" {
 		return nil
 	}
-	return &plan.Space{Base: p.Base, Auto: p.Auto, Dirs: p.Dirs, Shared: p.Shared, Init: p.Init}
+	return &plan.Space{Base: private.Base, Auto: private.Auto, Dirs: private.Dirs, Shared: private.Shared, Init: private.Init}
 }
 
 // spaceBase is where private folders are made; empty where there are none.

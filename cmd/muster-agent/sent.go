@@ -146,15 +146,15 @@ func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 	if !slices.ContainsFunc(rep.GetFiles(), func(f *apiv1.ConfFile) bool { return f.GetName() == rep.GetName() }) {
 		return fmt.Errorf("%s is not among the files that were sent", rep.GetName())
 	}
-	for _, f := range rep.GetFiles() {
-		if err := conffile.CheckFileName(f.GetName()); err != nil {
+	for _, file := range rep.GetFiles() {
+		if err := conffile.CheckFileName(file.GetName()); err != nil {
 			return err
 		}
-		path := filepath.Join(fresh, f.GetName())
+		path := filepath.Join(fresh, file.GetName())
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := keyfile.Write(path, f.GetData(), conffile.SentMode(f.GetMode())); err != nil {
+		if err := keyfile.Write(path, file.GetData(), conffile.SentMode(file.GetMode())); err != nil {
 			return err
 		}
 	}

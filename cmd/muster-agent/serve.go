@@ -339,7 +339,7 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 }
 
 // answer says how the agent does.
-func answer(w http.ResponseWriter, ok bool, h daemon.Health) {
+func answer(w http.ResponseWriter, ok bool, health daemon.Health) {
 	if !ok {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -349,8 +349,8 @@ func answer(w http.ResponseWriter, ok bool, h daemon.Health) {
 		}
 		return bad
 	}
-	fmt.Fprintf(w, "shepherd: %s\ncontroller: %s\nreports waiting: %d\n", says(h.Shepherd, "answers", "does not answer"),
-		says(h.Connected, "connected", "not connected, jobs go on"), h.Pending)
+	fmt.Fprintf(w, "shepherd: %s\ncontroller: %s\nreports waiting: %d\n", says(health.Shepherd, "answers", "does not answer"),
+		says(health.Connected, "connected", "not connected, jobs go on"), health.Pending)
 }
 
 // run starts or finds the shepherd and runs the agent until the context ends;

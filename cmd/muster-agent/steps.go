@@ -61,40 +61,40 @@ type stepServer struct {
 // tells under which address this host is known. Without the one of this machine no steps are
 // started here, and the node says so.
 func (a *assembled) openSteps(ctx context.Context, controllers []string, source *mtls.Source) *stepServer {
-	s := &stepServer{node: a.s.node.Name, source: source, log: a.log}
+	server := &stepServer{node: a.s.node.Name, source: source, log: a.log}
 	path := filepath.Join(a.s.stateDir, stepsSocket)
 	var err error
-	s.unix, err = listen.Unix(path, 0o666)
+	server.unix, err = listen.Unix(path, 0o666)
 	if err != nil {
 		a.noteWeakness(fmt.Errorf("srun cannot start steps on this node: %w", err))
 		return nil
 	}
 	err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755)
 	if err == nil {
-		s.near, err = listen.Unix(nearSteps(a.s.cfg), 0o666)
+		server.near, err = listen.Unix(nearSteps(a.s.cfg), 0o666)
 	}
 	if err != nil { // mostly another agent of this host: srun needs one of them
 		a.log.Info("srun of jobs that are elsewhere does not go through this agent", "why", err)
 	}
 	address := conffile.Addr(a.s.cfg.Listen.AgentGRPC)
 	if source == nil || address.Off() {
-		return s
+		return server
 	}
-	_, s.port, _ = net.SplitHostPort(string(address))
+	_, server.port, _ = net.SplitHostPort(string(address))
 	plain, err := listen.TCP(ctx, string(address))
 	switch {
 	case errors.Is(err, listen.ErrBusy):
 		// Mostly the agent of another node of a lab, where srun is on the same
 		// machine: nothing that the node should say of itself.
 		a.log.Warn("srun on other machines cannot reach the steps of this node", "error", err)
-		return s
+		return server
 	case err != nil:
 		a.noteWeakness(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
-		return s
+		return server
 	}
-	s.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
-	s.address = a.reachedAt(plain, controllers)
-	return s
+	server.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
+	server.address = a.reachedAt(plain, controllers)
+	return server
 }
 
 // reachedAt is the address of a listener for other hosts: NodeAddr, where
@@ -320,8 +320,8 @@ func (s *stepServer) serveConn(ctx context.Context, sock net.Conn, user func(net
 	if _, err := io.ReadFull(buffered, preface); err != nil || string(preface) != stepio.Preface {
 		return
 	}
-	r := stepio.NewReader(buffered)
-	open, err := r.First()
+	reader := stepio.NewReader(buffered)
+	open, err := reader.First()
 	if err != nil || open.Kind != stepio.Open {
 		refuse(sock, &refused{stepio.Bad, errors.New("it does not say which step it wants")})
 		return
@@ -333,7 +333,7 @@ func (s *stepServer) serveConn(ctx context.Context, sock net.Conn, user func(net
 	if direct && (open.Node != s.node || s.agent == nil) {
 		err = s.relayClient(ctx, sock, buffered, &open)
 	} else {
-		err = s.attachClient(ctx, sock, r, &open, direct, direct && uid == 0)
+		err = s.attachClient(ctx, sock, reader, &open, direct, direct && uid == 0)
 	}
 	var no *refused
 	if errors.As(err, &no) {
@@ -380,7 +380,7 @@ func (s *stepServer) relayClient(ctx context.Context, sock net.Conn, from io.Rea
 // attachClient connects a client to a step on this node: its user's, or this
 // machine's root. A client of another machine counts as its user's once its
 // credential has shown whose it is.
-func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, r *stepio.Reader, open *stepio.Message, counted, root bool) error {
+func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, reader *stepio.Reader, open *stepio.Message, counted, root bool) error {
 	if open.Node != s.node {
 		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
 	}
@@ -407,30 +407,30 @@ func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, r *stepio.
 	if err != nil {
 		return &refused{stepio.Over, err}
 	}
-	c := &stepConn{sock: sock, log: s.log}
-	c.step, err = runtime.DialStep(ctx, socket, c.passFrames)
+	conn := &stepConn{sock: sock, log: s.log}
+	conn.step, err = runtime.DialStep(ctx, socket, conn.passFrames)
 	if err != nil {
 		return &refused{stepio.Unreachable, err}
 	}
-	defer c.step.Close()
+	defer conn.step.Close()
 	stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
 	defer stop()
 	go func() { // the step's process has gone: so does the client, which asks again
-		<-c.step.Done()
+		<-conn.step.Done()
 		_ = sock.Close()
 	}()
-	if err := c.sendMessage(&stepio.Message{Kind: stepio.Opened}); err != nil {
+	if err := conn.sendMessage(&stepio.Message{Kind: stepio.Opened}); err != nil {
 		return err
 	}
-	if err := c.step.Attach(ctx, open.UpTo, open.Watch); err != nil {
+	if err := conn.step.Attach(ctx, open.UpTo, open.Watch); err != nil {
 		return err
 	}
-	c.inputs = make(chan *stepio.Message, stepio.MaxPieces)
+	conn.inputs = make(chan *stepio.Message, stepio.MaxPieces)
 	var wg sync.WaitGroup
-	wg.Go(func() { c.feedInput(ctx) })
-	err = c.readClient(ctx, r)
-	close(c.inputs)
-	c.step.Close()
+	wg.Go(func() { conn.feedInput(ctx) })
+	err = conn.readClient(ctx, reader)
+	close(conn.inputs)
+	conn.step.Close()
 	wg.Wait()
 	return err
 }
@@ -454,10 +454,10 @@ type stepConn struct {
 	buf    []byte       // of the last one; guarded by mu
 }
 
-func (c *stepConn) sendMessage(m *stepio.Message) error {
+func (c *stepConn) sendMessage(message *stepio.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.buf = stepio.Append(c.buf[:0], m)
+	c.buf = stepio.Append(c.buf[:0], message)
 	_, err := c.sock.Write(c.buf)
 	return err
 }
@@ -476,14 +476,14 @@ func (c *stepConn) passFrames(plain []byte) {
 // not keep the client's other messages waiting. Pieces that wait behind each
 // other go as one.
 func (c *stepConn) feedInput(ctx context.Context) {
-	m, more := <-c.inputs
+	message, more := <-c.inputs
 	for more {
 		var next *stepio.Message
-		data, waits := m.Data, true
-		for waits && more && len(m.Data) > 0 {
+		data, waits := message.Data, true
+		for waits && more && len(message.Data) > 0 {
 			select {
 			case next, more = <-c.inputs:
-				if more && next.Rank == m.Rank && len(next.Data) > 0 && next.Offset == m.Offset+uint64(len(data)) {
+				if more && next.Rank == message.Rank && len(next.Data) > 0 && next.Offset == message.Offset+uint64(len(data)) {
 					data, next = append(data, next.Data...), nil
 				} else {
 					waits = false
@@ -493,41 +493,41 @@ func (c *stepConn) feedInput(ctx context.Context) {
 			}
 		}
 		c.waits.Add(-int64(len(data)))
-		if err := c.step.Input(ctx, m.Rank, m.Offset, data); err != nil {
+		if err := c.step.Input(ctx, message.Rank, message.Offset, data); err != nil {
 			if !errors.Is(err, runtime.ErrClosed) {
 				c.log.Warn("input of a step is not taken", "error", err)
 			}
 			_ = c.sock.Close() // the rest is dropped, and sent again over the next connection
 		} else {
-			_ = c.sendMessage(&stepio.Message{Kind: stepio.Taken, Rank: m.Rank, Offset: m.Offset + uint64(len(data))})
+			_ = c.sendMessage(&stepio.Message{Kind: stepio.Taken, Rank: message.Rank, Offset: message.Offset + uint64(len(data))})
 		}
-		m = next
-		if m == nil && more {
-			m, more = <-c.inputs
+		message = next
+		if message == nil && more {
+			message, more = <-c.inputs
 		}
 	}
 }
 
 // readClient takes what the client says until it goes.
-func (c *stepConn) readClient(ctx context.Context, r *stepio.Reader) error {
+func (c *stepConn) readClient(ctx context.Context, reader *stepio.Reader) error {
 	for {
-		m, err := r.Next()
+		message, err := reader.Next()
 		if err != nil {
 			return err
 		}
-		switch m.Kind {
+		switch message.Kind {
 		case stepio.Ack:
-			err = c.step.Ack(ctx, m.UpTo)
+			err = c.step.Ack(ctx, message.UpTo)
 		case stepio.Input:
-			err = c.queueInput(&m)
+			err = c.queueInput(&message)
 		case stepio.Signal:
-			err = c.step.Signal(ctx, m.Signal)
+			err = c.step.Signal(ctx, message.Signal)
 		case stepio.Resize:
-			err = c.step.Resize(ctx, m.Window)
+			err = c.step.Resize(ctx, message.Window)
 		case stepio.Merged:
-			err = c.step.Merged(ctx, m.Fence)
+			err = c.step.Merged(ctx, message.Fence)
 		default:
-			return &refused{stepio.Bad, fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(m.Kind)))}
+			return &refused{stepio.Bad, fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(message.Kind)))}
 		}
 		if errors.Is(err, runtime.ErrClosed) {
 			return err // it ends with its last acknowledgement
@@ -544,10 +544,10 @@ func (c *stepConn) readClient(ctx context.Context, r *stepio.Reader) error {
 
 // queueInput has a piece of input wait for the tasks. A client that sends more than
 // there may be without waiting for the answers is none of ours.
-func (c *stepConn) queueInput(m *stepio.Message) error {
-	if len(m.Data) <= stepio.MaxInput && c.waits.Add(int64(len(m.Data))) <= stepio.MaxWindow {
+func (c *stepConn) queueInput(message *stepio.Message) error {
+	if len(message.Data) <= stepio.MaxInput && c.waits.Add(int64(len(message.Data))) <= stepio.MaxWindow {
 		select {
-		case c.inputs <- m:
+		case c.inputs <- message:
 			return nil
 		default:
 		}

@@ -89,9 +89,9 @@ func hostUser(name string) (uid, gid uint32, ok bool) {
 
 // encodeKey writes a public key for agents: the key, from, until (big endian
 // nanoseconds).
-func encodeKey(k credential.PublicKey) []byte {
-	out := append([]byte(nil), k.Key...)
-	for _, t := range [...]spec.Instant{k.From, k.Until} {
+func encodeKey(key credential.PublicKey) []byte {
+	out := append([]byte(nil), key.Key...)
+	for _, t := range [...]spec.Instant{key.From, key.Until} {
 		for s := 56; s >= 0; s -= 8 {
 			out = append(out, byte(uint64(t)>>s))
 		}
@@ -148,12 +148,12 @@ type tokenStore struct {
 
 // Token implements pki.TokenStore.
 func (s tokenStore) Token(_ context.Context, secret pki.Hash) (pki.Token, error) {
-	t, ok := s.tokens.Find(secret)
+	token, ok := s.tokens.Find(secret)
 	if !ok {
 		return pki.Token{}, pki.ErrTokenUnknown
 	}
-	out := pki.Token{Hash: secret, Role: identity.Agent, Node: t.Node, Expires: time.Unix(0, int64(t.Expires)), UsedBy: pki.Hash(t.Key)}
-	if t.Role == identity.Login.String() {
+	out := pki.Token{Hash: secret, Role: identity.Agent, Node: token.Node, Expires: time.Unix(0, int64(token.Expires)), UsedBy: pki.Hash(token.Key)}
+	if token.Role == identity.Login.String() {
 		out.Role = identity.Login
 	}
 	return out, nil

@@ -170,10 +170,10 @@ func engineOptions(c *conffile.Embedded, log *slog.Logger) embedded.Options {
 func (a *accounting) keepEngine(ctx context.Context) *embedded.Supervisor {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		start, cancel := context.WithTimeout(ctx, time.Minute)
-		s, err := embedded.Start(start, engineOptions(&a.cfg, a.log))
+		supervisor, err := embedded.Start(start, engineOptions(&a.cfg, a.log))
 		cancel()
 		if err == nil {
-			return s
+			return supervisor
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -200,9 +200,9 @@ func (a *accounting) close() {
 
 // currentLag is how far the store is behind, for /metrics.
 func (a *accounting) currentLag() collector.AccountingLag {
-	st := a.daemon.Status()
-	lag := collector.AccountingLag{Up: st.Up, Seq: st.Seq, Seconds: float64(st.Lag) / float64(spec.Second),
-		SamplesStored: st.SamplesStored, SamplesRefused: st.SamplesRefused, SamplesLeftOut: st.SamplesLeftOut, SamplesWaiting: st.SamplesWaiting}
+	status := a.daemon.Status()
+	lag := collector.AccountingLag{Up: status.Up, Seq: status.Seq, Seconds: float64(status.Lag) / float64(spec.Second),
+		SamplesStored: status.SamplesStored, SamplesRefused: status.SamplesRefused, SamplesLeftOut: status.SamplesLeftOut, SamplesWaiting: status.SamplesWaiting}
 	if a.mail != nil {
 		lag.ReportsMailed, lag.ReportsFailed = a.mail.Sent.Load(), a.mail.Failed.Load()
 	}
@@ -236,11 +236,11 @@ type ledgerSource struct {
 
 // Open implements the source of accounting.
 func (l ledgerSource) Open(_ context.Context, seq uint64) (acctd.Cursor, error) {
-	it, err := l.a.Reader(max(seq, 1))
+	iterator, err := l.a.Reader(max(seq, 1))
 	if err != nil {
 		return nil, err
 	}
-	return ledgerCursor{it}, nil
+	return ledgerCursor{iterator}, nil
 }
 
 // Head implements the source of accounting.
@@ -294,9 +294,9 @@ func wireBudgets(list []kpi.Spent, rates *kpi.Rates) *apiv1.BudgetsLeft {
 	return out
 }
 
-func toBudgets(b *apiv1.BudgetsLeft) []policy.Budget {
+func toBudgets(budgets *apiv1.BudgetsLeft) []policy.Budget {
 	var out []policy.Budget
-	for _, l := range b.GetBudgets() {
+	for _, l := range budgets.GetBudgets() {
 		out = append(out, policy.Budget{Account: l.GetAccount(), Left: wire.ToLimits(l.GetLeft())})
 	}
 	return out
@@ -307,12 +307,12 @@ type ledgerCursor struct{ it *archive.Iterator }
 // Next implements a cursor of accounting.
 func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 	for {
-		r, err := c.it.Follow(ctx)
+		record, err := c.it.Follow(ctx)
 		if err != nil {
 			return acctd.Entry{}, err
 		}
-		if r.LastSeq >= r.FirstSeq {
-			return acctd.Entry{First: r.FirstSeq, Last: r.LastSeq, Events: append([]byte(nil), r.Batch...)}, nil
+		if record.LastSeq >= record.FirstSeq {
+			return acctd.Entry{First: record.FirstSeq, Last: record.LastSeq, Events: append([]byte(nil), record.Batch...)}, nil
 		}
 	}
 }
@@ -320,22 +320,22 @@ func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 // readHistory reads the archive from its first event to its present end.
 func readHistory(a *archive.Archive, codec *event.Codec) daemon.History {
 	return func(ctx context.Context, visit func(*event.Envelope) bool) error {
-		it, err := a.Reader(1)
+		iterator, err := a.Reader(1)
 		if err != nil {
 			return err
 		}
 		for ctx.Err() == nil {
-			r, err := it.Next()
+			record, err := iterator.Next()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			if r.LastSeq < r.FirstSeq {
+			if record.LastSeq < record.FirstSeq {
 				continue // a batch without events
 			}
-			events, err := codec.Decode(r.Batch)
+			events, err := codec.Decode(record.Batch)
 			if err != nil {
 				return err
 			}

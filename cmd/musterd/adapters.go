@@ -179,13 +179,13 @@ func newCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
 		id := identity.From(ctx)
 		switch id.Kind {
 		case identity.LocalUser, identity.AttestedUser:
-			c := daemon.Caller{UID: id.UID, GID: id.GID, User: authz.UserName(id)}
+			caller := daemon.Caller{UID: id.UID, GID: id.GID, User: authz.UserName(id)}
 			if id.Kind == identity.LocalUser {
-				c.Admin = id.UID == 0 || id.UID == self
+				caller.Admin = id.UID == 0 || id.UID == self
 			} else {
-				c.Host, c.Limited = id.Node, id.By == identity.Agent
+				caller.Host, caller.Limited = id.Node, id.By == identity.Agent
 			}
-			return c
+			return caller
 		case identity.Agent:
 			return daemon.Caller{Node: id.Node}
 		case identity.Login:

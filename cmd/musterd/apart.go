@@ -58,14 +58,14 @@ func (s *server) runApart(ctx context.Context) error {
 	g := &group{ctx: ctx, errs: make(chan error, 16)}
 	defer g.wg.Wait()
 	defer cancel()
-	ep, err := s.newEndpoint(source)
+	endpoint, err := s.newEndpoint(source)
 	if err != nil {
 		return err
 	}
-	service.RegisterAccountingServer(ep, s.acct.service)
+	service.RegisterAccountingServer(endpoint, s.acct.service)
 	if err := (doors{socket: s.cfg.AccountingSocket, apiKey: "listen.accounting_api", api: s.cfg.Listen.AccountingAPI,
 		metricsKey: "listen.accounting_metrics", metrics: s.cfg.Listen.AccountingMetrics,
-		web: s.webOptions(), log: s.log}).serveAll(g, ep, s.accountingPages(ledger)); err != nil {
+		web: s.webOptions(), log: s.log}).serveAll(g, endpoint, s.accountingPages(ledger)); err != nil {
 		return err
 	}
 	g.spawnPart("accounting", func(ctx context.Context) error {
@@ -115,9 +115,9 @@ func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
 
 // accountingPages are the pages of an accounting of its own: the KPIs, and
 // whether it stores.
-func (s *server) accountingPages(l *remoteLedger) *http.ServeMux {
+func (s *server) accountingPages(ledger *remoteLedger) *http.ServeMux {
 	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.currentKPIs, Private: s.hidesUsers(), View: func() *view.View {
-		head, at := l.Head()
+		head, at := ledger.Head()
 		if head == 0 {
 			return nil
 		}
@@ -278,13 +278,13 @@ type remoteCursor struct {
 // was opened with, or with the controller.
 func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 	for {
-		b, err := c.stream.Recv()
+		batch, err := c.stream.Recv()
 		if err != nil {
 			return acctd.Entry{}, fmt.Errorf("the controller's stream: %w", err)
 		}
-		c.l.noteHead(max(b.GetHeadSeq(), b.GetLastSeq()), 0)
-		if b.GetLastSeq() >= b.GetFirstSeq() {
-			return acctd.Entry{First: b.GetFirstSeq(), Last: b.GetLastSeq(), Events: b.GetEvents()}, nil
+		c.l.noteHead(max(batch.GetHeadSeq(), batch.GetLastSeq()), 0)
+		if batch.GetLastSeq() >= batch.GetFirstSeq() {
+			return acctd.Entry{First: batch.GetFirstSeq(), Last: batch.GetLastSeq(), Events: batch.GetEvents()}, nil
 		}
 	}
 }
@@ -323,10 +323,10 @@ func (l *remoteLedger) content(ctx context.Context, h spec.Hash) ([]byte, error)
 }
 
 // confirm notes what is stored; report sends it.
-func (l *remoteLedger) confirm(p acctd.Progress) {
+func (l *remoteLedger) confirm(progress acctd.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.progress = p
+	l.progress = progress
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil
@@ -350,13 +350,13 @@ func (l *remoteLedger) reportProgress(ctx context.Context, status func() acctd.S
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		p := l.progress
+		progress := l.progress
 		budgets := l.budgets
 		changed := make(chan struct{})
 		l.changed = changed
 		l.mu.Unlock()
 		st := status()
-		req := &apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: st.Up, Budgets: budgets}
+		req := &apiv1.ConfirmRequest{Seq: progress.Seq, Keep: progress.Keep, Up: st.Up, Budgets: budgets}
 		if st.Error != nil {
 			req.Error = st.Error.Error()
 		}

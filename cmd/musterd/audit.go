@@ -64,21 +64,21 @@ func openTrail(s *server) (*auditTrail, error) {
 		return nil, err
 	}
 	origin := audit.Origin{Cluster: s.cluster.ClusterName, Controller: host}
-	t := &auditTrail{refusals: audit.NewRefusals(origin, time.Now)}
+	trail := &auditTrail{refusals: audit.NewRefusals(origin, time.Now)}
 	which := audit.Changes
 	if cfg.Events == "all" {
 		which = audit.All
 	}
 	for _, target := range targets {
-		e, err := audit.New(audit.Config{Name: target.name, Target: target.to, Source: auditSource{s}, Origin: origin, Which: which,
-			Position: filepath.Join(dir, target.name+".json"), Refusals: t.refusals, Now: time.Now, Log: s.log})
+		exporter, err := audit.New(audit.Config{Name: target.name, Target: target.to, Source: auditSource{s}, Origin: origin, Which: which,
+			Position: filepath.Join(dir, target.name+".json"), Refusals: trail.refusals, Now: time.Now, Log: s.log})
 		if err != nil {
 			return nil, err
 		}
-		t.exporters = append(t.exporters, e)
-		t.names = append(t.names, target.name)
+		trail.exporters = append(trail.exporters, exporter)
+		trail.names = append(trail.names, target.name)
 	}
-	return t, nil
+	return trail, nil
 }
 
 type auditTarget struct {

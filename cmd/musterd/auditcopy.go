@@ -23,8 +23,8 @@ func (t *auditTrail) deliveredByTarget(s *server) map[string]delivered {
 		return nil
 	}
 	out := map[string]delivered{}
-	for i, e := range t.exporters {
-		pos := e.Saved()
+	for i, exporter := range t.exporters {
+		pos := exporter.Saved()
 		if epochs := s.ctl.View().State.Epochs; pos == (audit.Position{}) && len(epochs) > 0 {
 			began := epochs[len(epochs)-1]
 			pos = audit.Position{Epoch: began.Value, Seq: began.Seq}
@@ -80,13 +80,13 @@ func (s *server) copyDeliveredFrom(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range targets {
-		path := filepath.Join(dir, t.name+".json")
+	for _, target := range targets {
+		path := filepath.Join(dir, target.name+".json")
 		own, err := audit.ReadPosition(path)
 		if err != nil {
 			return err
 		}
-		next := positionToKeep(own, sharedTarget(s.cfg, t.name), st.Audit[t.name])
+		next := positionToKeep(own, sharedTarget(s.cfg, target.name), st.Audit[target.name])
 		if next == own {
 			continue
 		}

@@ -94,38 +94,38 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 		return b.rep, fmt.Errorf("the contents in %s: %w", b.folder.contentsDir(), err)
 	}
 	defer func() { err = errors.Join(err, b.blobs.Close()) }()
-	h, err := b.openHistory(last, head)
+	history, err := b.openHistory(last, head)
 	if err != nil {
 		return b.rep, err
 	}
-	defer func() { err = errors.Join(err, h.arch.Close()) }()
-	head, err = b.copyBatches(ctx, h, head)
+	defer func() { err = errors.Join(err, history.arch.Close()) }()
+	head, err = b.copyBatches(ctx, history, head)
 	if err != nil {
 		return b.rep, err
 	}
-	if err := b.checkFold(h, head); err != nil {
+	if err := b.checkFold(history, head); err != nil {
 		return b.rep, err
 	}
 	from := uint64(1)
-	if last != nil && last.History == h.name {
+	if last != nil && last.History == history.name {
 		from = last.Event + 1
 	}
-	if err := b.copyContents(ctx, h, from); err != nil {
+	if err := b.copyContents(ctx, history, from); err != nil {
 		return b.rep, err
 	}
-	if err := b.settleOnDisk(h, head); err != nil {
+	if err := b.settleOnDisk(history, head); err != nil {
 		return b.rep, err
 	}
-	m, err := b.makeManifest(h, head, began)
+	manifest, err := b.makeManifest(history, head, began)
 	if err != nil {
 		return b.rep, err
 	}
-	if err := b.folder.writeManifest(m); err != nil {
+	if err := b.folder.writeManifest(manifest); err != nil {
 		return b.rep, err
 	}
-	b.rep.Backup, b.rep.Folder, b.rep.Cluster = m.Name, b.folder.dir, m.Cluster
-	b.rep.Event, b.rep.EventAt, b.rep.State, b.rep.History = m.Event, m.At, m.State, m.History
-	b.rep.Files = len(m.Files)
+	b.rep.Backup, b.rep.Folder, b.rep.Cluster = manifest.Name, b.folder.dir, manifest.Cluster
+	b.rep.Event, b.rep.EventAt, b.rep.State, b.rep.History = manifest.Event, manifest.At, manifest.State, manifest.History
+	b.rep.Files = len(manifest.Files)
 	b.rep.Seconds = b.now().Sub(began).Seconds()
 	return b.rep, nil
 }
@@ -155,24 +155,24 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 		}
 	}
 	for ; ; number++ {
-		h, err := b.loadHistory(fmt.Sprintf("history-%d", number))
+		history, err := b.loadHistory(fmt.Sprintf("history-%d", number))
 		if err != nil {
 			return nil, err
 		}
-		st := h.machine.Applied()
+		st := history.machine.Applied()
 		why := ""
 		switch {
 		case st.Seq == 0:
-			return h, nil
+			return history, nil
 		case !head.holdsPosition(st.Position()):
 			why = fmt.Sprintf("the ledger no longer holds event %d of the last backup (an older copy was restored)", st.Seq)
 		case head.firstSeq > st.Seq+1:
 			why = fmt.Sprintf("the ledger's archive begins at event %d, behind event %d of the last backup (ledger.retention)", head.firstSeq, st.Seq)
 		default:
-			return h, nil
+			return history, nil
 		}
 		b.warnUser("%s: everything is copied into a new history; the earlier backups stay as they are", why)
-		if err := h.arch.Close(); err != nil {
+		if err := history.arch.Close(); err != nil {
 			return nil, err
 		}
 	}
@@ -184,17 +184,17 @@ func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
-	h := &backupHistory{name: name, arch: arch, machine: daemon.NewMachine(b.codec, arch, b.blobs)}
-	if err := b.foldHistory(h); err != nil {
+	history := &backupHistory{name: name, arch: arch, machine: daemon.NewMachine(b.codec, arch, b.blobs)}
+	if err := b.foldHistory(history); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w; move the folder %s away and begin another", errBackupBroken, b.folder.historyPath(name), err, b.folder.dir), arch.Close())
 	}
-	return h, nil
+	return history, nil
 }
 
 // foldHistory folds from the newest snapshot that can be read.
-func (b *backupRun) foldHistory(h *backupHistory) error {
-	first, last := h.arch.a.Bounds()
-	pos, err := newestSnapshot(h.arch.a, h.machine, 1<<63)
+func (b *backupRun) foldHistory(history *backupHistory) error {
+	first, last := history.arch.a.Bounds()
+	pos, err := newestSnapshot(history.arch.a, history.machine, 1<<63)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (b *backupRun) foldHistory(h *backupHistory) error {
 	if pos >= last {
 		return nil
 	}
-	return foldBatches(h.arch.a, h.machine, pos, last, b.tell)
+	return foldBatches(history.arch.a, history.machine, pos, last, b.tell)
 }
 
 // newestSnapshot restores the newest snapshot up to a position that can be read; 0 =
@@ -235,59 +235,59 @@ func newestSnapshot(a *archive.Archive, machine *daemon.Machine, upTo uint64) (p
 
 // foldBatches applies the batches behind one position up to another.
 func foldBatches(a *archive.Archive, machine *daemon.Machine, behind, last uint64, tell *teller) error {
-	for it := a.ReadFrom(behind + 1); ; {
-		r, err := it.Next()
-		if errors.Is(err, io.EOF) || err == nil && r.Pos > last {
+	for iterator := a.ReadFrom(behind + 1); ; {
+		record, err := iterator.Next()
+		if errors.Is(err, io.EOF) || err == nil && record.Pos > last {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if err := machine.Apply(r.Pos, daemon.Batch(r.Batch)); err != nil {
-			return fmt.Errorf("fold batch %d: %w", r.Pos, err)
+		if err := machine.Apply(record.Pos, daemon.Batch(record.Batch)); err != nil {
+			return fmt.Errorf("fold batch %d: %w", record.Pos, err)
 		}
-		tell.tellProgress("folding", r.Pos-behind, last-behind, "batches")
+		tell.tellProgress("folding", record.Pos-behind, last-behind, "batches")
 	}
 }
 
 // copyBatches brings the history to the ledger's head, and folds it on the way. Where
 // the ledger's own archive has lost its beginning, the state at the head goes first,
 // and what the archive has is kept for those who ask about the past.
-func (b *backupRun) copyBatches(ctx context.Context, h *backupHistory, head ledgerHeadline) (ledgerHeadline, error) {
-	stats := h.arch.a.Stats()
+func (b *backupRun) copyBatches(ctx context.Context, history *backupHistory, head ledgerHeadline) (ledgerHeadline, error) {
+	stats := history.arch.a.Stats()
 	from := stats.LastSeq + 1
 	if stats.LastPos == 0 {
 		from = max(head.firstSeq, 1)
 	}
-	if from > 1 && h.machine.Applied().Seq == 0 {
+	if from > 1 && history.machine.Applied().Seq == 0 {
 		var err error
 		head, err = b.ledger.encoded(ctx, func(now ledgerHeadline, encoded io.Reader) error {
-			return h.arch.a.PutSnapshot(now.position, now.seq, encoded)
+			return history.arch.a.PutSnapshot(now.position, now.seq, encoded)
 		})
 		if err != nil {
 			return head, err
 		}
 		from = max(head.firstSeq, 1) // retention may have gone on
-		if _, err := newestSnapshot(h.arch.a, h.machine, head.position); err != nil {
+		if _, err := newestSnapshot(history.arch.a, history.machine, head.position); err != nil {
 			return head, err
 		}
 	}
-	folded := h.machine.Applied().Seq
+	folded := history.machine.Applied().Seq
 	first := from
 	err := b.ledger.batches(ctx, from, head.seq, func(r ledgerBatch) error {
 		b.tell.tellProgress("copying", r.last-first+1, head.seq-first+1, "events")
 		b.rep.NewEvents += r.last - r.first + 1
 		if r.last <= folded {
-			return h.arch.Append(r.position, r.first, r.last, r.events)
+			return history.arch.Append(r.position, r.first, r.last, r.events)
 		}
-		return h.machine.Apply(r.position, daemon.Batch(r.events))
+		return history.machine.Apply(r.position, daemon.Batch(r.events))
 	})
 	return head, err
 }
 
 // checkFold compares the copy's fold with the ledger's state.
-func (b *backupRun) checkFold(h *backupHistory, head ledgerHeadline) error {
-	st := h.machine.Applied()
+func (b *backupRun) checkFold(history *backupHistory, head ledgerHeadline) error {
+	st := history.machine.Applied()
 	if err := st.Check(); err != nil {
 		return fmt.Errorf("%w: event %d: %w", errBackupDiffers, st.Seq, err)
 	}
@@ -305,11 +305,11 @@ func (b *backupRun) checkFold(h *backupHistory, head ledgerHeadline) error {
 
 // copyContents fetches the scripts and environments that jobs and the events from one
 // on name.
-func (b *backupRun) copyContents(ctx context.Context, h *backupHistory, from uint64) error {
+func (b *backupRun) copyContents(ctx context.Context, history *backupHistory, from uint64) error {
 	needed := map[spec.Hash]bool{}
-	eachJobContent(h.machine.Applied(), func(hash spec.Hash) { needed[hash] = true })
+	eachJobContent(history.machine.Applied(), func(hash spec.Hash) { needed[hash] = true })
 	named := map[spec.Hash]bool{}
-	if err := eachEvent(h.arch.a, b.codec, from, func(e *event.Envelope) { eachContent(e.Event, func(hash spec.Hash) { named[hash] = true }) }); err != nil {
+	if err := eachEvent(history.arch.a, b.codec, from, func(e *event.Envelope) { eachContent(e.Event, func(hash spec.Hash) { named[hash] = true }) }); err != nil {
 		return err
 	}
 	for hash := range needed {
@@ -350,19 +350,19 @@ func eachEvent(a *archive.Archive, codec *event.Codec, from uint64, visit func(*
 	if from > stats.LastSeq {
 		return nil
 	}
-	it, err := a.Reader(max(from, stats.FirstSeq))
+	iterator, err := a.Reader(max(from, stats.FirstSeq))
 	if err != nil {
 		return err
 	}
 	for {
-		r, err := it.Next()
+		record, err := iterator.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		events, err := codec.Decode(r.Batch)
+		events, err := codec.Decode(record.Batch)
 		if err != nil {
 			return err
 		}
@@ -376,61 +376,61 @@ func eachEvent(a *archive.Archive, codec *event.Codec, from uint64, visit func(*
 
 // settleOnDisk puts everything on the disk, with the state at the head, from which the next
 // backup goes on.
-func (b *backupRun) settleOnDisk(h *backupHistory, head ledgerHeadline) error {
-	if _, err := h.arch.Sync(); err != nil {
+func (b *backupRun) settleOnDisk(history *backupHistory, head ledgerHeadline) error {
+	if _, err := history.arch.Sync(); err != nil {
 		return err
 	}
 	if err := b.blobs.Sync(); err != nil {
 		return err
 	}
-	snaps, err := h.arch.a.Snapshots()
+	snaps, err := history.arch.a.Snapshots()
 	if err != nil {
 		return err
 	}
 	if n := len(snaps); n == 0 || snaps[n-1].Pos < head.position {
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(h.machine.Applied().Encode(w)) }()
-		if err := errors.Join(h.arch.a.PutSnapshot(head.position, head.seq, r), r.Close()); err != nil {
+		go func() { w.CloseWithError(history.machine.Applied().Encode(w)) }()
+		if err := errors.Join(history.arch.a.PutSnapshot(head.position, head.seq, r), r.Close()); err != nil {
 			return err
 		}
 	}
 	// The oldest stays: it is the first of its month, and of a month for ever.
-	if _, err := h.arch.a.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
+	if _, err := history.arch.a.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
 		return err
 	}
 	return syncFolder(b.folder.dir)
 }
 
 // makeManifest copies the files beside the ledger and describes the backup.
-func (b *backupRun) makeManifest(h *backupHistory, head ledgerHeadline, made time.Time) (*backupManifest, error) {
+func (b *backupRun) makeManifest(history *backupHistory, head ledgerHeadline, made time.Time) (*backupManifest, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	m := &backupManifest{Format: backupFormat, Name: backupName(made), Made: made.UTC(), Release: version, Host: host,
-		Cluster: head.cluster, UUID: uuid.UUID(head.uuid).String(), History: h.name, Position: head.position, Event: head.seq, At: instantTime(head.at),
+	manifest := &backupManifest{Format: backupFormat, Name: backupName(made), Made: made.UTC(), Release: version, Host: host,
+		Cluster: head.cluster, UUID: uuid.UUID(head.uuid).String(), History: history.name, Position: head.position, Event: head.seq, At: instantTime(head.at),
 		State: hex.EncodeToString(head.hash[:]), StateVersion: head.version}
 	if info, err := os.Stat(b.cfg.StateDir); err == nil {
-		m.StateOwner = ownerOf(info)
+		manifest.StateOwner = ownerOf(info)
 	}
-	if err := b.copyFiles(m); err != nil {
+	if err := b.copyFiles(manifest); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return manifest, nil
 }
 
 // maxBackupFile bounds a file of configuration or keys; none is anywhere near it.
 const maxBackupFile = 16 << 20
 
 // copyFiles copies configuration, keys and certificates.
-func (b *backupRun) copyFiles(m *backupManifest) error {
+func (b *backupRun) copyFiles(manifest *backupManifest) error {
 	seen := map[string]bool{}
 	add := func(kind fileKind, name, path string) error {
 		if seen[path] {
 			return nil
 		}
 		seen[path] = true
-		return b.copyFile(m, backupFile{Kind: kind, Name: name, From: path})
+		return b.copyFile(manifest, backupFile{Kind: kind, Name: name, From: path})
 	}
 	config, err := filepath.Abs(b.config)
 	if err != nil {
@@ -510,16 +510,16 @@ func plainFiles(dir string) ([]string, error) {
 	return out, nil
 }
 
-func (b *backupRun) copyFile(m *backupManifest, f backupFile) error {
-	info, err := os.Stat(f.From)
+func (b *backupRun) copyFile(manifest *backupManifest, file backupFile) error {
+	info, err := os.Stat(file.From)
 	if err != nil {
 		return err
 	}
 	if info.Size() > maxBackupFile {
-		b.warnUser("%s has %d bytes, more than the %d of a file of configuration, and was left out", f.From, info.Size(), maxBackupFile)
+		b.warnUser("%s has %d bytes, more than the %d of a file of configuration, and was left out", file.From, info.Size(), maxBackupFile)
 		return nil
 	}
-	data, err := os.ReadFile(f.From)
+	data, err := os.ReadFile(file.From)
 	if err != nil {
 		return fmt.Errorf("%w; run the backup as the user of the controller", err)
 	}
@@ -530,8 +530,8 @@ func (b *backupRun) copyFile(m *backupManifest, f backupFile) error {
 	if fresh {
 		b.rep.NewFiles++
 	}
-	f.SHA256, f.Mode, f.Owner = sum, info.Mode().Perm(), ownerOf(info)
-	m.Files = append(m.Files, f)
+	file.SHA256, file.Mode, file.Owner = sum, info.Mode().Perm(), ownerOf(info)
+	manifest.Files = append(manifest.Files, file)
 	return nil
 }
 
@@ -541,14 +541,14 @@ func ownerOf(info fs.FileInfo) fileOwner {
 	if !ok {
 		return fileOwner{}
 	}
-	o := fileOwner{User: strconv.FormatUint(uint64(st.Uid), 10), Group: strconv.FormatUint(uint64(st.Gid), 10)}
-	if u, err := user.LookupId(o.User); err == nil {
-		o.User = u.Username
+	owner := fileOwner{User: strconv.FormatUint(uint64(st.Uid), 10), Group: strconv.FormatUint(uint64(st.Gid), 10)}
+	if u, err := user.LookupId(owner.User); err == nil {
+		owner.User = u.Username
 	}
-	if g, err := user.LookupGroupId(o.Group); err == nil {
-		o.Group = g.Name
+	if g, err := user.LookupGroupId(owner.Group); err == nil {
+		owner.Group = g.Name
 	}
-	return o
+	return owner
 }
 
 // syncFolder makes the names in a folder durable.

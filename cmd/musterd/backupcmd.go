@@ -171,11 +171,11 @@ func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer)
 	if o.list {
 		return listBackups(folder, o.json, out)
 	}
-	m, err := folder.pickBackup(o.at)
+	manifest, err := folder.pickBackup(o.at)
 	if err != nil {
 		return err
 	}
-	run := &restoreRun{folder: folder, m: m, config: o.config, tell: &teller{out: errOut}, now: time.Now}
+	run := &restoreRun{folder: folder, m: manifest, config: o.config, tell: &teller{out: errOut}, now: time.Now}
 	if o.check {
 		rep, err := run.check()
 		if err == nil && o.json {

@@ -105,7 +105,7 @@ func (b *backupFolder) filePath(sum string) string  { return filepath.Join(b.dir
 
 // openBackups opens a folder of backups; with make it may be empty or absent.
 func openBackups(dir string, create bool) (*backupFolder, error) {
-	b := &backupFolder{dir: dir}
+	backup := &backupFolder{dir: dir}
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -122,24 +122,24 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(b.manifestsDir())
+	_, err = os.Stat(backup.manifestsDir())
 	known := err == nil
 	if !known && (!create || len(names) > 0) {
 		return nil, fmt.Errorf("%s: %w, it has no folder backups (muster backup --to makes one in an empty or a new folder)", dir, errBackupFolder)
 	}
-	b.lock, err = log.OS().Lock(filepath.Join(dir, "LOCK"))
+	backup.lock, err = log.OS().Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		if errors.Is(err, log.ErrLocked) {
 			err = fmt.Errorf("another backup or restore uses %s: wait until it has ended: %w", dir, err)
 		}
 		return nil, err
 	}
-	for _, sub := range []string{b.manifestsDir(), b.contentsDir(), filepath.Join(dir, "files")} {
+	for _, sub := range []string{backup.manifestsDir(), backup.contentsDir(), filepath.Join(dir, "files")} {
 		if err := os.MkdirAll(sub, 0o700); err != nil {
-			return nil, errors.Join(err, b.lock.Close())
+			return nil, errors.Join(err, backup.lock.Close())
 		}
 	}
-	return b, nil
+	return backup, nil
 }
 
 func (b *backupFolder) close() error { return b.lock.Close() }
@@ -156,11 +156,11 @@ func (b *backupFolder) listBackups() ([]*backupManifest, error) {
 		if !is || strings.HasPrefix(name, ".") {
 			continue
 		}
-		m, err := b.readManifest(name)
+		manifest, err := b.readManifest(name)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, m)
+		out = append(out, manifest)
 	}
 	slices.SortFunc(out, func(p, q *backupManifest) int { return cmp.Or(p.Made.Compare(q.Made), cmp.Compare(p.Name, q.Name)) })
 	return out, nil
@@ -173,17 +173,17 @@ func (b *backupFolder) readManifest(name string) (*backupManifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &backupManifest{}
-	if err := json.Unmarshal(data, m); err != nil {
+	manifest := &backupManifest{}
+	if err := json.Unmarshal(data, manifest); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; restore another one with --at, or move the file away", errBackupBroken, path, err)
 	}
-	if m.Format > backupFormat {
-		return nil, fmt.Errorf("%s has format %d, this release reads up to %d: use the release that made it (%s)", path, m.Format, backupFormat, m.Release)
+	if manifest.Format > backupFormat {
+		return nil, fmt.Errorf("%s has format %d, this release reads up to %d: use the release that made it (%s)", path, manifest.Format, backupFormat, manifest.Release)
 	}
-	if m.Sum != m.checksum() || m.Name != name {
+	if manifest.Sum != manifest.checksum() || manifest.Name != name {
 		return nil, fmt.Errorf("%w: %s does not match its checksum; restore another one with --at, or move the file away", errBackupBroken, path)
 	}
-	return m, nil
+	return manifest, nil
 }
 
 // checksum is the checksum of a manifest.
@@ -198,13 +198,13 @@ func (m *backupManifest) checksum() string {
 }
 
 // writeManifest puts a backup into the list: from here on it exists.
-func (b *backupFolder) writeManifest(m *backupManifest) error {
-	m.Sum = m.checksum()
-	data, err := json.MarshalIndent(m, "", "  ")
+func (b *backupFolder) writeManifest(manifest *backupManifest) error {
+	manifest.Sum = manifest.checksum()
+	data, err := json.MarshalIndent(manifest, "", "  ")
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(b.manifestsDir(), m.Name+backupSuffix), append(data, '\n'), 0o600)
+	return keyfile.Write(filepath.Join(b.manifestsDir(), manifest.Name+backupSuffix), append(data, '\n'), 0o600)
 }
 
 // pickBackup finds the backup to restore: the newest, or the one with a name or the newest
@@ -250,13 +250,13 @@ func (b *backupFolder) keepContent(data []byte) (sum string, fresh bool, err err
 }
 
 // readContent reads a file's content back.
-func (b *backupFolder) readContent(f backupFile) ([]byte, error) {
-	data, err := os.ReadFile(b.filePath(f.SHA256))
-	if err == nil && sha256Hex(data) != f.SHA256 {
+func (b *backupFolder) readContent(file backupFile) ([]byte, error) {
+	data, err := os.ReadFile(b.filePath(file.SHA256))
+	if err == nil && sha256Hex(data) != file.SHA256 {
 		err = errors.New("the content does not match its hash")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s (%s): %w", errBackupBroken, b.filePath(f.SHA256), f.From, err)
+		return nil, fmt.Errorf("%w: %s (%s): %w", errBackupBroken, b.filePath(file.SHA256), file.From, err)
 	}
 	return data, nil
 }

@@ -153,17 +153,17 @@ func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {
 }
 
 func headlineOf(m *apiv1.LedgerStateReply) (ledgerHeadline, error) {
-	h := ledgerHeadline{cluster: m.GetCluster(), position: m.GetPosition(), seq: m.GetSeq(), at: spec.Instant(m.GetAt()),
+	headline := ledgerHeadline{cluster: m.GetCluster(), position: m.GetPosition(), seq: m.GetSeq(), at: spec.Instant(m.GetAt()),
 		version: m.GetHashVersion(), firstSeq: m.GetFirstSeq()}
-	if len(m.GetClusterUuid()) != len(h.uuid) || len(m.GetHash()) != len(h.hash) {
-		return h, errors.New("the controller's answer does not name its state: run the same release of musterd")
+	if len(m.GetClusterUuid()) != len(headline.uuid) || len(m.GetHash()) != len(headline.hash) {
+		return headline, errors.New("the controller's answer does not name its state: run the same release of musterd")
 	}
-	copy(h.uuid[:], m.GetClusterUuid())
-	copy(h.hash[:], m.GetHash())
+	copy(headline.uuid[:], m.GetClusterUuid())
+	copy(headline.hash[:], m.GetHash())
 	for _, e := range m.GetEpochs() {
-		h.epochs = append(h.epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
+		headline.epochs = append(headline.epochs, state.Epoch{Value: e.GetValue(), Seq: e.GetSeq()})
 	}
-	return h, nil
+	return headline, nil
 }
 
 func (r *runningLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
@@ -177,11 +177,11 @@ func (r *runningLedger) encoded(ctx context.Context, take func(ledgerHeadline, i
 	if err != nil {
 		return ledgerHeadline{}, r.blameServer(err)
 	}
-	h, err := headlineOf(first)
+	headline, err := headlineOf(first)
 	if err != nil {
-		return h, err
+		return headline, err
 	}
-	return h, take(h, &chunkReceiver{from: stream})
+	return headline, take(headline, &chunkReceiver{from: stream})
 }
 
 // chunkReceiver reads the pieces of an encoded state.
@@ -236,23 +236,23 @@ func (r *runningLedger) streamSome(ctx context.Context, from *uint64, upTo uint6
 		return r.blameServer(err)
 	}
 	for *from <= upTo {
-		b, err := stream.Recv()
+		batch, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return r.blameServer(err)
 		}
-		if err := each(ledgerBatch{b.GetPosition(), b.GetFirstSeq(), b.GetLastSeq(), b.GetEvents()}); err != nil {
+		if err := each(ledgerBatch{batch.GetPosition(), batch.GetFirstSeq(), batch.GetLastSeq(), batch.GetEvents()}); err != nil {
 			return err
 		}
-		*from = b.GetLastSeq() + 1
+		*from = batch.GetLastSeq() + 1
 	}
 	return nil
 }
 
-func (r *runningLedger) content(ctx context.Context, h spec.Hash) ([]byte, error) {
-	rep, err := r.client.Content(ctx, &apiv1.ContentRequest{Hash: h[:]})
+func (r *runningLedger) content(ctx context.Context, hash spec.Hash) ([]byte, error) {
+	rep, err := r.client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
 	if err == nil {
 		return rep.GetData(), nil
 	}
@@ -279,8 +279,8 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stoppedLedger{tail: &logTail{codec: codec}}
-	found, err := log.Read(care.logDir(), s.tail.addBatch)
+	stopped := &stoppedLedger{tail: &logTail{codec: codec}}
+	found, err := log.Read(care.logDir(), stopped.tail.addBatch)
 	switch {
 	case isAbsent(err):
 		return nil, fmt.Errorf("%w: there is nothing to back up in %s, and no controller answers at %s", err, cfg.StateDir, cfg.Socket)
@@ -293,33 +293,33 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, stopped.close())
 		}
 	}()
-	s.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK"))
+	stopped.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK"))
 	if err != nil {
 		return nil, inUse(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	s.arch, err = openArchive(care.archive, quiet)
+	stopped.arch, err = openArchive(care.archive, quiet)
 	if err != nil {
 		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
 	}
-	s.blobs, err = openBlobs(care.contentsDir(), quiet)
+	stopped.blobs, err = openBlobs(care.contentsDir(), quiet)
 	if err != nil {
 		return nil, fmt.Errorf("the contents in %s: %w", care.contentsDir(), err)
 	}
-	s.machine = daemon.NewMachine(codec, unarchived{}, s.blobs)
-	if err := care.foldArchive(s.arch.a, codec, s.machine); err != nil {
+	stopped.machine = daemon.NewMachine(codec, unarchived{}, stopped.blobs)
+	if err := care.foldArchive(stopped.arch.a, codec, stopped.machine); err != nil {
 		return nil, err
 	}
-	if err := s.tail.replayOnto(s.machine, care.archiveEnd(s.arch.a)); err != nil {
+	if err := stopped.tail.replayOnto(stopped.machine, care.archiveEnd(stopped.arch.a)); err != nil {
 		return nil, err
 	}
-	if s.machine.Applied().Seq == 0 {
+	if stopped.machine.Applied().Seq == 0 {
 		return nil, fmt.Errorf("the ledger in %s is empty: there is nothing to back up", cfg.StateDir)
 	}
-	return s, nil
+	return stopped, nil
 }
 
 // unarchived is the archive of a fold that only looks.
@@ -355,50 +355,50 @@ func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
 }
 
 func (s *stoppedLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
-	h, err := s.headline(ctx)
+	headline, err := s.headline(ctx)
 	if err != nil {
-		return h, err
+		return headline, err
 	}
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(s.machine.Applied().Encode(w)) }()
-	return h, errors.Join(take(h, r), r.Close())
+	return headline, errors.Join(take(headline, r), r.Close())
 }
 
 func (s *stoppedLedger) batches(ctx context.Context, from, upTo uint64, each func(ledgerBatch) error) error {
 	stats := s.arch.a.Stats()
 	if from <= stats.LastSeq {
-		it, err := s.arch.a.Reader(from)
+		iterator, err := s.arch.a.Reader(from)
 		if err != nil {
 			return err
 		}
 		for from <= min(upTo, stats.LastSeq) {
-			r, err := it.Next()
+			record, err := iterator.Next()
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(ctx.Err(), each(ledgerBatch{r.Pos, r.FirstSeq, r.LastSeq, r.Batch})); err != nil {
+			if err := errors.Join(ctx.Err(), each(ledgerBatch{record.Pos, record.FirstSeq, record.LastSeq, record.Batch})); err != nil {
 				return err
 			}
-			from = r.LastSeq + 1
+			from = record.LastSeq + 1
 		}
 	}
 	position := stats.LastPos
-	for _, b := range s.tail.batches {
-		if b.first <= stats.LastSeq {
+	for _, batch := range s.tail.batches {
+		if batch.first <= stats.LastSeq {
 			continue
 		}
 		position++
-		if b.first != from || b.first > upTo {
+		if batch.first != from || batch.first > upTo {
 			continue
 		}
-		events, err := daemon.EventsOf(b.data)
+		events, err := daemon.EventsOf(batch.data)
 		if err != nil {
 			return err
 		}
-		if err := each(ledgerBatch{position, b.first, b.last, events}); err != nil {
+		if err := each(ledgerBatch{position, batch.first, batch.last, events}); err != nil {
 			return err
 		}
-		from = b.last + 1
+		from = batch.last + 1
 	}
 	if from <= upTo {
 		return fmt.Errorf("the ledger ends at event %d, before %d", from-1, upTo)
@@ -406,8 +406,8 @@ func (s *stoppedLedger) batches(ctx context.Context, from, upTo uint64, each fun
 	return nil
 }
 
-func (s *stoppedLedger) content(_ context.Context, h spec.Hash) ([]byte, error) {
-	data, err := s.blobs.Get(h)
+func (s *stoppedLedger) content(_ context.Context, hash spec.Hash) ([]byte, error) {
+	data, err := s.blobs.Get(hash)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errContentGone, err)
 	}

@@ -53,11 +53,11 @@ func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 func (s *server) missingContents(st *state.State) []spec.Hash {
 	seen := map[spec.Hash]bool{{}: true}
 	var out []spec.Hash
-	want := func(h spec.Hash) {
-		if !seen[h] && !s.blobs.Has(h) {
-			out = append(out, h)
+	want := func(hash spec.Hash) {
+		if !seen[hash] && !s.blobs.Has(hash) {
+			out = append(out, hash)
 		}
-		seen[h] = true
+		seen[hash] = true
 	}
 	eachJobContent(st, want)
 	return out
@@ -74,13 +74,13 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 	if err := s.fetchHistory(ctx, client, st.Seq); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	for _, h := range missing {
-		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: h[:]})
+	for _, hash := range missing {
+		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
 		if err != nil {
-			return fmt.Errorf("content %s: %w", h, err)
+			return fmt.Errorf("content %s: %w", hash, err)
 		}
-		if got, err := s.blobs.Put(rep.GetData()); err != nil || got != h {
-			return errors.Join(fmt.Errorf("content %s: the leader sent %s", h, got), err)
+		if got, err := s.blobs.Put(rep.GetData()); err != nil || got != hash {
+			return errors.Join(fmt.Errorf("content %s: the leader sent %s", hash, got), err)
 		}
 	}
 	return nil
@@ -101,17 +101,17 @@ func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, 
 	}
 	told := began
 	for last < upTo {
-		b, err := stream.Recv()
+		batch, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("the leader's archive ends at event %d, before %d", last, upTo)
 		}
 		if err != nil {
 			return err
 		}
-		if err := s.archive.Append(b.GetPosition(), b.GetFirstSeq(), b.GetLastSeq(), b.GetEvents()); err != nil {
+		if err := s.archive.Append(batch.GetPosition(), batch.GetFirstSeq(), batch.GetLastSeq(), batch.GetEvents()); err != nil {
 			return err
 		}
-		last = max(last, b.GetLastSeq())
+		last = max(last, batch.GetLastSeq())
 		if now := time.Now(); now.Sub(told) > 5*time.Second {
 			told = now
 			s.log.Info("fetching the history from the leader", "event", last, "of", upTo)

@@ -153,9 +153,9 @@ func (k *keeper) collectNamed(ctx context.Context) (map[spec.Hash]bool, error) {
 	_, st := k.applied()
 	eachJobContent(st, func(h spec.Hash) { out[h] = true })
 	first, last := k.archive.Bounds()
-	for it := k.archive.ReadFrom(first); ; {
-		r, err := it.Next()
-		if errors.Is(err, io.EOF) || err == nil && r.Pos > last {
+	for iterator := k.archive.ReadFrom(first); ; {
+		record, err := iterator.Next()
+		if errors.Is(err, io.EOF) || err == nil && record.Pos > last {
 			return out, nil // what came later was found or put while it was watched
 		}
 		if err != nil {
@@ -164,7 +164,7 @@ func (k *keeper) collectNamed(ctx context.Context) (map[spec.Hash]bool, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		events, err := k.codec.Decode(r.Batch)
+		events, err := k.codec.Decode(record.Batch)
 		if err != nil {
 			return nil, err
 		}
@@ -176,11 +176,11 @@ func (k *keeper) collectNamed(ctx context.Context) (map[spec.Hash]bool, error) {
 
 // eachJobContent visits the scripts and environments that jobs of the state name.
 func eachJobContent(st *state.State, visit func(spec.Hash)) {
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		visit(j.Spec.Script)
-		visit(j.Spec.Env)
-		for i := range j.Steps {
-			if step := j.Steps[i].Spec; step != nil {
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		visit(job.Spec.Script)
+		visit(job.Spec.Env)
+		for i := range job.Steps {
+			if step := job.Steps[i].Spec; step != nil {
 				visit(step.Env)
 			}
 		}

@@ -59,16 +59,16 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 	if head := l.ctl.HeadSeq(); req.GetFromSeq() > head+1 {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()))
 	}
-	it, err := l.archive.a.Reader(max(req.GetFromSeq(), 1))
+	iterator, err := l.archive.a.Reader(max(req.GetFromSeq(), 1))
 	if err != nil {
 		return err
 	}
 	for {
-		var r archive.Record
+		var record archive.Record
 		if req.GetFollow() {
-			r, err = it.Follow(ctx)
+			record, err = iterator.Follow(ctx)
 		} else {
-			r, err = it.Next()
+			record, err = iterator.Next()
 		}
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
@@ -76,7 +76,7 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 		case err != nil:
 			return err
 		}
-		if err := stream.Send(&apiv1.LedgerBatch{Position: r.Pos, FirstSeq: r.FirstSeq, LastSeq: r.LastSeq, Events: r.Batch, HeadSeq: l.ctl.HeadSeq()}); err != nil {
+		if err := stream.Send(&apiv1.LedgerBatch{Position: record.Pos, FirstSeq: record.FirstSeq, LastSeq: record.LastSeq, Events: record.Batch, HeadSeq: l.ctl.HeadSeq()}); err != nil {
 			return err
 		}
 	}
@@ -117,12 +117,12 @@ func (c chunkSender) Write(p []byte) (int, error) {
 
 // Content gives a script or an environment by its hash.
 func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*apiv1.ContentReply, error) {
-	var h spec.Hash
-	if len(req.GetHash()) != len(h) {
+	var hash spec.Hash
+	if len(req.GetHash()) != len(hash) {
 		return nil, spec.Refuse(spec.CodeBadRequest, "not a hash")
 	}
-	copy(h[:], req.GetHash())
-	data, err := l.content(h)
+	copy(hash[:], req.GetHash())
+	data, err := l.content(hash)
 	return &apiv1.ContentReply{Data: data}, err
 }
 
@@ -201,16 +201,16 @@ func (a *accounted) neededFrom() uint64 {
 // archive; since a controller that starts knows nothing, it is unknown (as old
 // as the controller) until the first report.
 func (s *server) toldLag() collector.AccountingLag {
-	v := s.ctl.View()
+	view := s.ctl.View()
 	_, up := s.told.lastReport()
-	lag := collector.AccountingLag{Up: up, Seq: v.AccountedSeq}
-	if v.AccountedSeq >= v.State.Seq {
+	lag := collector.AccountingLag{Up: up, Seq: view.AccountedSeq}
+	if view.AccountedSeq >= view.State.Seq {
 		return lag
 	}
 	now := clock.NewSystem().Now()
 	since := s.began
-	if v.AccountedSeq > 0 {
-		if at, err := s.eventTime(v.AccountedSeq + 1); err == nil {
+	if view.AccountedSeq > 0 {
+		if at, err := s.eventTime(view.AccountedSeq + 1); err == nil {
 			since = at
 		}
 	}
@@ -220,15 +220,15 @@ func (s *server) toldLag() collector.AccountingLag {
 
 // eventTime is when an event happened.
 func (s *server) eventTime(seq uint64) (spec.Instant, error) {
-	it, err := s.archive.a.Reader(seq)
+	iterator, err := s.archive.a.Reader(seq)
 	if err != nil {
 		return 0, err
 	}
-	r, err := it.Next()
+	record, err := iterator.Next()
 	if err != nil {
 		return 0, err
 	}
-	events, err := s.codec.Decode(r.Batch)
+	events, err := s.codec.Decode(record.Batch)
 	if err != nil {
 		return 0, err
 	}

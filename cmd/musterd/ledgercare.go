@@ -191,13 +191,13 @@ func (c *ledgerCare) foldArchive(a *archive.Archive, codec *event.Codec, machine
 		}
 		next = pos + 1
 	}
-	for it := a.ReadFrom(next); next <= last; next++ {
-		r, err := it.Next()
+	for iterator := a.ReadFrom(next); next <= last; next++ {
+		record, err := iterator.Next()
 		if err != nil {
 			return fmt.Errorf("read the archive at batch %d: %w", next, err)
 		}
-		if err := machine.Apply(r.Pos, daemon.Batch(r.Batch)); err != nil {
-			return fmt.Errorf("fold batch %d of the archive: %w", r.Pos, err)
+		if err := machine.Apply(record.Pos, daemon.Batch(record.Batch)); err != nil {
+			return fmt.Errorf("fold batch %d of the archive: %w", record.Pos, err)
 		}
 	}
 	return nil
@@ -209,13 +209,13 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 	if err != nil {
 		return 0, err
 	}
-	for _, s := range slices.Backward(all) {
-		if s.Pos+1 < first {
+	for _, snapshot := range slices.Backward(all) {
+		if snapshot.Pos+1 < first {
 			break
 		}
-		r, err := a.OpenSnapshot(s)
+		r, err := a.OpenSnapshot(snapshot)
 		if err != nil {
-			c.printLine("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+			c.printLine("the snapshot of batch %d in the archive cannot be used: %v", snapshot.Pos, err)
 			continue
 		}
 		data, err := io.ReadAll(r)
@@ -224,9 +224,9 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 			err = machine.Restore(bytes.NewReader(data))
 		}
 		if err == nil {
-			return s.Pos, nil
+			return snapshot.Pos, nil
 		}
-		c.printLine("the snapshot of batch %d in the archive cannot be used: %v", s.Pos, err)
+		c.printLine("the snapshot of batch %d in the archive cannot be used: %v", snapshot.Pos, err)
 	}
 	return 0, fmt.Errorf("the archive begins at batch %d and has no snapshot that can be read from which to go on: restore a backup", first)
 }
@@ -268,17 +268,17 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 // sayMissing names scripts and environments that jobs need and that are gone.
 func (c *ledgerCare) sayMissing(st *state.State, blobs *blobStore) {
 	missing := 0
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if j.State.Terminal() || j.Spec == nil {
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if job.State.Terminal() || job.Spec == nil {
 			return true
 		}
-		for _, h := range []spec.Hash{j.Spec.Script, j.Spec.Env} {
-			if h == (spec.Hash{}) {
+		for _, hash := range []spec.Hash{job.Spec.Script, job.Spec.Env} {
+			if hash == (spec.Hash{}) {
 				continue
 			}
-			if _, err := blobs.Get(h); err != nil {
+			if _, err := blobs.Get(hash); err != nil {
 				missing++
-				c.printLine("job %d: its script or environment %s is missing: it cannot start again", j.ID, h)
+				c.printLine("job %d: its script or environment %s is missing: it cannot start again", job.ID, hash)
 			}
 		}
 		return true
@@ -316,17 +316,17 @@ func (t *logTail) addBatch(batch []byte) {
 
 // replayOnto applies what follows the machine's state, up to the first gap.
 func (t *logTail) replayOnto(machine *daemon.Machine, pos uint64) error {
-	for _, b := range t.batches {
+	for _, batch := range t.batches {
 		have := machine.Applied().Seq
-		if b.first > have+1 {
+		if batch.first > have+1 {
 			return nil // a gap: what is behind it cannot be used
 		}
-		if b.last <= have {
+		if batch.last <= have {
 			continue
 		}
 		pos++
-		if err := machine.Apply(pos, b.data); err != nil {
-			return fmt.Errorf("apply events %d to %d of the old log: %w", b.first, b.last, err)
+		if err := machine.Apply(pos, batch.data); err != nil {
+			return fmt.Errorf("apply events %d to %d of the old log: %w", batch.first, batch.last, err)
 		}
 	}
 	return nil

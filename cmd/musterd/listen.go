@@ -38,18 +38,18 @@ func (s *server) openSockets(g *group) error {
 	if err != nil {
 		return err
 	}
-	ep, err := s.newEndpoint(source)
+	endpoint, err := s.newEndpoint(source)
 	if err != nil {
 		return err
 	}
-	s.api.Store(ep)
+	s.api.Store(endpoint)
 	gateway := s.newGateway(source)
-	users := registrars{ep, gateway}
+	users := registrars{endpoint, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
 	service.RegisterClusterServer(users, jobs)
-	service.RegisterShellServer(ep, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
-	service.RegisterAgentsServer(ep, &daemon.AgentService{C: s.ctl})
-	service.RegisterLedgerServer(ep, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.noteConfirmed, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
+	service.RegisterShellServer(endpoint, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
+	service.RegisterAgentsServer(endpoint, &daemon.AgentService{C: s.ctl})
+	service.RegisterLedgerServer(endpoint, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.noteConfirmed, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
 	if s.acct != nil {
 		service.RegisterAccountingServer(users, s.acct.service)
 	} else {
@@ -67,7 +67,7 @@ func (s *server) openSockets(g *group) error {
 		d.openAPI = func() net.Listener { return s.peers.door.Listen(apiProtocols...) }
 		d.openLocal = func() net.Listener { return s.local.leadTrack() }
 	}
-	return d.serveAll(g, ep, s.metricsPages(g))
+	return d.serveAll(g, endpoint, s.metricsPages(g))
 }
 
 // openCertificates are this host's.
@@ -164,7 +164,7 @@ type doors struct {
 
 // serveAll opens all of them, or none, and serves: nobody is served by a process
 // that then finds a port taken.
-func (d doors) serveAll(g *group, ep *grpcx.Endpoint, pages http.Handler) (err error) {
+func (d doors) serveAll(g *group, endpoint *grpcx.Endpoint, pages http.Handler) (err error) {
 	if err := d.web.Check(); err != nil {
 		return err
 	}
@@ -215,15 +215,15 @@ func (d doors) serveAll(g *group, ep *grpcx.Endpoint, pages http.Handler) (err e
 	if d.openAPI != nil {
 		api, local = d.openAPI(), d.openLocal()
 	}
-	g.spawnPart("local socket", func(context.Context) error { return ep.Serve(local) })
+	g.spawnPart("local socket", func(context.Context) error { return endpoint.Serve(local) })
 	if api != nil {
-		g.spawnPart("API", func(context.Context) error { return ep.Serve(api) })
+		g.spawnPart("API", func(context.Context) error { return endpoint.Serve(api) })
 	}
 	g.spawnPart("stop API", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		return ep.Shutdown(stop)
+		return endpoint.Shutdown(stop)
 	})
 	if metrics != nil {
 		serveHTTP(g, metrics, pages, d.web, d.log)

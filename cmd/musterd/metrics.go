@@ -80,8 +80,8 @@ func (f *sampled) tick(now *figures) {
 	since := at.Sub(f.ticked)
 	first := f.ticked.IsZero()
 	f.ticked = at
-	v := f.s.ctl.View()
-	if first || v == nil || v.State.Seq == 0 {
+	view := f.s.ctl.View()
+	if first || view == nil || view.State.Seq == 0 {
 		return
 	}
 	lag, goodput := now.lag, float64(-1)
@@ -94,21 +94,21 @@ func (f *sampled) tick(now *figures) {
 		}
 	}
 	streams := f.s.ctl.ConnectedNodes()
-	heard, expected := collector.Reachable(v.State, func(node string) bool { return streams[node] })
+	heard, expected := collector.Reachable(view.State, func(node string) bool { return streams[node] })
 	cond := collector.Condition{Connected: heard, Expected: expected, Lag: lag.Seconds, Goodput: goodput}
 	f.objectives.Tick(since, cond)
 }
 
-func raftFigures(d *log.Durable) collector.Raft {
-	st, lead := d.Stats(), d.Leader()
-	r := collector.Raft{Leader: lead.Self, LeaderKnown: lead.Known, Batches: st.Batches, Bytes: st.Bytes, Syncs: st.Groups,
-		SyncSeconds: float64(st.SyncNanos) / 1e9, SyncFailures: st.Failures, Pending: st.Pending, FirstIndex: st.FirstIndex,
-		LastIndex: st.LastIndex, SnapshotIndex: st.SnapshotIndex, Snapshots: st.Snapshots}
-	room, err := d.Headroom()
-	r.FreeBytes = room.Free
-	r.ReserveBytes = room.Reserve
-	r.HeadroomUnknown = err != nil
-	return r
+func raftFigures(durable *log.Durable) collector.Raft {
+	stats, lead := durable.Stats(), durable.Leader()
+	raft := collector.Raft{Leader: lead.Self, LeaderKnown: lead.Known, Batches: stats.Batches, Bytes: stats.Bytes, Syncs: stats.Groups,
+		SyncSeconds: float64(stats.SyncNanos) / 1e9, SyncFailures: stats.Failures, Pending: stats.Pending, FirstIndex: stats.FirstIndex,
+		LastIndex: stats.LastIndex, SnapshotIndex: stats.SnapshotIndex, Snapshots: stats.Snapshots}
+	room, err := durable.Headroom()
+	raft.FreeBytes = room.Free
+	raft.ReserveBytes = room.Reserve
+	raft.HeadroomUnknown = err != nil
+	return raft
 }
 
 // countCalls counts the API's calls by method and user.

@@ -63,18 +63,18 @@ func runObserver(ctx context.Context, cfg *conffile.Config, config string, withA
 
 // restOf is the slurmrestd that is asked instead of running commands; nil for
 // none.
-func restOf(o *conffile.Observe) (*slurm.REST, error) {
+func restOf(observe *conffile.Observe) (*slurm.REST, error) {
 	switch {
-	case o.REST == "" && o.RESTUser+o.RESTTokenFile != "":
+	case observe.REST == "" && observe.RESTUser+observe.RESTTokenFile != "":
 		return nil, errors.New("observe.rest_user and observe.rest_token_file are of no use without observe.rest, the address of the slurmrestd")
-	case o.REST == "":
+	case observe.REST == "":
 		return nil, nil
-	case o.Cluster == "":
+	case observe.Cluster == "":
 		return nil, errors.New("observe.rest needs observe.cluster: slurmrestd does not say what the cluster is called")
-	case o.RESTTokenFile != "" && o.RESTUser == "":
+	case observe.RESTTokenFile != "" && observe.RESTUser == "":
 		return nil, errors.New("observe.rest_token_file needs observe.rest_user: a token is a user's")
 	}
-	return &slurm.REST{URL: o.REST, User: o.RESTUser, TokenFile: o.RESTTokenFile, Cluster: o.Cluster}, nil
+	return &slurm.REST{URL: observe.REST, User: observe.RESTUser, TokenFile: observe.RESTTokenFile, Cluster: observe.Cluster}, nil
 }
 
 // readyToShow is ok once jobs and nodes were read.

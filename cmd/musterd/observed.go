@@ -103,17 +103,17 @@ func privateData(ctx context.Context, bin string) []string {
 // feedHistory reads the Slurm's accounting again and again: first the past, then what
 // is new. What it could not store it reads again.
 func (o *observed) feedHistory(ctx context.Context, store *clickhouse.Store, stored func(tally.Position), failed func(error)) {
-	var w *clickhouse.Writer
+	var writer *clickhouse.Writer
 	for {
 		var err error
-		w, err = o.pullNew(ctx, store, w, stored)
+		writer, err = o.pullNew(ctx, store, writer, stored)
 		if ctx.Err() != nil {
 			return
 		}
 		failed(err)
 		if err != nil {
 			o.log.Warn("the Slurm's accounting was not read; it is tried again", "error", err)
-			w = nil
+			writer = nil
 		}
 		select {
 		case <-time.After(time.Duration(o.cfg.AccountingEvery)):
@@ -124,59 +124,59 @@ func (o *observed) feedHistory(ctx context.Context, store *clickhouse.Store, sto
 }
 
 // pullNew stores what is new and tells how far that is.
-func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, w *clickhouse.Writer, stored func(tally.Position)) (*clickhouse.Writer, error) {
+func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, writer *clickhouse.Writer, stored func(tally.Position)) (*clickhouse.Writer, error) {
 	ledger, cluster := o.identity()
 	tell := func() {
 		o.mu.Lock()
-		o.pos = w.Position()
+		o.pos = writer.Position()
 		o.mu.Unlock()
-		stored(w.Position())
+		stored(writer.Position())
 	}
-	if w == nil {
+	if writer == nil {
 		if err := store.Migrate(ctx); err != nil {
 			return nil, err
 		}
 		var err error
-		w, err = store.NewImportWriter(ctx, ledger, cluster)
+		writer, err = store.NewImportWriter(ctx, ledger, cluster)
 		if err != nil {
 			return nil, err
 		}
 		tell()
-	} else if err := w.Hold(ctx); err != nil {
+	} else if err := writer.Hold(ctx); err != nil {
 		return nil, err
 	}
 	source := importer.Slurm{Bin: o.cfg.Bin, Cluster: cluster}
 	now := time.Now()
-	since := source.Since(w.Position().At)
-	if w.Position().Seq == 0 {
+	since := source.Since(writer.Position().At)
+	if writer.Position().Seq == 0 {
 		since = now.Add(-time.Duration(o.cfg.History))
 	}
 	rejected := 0
-	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: w, Rejected: func(r importer.Reject) {
+	config := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: func(reject importer.Reject) {
 		rejected++
 		if rejected <= importing.ShownRejects {
-			o.log.Warn("a line of sacct was not taken", "line", r.Line, "reason", r.Reason, "text", r.Text)
+			o.log.Warn("a line of sacct was not taken", "line", reject.Line, "reason", reject.Reason, "text", reject.Text)
 		}
 	}}
 	var sum importer.Result
-	err := source.Pull(ctx, c, since, now, func(r *importer.Result) { sum.Sum(r); tell() })
+	err := source.Pull(ctx, config, since, now, func(r *importer.Result) { sum.Sum(r); tell() })
 	if err != nil {
-		return w, err
+		return writer, err
 	}
-	if err := importer.RollUp(ctx, w); err != nil {
-		return w, err
+	if err := importer.RollUp(ctx, writer); err != nil {
+		return writer, err
 	}
-	if _, err := source.Nodes(ctx, c, store, since, now); err != nil {
-		return w, fmt.Errorf("the nodes: %w", err)
+	if _, err := source.Nodes(ctx, config, store, since, now); err != nil {
+		return writer, fmt.Errorf("the nodes: %w", err)
 	}
 	tell()
 	if sum.New > 0 {
 		o.log.Info("read the Slurm's accounting", "ended", sum.New, "open", sum.Open, "known", sum.Known, "rejected", sum.Rejected)
 	}
 	if sum.Lines > 0 && !sum.Reconciled() {
-		return w, errors.New("what the store has is not what it had and what was added: another program writes to it")
+		return writer, errors.New("what the store has is not what it had and what was added: another program writes to it")
 	}
-	return w, nil
+	return writer, nil
 }
 
 // observeAccounting serves the accounting of an observed Slurm: its jobs in the
@@ -207,13 +207,13 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, conf
 	if err != nil {
 		return nil, err
 	}
-	ep, err := s.newEndpoint(certificates)
+	endpoint, err := s.newEndpoint(certificates)
 	if err != nil {
 		return nil, err
 	}
-	service.RegisterAccountingServer(ep, s.acct.service)
+	service.RegisterAccountingServer(endpoint, s.acct.service)
 	if err := (doors{socket: cfg.AccountingSocket, apiKey: "listen.accounting_api", api: cfg.Listen.AccountingAPI, metricsKey: "listen.accounting_metrics",
-		metrics: cfg.Listen.AccountingMetrics, web: s.webOptions(), log: log}).serveAll(g, ep, s.observedPages(o)); err != nil {
+		metrics: cfg.Listen.AccountingMetrics, web: s.webOptions(), log: log}).serveAll(g, endpoint, s.observedPages(o)); err != nil {
 		return nil, err
 	}
 	g.spawnPart("accounting", s.acct.run)

@@ -61,11 +61,11 @@ func (p past) Snapshot(upTo uint64) (*state.State, error) {
 
 // Read implements daemon.Past.
 func (p past) Read(from uint64) (daemon.PastReader, error) {
-	it, err := p.archive.Reader(from)
+	iterator, err := p.archive.Reader(from)
 	if err != nil {
 		return nil, err
 	}
-	return &pastReader{it, p.codec}, nil
+	return &pastReader{iterator, p.codec}, nil
 }
 
 type pastReader struct {
@@ -76,12 +76,12 @@ type pastReader struct {
 // Next implements daemon.PastReader.
 func (p *pastReader) Next() ([]event.Envelope, error) {
 	for {
-		r, err := p.it.Next()
+		record, err := p.it.Next()
 		if err != nil {
 			return nil, err
 		}
-		if r.LastSeq >= r.FirstSeq { // a batch may be without events
-			return p.codec.Decode(r.Batch)
+		if record.LastSeq >= record.FirstSeq { // a batch may be without events
+			return p.codec.Decode(record.Batch)
 		}
 	}
 }

@@ -424,27 +424,27 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 	voters := 0
 	joining := map[string]bool{}
 	known := map[string]string{}
-	for _, m := range self.Members {
-		known[m.ID] = m.Address
-		joining[m.ID] = m.Joining
-		if !m.Joining {
+	for _, member := range self.Members {
+		known[member.ID] = member.Address
+		joining[member.ID] = member.Joining
+		if !member.Joining {
 			voters++
 		}
 	}
 	out.Survives = uint32(max(voters-1, 0) / 2)
-	add := func(c conffile.Controller, st standing, err error) {
-		info := &apiv1.ControllerInfo{Name: c.Name, Address: c.Address, Version: st.Version, Term: st.Term, Position: st.Position}
-		_, in := known[c.Name]
+	add := func(controller conffile.Controller, st standing, err error) {
+		info := &apiv1.ControllerInfo{Name: controller.Name, Address: controller.Address, Version: st.Version, Term: st.Term, Position: st.Position}
+		_, in := known[controller.Name]
 		switch {
 		case err != nil:
 			info.Error = err.Error()
-		case c.Name == p.self.Name:
+		case controller.Name == p.self.Name:
 			info.Role = "leader"
-		case st.Waits || joining[c.Name]:
+		case st.Waits || joining[controller.Name]:
 			info.Role = "joining"
 		case !in:
 			info.Role = "removed"
-		case p.group.IsWitness(c.Name):
+		case p.group.IsWitness(controller.Name):
 			info.Role = "witness"
 		default:
 			info.Role = "standby"
@@ -453,16 +453,16 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 			info.Lag = max(self.Position, st.Position) - st.Position
 			info.ClockAhead = st.Clock - self.Clock
 		}
-		delete(known, c.Name)
+		delete(known, controller.Name)
 		out.Controllers = append(out.Controllers, info)
 	}
 	others := p.askOthers(ctx)
-	for _, c := range p.group.Members() { // in the order of slurm.conf, by whose places scontrol takeover names them
-		if c.Name == p.self.Name {
-			add(c, self, nil)
+	for _, controller := range p.group.Members() { // in the order of slurm.conf, by whose places scontrol takeover names them
+		if controller.Name == p.self.Name {
+			add(controller, self, nil)
 			continue
 		}
-		a := others[slices.IndexFunc(others, func(a answered) bool { return a.of.Name == c.Name })]
+		a := others[slices.IndexFunc(others, func(a answered) bool { return a.of.Name == controller.Name })]
 		add(a.of, a.standing, a.err)
 	}
 	for id, address := range known { // not in slurm.conf any more

@@ -147,11 +147,11 @@ func (r *restoreRun) configPath() (*conffile.Config, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return cfg, err
 	}
-	for _, f := range r.m.Files {
-		if f.Kind != kindConfig {
+	for _, file := range r.m.Files {
+		if file.Kind != kindConfig {
 			continue
 		}
-		data, err := r.folder.readContent(f)
+		data, err := r.folder.readContent(file)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (r *restoreRun) configPath() (*conffile.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		return conffile.Parse(conffile.Source{Name: r.config, Folder: folder, Data: data, Mode: f.Mode})
+		return conffile.Parse(conffile.Source{Name: r.config, Folder: folder, Data: data, Mode: file.Mode})
 	}
 	return nil, fmt.Errorf("%w: it has no muster.yaml", errBackupBroken)
 }
@@ -290,9 +290,9 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 // countMissing counts the contents that jobs need which are not over.
 func countMissing(st *state.State, blobs *blobStore) int {
 	missing := map[spec.Hash]bool{}
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		for _, h := range []spec.Hash{j.Spec.Script, j.Spec.Env} {
-			if h != (spec.Hash{}) && !j.State.Terminal() && !blobs.Has(h) {
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		for _, h := range []spec.Hash{job.Spec.Script, job.Spec.Env} {
+			if h != (spec.Hash{}) && !job.State.Terminal() && !blobs.Has(h) {
 				missing[h] = true
 			}
 		}
@@ -340,8 +340,8 @@ func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, st
 	if err != nil {
 		return err
 	}
-	for it := from.a.ReadFrom(first); ; {
-		b, err := it.Next()
+	for iterator := from.a.ReadFrom(first); ; {
+		b, err := iterator.Next()
 		if errors.Is(err, io.EOF) || err == nil && b.Pos > r.m.Position {
 			return r.checkFold(machine.Applied())
 		}
@@ -452,18 +452,18 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		return err
 	}
 	var config []plannedFile
-	for i, f := range r.m.Files {
-		to, err := r.placeOf(f)
+	for i, file := range r.m.Files {
+		to, err := r.placeOf(file)
 		if err != nil {
 			return err
 		}
-		data, err := r.folder.readContent(f)
+		data, err := r.folder.readContent(file)
 		if err != nil {
 			return err
 		}
 		have, err := os.ReadFile(to)
 		switch {
-		case err == nil && sha256Hex(have) == f.SHA256:
+		case err == nil && sha256Hex(have) == file.SHA256:
 			continue
 		case err == nil:
 			r.rep.Kept = append(r.rep.Kept, to)
@@ -471,15 +471,15 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		case !isAbsent(err):
 			return err
 		}
-		p := plannedFile{From: filepath.Join(dir, strconv.Itoa(i)), To: to, File: f}
-		if err := keyfile.Write(p.From, data, 0o600); err != nil {
+		planned := plannedFile{From: filepath.Join(dir, strconv.Itoa(i)), To: to, File: file}
+		if err := keyfile.Write(planned.From, data, 0o600); err != nil {
 			return err
 		}
 		r.rep.Restored = append(r.rep.Restored, to)
-		if f.Kind == kindConfig {
-			config = append(config, p)
+		if file.Kind == kindConfig {
+			config = append(config, planned)
 		} else {
-			plan.Files = append(plan.Files, p)
+			plan.Files = append(plan.Files, planned)
 		}
 	}
 	plan.Files = append(plan.Files, config...) // nothing starts without it
@@ -487,17 +487,17 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 }
 
 // placeOf is where a file belongs by the configuration in force.
-func (r *restoreRun) placeOf(f backupFile) (string, error) {
+func (r *restoreRun) placeOf(file backupFile) (string, error) {
 	dir := ""
-	switch f.Kind {
+	switch file.Kind {
 	case kindConfig:
 		return filepath.Abs(r.config)
 	case kindSlurm:
-		if f.Name == "" {
+		if file.Name == "" {
 			return r.cfg.SlurmConf, nil
 		}
-		if filepath.IsAbs(f.Name) {
-			return f.Name, nil
+		if filepath.IsAbs(file.Name) {
+			return file.Name, nil
 		}
 		dir = filepath.Dir(r.cfg.SlurmConf)
 	case kindTLS:
@@ -505,20 +505,20 @@ func (r *restoreRun) placeOf(f backupFile) (string, error) {
 	case kindState:
 		dir = r.cfg.StateDir
 	case kindKey:
-		place := f.From // the key is not set here: keep the file where it was
+		place := file.From // the key is not set here: keep the file where it was
 		r.cfg.EachPath(func(key, path string) {
-			if key == f.Name {
+			if key == file.Name {
 				place = path
 			}
 		})
 		return place, nil
 	default:
-		return "", fmt.Errorf("%w: %s is of the unknown kind %q: use the release that made it (%s)", errBackupBroken, f.From, f.Kind, r.m.Release)
+		return "", fmt.Errorf("%w: %s is of the unknown kind %q: use the release that made it (%s)", errBackupBroken, file.From, file.Kind, r.m.Release)
 	}
-	if !filepath.IsLocal(f.Name) {
-		return "", fmt.Errorf("%w: %s", errRestoreElsewhere, f.Name)
+	if !filepath.IsLocal(file.Name) {
+		return "", fmt.Errorf("%w: %s", errRestoreElsewhere, file.Name)
 	}
-	return filepath.Join(dir, f.Name), nil
+	return filepath.Join(dir, file.Name), nil
 }
 
 // refuseLiving refuses a restore where another controller of the group has the ledger:
@@ -561,13 +561,13 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 // names the file in it that has no name of its own.
 func (r *restoreRun) prepareFolder(plan *restorePlan, kind fileKind, folder, nameless string) (string, error) {
 	dir := filepath.Join(r.stageFiles(), folder)
-	for _, f := range plan.Files {
-		name := cmp.Or(f.File.Name, nameless)
-		if f.File.Kind != kind || !filepath.IsLocal(name) {
+	for _, file := range plan.Files {
+		name := cmp.Or(file.File.Name, nameless)
+		if file.File.Kind != kind || !filepath.IsLocal(name) {
 			continue
 		}
 		to := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), copyDurably(f.From, to)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), copyDurably(file.From, to)); err != nil {
 			return "", err
 		}
 	}
@@ -607,11 +607,11 @@ func (r *restoreRun) ownTree(dir string) error {
 }
 
 // changeOwner changes an owner, which only root may; anybody else restores for himself.
-func changeOwner(path string, o fileOwner) error {
-	if os.Geteuid() != 0 || o.User == "" {
+func changeOwner(path string, owner fileOwner) error {
+	if os.Geteuid() != 0 || owner.User == "" {
 		return nil
 	}
-	return os.Lchown(path, idOf(o.User, lookupUser), idOf(o.Group, lookupGroup))
+	return os.Lchown(path, idOf(owner.User, lookupUser), idOf(owner.Group, lookupGroup))
 }
 
 // idOf finds a user's or a group's number here; -1, which changes nothing, where there
@@ -670,23 +670,23 @@ func (p *restorePlan) listSteps() []func() error {
 
 // moveFolder renames a folder to where an empty one may be, left by a controller that
 // did not start.
-func moveFolder(m plannedMove) error {
-	if fileAbsent(m.From) {
+func moveFolder(move plannedMove) error {
+	if fileAbsent(move.From) {
 		return nil // moved already
 	}
-	if filepath.Base(m.To) == "ledger" {
-		if err := removeEmptyLog(m.To); err != nil {
+	if filepath.Base(move.To) == "ledger" {
+		if err := removeEmptyLog(move.To); err != nil {
 			return err
 		}
 	}
 	// os.Rename takes no folder's place, not even an empty one's. Remove takes only that.
-	if err := os.Remove(m.To); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(move.To); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", errNotEmpty, err)
 	}
-	if err := os.Rename(m.From, m.To); err != nil {
+	if err := os.Rename(move.From, move.To); err != nil {
 		return err
 	}
-	return errors.Join(syncFolder(filepath.Dir(m.To)), syncFolder(filepath.Dir(m.From)))
+	return errors.Join(syncFolder(filepath.Dir(move.To)), syncFolder(filepath.Dir(move.From)))
 }
 
 // removeEmptyLog removes a log's folder that has no entries: a controller that waits to
@@ -706,35 +706,35 @@ func removeEmptyLog(dir string) error {
 }
 
 // placeFile writes a file whole, with its permissions and its owner.
-func placeFile(f plannedFile) error {
-	if fileAbsent(f.From) || !fileAbsent(f.To) {
+func placeFile(file plannedFile) error {
+	if fileAbsent(file.From) || !fileAbsent(file.To) {
 		return nil
 	}
-	data, err := os.ReadFile(f.From)
+	data, err := os.ReadFile(file.From)
 	if err != nil {
 		return err
 	}
-	if err := makeFolderOf(f); err != nil {
+	if err := makeFolderOf(file); err != nil {
 		return err
 	}
-	if err := keyfile.Write(f.To, data, f.File.Mode.Perm()); err != nil {
+	if err := keyfile.Write(file.To, data, file.File.Mode.Perm()); err != nil {
 		return err
 	}
-	return changeOwner(f.To, f.File.Owner)
+	return changeOwner(file.To, file.File.Owner)
 }
 
 // makeFolderOf makes the folder of a file: one for keys is closed to others, and belongs
 // to who owns the file.
-func makeFolderOf(f plannedFile) error {
-	dir := filepath.Dir(f.To)
+func makeFolderOf(file plannedFile) error {
+	dir := filepath.Dir(file.To)
 	if !fileAbsent(dir) {
 		return nil
 	}
 	mode := fs.FileMode(0o755)
-	if f.File.Kind == kindTLS {
+	if file.File.Kind == kindTLS {
 		mode = 0o700
 	}
-	return errors.Join(os.MkdirAll(dir, mode), changeOwner(dir, f.File.Owner))
+	return errors.Join(os.MkdirAll(dir, mode), changeOwner(dir, file.File.Owner))
 }
 
 // check folds a backup and reads everything that belongs to it, and restores nothing.

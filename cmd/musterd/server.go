@@ -330,8 +330,8 @@ func (s *server) configFiles() (string, []*apiv1.ConfFile, error) {
 // disconnectMachine ends the connections of a machine whose certificates were all revoked,
 // also those that it opened with one that has expired since. An empty role is any.
 func (s *server) disconnectMachine(name, role string) {
-	if ep := s.api.Load(); ep != nil {
-		n := ep.Disconnect(func(id identity.Identity) bool {
+	if endpoint := s.api.Load(); endpoint != nil {
+		n := endpoint.Disconnect(func(id identity.Identity) bool {
 			return id.Serial != "" && id.Node == name && (role == "" || id.Kind.String() == role)
 		})
 		s.log.Info("certificates were revoked", "machine", name, "connections ended", n)
@@ -346,7 +346,7 @@ func (s *server) closeLedger() error {
 
 // jobThere is identity.JobThere: of several jobs that a user has on a node, the
 // group of one that has the group he shows counts, else that of the first.
-func (s *server) jobThere(node string, a identity.Attestation) (gid uint32, ok bool) {
+func (s *server) jobThere(node string, attestation identity.Attestation) (gid uint32, ok bool) {
 	if s.ctl == nil {
 		return 0, false // accounting apart does not know who runs where
 	}
@@ -356,13 +356,13 @@ func (s *server) jobThere(node string, a identity.Attestation) (gid uint32, ok b
 		return 0, false
 	}
 	for _, uid := range n.Jobs {
-		j := st.Job(uid)
+		job := st.Job(uid)
 		switch {
-		case j == nil || j.Spec.UID != a.UID:
-		case j.Spec.GID == a.GID:
-			return a.GID, true
+		case job == nil || job.Spec.UID != attestation.UID:
+		case job.Spec.GID == attestation.GID:
+			return attestation.GID, true
 		case !ok:
-			gid, ok = j.Spec.GID, true
+			gid, ok = job.Spec.GID, true
 		}
 	}
 	return gid, ok

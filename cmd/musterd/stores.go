@@ -96,14 +96,14 @@ func openBlobs(dir string, l *slog.Logger) (*blobStore, error) {
 }
 
 // Has implements daemon.Blobs.
-func (b *blobStore) Has(h spec.Hash) bool {
+func (b *blobStore) Has(hash spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting[h] == nil && !b.s.Has(blob.Hash(h)) {
+	if b.waiting[hash] == nil && !b.s.Has(blob.Hash(hash)) {
 		return false
 	}
 	if b.asked != nil {
-		b.asked[h] = true
+		b.asked[hash] = true
 	}
 	return true
 }
@@ -131,14 +131,14 @@ func (b *blobStore) foundSinceWatch(h spec.Hash) bool {
 }
 
 // Get implements daemon.Blobs.
-func (b *blobStore) Get(h spec.Hash) ([]byte, error) {
+func (b *blobStore) Get(hash spec.Hash) ([]byte, error) {
 	b.mu.Lock()
-	data := b.waiting[h]
+	data := b.waiting[hash]
 	b.mu.Unlock()
 	if data != nil {
 		return data, nil
 	}
-	return b.s.Get(blob.Hash(h))
+	return b.s.Get(blob.Hash(hash))
 }
 
 // Put implements daemon.Blobs.
@@ -148,9 +148,9 @@ func (b *blobStore) Put(data []byte) (spec.Hash, error) {
 		b.asked[spec.Hash(blob.Sum(data))] = true
 	}
 	b.mu.Unlock()
-	h, err := b.s.Put(data)
+	hash, err := b.s.Put(data)
 	if !errors.Is(err, syscall.ENOSPC) {
-		return spec.Hash(h), err
+		return spec.Hash(hash), err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,11 +163,11 @@ func (b *blobStore) Put(data []byte) (spec.Hash, error) {
 func (b *blobStore) Sync() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for h, data := range b.waiting {
+	for hash, data := range b.waiting {
 		if _, err := b.s.Put(data); err != nil {
-			return fmt.Errorf("content %s waits for room: %w", h, err)
+			return fmt.Errorf("content %s waits for room: %w", hash, err)
 		}
-		delete(b.waiting, h)
+		delete(b.waiting, hash)
 	}
 	return b.s.Sync()
 }

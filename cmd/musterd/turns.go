@@ -211,10 +211,10 @@ func (s *server) standBy(parent context.Context) error {
 
 // awaitLead returns nil when this member leads and all that earlier leaders wrote
 // is applied here.
-func awaitLead(ctx context.Context, d *log.Durable) error {
+func awaitLead(ctx context.Context, durable *log.Durable) error {
 	for ctx.Err() == nil {
-		changed := d.Changed()
-		err := d.Resume(ctx)
+		changed := durable.Changed()
+		err := durable.Resume(ctx)
 		if err == nil || !errors.Is(err, log.ErrNotLeader) {
 			return err
 		}

@@ -260,11 +260,11 @@ func countsOf(s string) []Count {
 	}
 	var out []Count
 	for _, one := range strings.Split(s, ",") {
-		c := Count{one, 1}
+		count := Count{one, 1}
 		if i := strings.LastIndexAny(one, ":="); i >= 0 {
-			c = Count{one[:i], atoi(one[i+1:])}
+			count = Count{one[:i], atoi(one[i+1:])}
 		}
-		out = append(out, c)
+		out = append(out, count)
 	}
 	return out
 }

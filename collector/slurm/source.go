@@ -54,24 +54,24 @@ var (
 )
 
 // New makes a source; it reads nothing yet.
-func New(o Options) *Source {
-	if o.Interval <= 0 {
-		o.Interval = 30 * time.Second
+func New(options Options) *Source {
+	if options.Interval <= 0 {
+		options.Interval = 30 * time.Second
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = 20 * time.Second
+	if options.Timeout <= 0 {
+		options.Timeout = 20 * time.Second
 	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = 2 << 30
+	if options.MaxBytes <= 0 {
+		options.MaxBytes = 2 << 30
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if options.Now == nil {
+		options.Now = time.Now
 	}
-	s := &Source{o: o, sections: sections(), commands: map[string]*Command{}}
-	if o.REST != nil {
-		s.rest, s.sections = &client{REST: *o.REST, ask: slurmrest.New(o.REST.URL, o.REST.User)}, restSections()
+	source := &Source{o: options, sections: sections(), commands: map[string]*Command{}}
+	if options.REST != nil {
+		source.rest, source.sections = &client{REST: *options.REST, ask: slurmrest.New(options.REST.URL, options.REST.User)}, restSections()
 	}
-	return s
+	return source
 }
 
 // readInto makes the reader of a section: only what was read whole is kept.
@@ -89,8 +89,8 @@ func sections() []section {
 	is := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
 	return []section{
 		{"jobs", is("squeue", "--json"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
-		{"nodes", func(s *Source) []string {
-			if s.newNodes {
+		{"nodes", func(source *Source) []string {
+			if source.newNodes {
 				return []string{"scontrol", "show", "nodes", "--json"}
 			}
 			return []string{"sinfo", "--json"}
@@ -265,19 +265,19 @@ func (h *head) Write(p []byte) (int, error) {
 }
 
 func (s *Source) countRequest(name string, took time.Duration, err error) {
-	c := s.commands[name]
-	if c == nil {
-		c = &Command{Name: name, Buckets: make([]uint64, len(Bounds()))}
-		s.commands[name] = c
+	command := s.commands[name]
+	if command == nil {
+		command = &Command{Name: name, Buckets: make([]uint64, len(Bounds()))}
+		s.commands[name] = command
 	}
-	c.Runs++
-	c.Seconds += took.Seconds()
+	command.Runs++
+	command.Seconds += took.Seconds()
 	if err != nil {
-		c.Errors++
+		command.Errors++
 	}
 	for i, b := range Bounds() {
 		if took.Seconds() <= b {
-			c.Buckets[i]++
+			command.Buckets[i]++
 		}
 	}
 }

@@ -145,11 +145,11 @@ func readDiag(r io.Reader) (Sched, error) {
 	for sc.Scan() {
 		line := strings.TrimRight(sc.Text(), " ")
 		if m := diagCall.FindStringSubmatch(line); m != nil {
-			c := Calls{Name: m[1], Count: uint64(atoi(m[2])), Micro: uint64(atoi(m[3]))}
+			calls := Calls{Name: m[1], Count: uint64(atoi(m[2])), Micro: uint64(atoi(m[3]))}
 			if strings.HasSuffix(section, "by user") {
-				out.Users = append(out.Users, c)
+				out.Users = append(out.Users, calls)
 			} else if strings.HasSuffix(section, "by message type") {
-				out.RPCs = append(out.RPCs, c)
+				out.RPCs = append(out.RPCs, calls)
 			}
 			continue
 		}

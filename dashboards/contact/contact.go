@@ -58,12 +58,12 @@ func JSON(points []Point, policy Policy, hours Hours) ([]byte, error) {
 		Policies   []orgPolicy `json:"policies"`
 		Timings    []muteTime  `json:"muteTimes"`
 	}{APIVersion: 1}
-	for _, p := range points {
-		cp, err := alerting.NewContactPointBuilder().Uid("muster-" + p.Name).Type(alerting.ContactPointType(p.Type)).Settings(p.Settings).DisableResolveMessage(false).Build()
+	for _, point := range points {
+		cp, err := alerting.NewContactPointBuilder().Uid("muster-" + point.Name).Type(alerting.ContactPointType(point.Type)).Settings(point.Settings).DisableResolveMessage(false).Build()
 		if err != nil {
-			return nil, fmt.Errorf("contact point %s: %w", p.Name, err)
+			return nil, fmt.Errorf("contact point %s: %w", point.Name, err)
 		}
-		file.Points = append(file.Points, group{1, "muster-" + p.Name, []alerting.ContactPoint{cp}})
+		file.Points = append(file.Points, group{1, "muster-" + point.Name, []alerting.ContactPoint{cp}})
 	}
 	root, err := policy.build()
 	if err != nil {
@@ -153,12 +153,12 @@ func (h Hours) outside() muteTime {
 	if h.To != "24:00" {
 		night = append(night, span{h.To, "24:00"})
 	}
-	m := muteTime{OrgID: 1, Name: h.Name}
+	mute := muteTime{OrgID: 1, Name: h.Name}
 	if len(night) > 0 {
-		m.Intervals = append(m.Intervals, interval{Times: night, Location: h.Zone})
+		mute.Intervals = append(mute.Intervals, interval{Times: night, Location: h.Zone})
 	}
 	if len(off) > 0 {
-		m.Intervals = append(m.Intervals, interval{Weekdays: off, Location: h.Zone})
+		mute.Intervals = append(mute.Intervals, interval{Weekdays: off, Location: h.Zone})
 	}
-	return m
+	return mute
 }

@@ -85,33 +85,33 @@ func (d Data) First() (float64, bool) {
 func (d Data) Empty() bool { return len(d.Series) == 0 && len(d.Rows) == 0 }
 
 // Panel asks a panel's queries.
-func (s Source) Panel(ctx context.Context, scope dashboards.Scope, p dashboards.Panel) (Data, error) {
+func (s Source) Panel(ctx context.Context, scope dashboards.Scope, panel dashboards.Panel) (Data, error) {
 	var out Data
-	for _, q := range p.Queries {
-		d, err := s.Query(ctx, scope, p, q)
+	for _, query := range panel.Queries {
+		data, err := s.Query(ctx, scope, panel, query)
 		if err != nil {
 			return Data{}, err
 		}
-		out.Series = append(out.Series, d.Series...)
-		if len(d.Columns) > 0 {
-			out.Columns, out.Rows = d.Columns, append(out.Rows, d.Rows...)
+		out.Series = append(out.Series, data.Series...)
+		if len(data.Columns) > 0 {
+			out.Columns, out.Rows = data.Columns, append(out.Rows, data.Rows...)
 		}
 	}
 	return out, nil
 }
 
 // Query asks one query of a panel.
-func (s Source) Query(ctx context.Context, scope dashboards.Scope, p dashboards.Panel, q dashboards.Query) (Data, error) {
-	text, err := scope.Expand(q)
+func (s Source) Query(ctx context.Context, scope dashboards.Scope, panel dashboards.Panel, query dashboards.Query) (Data, error) {
+	text, err := scope.Expand(query)
 	if err != nil {
 		return Data{}, err
 	}
-	if q.Lang == dashboards.SQL {
-		return s.sql(ctx, text, q.Series)
+	if query.Lang == dashboards.SQL {
+		return s.sql(ctx, text, query.Series)
 	}
 	form := url.Values{"query": {text}}
 	path := "/api/v1/query_range"
-	switch p.Kind {
+	switch panel.Kind {
 	case dashboards.Stat, dashboards.Bars, dashboards.Table:
 		path = "/api/v1/query"
 		form.Set("time", strconv.FormatInt(scope.To.Unix(), 10))
@@ -120,14 +120,14 @@ func (s Source) Query(ctx context.Context, scope dashboards.Scope, p dashboards.
 		form.Set("end", strconv.FormatInt(scope.To.Unix(), 10))
 		form.Set("step", fmt.Sprintf("%d", max(1, int64(scope.Step/time.Second))))
 	}
-	d, err := s.promQL(ctx, path, form, q.Legend)
+	data, err := s.promQL(ctx, path, form, query.Legend)
 	if err != nil {
 		return Data{}, fmt.Errorf("%w in %s", err, text)
 	}
-	if p.Kind == dashboards.Table {
-		return tableOf(d.Series, p.Column), nil
+	if panel.Kind == dashboards.Table {
+		return tableOf(data.Series, panel.Column), nil
 	}
-	return d, nil
+	return data, nil
 }
 
 // promQL asks Prometheus.
@@ -196,8 +196,8 @@ func nameOf(labels map[string]string, legend string) string {
 func tableOf(list []Series, heading string) Data {
 	hidden := dashboards.HiddenLabels()
 	columns := map[string]bool{}
-	for _, s := range list {
-		for k, v := range s.Labels {
+	for _, series := range list {
+		for k, v := range series.Labels {
 			if v != "" && !slices.Contains(hidden, k) {
 				columns[k] = true
 			}
@@ -207,21 +207,21 @@ func tableOf(list []Series, heading string) Data {
 		return Data{}
 	}
 	labels := sortedKeys(columns)
-	d := Data{Columns: labels}
+	data := Data{Columns: labels}
 	if heading != dashboards.Hidden {
-		d.Columns = append(d.Columns, heading)
+		data.Columns = append(data.Columns, heading)
 	}
-	for _, s := range list {
-		row := make([]any, len(d.Columns))
+	for _, series := range list {
+		row := make([]any, len(data.Columns))
 		for i, c := range labels {
-			row[i] = s.Labels[c]
+			row[i] = series.Labels[c]
 		}
 		if len(row) > len(labels) {
-			row[len(labels)] = s.Last()
+			row[len(labels)] = series.Last()
 		}
-		d.Rows = append(d.Rows, row)
+		data.Rows = append(data.Rows, row)
 	}
-	return d
+	return data
 }
 
 // sql asks the accounting store.
@@ -245,11 +245,11 @@ func (s Source) sql(ctx context.Context, text string, series bool) (Data, error)
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return Data{}, fmt.Errorf("accounting store: %w", err)
 	}
-	d := Data{Rows: answer.Data}
+	data := Data{Rows: answer.Data}
 	for _, m := range answer.Meta {
-		d.Columns = append(d.Columns, m.Name)
+		data.Columns = append(data.Columns, m.Name)
 	}
-	for _, row := range d.Rows {
+	for _, row := range data.Rows {
 		for i, v := range row { // large integers come as texts
 			if t, ok := v.(string); ok && strings.Contains(answer.Meta[i].Type, "Int") {
 				if n, err := strconv.ParseFloat(t, 64); err == nil {
@@ -259,15 +259,15 @@ func (s Source) sql(ctx context.Context, text string, series bool) (Data, error)
 		}
 	}
 	if series {
-		return seriesOf(d)
+		return seriesOf(data)
 	}
-	return d, nil
+	return data, nil
 }
 
 // seriesOf makes lines of rows (time, name, value).
-func seriesOf(d Data) (Data, error) {
+func seriesOf(data Data) (Data, error) {
 	lines := map[string]*Series{}
-	for _, row := range d.Rows {
+	for _, row := range data.Rows {
 		if len(row) != 3 {
 			return Data{}, fmt.Errorf("a row of a time series has %d columns, expected time, name and value", len(row))
 		}
@@ -329,12 +329,12 @@ func (s Source) Values(ctx context.Context, match, label string) ([]string, erro
 // longest, else the one with most CPUs; "0" when none runs.
 func (s Source) RunningJob(ctx context.Context, scope dashboards.Scope) (string, error) {
 	for _, expr := range [...]string{`topk(1, sum by (slurm_job_id) (muster_job_gpu_seconds_total{cluster="$cluster"}))`, `topk(1, sum by (slurm_job_id) (muster_job_cpus{cluster="$cluster"}))`} {
-		d, err := s.Query(ctx, scope, dashboards.Panel{Kind: dashboards.Stat}, dashboards.Query{Expr: expr})
+		data, err := s.Query(ctx, scope, dashboards.Panel{Kind: dashboards.Stat}, dashboards.Query{Expr: expr})
 		if err != nil {
 			return "", err
 		}
-		if len(d.Series) > 0 {
-			return d.Series[0].Labels["slurm_job_id"], nil
+		if len(data.Series) > 0 {
+			return data.Series[0].Labels["slurm_job_id"], nil
 		}
 	}
 	return "0", nil

@@ -137,7 +137,7 @@ func (p Page) vars() string {
 }
 
 // draw makes the picture of a panel.
-func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
+func (p Page) draw(panel dashboards.Panel, data Data, err error) drawn {
 	width, height := panel.Size()
 	out := drawn{Title: panel.Title, About: panel.Description, Width: width, Height: height*34 - 8, Kind: string(panel.Kind),
 		Fit: panel.Kind != dashboards.Stat && panel.Kind != dashboards.Lines && panel.Kind != dashboards.Stack}
@@ -145,7 +145,7 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 	case err != nil:
 		out.Note, out.Bad = err.Error(), true
 		return out
-	case d.Empty():
+	case data.Empty():
 		switch out.Note = panel.MayBeEmpty; {
 		case out.Note != "":
 		case panel.Queries[0].Lang == dashboards.SQL: // of a time in which nothing happened
@@ -158,39 +158,39 @@ func (p Page) draw(panel dashboards.Panel, d Data, err error) drawn {
 	}
 	switch panel.Kind {
 	case dashboards.Stat:
-		v, ok := d.First()
+		v, ok := data.First()
 		if !ok {
 			out.Note = cmp.Or(panel.MayBeEmpty, "no figure")
 			return out
 		}
 		out.Big, out.Color = textOf(panel, v), colorOf(panel, v)
 	case dashboards.Bars:
-		out.Bars = barsOf(panel, d.Series)
+		out.Bars = barsOf(panel, data.Series)
 	case dashboards.Table:
-		out.Columns, out.Cells = d.Columns, cellsOf(panel, d)
+		out.Columns, out.Cells = data.Columns, cellsOf(panel, data)
 	case dashboards.HeatMap, dashboards.States:
-		out.Strips = p.strips(panel, d.Series)
+		out.Strips = p.strips(panel, data.Series)
 	case dashboards.Lines, dashboards.Stack:
-		out.Plot = plot(panel, d.Series, p.Scope)
+		out.Plot = plot(panel, data.Series, p.Scope)
 	}
 	return out
 }
 
 // textOf writes a value of a panel.
-func textOf(p dashboards.Panel, v float64) string {
+func textOf(panel dashboards.Panel, v float64) string {
 	switch {
-	case p.UpDown && v == 1:
+	case panel.UpDown && v == 1:
 		return "up"
-	case p.UpDown && v == 0:
+	case panel.UpDown && v == 0:
 		return "down"
 	}
-	return Text(v, p.Unit)
+	return Text(v, panel.Unit)
 }
 
 // colorOf gives the colour of a value as the page shows it.
-func colorOf(p dashboards.Panel, v float64) template.CSS {
-	name := p.Good
-	for _, s := range p.Steps {
+func colorOf(panel dashboards.Panel, v float64) template.CSS {
+	name := panel.Good
+	for _, s := range panel.Steps {
 		if v >= s.From {
 			name = s.Color
 		}
@@ -208,17 +208,17 @@ func colorOf(p dashboards.Panel, v float64) template.CSS {
 	return "#3274d9"
 }
 
-func barsOf(p dashboards.Panel, list []Series) []bar {
+func barsOf(panel dashboards.Panel, list []Series) []bar {
 	slices.SortFunc(list, func(a, b Series) int { return cmp.Compare(b.Last(), a.Last()) })
-	top := p.Max
+	top := panel.Max
 	for _, s := range list {
 		top = max(top, s.Last())
 	}
 	var out []bar
-	for _, s := range list {
-		b := bar{Name: s.Name, Text: Text(s.Last(), p.Unit), Color: colorOf(p, s.Last())}
+	for _, series := range list {
+		b := bar{Name: series.Name, Text: Text(series.Last(), panel.Unit), Color: colorOf(panel, series.Last())}
 		if top > 0 {
-			b.Percent = 100 * s.Last() / top
+			b.Percent = 100 * series.Last() / top
 		}
 		out = append(out, b)
 	}
@@ -237,14 +237,14 @@ func maxRows(p dashboards.Panel) int {
 	return max(12, 34*height/22)
 }
 
-func cellsOf(p dashboards.Panel, d Data) [][]text {
+func cellsOf(panel dashboards.Panel, data Data) [][]text {
 	var out [][]text
-	for _, r := range d.Rows {
+	for _, r := range data.Rows {
 		line := make([]text, len(r))
 		for i, v := range r {
-			unit, known := p.Units[d.Columns[i]]
-			if !known && d.Columns[i] == p.Column {
-				unit = p.Unit
+			unit, known := panel.Units[data.Columns[i]]
+			if !known && data.Columns[i] == panel.Column {
+				unit = panel.Unit
 			}
 			switch v := v.(type) {
 			case nil:
@@ -253,14 +253,14 @@ func cellsOf(p dashboards.Panel, d Data) [][]text {
 				line[i].Text = Text(v, unit)
 			case string:
 				line[i].Text = cut(v, unit)
-				line[i].Color = painted(p, v)
+				line[i].Color = painted(panel, v)
 			default:
 				line[i].Text = fmt.Sprint(v)
 			}
 		}
 		out = append(out, line)
 	}
-	return out[:min(len(out), maxRows(p))]
+	return out[:min(len(out), maxRows(panel))]
 }
 
 // cut writes an instant to the second.
@@ -272,9 +272,9 @@ func cut(v string, unit dashboards.Unit) string {
 }
 
 // painted is the colour of the word that a cell begins with.
-func painted(p dashboards.Panel, v string) template.CSS {
+func painted(panel dashboards.Panel, v string) template.CSS {
 	first, _, _ := strings.Cut(v, " ")
-	for _, w := range p.Cells {
+	for _, w := range panel.Cells {
 		if w.Name == first {
 			return template.CSS(w.Color)
 		}
@@ -287,17 +287,17 @@ func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 	whole := p.Scope.To.Sub(p.Scope.From).Seconds()
 	step := max(1, p.Scope.Step.Seconds())
 	var out []strip
-	for _, s := range list {
-		line := strip{Name: s.Name}
-		for i, at := range s.Times {
-			if math.IsNaN(s.Values[i]) {
+	for _, series := range list {
+		line := strip{Name: series.Name}
+		for i, at := range series.Times {
+			if math.IsNaN(series.Values[i]) {
 				continue
 			}
-			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: textOf(panel, s.Values[i])}
+			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: textOf(panel, series.Values[i])}
 			if panel.Kind == dashboards.States {
-				c.Color = colorOf(panel, s.Values[i])
+				c.Color = colorOf(panel, series.Values[i])
 			} else {
-				c.Color = heat(s.Values[i] / max(panel.Max, 1))
+				c.Color = heat(series.Values[i] / max(panel.Max, 1))
 			}
 			line.Cells = append(line.Cells, c)
 		}
@@ -313,7 +313,7 @@ func heat(part float64) template.CSS {
 }
 
 // plot is the data of a line chart: all times, and a column for each series.
-func plot(p dashboards.Panel, list []Series, scope dashboards.Scope) template.JS {
+func plot(panel dashboards.Panel, list []Series, scope dashboards.Scope) template.JS {
 	var times []int64
 	for _, s := range list {
 		times = append(times, s.Times...)
@@ -330,20 +330,20 @@ func plot(p dashboards.Panel, list []Series, scope dashboards.Scope) template.JS
 		Max      float64      `json:"max"`
 		From, To int64
 		Lines    []map[string]any `json:"lines"`
-	}{Times: times, Stack: p.Kind == dashboards.Stack, Span: p.Kind == dashboards.Stack || p.Queries[0].Lang == dashboards.SQL, Unit: string(p.Unit), Max: p.Max, From: scope.From.Unix(), To: scope.To.Unix()}
+	}{Times: times, Stack: panel.Kind == dashboards.Stack, Span: panel.Kind == dashboards.Stack || panel.Queries[0].Lang == dashboards.SQL, Unit: string(panel.Unit), Max: panel.Max, From: scope.From.Unix(), To: scope.To.Unix()}
 	if data.Stack && slices.ContainsFunc(list, anything) { // what is nothing all the time is no layer
 		list = slices.DeleteFunc(list, func(s Series) bool { return !anything(s) })
 	}
-	for _, s := range list {
+	for _, series := range list {
 		column := make([]*float64, len(times))
-		for i, at := range s.Times {
-			if v := s.Values[i]; !math.IsNaN(v) && !math.IsInf(v, 0) {
+		for i, at := range series.Times {
+			if v := series.Values[i]; !math.IsNaN(v) && !math.IsInf(v, 0) {
 				column[sort.Search(len(times), func(j int) bool { return times[j] >= at })] = &v
 			}
 		}
-		data.Names, data.Values = append(data.Names, s.Name), append(data.Values, column)
+		data.Names, data.Values = append(data.Names, series.Name), append(data.Values, column)
 	}
-	for _, s := range p.Steps {
+	for _, s := range panel.Steps {
 		data.Lines = append(data.Lines, map[string]any{"at": s.From, "color": s.Color})
 	}
 	text, err := json.Marshal(data)
@@ -359,11 +359,11 @@ func anything(s Series) bool {
 }
 
 // Text writes a value with its unit as people read it.
-func Text(v float64, u dashboards.Unit) string {
+func Text(v float64, unit dashboards.Unit) string {
 	if math.IsNaN(v) {
 		return "-"
 	}
-	switch u {
+	switch unit {
 	case dashboards.Ratio:
 		return fmt.Sprintf("%.1f %%", 100*v)
 	case dashboards.Percent:
@@ -372,7 +372,7 @@ func Text(v float64, u dashboards.Unit) string {
 		return seconds(v)
 	case dashboards.Bytes, dashboards.ByteRate:
 		suffix := ""
-		if u == dashboards.ByteRate {
+		if unit == dashboards.ByteRate {
 			suffix = "/s"
 		}
 		return scaled(v, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}) + suffix
@@ -390,7 +390,7 @@ func Text(v float64, u dashboards.Unit) string {
 		return time.UnixMilli(int64(v)).UTC().Format("2006-01-02 15:04:05")
 	}
 	// Grafana writes such figures as they are: 1.02 k before g would be another unit.
-	if name, ok := strings.CutPrefix(string(u), "suffix:"); ok {
+	if name, ok := strings.CutPrefix(string(unit), "suffix:"); ok {
 		return plain(v) + name
 	}
 	return scaled(v, 1000, []string{"", " k", " M", " G", " T", " P"})

@@ -43,12 +43,12 @@ func reasons() (string, error) {
 	b.WriteString("# Reasons\n\n<!-- Written by go run ./docs/gen from spec.ReasonDocs. -->\n\n" +
 		"The reasons that squeue shows in parentheses: why a job is pending or why it ended. The names are Slurm's;\n" +
 		"`muster why JOB` adds the numbers. A test shows each of these in a job.\n\n| reason | given when |\n|---|---|\n")
-	for _, d := range spec.ReasonDocs() {
+	for _, doc := range spec.ReasonDocs() {
 		to := &never
-		if d.Given {
+		if doc.Given {
 			to = &b
 		}
-		fmt.Fprintf(to, "| `%s` | %s |\n", d.Code, d.Text)
+		fmt.Fprintf(to, "| `%s` | %s |\n", doc.Code, doc.Text)
 	}
 	b.WriteString("\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" + never.String())
 	return b.String(), nil
@@ -97,11 +97,11 @@ func alerting() []page {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := alerts.Parse(from, data, "/etc/muster")
+	settings, err := alerts.Parse(from, data, "/etc/muster")
 	if err != nil {
 		return fail(err)
 	}
-	files, err := s.Files()
+	files, err := settings.Files()
 	if err != nil {
 		return fail(err)
 	}

@@ -178,45 +178,47 @@ func (j *judge) readsVariable(call *ast.CallExpr) {
 }
 
 // answer says what becomes of a name.
-func (j *judge) answer(s surfaceName) verdict {
-	noted := s
+func (j *judge) answer(surface surfaceName) verdict {
+	noted := surface
 	noted.letter = ""
 	if v, ok := j.notes[noted]; ok {
 		return v
 	}
-	return j.fromTables(s)
+	return j.fromTables(surface)
 }
 
 // fromTables is answer without the notes.
-func (j *judge) fromTables(s surfaceName) verdict {
-	c := j.commands[s.command]
-	switch s.kind {
+func (j *judge) fromTables(surface surfaceName) verdict {
+	command := j.commands[surface.command]
+	switch surface.kind {
 	case "command":
-		if j.commands[s.name] != nil && j.commands[s.name].Slurm {
+		if j.commands[surface.name] != nil && j.commands[surface.name].Slurm {
 			return verdict{status: works}
 		}
 	case "option":
-		if c != nil {
-			return ofOption(c, s)
+		if command != nil {
+			return ofOption(command, surface)
 		}
 	case "letter", "field":
-		return found(c != nil && c.Fields != nil && slices.ContainsFunc(c.Fields(), func(f string) bool { return foldEqual(f, s) }))
+		return found(command != nil && command.Fields != nil && slices.ContainsFunc(command.Fields(), func(f string) bool { return foldEqual(f, surface) }))
 	case "verb":
-		return found(c != nil && slices.ContainsFunc(c.Verbs, func(v tool.Verb) bool { return hasVerb(v, s.name) }))
+		return found(command != nil && slices.ContainsFunc(command.Verbs, func(v tool.Verb) bool { return hasVerb(v, surface.name) }))
 	case "show":
-		return found(c != nil && c.Entities != nil && slices.ContainsFunc(c.Entities(), func(e string) bool { return strings.EqualFold(e, s.name) || strings.EqualFold(e, s.name+"s") }))
+		return found(command != nil && command.Entities != nil && slices.ContainsFunc(command.Entities(), func(e string) bool {
+			return strings.EqualFold(e, surface.name) || strings.EqualFold(e, surface.name+"s")
+		}))
 	case "update":
-		if s.command == "job" {
-			return found(j.updates[strings.ToLower(s.name)])
+		if surface.command == "job" {
+			return found(j.updates[strings.ToLower(surface.name)])
 		}
-		return found(slices.Contains(j.commands["scontrol"].Entities(), "update "+strings.ToLower(s.name)))
+		return found(slices.Contains(j.commands["scontrol"].Entities(), "update "+strings.ToLower(surface.name)))
 	case "input":
-		return j.ofInput(c, s.name)
+		return j.ofInput(command, surface.name)
 	case "output":
 		folders := map[string][]string{"sbatch": {"nodeagent"}, "srun": {"nodeagent", "cli/submit"}, "salloc": {"cli/submit"}}
-		return found(slices.ContainsFunc(folders[s.command], func(f string) bool { return j.written[f][s.name] }))
+		return found(slices.ContainsFunc(folders[surface.command], func(f string) bool { return j.written[f][surface.name] }))
 	case "key":
-		return j.ofKey(s.name)
+		return j.ofKey(surface.name)
 	}
 	return verdict{status: missing}
 }
@@ -229,11 +231,11 @@ func found(ok bool) verdict {
 }
 
 // foldEqual compares a column: letters exactly, names without regard to case.
-func foldEqual(field string, s surfaceName) bool {
-	if s.kind == "letter" {
-		return field == s.name
+func foldEqual(field string, surface surfaceName) bool {
+	if surface.kind == "letter" {
+		return field == surface.name
 	}
-	return strings.EqualFold(field, s.name)
+	return strings.EqualFold(field, surface.name)
 }
 
 // hasVerb compares a verb, or a verb and its first word: write config.
@@ -243,27 +245,27 @@ func hasVerb(v tool.Verb, name string) bool {
 }
 
 // ofOption reads the command's table of options.
-func ofOption(c *tool.Command, s surfaceName) verdict {
-	for _, o := range c.AllOptions() {
-		if o.Long != s.name && !slices.Contains(strings.Fields(o.Also), s.name) {
+func ofOption(command *tool.Command, surface surfaceName) verdict {
+	for _, option := range command.AllOptions() {
+		if option.Long != surface.name && !slices.Contains(strings.Fields(option.Also), surface.name) {
 			continue
 		}
-		v := judgeOption(&o)
-		if v.status == works && s.letter != "" && o.Short != s.letter {
-			return verdict{differs, "-" + s.letter + " is not its short form"}
+		v := judgeOption(&option)
+		if v.status == works && surface.letter != "" && option.Short != surface.letter {
+			return verdict{differs, "-" + surface.letter + " is not its short form"}
 		}
 		return v
 	}
 	return verdict{status: missing}
 }
 
-func judgeOption(o *opt.Option) verdict {
+func judgeOption(option *opt.Option) verdict {
 	switch {
-	case o.Refused != "":
-		return verdict{refused, o.Refused}
-	case o.Warn != "":
-		return verdict{differs, "accepted with a warning: " + o.Warn}
-	case o.Always != "":
+	case option.Refused != "":
+		return verdict{refused, option.Refused}
+	case option.Warn != "":
+		return verdict{differs, "accepted with a warning: " + option.Warn}
+	case option.Always != "":
 		return verdict{works, ""}
 	}
 	return verdict{status: works}
@@ -271,31 +273,31 @@ func judgeOption(o *opt.Option) verdict {
 
 // ofInput finds a variable among those of the options, of the command, and of what
 // every command reads.
-func (j *judge) ofInput(c *tool.Command, name string) verdict {
-	if c == nil {
+func (j *judge) ofInput(command *tool.Command, name string) verdict {
+	if command == nil {
 		return verdict{status: missing}
 	}
-	for _, o := range c.AllOptions() {
+	for _, o := range command.AllOptions() {
 		if slices.Contains(strings.Fields(o.Env), name) {
 			return judgeOption(&o)
 		}
 	}
-	return found(j.read[name] || slices.ContainsFunc(c.Env, func(v tool.Variable) bool { return v.Name == name }))
+	return found(j.read[name] || slices.ContainsFunc(command.Env, func(v tool.Variable) bool { return v.Name == name }))
 }
 
 // ofKey reads the table of slurm.conf.
 func (j *judge) ofKey(name string) verdict {
-	s, ok := j.keys[strings.ToLower(name)]
+	support, ok := j.keys[strings.ToLower(name)]
 	if !ok {
 		return verdict{status: missing}
 	}
-	switch s.Status {
+	switch support.Status {
 	case "implemented":
 		return verdict{status: works}
 	case "refused":
-		return verdict{refused, s.Why}
+		return verdict{refused, support.Why}
 	}
-	return verdict{differs, "read, without effect: " + s.Why}
+	return verdict{differs, "read, without effect: " + support.Why}
 }
 
 // section is a part of the page: the names of a kind and a command.
@@ -310,10 +312,10 @@ func sections(names []surfaceName) []section {
 		"show": "What %s shows", "update": "Keys of scontrol update %s", "input": "Environment variables that %s reads", "output": "Environment variables that %s sets", "key": "Keys of %s"}
 	var out []section
 	at := map[string]int{}
-	for _, n := range names {
-		title := titles[n.kind]
+	for _, name := range names {
+		title := titles[name.kind]
 		if strings.Contains(title, "%s") {
-			title = fmt.Sprintf(title, n.command)
+			title = fmt.Sprintf(title, name.command)
 		}
 		i, ok := at[title]
 		if !ok {
@@ -321,7 +323,7 @@ func sections(names []surfaceName) []section {
 			at[title] = i
 			out = append(out, section{title: title})
 		}
-		out[i].rows = append(out[i].rows, n)
+		out[i].rows = append(out[i].rows, name)
 	}
 	return out
 }
@@ -410,11 +412,11 @@ func anchor(title string) string {
 func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
 	byStatus := map[string][]string{}
 	var rest strings.Builder
-	for _, n := range s.rows {
-		v := j.answer(n)
-		byStatus[v.status] = append(byStatus[v.status], "`"+spelled(n)+"`")
+	for _, name := range s.rows {
+		v := j.answer(name)
+		byStatus[v.status] = append(byStatus[v.status], "`"+spelled(name)+"`")
 		if v.how != "" && v.status != works {
-			fmt.Fprintf(&rest, "| `%s` | %s | %s |\n", spelled(n), v.status, strings.ReplaceAll(v.how, "|", "\\|"))
+			fmt.Fprintf(&rest, "| `%s` | %s | %s |\n", spelled(name), v.status, strings.ReplaceAll(v.how, "|", "\\|"))
 		}
 	}
 	fmt.Fprintf(b, "\n## %s\n", s.title)
@@ -434,12 +436,12 @@ func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
 }
 
 // spelled is a name as it is typed.
-func spelled(n surfaceName) string {
+func spelled(name surfaceName) string {
 	switch {
-	case n.kind != "option":
-		return n.name
-	case n.letter != "":
-		return "-" + n.letter + ", --" + n.name
+	case name.kind != "option":
+		return name.name
+	case name.letter != "":
+		return "-" + name.letter + ", --" + name.name
 	}
-	return "--" + n.name
+	return "--" + name.name
 }

@@ -84,20 +84,20 @@ const (
 
 // New makes an exporter with the position that an earlier one left.
 func New(cfg Config) (*Exporter, error) {
-	e := &Exporter{cfg: cfg, lagSince: cfg.Now()}
-	if e.cfg.Pause == nil {
-		e.cfg.Pause = pause
+	exporter := &Exporter{cfg: cfg, lagSince: cfg.Now()}
+	if exporter.cfg.Pause == nil {
+		exporter.cfg.Pause = pause
 	}
 	pos, err := ReadPosition(cfg.Position)
 	if err != nil {
 		return nil, err
 	}
-	e.saved = pos
-	e.marks = []mark{{pos: pos}}
+	exporter.saved = pos
+	exporter.marks = []mark{{pos: pos}}
 	if cfg.Refusals != nil {
-		e.inbox = cfg.Refusals.attachInbox()
+		exporter.inbox = cfg.Refusals.attachInbox()
 	}
-	return e, nil
+	return exporter, nil
 }
 
 // ReadPosition reads a file with a position; without one it is the zero position.

@@ -99,12 +99,12 @@ type Catalogue struct {
 func New(lists ...[]Metric) (*Catalogue, error) {
 	var all []Metric
 	for _, l := range lists {
-		for _, m := range l {
-			if m.Dialect == "" {
-				m.Dialect = Muster
+		for _, metric := range l {
+			if metric.Dialect == "" {
+				metric.Dialect = Muster
 			}
-			m.Labels = slices.Clone(m.Labels)
-			all = append(all, m)
+			metric.Labels = slices.Clone(metric.Labels)
+			all = append(all, metric)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Metric) int {

@@ -29,15 +29,15 @@ func (c *Catalogue) Conform(endpoint string, seen []Seen, all bool) error {
 			add(s.Name, "is served but not in the catalogue")
 			continue
 		}
-		m := want[i]
-		if s.Type != m.Type.String() {
-			add(s.Name, "is served as "+s.Type+", the catalogue says "+m.Type.String())
+		metric := want[i]
+		if s.Type != metric.Type.String() {
+			add(s.Name, "is served as "+s.Type+", the catalogue says "+metric.Type.String())
 		}
-		if s.Help != m.Help {
+		if s.Help != metric.Help {
 			add(s.Name, "is served with another help text than the catalogue's")
 		}
-		if len(s.Labels) > 0 && !sameSet(s.Labels, m.Labels) {
-			add(s.Name, "is served with labels "+strings.Join(s.Labels, ",")+", the catalogue says "+strings.Join(m.Labels, ","))
+		if len(s.Labels) > 0 && !sameSet(s.Labels, metric.Labels) {
+			add(s.Name, "is served with labels "+strings.Join(s.Labels, ",")+", the catalogue says "+strings.Join(metric.Labels, ","))
 		}
 	}
 	for _, m := range want {

@@ -181,36 +181,36 @@ func clashes(all []Metric) Problems {
 		name    string
 	}
 	first, at := map[spoken]Metric{}, map[[2]string]bool{}
-	for _, m := range all {
-		place := [2]string{m.Endpoint, m.Name}
+	for _, metric := range all {
+		place := [2]string{metric.Endpoint, metric.Name}
 		if at[place] {
-			out = append(out, Problem{m.Name, m.Endpoint, "is listed twice"})
+			out = append(out, Problem{metric.Name, metric.Endpoint, "is listed twice"})
 			continue
 		}
 		at[place] = true
-		f, seen := first[spoken{m.Dialect, m.Name}]
+		f, seen := first[spoken{metric.Dialect, metric.Name}]
 		if !seen {
-			first[spoken{m.Dialect, m.Name}] = m
+			first[spoken{metric.Dialect, metric.Name}] = metric
 			continue
 		}
 		text := ""
 		switch {
-		case f.Type.String() != m.Type.String():
+		case f.Type.String() != metric.Type.String():
 			text = "is a " + f.Type.String() + " at " + f.Endpoint + ": one name has one type"
-		case !sameSet(f.Labels, m.Labels):
+		case !sameSet(f.Labels, metric.Labels):
 			text = "has other labels at " + f.Endpoint + ": one name has one set of labels"
-		case f.Help != m.Help || f.Unit != m.Unit:
+		case f.Help != metric.Help || f.Unit != metric.Unit:
 			text = "has another meaning at " + f.Endpoint + ": one name has one help text and unit"
 		}
 		if text != "" {
-			out = append(out, Problem{m.Name, m.Endpoint, text})
+			out = append(out, Problem{metric.Name, metric.Endpoint, text})
 		}
 	}
-	for _, m := range all {
+	for _, metric := range all {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			base, cut := strings.CutSuffix(m.Name, suffix)
-			if h, ok := first[spoken{m.Dialect, base}]; cut && ok && h.Type == Histogram {
-				out = append(out, Problem{m.Name, m.Endpoint, "is already a series of the histogram " + base})
+			base, cut := strings.CutSuffix(metric.Name, suffix)
+			if h, ok := first[spoken{metric.Dialect, base}]; cut && ok && h.Type == Histogram {
+				out = append(out, Problem{metric.Name, metric.Endpoint, "is already a series of the histogram " + base})
 			}
 		}
 	}

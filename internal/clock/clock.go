@@ -39,14 +39,14 @@ type Timer interface {
 }
 
 // Sleep waits until d has passed or ctx is done; the error is ctx's.
-func Sleep(ctx context.Context, c Clock, d spec.Span) error {
+func Sleep(ctx context.Context, clock Clock, d spec.Span) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t := c.NewTimer(d)
-	defer t.Stop()
+	timer := clock.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C():
+	case <-timer.C():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

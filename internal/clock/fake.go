@@ -65,11 +65,11 @@ func (f *Fake) Step(d spec.Span) {
 
 // NewTimer arms a timer that Advance fires.
 func (f *Fake) NewTimer(d spec.Span) Timer {
-	t := &fakeTimer{clock: f, c: make(chan time.Time, 1)}
+	timer := &fakeTimer{clock: f, c: make(chan time.Time, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.arm(t, d)
-	return t
+	f.arm(timer, d)
+	return timer
 }
 
 // AwaitTimers waits until at least n timers are armed, so that a test moves
@@ -109,27 +109,27 @@ func (f *Fake) move(to spec.Span) {
 	}
 }
 
-func (f *Fake) arm(t *fakeTimer, d spec.Span) {
+func (f *Fake) arm(timer *fakeTimer, d spec.Span) {
 	if d <= 0 {
-		t.c <- f.time()
+		timer.c <- f.time()
 		return
 	}
 	f.order++
-	t.due, t.order, t.live = f.mono+d, f.order, true
-	if t.due < f.mono { // overflow: as good as never
-		t.due = spec.Infinite
+	timer.due, timer.order, timer.live = f.mono+d, f.order, true
+	if timer.due < f.mono { // overflow: as good as never
+		timer.due = spec.Infinite
 	}
-	at, _ := slices.BinarySearchFunc(f.armed, t, byDue)
-	f.armed = slices.Insert(f.armed, at, t)
+	at, _ := slices.BinarySearchFunc(f.armed, timer, byDue)
+	f.armed = slices.Insert(f.armed, at, timer)
 	f.notify()
 }
 
-func (f *Fake) disarm(t *fakeTimer) {
-	if !t.live {
+func (f *Fake) disarm(timer *fakeTimer) {
+	if !timer.live {
 		return
 	}
-	t.live = false
-	at, _ := slices.BinarySearchFunc(f.armed, t, byDue)
+	timer.live = false
+	at, _ := slices.BinarySearchFunc(f.armed, timer, byDue)
 	f.armed = slices.Delete(f.armed, at, at+1)
 	f.notify()
 }

@@ -11,7 +11,7 @@ import (
 // it, and checks that both name the same cluster. Errors are returned
 // all at once, warnings as lines.
 func ReadCluster(cfg *Config) (*spec.Config, []string, error) {
-	c, problems := ReadSlurm(cfg.SlurmConf)
+	cluster, problems := ReadSlurm(cfg.SlurmConf)
 	if err := problems.Err(); err != nil {
 		return nil, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
@@ -19,7 +19,7 @@ func ReadCluster(cfg *Config) (*spec.Config, []string, error) {
 	for _, p := range problems {
 		warnings = append(warnings, p.String())
 	}
-	out := c.Config
+	out := cluster.Config
 	if cfg.ClusterName != "" && cfg.ClusterName != out.ClusterName {
 		return nil, nil, fmt.Errorf("cluster_name %q of muster.yaml and ClusterName=%s of %s must agree", cfg.ClusterName, out.ClusterName, cfg.SlurmConf)
 	}

@@ -261,12 +261,14 @@ type Accounting struct {
 	// own: host:port of its API (mutual TLS, with a controller's certificate in
 	// tls.dir). Empty means the controller's socket on this host.
 	Controller string `yaml:"controller" example:"ctl1:6817"`
-	// Most rows that go into one insert. While the store is far behind it up to eight times as many, though at most 400,000.
+	// Most rows that go into one insert. While the store is far behind it up to eight times as
+	// many, though at most 400,000.
 	BatchRows int64 `yaml:"batch_rows"`
 	// Longest time a finished job waits to be inserted. While the ledger grows by more
 	// than 2,500 events a second it may be 30 s, unless somebody asks for it.
 	BatchInterval spec.Span `yaml:"batch_interval"`
-	// How long samples of GPUs, and of what jobs use of CPU and memory, are kept, or forever. They go a day at a time.
+	// How long samples of GPUs, and of what jobs use of CPU and memory, are kept, or forever.
+	// They go a day at a time.
 	SamplesKeep spec.Span `yaml:"samples_keep"`
 	// How long rows of accounting are kept, table by table, or infinite. A month
 	// goes as a whole once all of it is older, with a record of its sums; what
@@ -383,12 +385,12 @@ func (c *Config) Objectives() ([]slo.Objective, error) {
 		text string
 	}{{slo.Submit, c.SLO.Submit}, {slo.Durability, c.SLO.Durability}, {slo.Scheduling, c.SLO.Scheduling},
 		{slo.Accounting, c.SLO.Accounting}, {slo.Agents, c.SLO.Agents}, {slo.Goodput, c.SLO.Goodput}} {
-		o, ok, err := slo.Parse(x.kind, x.text)
+		objective, ok, err := slo.Parse(x.kind, x.text)
 		if err != nil {
 			return nil, fmt.Errorf("slo.%s: %w", x.kind, err)
 		}
 		if ok {
-			out = append(out, o)
+			out = append(out, objective)
 		}
 	}
 	waits, err := slo.ParseWaits(c.SLO.Wait)

@@ -43,7 +43,7 @@ const defaultPort = 6817
 // muster.yaml does, and finds the one that this is: controller.name of muster.yaml,
 // else the one with this host's name. self is nil where there is only one.
 func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
-	c, problems := ReadSlurm(cfg.SlurmConf)
+	cluster, problems := ReadSlurm(cfg.SlurmConf)
 	if err := problems.Err(); err != nil {
 		return group, nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
@@ -51,8 +51,8 @@ func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 	if err != nil {
 		return group, nil, err
 	}
-	group.Controllers = controllersOf(c)
-	group.Witness, err = readWitness(cfg.Controller.Witness, portOf(c))
+	group.Controllers = controllersOf(cluster)
+	group.Witness, err = readWitness(cfg.Controller.Witness, portOf(cluster))
 	if err != nil {
 		return group, nil, err
 	}
@@ -86,23 +86,23 @@ func readWitness(text string, port uint32) (*Controller, error) {
 }
 
 // portOf is SlurmctldPort.
-func portOf(c *slurmconf.Cluster) uint32 {
-	if c.Control.Port == 0 {
+func portOf(cluster *slurmconf.Cluster) uint32 {
+	if cluster.Control.Port == 0 {
 		return defaultPort
 	}
-	return c.Control.Port
+	return cluster.Control.Port
 }
 
 // controllersOf are the controllers of a slurm.conf with their addresses.
-func controllersOf(c *slurmconf.Cluster) []Controller {
-	port := portOf(c)
+func controllersOf(cluster *slurmconf.Cluster) []Controller {
+	port := portOf(cluster)
 	var out []Controller
-	for _, h := range c.Control.Hosts {
-		at := h.Addr
+	for _, host := range cluster.Control.Hosts {
+		at := host.Addr
 		if at == "" {
-			at = h.Name
+			at = host.Name
 		}
-		out = append(out, Controller{Name: h.Name, Address: net.JoinHostPort(strings.Trim(at, "[]"), strconv.FormatUint(uint64(port), 10))})
+		out = append(out, Controller{Name: host.Name, Address: net.JoinHostPort(strings.Trim(at, "[]"), strconv.FormatUint(uint64(port), 10))})
 	}
 	return out
 }
@@ -114,14 +114,14 @@ func findController(all []Controller, name, host string) (*Controller, error) {
 	seen := map[string]bool{}
 	var found *Controller
 	for i := range all {
-		c := &all[i]
-		if seen[c.Name] {
-			return nil, fmt.Errorf("SlurmctldHost of slurm.conf and controller.witness of muster.yaml name %s twice", c.Name)
+		controller := &all[i]
+		if seen[controller.Name] {
+			return nil, fmt.Errorf("SlurmctldHost of slurm.conf and controller.witness of muster.yaml name %s twice", controller.Name)
 		}
-		seen[c.Name] = true
-		names = append(names, c.Name)
-		if c.Name == name || name == "" && (c.Name == host || c.Name == short) {
-			found = c
+		seen[controller.Name] = true
+		names = append(names, controller.Name)
+		if controller.Name == name || name == "" && (controller.Name == host || controller.Name == short) {
+			found = controller
 		}
 	}
 	switch {

@@ -50,16 +50,16 @@ type Source struct {
 
 // Parse reads, completes and checks a file's content; it touches no other file.
 func Parse(src Source) (*Config, error) {
-	c := Defaults()
-	d := decodeFile(src.Name, src.Data, c)
+	config := Defaults()
+	d := decodeFile(src.Name, src.Data, config)
 	if len(d.problems) == 0 {
 		// Values that were not understood would only make false alarms below.
-		d.problems = append(d.problems, c.inContext(src, d.lines)...)
+		d.problems = append(d.problems, config.inContext(src, d.lines)...)
 	}
 	if err := d.problems.asError(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return config, nil
 }
 
 func (c *Config) inContext(src Source, lines map[string]int) Problems {

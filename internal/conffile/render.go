@@ -45,16 +45,16 @@ func describe(v reflect.Value, prefix string) []Key {
 	var out []Key
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		k := Key{
+		key := Key{
 			Path: prefix + f.Tag.Get("yaml"), Type: typeName(f), Example: f.Tag.Get("example"),
 			Struct: v.Type().Name(), Field: f.Name,
 		}
-		if k.Section() {
-			out = append(append(out, k), describe(v.Field(i), k.Path+".")...)
+		if key.Section() {
+			out = append(append(out, key), describe(v.Field(i), key.Path+".")...)
 			continue
 		}
-		k.Default = scalarText(v.Field(i))
-		out = append(out, k)
+		key.Default = scalarText(v.Field(i))
+		out = append(out, key)
 	}
 	return out
 }

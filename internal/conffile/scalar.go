@@ -107,14 +107,14 @@ func notSpan(text string) error {
 }
 
 // formatSpan prints what ParseSpan reads back.
-func formatSpan(s spec.Span) string {
+func formatSpan(span spec.Span) string {
 	switch {
-	case s == spec.Infinite:
+	case span == spec.Infinite:
 		return forever
-	case s != 0 && s%spec.Day == 0:
-		return strconv.FormatInt(int64(s/spec.Day), 10) + "d"
+	case span != 0 && span%spec.Day == 0:
+		return strconv.FormatInt(int64(span/spec.Day), 10) + "d"
 	}
-	text := time.Duration(s).String()
+	text := time.Duration(span).String()
 	// 1h0m0s reads worse than 1h.
 	if t, ok := strings.CutSuffix(text, "m0s"); ok {
 		text = t + "m"

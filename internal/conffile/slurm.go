@@ -19,13 +19,13 @@ func ReadSlurm(path string) (*slurmconf.Cluster, slurmconf.Problems) {
 // ReadSlurmBelow is ReadSlurm for files that lie below a folder as they would
 // below /; name has no leading slash.
 func ReadSlurmBelow(root, name string) (*slurmconf.Cluster, slurmconf.Problems) {
-	c, problems := slurmconf.ReadCluster(os.DirFS(root), name)
+	cluster, problems := slurmconf.ReadCluster(os.DirFS(root), name)
 	for i := range problems {
 		if f := problems[i].File; f != "" {
 			problems[i].File = strings.TrimSuffix(root, "/") + "/" + f
 		}
 	}
-	return c, problems
+	return cluster, problems
 }
 
 // maxSlurmFiles bounds what SlurmFiles gathers, in bytes.

@@ -202,11 +202,11 @@ func (c *Config) checkReports(v *validator) {
 			v.add("reports.smtp", "%q is not host:port, such as mail.example.org:25", at)
 		}
 	}
-	switch r := &c.Reports; {
-	case len(r.Mail) == 0: // nothing is sent
-	case (r.SMTPUser == "") != (r.SMTPPasswordFile == ""):
+	switch reports := &c.Reports; {
+	case len(reports.Mail) == 0: // nothing is sent
+	case (reports.SMTPUser == "") != (reports.SMTPPasswordFile == ""):
 		v.add("reports.smtp_user", "it goes with smtp_password_file: name both or neither")
-	case r.SMTPUser != "" && r.SMTP == "":
+	case reports.SMTPUser != "" && reports.SMTP == "":
 		v.add("reports.smtp_user", "it logs in at a mail server: name it with smtp")
 	}
 	if from := c.Reports.From; from != "" {

@@ -24,8 +24,8 @@ type action struct {
 
 // jobActions are the changes that make sense for a job in its state, to a
 // visitor who may make them.
-func (v *visit) jobActions(j *apiv1.JobInfo, id string) []action {
-	if v.past != nil || !v.mayChange(j) {
+func (v *visit) jobActions(job *apiv1.JobInfo, id string) []action {
+	if v.past != nil || !v.mayChange(job) {
 		return nil
 	}
 	var out []action
@@ -33,10 +33,10 @@ func (v *visit) jobActions(j *apiv1.JobInfo, id string) []action {
 		a.To = "/job/" + id + "/" + a.Verb
 		out = append(out, a)
 	}
-	state := spec.JobState(j.GetState())
+	state := spec.JobState(job.GetState())
 	pending, active := state == spec.Pending, state == spec.Running || state == spec.Suspended
 	switch {
-	case pending && j.GetHold() != 0:
+	case pending && job.GetHold() != 0:
 		add(action{Verb: "release", Name: "Release", Command: "scontrol release " + id})
 	case pending:
 		add(action{Verb: "hold", Name: "Hold", Command: "scontrol hold " + id})
@@ -44,7 +44,7 @@ func (v *visit) jobActions(j *apiv1.JobInfo, id string) []action {
 	if active {
 		add(action{Verb: "requeue", Name: "Requeue", Command: "scontrol requeue " + id, Ask: "The job's processes are ended, and it waits again from the start.", Danger: true})
 	}
-	if (pending || active) && !j.GetCompleting() {
+	if (pending || active) && !job.GetCompleting() {
 		add(action{Verb: "cancel", Name: "Cancel", Command: "scancel " + id, Ask: "This ends the job for good.", Danger: true})
 	}
 	return out
@@ -87,13 +87,13 @@ func doneText(verb string) string {
 }
 
 // nodeActions are the changes of a node that the visitor may make.
-func (v *visit) nodeActions(n *apiv1.NodeInfo) []action {
+func (v *visit) nodeActions(node *apiv1.NodeInfo) []action {
 	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodUpdateNode) != nil {
 		return nil
 	}
-	name := n.GetName()
+	name := node.GetName()
 	command := "scontrol update nodename=" + name + " state="
-	if strings.Contains(n.GetState(), "DRAIN") || strings.HasPrefix(n.GetState(), "DOWN") {
+	if strings.Contains(node.GetState(), "DRAIN") || strings.HasPrefix(node.GetState(), "DOWN") {
 		return []action{{Verb: "resume", Name: "Resume", To: "/node/" + name + "/resume", Command: command + "resume"}}
 	}
 	return []action{{Verb: "drain", Name: "Drain", To: "/node/" + name + "/drain", Command: command + "drain reason='…'", Reason: true,

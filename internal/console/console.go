@@ -97,19 +97,19 @@ type asset struct {
 
 // New makes a console. It fails only if an embedded file is broken.
 func New(cfg Config) (*Console, error) {
-	c := &Console{cfg: cfg, mux: http.NewServeMux(), pages: map[string]*template.Template{}, assets: map[string]asset{}, secret: make([]byte, 32),
+	console := &Console{cfg: cfg, mux: http.NewServeMux(), pages: map[string]*template.Template{}, assets: map[string]asset{}, secret: make([]byte, 32),
 		live: newLive(), lists: newLists(), asking: newTurns()}
-	if _, err := rand.Read(c.secret); err != nil {
+	if _, err := rand.Read(console.secret); err != nil {
 		return nil, err
 	}
-	if err := c.readAssets(); err != nil {
+	if err := console.readAssets(); err != nil {
 		return nil, err
 	}
-	if err := c.readPages(); err != nil {
+	if err := console.readPages(); err != nil {
 		return nil, err
 	}
-	c.routes()
-	return c, nil
+	console.routes()
+	return console, nil
 }
 
 func (c *Console) readAssets() error {

@@ -74,11 +74,11 @@ func (d *scriptData) fillAgain(v *visit, id string) {
 
 // mayReadScript tells whether the accounting would show the script of a job to
 // the visitor, as far as the console can tell.
-func (v *visit) mayReadScript(j *apiv1.JobInfo) bool {
-	if j.GetSpec().GetShell() || v.console.cfg.Door.Admit(v.id, tool.MethodAcctScripts) != nil {
+func (v *visit) mayReadScript(job *apiv1.JobInfo) bool {
+	if job.GetSpec().GetShell() || v.console.cfg.Door.Admit(v.id, tool.MethodAcctScripts) != nil {
 		return false
 	}
-	return j.GetUserId() == v.id.UID || v.isAdministrator()
+	return job.GetUserId() == v.id.UID || v.isAdministrator()
 }
 
 // againOption is one option of sbatch with the field of a job that it sets.
@@ -216,8 +216,8 @@ func withValue(long, value string) string {
 // for is written from the record of the job, because its submit line has lost
 // the quotes. lost names settings that the lines do not repeat; those of the
 // script's own directives hold again by themselves.
-func runAgain(j *apiv1.JobInfo, id string) (lines, lost string) {
-	s := j.GetSpec()
+func runAgain(job *apiv1.JobInfo, id string) (lines, lost string) {
+	s := job.GetSpec()
 	file := "job-" + id + ".sh"
 	words := []string{"sbatch"}
 	said := map[string]bool{}

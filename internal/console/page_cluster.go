@@ -137,37 +137,37 @@ func (c *Console) clusterPage(v *visit) (answer, error) {
 
 func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
 	var out []partitionRow
-	for _, p := range list {
-		state := spec.PartitionState(p.GetState()).String()
-		row := partitionRow{Name: render.Clean(p.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: formatNumber(p.GetTotalNodes()), CPUs: formatNumber(p.GetTotalCpus()),
-			MaxTime: limitText(p.GetMaxTime()), DefaultTime: "", Tier: formatNumber(p.GetPriorityTier()), QOS: render.Clean(p.GetQos()), Default: p.GetIsDefault()}
+	for _, partition := range list {
+		state := spec.PartitionState(partition.GetState()).String()
+		row := partitionRow{Name: render.Clean(partition.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: formatNumber(partition.GetTotalNodes()), CPUs: formatNumber(partition.GetTotalCpus()),
+			MaxTime: limitText(partition.GetMaxTime()), DefaultTime: "", Tier: formatNumber(partition.GetPriorityTier()), QOS: render.Clean(partition.GetQos()), Default: partition.GetIsDefault()}
 		if state == "UP" {
 			row.Class = "ok"
 		}
-		if p.GetDefaultTime() != 0 {
-			row.DefaultTime = limitText(p.GetDefaultTime())
+		if partition.GetDefaultTime() != 0 {
+			row.DefaultTime = limitText(partition.GetDefaultTime())
 		}
-		row.Access = accessOf(p)
+		row.Access = accessOf(partition)
 		out = append(out, row)
 	}
 	return out
 }
 
 // accessOf says who may use a partition.
-func accessOf(p *apiv1.PartitionInfo) string {
+func accessOf(partition *apiv1.PartitionInfo) string {
 	var parts []string
 	for _, rule := range []struct {
 		words string
 		names []string
-	}{{"accounts", p.GetAllowAccounts()}, {"not accounts", p.GetDenyAccounts()}, {"QOS", p.GetAllowQos()}, {"not QOS", p.GetDenyQos()}, {"groups", p.GetAllowGroups()}} {
+	}{{"accounts", partition.GetAllowAccounts()}, {"not accounts", partition.GetDenyAccounts()}, {"QOS", partition.GetAllowQos()}, {"not QOS", partition.GetDenyQos()}, {"groups", partition.GetAllowGroups()}} {
 		if len(rule.names) > 0 {
 			parts = append(parts, rule.words+" "+strings.Join(rule.names, ", "))
 		}
 	}
-	if p.GetRootOnly() {
+	if partition.GetRootOnly() {
 		parts = append(parts, "root only")
 	}
-	if p.GetReqResv() {
+	if partition.GetReqResv() {
 		parts = append(parts, "reservations only")
 	}
 	return render.Clean(strings.Join(parts, "; "))
@@ -175,13 +175,13 @@ func accessOf(p *apiv1.PartitionInfo) string {
 
 func qosRows(list []*apiv1.Qos) []qosRow {
 	var out []qosRow
-	for _, q := range list {
-		row := qosRow{Name: render.Clean(q.GetName()), Priority: formatNumber(q.GetPriority()), Preempt: render.Clean(strings.Join(q.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(q.GetFlags(), ", ")),
-			PerJob: spaceList(render.LimitsText(q.GetMaxTresPerJob())), PerUser: spaceList(render.LimitsText(q.GetMaxTresPerUser())), Group: spaceList(render.LimitsText(q.GetGrpTres()))}
-		if q.GetMaxWall() > 0 {
-			row.Wall = render.ShortSpan(q.GetMaxWall())
+	for _, qos := range list {
+		row := qosRow{Name: render.Clean(qos.GetName()), Priority: formatNumber(qos.GetPriority()), Preempt: render.Clean(strings.Join(qos.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(qos.GetFlags(), ", ")),
+			PerJob: spaceList(render.LimitsText(qos.GetMaxTresPerJob())), PerUser: spaceList(render.LimitsText(qos.GetMaxTresPerUser())), Group: spaceList(render.LimitsText(qos.GetGrpTres()))}
+		if qos.GetMaxWall() > 0 {
+			row.Wall = render.ShortSpan(qos.GetMaxWall())
 		}
-		row.Factor = strconv.FormatFloat(float64((&spec.QOS{UsageFactor: q.GetUsageFactor()}).Factor())/1e6, 'f', -1, 64)
+		row.Factor = strconv.FormatFloat(float64((&spec.QOS{UsageFactor: qos.GetUsageFactor()}).Factor())/1e6, 'f', -1, 64)
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b qosRow) int { return strings.Compare(a.Name, b.Name) })
@@ -195,14 +195,14 @@ func byStart(a, b *apiv1.ReservationInfo) int {
 
 func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 	var out []reservationRow
-	for _, r := range slices.SortedFunc(slices.Values(list), byStart) {
-		who := slices.Concat(r.GetUsers(), r.GetAccounts(), r.GetGroups(), r.GetQos())
-		what := nodeCount(len(r.GetNodes()))
-		if t := render.TRESText(r.GetTres()); t != "" {
+	for _, reservation := range slices.SortedFunc(slices.Values(list), byStart) {
+		who := slices.Concat(reservation.GetUsers(), reservation.GetAccounts(), reservation.GetGroups(), reservation.GetQos())
+		what := nodeCount(len(reservation.GetNodes()))
+		if t := render.TRESText(reservation.GetTres()); t != "" {
 			what += ", " + spaceList(t)
 		}
-		out = append(out, reservationRow{Name: render.Clean(r.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaceList(render.Clean(r.GetFlags())),
-			Jobs: formatNumber(r.GetJobs()), Start: newMoment(r.GetStart()), End: newMoment(r.GetEnd()), Active: r.GetActive()})
+		out = append(out, reservationRow{Name: render.Clean(reservation.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaceList(render.Clean(reservation.GetFlags())),
+			Jobs: formatNumber(reservation.GetJobs()), Start: newMoment(reservation.GetStart()), End: newMoment(reservation.GetEnd()), Active: reservation.GetActive()})
 	}
 	return out
 }
@@ -220,23 +220,23 @@ func nodeCount(n int) string {
 func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 	whole := calendarDays * day
 	out := &calendar{}
-	for _, r := range slices.SortedFunc(slices.Values(list), byStart) {
-		if r.GetEnd() != 0 && r.GetEnd() <= now {
+	for _, reservation := range slices.SortedFunc(slices.Values(list), byStart) {
+		if reservation.GetEnd() != 0 && reservation.GetEnd() <= now {
 			continue
 		}
-		if r.GetStart() >= now+whole || len(out.Bars) >= maxResvBars {
+		if reservation.GetStart() >= now+whole || len(out.Bars) >= maxResvBars {
 			out.More++
 			continue
 		}
-		from, to := max(r.GetStart()-now, 0), whole
-		if r.GetEnd() != 0 {
-			to = min(r.GetEnd()-now, whole)
+		from, to := max(reservation.GetStart()-now, 0), whole
+		if reservation.GetEnd() != 0 {
+			to = min(reservation.GetEnd()-now, whole)
 		}
 		x := int(from * planWidth / whole)
 		row := len(out.Bars)
-		name := render.Clean(r.GetName())
+		name := render.Clean(reservation.GetName())
 		out.Bars = append(out.Bars, resvBar{X: min(x, planWidth-3), Width: max(int(to*planWidth/whole)-x, 3), Y: row*2*barHeight + barHeight - 4, TextY: row*2*barHeight + 13,
-			Label: cutText(name, 60), Title: name + ", " + nodeCount(len(r.GetNodes())), Active: r.GetActive()})
+			Label: cutText(name, 60), Title: name + ", " + nodeCount(len(reservation.GetNodes())), Active: reservation.GetActive()})
 	}
 	if len(out.Bars) == 0 && out.More == 0 {
 		return nil
@@ -297,10 +297,10 @@ func hostRows(reply *apiv1.ListHostsReply) (rows []hostRow, more int) {
 		return cmp.Or(cmp.Compare(a.GetExpires(), b.GetExpires()), strings.Compare(a.GetName(), b.GetName()), strings.Compare(a.GetRole(), b.GetRole()))
 	})
 	more = max(len(list)-maxHosts, 0)
-	for _, h := range list[:min(len(list), maxHosts)] {
-		row := hostRow{Name: render.Clean(h.GetName()), Role: render.Clean(h.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(h.GetSerial()), Expires: newMoment(h.GetExpires())}
-		switch left := h.GetExpires() - reply.GetNow(); {
-		case h.GetRevoked():
+	for _, host := range list[:min(len(list), maxHosts)] {
+		row := hostRow{Name: render.Clean(host.GetName()), Role: render.Clean(host.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(host.GetSerial()), Expires: newMoment(host.GetExpires())}
+		switch left := host.GetExpires() - reply.GetNow(); {
+		case host.GetRevoked():
 			row.State, row.Class = "revoked", "bad"
 		case left <= 0:
 			row.State, row.Class = "expired", "bad"

@@ -112,29 +112,29 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 }
 
 // describe is what the record of a job says.
-func (v *visit) describe(j *apiv1.JobInfo, text *render.JobView) jobData {
-	state, _ := render.StateNames(j)
-	s := j.GetSpec()
-	d := jobData{ID: text.ID(render.JobRow{JobInfo: j, Task: -1}), Number: strconv.FormatUint(uint64(j.GetJobId()), 10), Name: render.Clean(s.GetName()), User: render.Clean(j.GetUser()),
-		Account: render.Clean(s.GetAccount()), State: strings.ToLower(state), Class: stateClass(j), Again: render.Clean(s.GetSubmitLine())}
-	if j.GetArrayJobId() != 0 {
-		d.Tasks = "/queue?q=" + strconv.FormatUint(uint64(j.GetArrayJobId()), 10) + "_"
+func (v *visit) describe(job *apiv1.JobInfo, text *render.JobView) jobData {
+	state, _ := render.StateNames(job)
+	s := job.GetSpec()
+	data := jobData{ID: text.ID(render.JobRow{JobInfo: job, Task: -1}), Number: strconv.FormatUint(uint64(job.GetJobId()), 10), Name: render.Clean(s.GetName()), User: render.Clean(job.GetUser()),
+		Account: render.Clean(s.GetAccount()), State: strings.ToLower(state), Class: stateClass(job), Again: render.Clean(s.GetSubmitLine())}
+	if job.GetArrayJobId() != 0 {
+		data.Tasks = "/queue?q=" + strconv.FormatUint(uint64(job.GetArrayJobId()), 10) + "_"
 	}
-	d.Life = life(j, text.Now)
-	d.Facts = v.facts(j, text)
-	for _, n := range j.GetAllocation() {
-		d.Nodes = append(d.Nodes, nodeOf(n))
+	data.Life = life(job, text.Now)
+	data.Facts = v.facts(job, text)
+	for _, n := range job.GetAllocation() {
+		data.Nodes = append(data.Nodes, nodeOf(n))
 	}
-	for _, st := range j.GetSteps() {
-		d.Steps = append(d.Steps, stepOf(st, text.Now))
+	for _, st := range job.GetSteps() {
+		data.Steps = append(data.Steps, stepOf(st, text.Now))
 	}
-	return d
+	return data
 }
 
 // life are the points in the life of a job that the controller knows.
-func life(j *apiv1.JobInfo, now int64) []stage {
-	state := spec.JobState(j.GetState())
-	out := []stage{{Name: "submitted", At: newMoment(j.GetSubmit()), Class: "past"}}
+func life(job *apiv1.JobInfo, now int64) []stage {
+	state := spec.JobState(job.GetState())
+	out := []stage{{Name: "submitted", At: newMoment(job.GetSubmit()), Class: "past"}}
 	add := func(name, class string, at, since int64) {
 		st := stage{Name: name, At: newMoment(at), Class: class}
 		if since > 0 && at >= since {
@@ -142,64 +142,64 @@ func life(j *apiv1.JobInfo, now int64) []stage {
 		}
 		out = append(out, st)
 	}
-	if e := j.GetEligible(); e > j.GetSubmit() && e <= now {
-		add("eligible", "past", e, j.GetSubmit())
+	if e := job.GetEligible(); e > job.GetSubmit() && e <= now {
+		add("eligible", "past", e, job.GetSubmit())
 	}
 	switch {
-	case state == spec.Pending && j.GetPlannedStart() > 0:
-		add("planned start", "ahead", j.GetPlannedStart(), now)
-	case state != spec.Pending && j.GetStart() > 0:
-		add("started", "past", j.GetStart(), max(j.GetEligible(), j.GetSubmit()))
+	case state == spec.Pending && job.GetPlannedStart() > 0:
+		add("planned start", "ahead", job.GetPlannedStart(), now)
+	case state != spec.Pending && job.GetStart() > 0:
+		add("started", "past", job.GetStart(), max(job.GetEligible(), job.GetSubmit()))
 	}
 	switch {
 	case state.Terminal():
-		add("ended", stateClass(j), j.GetEnd(), j.GetStart())
-	case state != spec.Pending && j.GetEnd() > 0:
-		add("ends at the latest", "ahead", j.GetEnd(), now)
+		add("ended", stateClass(job), job.GetEnd(), job.GetStart())
+	case state != spec.Pending && job.GetEnd() > 0:
+		add("ends at the latest", "ahead", job.GetEnd(), now)
 	}
 	return out
 }
 
-func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
-	s := j.GetSpec()
+func (v *visit) facts(job *apiv1.JobInfo, text *render.JobView) []fact {
+	s := job.GetSpec()
 	var out []fact
 	add := func(name, value string) {
 		if value != "" {
 			out = append(out, fact{Name: name, Value: render.Clean(value)})
 		}
 	}
-	add("partition", strings.ReplaceAll(j.GetPartition(), ",", ", "))
-	add("QOS", render.QOSOf(j))
-	add("priority", formatNumber(j.GetPriority()))
-	add("asked for", spaceList(render.TRESText(j.GetReqTres())))
-	if a := j.GetAllocTres(); a != nil && spec.JobState(j.GetState()) != spec.Pending {
+	add("partition", strings.ReplaceAll(job.GetPartition(), ",", ", "))
+	add("QOS", render.QOSOf(job))
+	add("priority", formatNumber(job.GetPriority()))
+	add("asked for", spaceList(render.TRESText(job.GetReqTres())))
+	if a := job.GetAllocTres(); a != nil && spec.JobState(job.GetState()) != spec.Pending {
 		add("holds", spaceList(render.TRESText(a)))
 	}
 	limit := "none"
-	if j.GetTimeLimit() >= 0 {
-		limit = render.Span(j.GetTimeLimit())
+	if job.GetTimeLimit() >= 0 {
+		limit = render.Span(job.GetTimeLimit())
 	}
 	add("time limit", limit)
-	if spec.JobState(j.GetState()) != spec.Pending && j.GetStart() > 0 {
-		add("ran", render.Span(render.Elapsed(j, text.Now)))
+	if spec.JobState(job.GetState()) != spec.Pending && job.GetStart() > 0 {
+		add("ran", render.Span(render.Elapsed(job, text.Now)))
 	}
-	if n := j.GetRestarts(); n > 0 {
+	if n := job.GetRestarts(); n > 0 {
 		add("restarts", formatNumber(n))
 	}
-	if spec.JobState(j.GetState()).Terminal() {
-		exit := "code " + strconv.Itoa(int(j.GetExitCode()))
-		if sig := j.GetExitSignal(); sig != 0 {
+	if spec.JobState(job.GetState()).Terminal() {
+		exit := "code " + strconv.Itoa(int(job.GetExitCode()))
+		if sig := job.GetExitSignal(); sig != 0 {
 			exit = "signal " + strconv.Itoa(int(sig))
 		}
 		add("exit", exit)
 	}
-	add("dependency", j.GetDependency())
+	add("dependency", job.GetDependency())
 	add("constraint", s.GetConstraint())
 	add("reservation", s.GetReservation())
 	add("licences", render.LicencesText(s))
 	add("working folder", s.GetWorkDir())
-	add("command", render.CommandLine(j))
-	add("output", cmp.Or(j.GetStdout(), text.Stdout(j)))
+	add("command", render.CommandLine(job))
+	add("output", cmp.Or(job.GetStdout(), text.Stdout(job)))
 	add("comment", s.GetComment())
 	add("submitted on", s.GetSubmitHost())
 	return out
@@ -208,27 +208,27 @@ func (v *visit) facts(j *apiv1.JobInfo, text *render.JobView) []fact {
 // spaceList lets a list break between its parts.
 func spaceList(list string) string { return strings.ReplaceAll(list, ",", ", ") }
 
-func nodeOf(n *apiv1.NodeAlloc) jobNode {
+func nodeOf(node *apiv1.NodeAlloc) jobNode {
 	cpus := 0
-	for _, word := range n.GetCpus() {
+	for _, word := range node.GetCpus() {
 		for ; word != 0; word &= word - 1 {
 			cpus++
 		}
 	}
-	out := jobNode{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), CPUs: formatNumber(cpus), Memory: formatMemory(n.GetMem()), Done: n.GetDone()}
-	for _, g := range n.GetGpus() {
+	out := jobNode{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), CPUs: formatNumber(cpus), Memory: formatMemory(node.GetMem()), Done: node.GetDone()}
+	for _, g := range node.GetGpus() {
 		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType())})
 	}
-	for _, g := range n.GetShares() {
+	for _, g := range node.GetShares() {
 		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType()),
 			Part: fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf())})
 	}
 	return out
 }
 
-func stepOf(s *apiv1.StepInfo, now int64) jobStep {
-	state := spec.JobState(s.GetState())
-	end := s.GetEnd()
+func stepOf(step *apiv1.StepInfo, now int64) jobStep {
+	state := spec.JobState(step.GetState())
+	end := step.GetEnd()
 	if end == 0 {
 		end = now
 	}
@@ -237,8 +237,8 @@ func stepOf(s *apiv1.StepInfo, now int64) jobStep {
 	case spec.Running, spec.Completed, spec.Cancelled, spec.Suspended:
 		class = strings.ToLower(state.String())
 	}
-	return jobStep{ID: spec.StepID(s.GetStepId()).String(), Name: render.Clean(s.GetName()), State: strings.ToLower(state.String()), Class: class,
-		Nodes: render.Clean(strings.Join(s.GetNodes(), ",")), Tasks: formatNumber(s.GetTasks()), Start: newMoment(s.GetStart()), Time: render.ShortSpan(end - s.GetStart())}
+	return jobStep{ID: spec.StepID(step.GetStepId()).String(), Name: render.Clean(step.GetName()), State: strings.ToLower(state.String()), Class: class,
+		Nodes: render.Clean(strings.Join(step.GetNodes(), ",")), Tasks: formatNumber(step.GetTasks()), Start: newMoment(step.GetStart()), Time: render.ShortSpan(end - step.GetStart())}
 }
 
 // explain adds what muster why says, in its own sentences.
@@ -273,9 +273,9 @@ func (d *jobData) explain(reply *apiv1.WhyReply, text *render.JobView) {
 
 // mayChange tells whether the visitor would be allowed to change a job, as far
 // as the console can tell: the service decides when he does.
-func (v *visit) mayChange(j *apiv1.JobInfo) bool {
+func (v *visit) mayChange(job *apiv1.JobInfo) bool {
 	if v.console.cfg.Door.Admit(v.id, tool.MethodCancel) != nil {
 		return false
 	}
-	return j.GetUserId() == v.id.UID || v.isOperator() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
+	return job.GetUserId() == v.id.UID || v.isOperator() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
 }

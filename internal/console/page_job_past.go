@@ -79,15 +79,15 @@ func (c *Console) pastPart(v *visit) (answer, error) {
 		out.data = pastData{Missing: "it knows no such job"}
 		return out, nil
 	}
-	d := pastData{}
-	d.describe(report)
+	data := pastData{}
+	data.describe(report)
 	if report.GetRun().GetStart() != 0 && render.GPUsOf(report.GetRun().GetAllocTres()) > 0 {
 		if history, err := callAPI[*apiv1.GpuHistoryReply](v, tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: points}); err == nil {
-			d.chartGPUs(history)
+			data.chartGPUs(history)
 		}
 	}
-	d.chartNodes(report)
-	out.data = d
+	data.chartNodes(report)
+	out.data = data
 	return out, nil
 }
 
@@ -132,19 +132,19 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 // describeUse sums up what the job used of what it held.
 func (d *pastData) describeUse(report *apiv1.JobReportReply) {
 	var held, used, memHeld, peak, gpuHeld, gpuUsed, gpuNone int64
-	for _, n := range report.GetNodes() {
-		if !n.GetMeasured() {
+	for _, node := range report.GetNodes() {
+		if !node.GetMeasured() {
 			continue
 		}
-		held += n.GetCpus() * n.GetHeld()
-		used += n.GetCpuTime()
-		memHeld += n.GetMemMib() << 20
-		peak += n.GetPeakRss()
-		for _, g := range n.GetGpus() {
-			if g.GetMeasured() {
-				gpuHeld += g.GetHeld()
-				gpuUsed += g.GetUtil()
-				gpuNone += g.GetNoProcess() + g.GetIdle()
+		held += node.GetCpus() * node.GetHeld()
+		used += node.GetCpuTime()
+		memHeld += node.GetMemMib() << 20
+		peak += node.GetPeakRss()
+		for _, gpu := range node.GetGpus() {
+			if gpu.GetMeasured() {
+				gpuHeld += gpu.GetHeld()
+				gpuUsed += gpu.GetUtil()
+				gpuNone += gpu.GetNoProcess() + gpu.GetIdle()
 			}
 		}
 	}
@@ -186,15 +186,15 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 		}
 	}
 	d.From, d.To = newMoment(history.GetFrom()), newMoment(history.GetFrom()+int64(steps)*history.GetStep())
-	for _, g := range list[:min(len(list), maxCharted)] {
+	for _, gpu := range list[:min(len(list), maxCharted)] {
 		line := func(name, unit string, most float64, get func(p *apiv1.GpuPoint) *float64) chart {
 			values := make([]*float64, steps)
-			for _, p := range g.GetPoints() {
+			for _, p := range gpu.GetPoints() {
 				values[p.GetAt()] = get(p)
 			}
 			return draw(name, unit, most, values)
 		}
-		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(g.GetNode()) + " GPU " + formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Charts: []chart{
+		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(gpu.GetNode()) + " GPU " + formatNumber(gpu.GetIndex()), UUID: render.Clean(gpu.GetUuid()), Charts: []chart{
 			line("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util }),
 			line("SM active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) }),
 			line("tensor active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) }),
@@ -219,19 +219,19 @@ func (d *pastData) chartNodes(report *apiv1.JobReportReply) {
 	for _, n := range report.GetNodes() {
 		held[n.GetNode()] = n
 	}
-	for _, u := range report.GetUsage()[:min(len(report.GetUsage()), maxCharted)] {
+	for _, usage := range report.GetUsage()[:min(len(report.GetUsage()), maxCharted)] {
 		steps := uint32(1)
-		for _, p := range u.GetPoints() {
+		for _, p := range usage.GetPoints() {
 			steps = max(steps, p.GetAt()+1)
 		}
 		cpus, resident := make([]*float64, steps), make([]*float64, steps)
-		for _, p := range u.GetPoints() {
+		for _, p := range usage.GetPoints() {
 			gib := float64(p.GetRss()) / (1 << 30)
 			cpus[p.GetAt()] = p.Cpus
 			resident[p.GetAt()] = &gib
 		}
-		n := held[u.GetNode()]
-		d.Nodes = append(d.Nodes, nodeUse{Name: render.Clean(u.GetNode()), Charts: []chart{
+		n := held[usage.GetNode()]
+		d.Nodes = append(d.Nodes, nodeUse{Name: render.Clean(usage.GetNode()), Charts: []chart{
 			draw("CPUs in use of "+formatNumber(n.GetCpus()), "", float64(n.GetCpus()), cpus),
 			draw("memory of "+formatMemory(n.GetMemMib()), "GiB", float64(n.GetMemMib())/1024, resident)}})
 	}

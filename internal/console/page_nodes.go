@@ -63,11 +63,11 @@ func (c *Console) nodesPage(v *visit) (answer, error) {
 	q := v.URL.Query()
 	page, _ := strconv.Atoi(q.Get("page"))
 	page = max(page, 1)
-	d := nodesData{Query: q.Get("q"), State: q.Get("state"), Hidden: len(reply.GetNodes()) == 0}
-	d.Figures = nodeFigures(reply.GetNodes(), reply.GetNow())
+	data := nodesData{Query: q.Get("q"), State: q.Get("state"), Hidden: len(reply.GetNodes()) == 0}
+	data.Figures = nodeFigures(reply.GetNodes(), reply.GetNow())
 	link := func(state string, page int) string {
 		out := url.Values{}
-		for key, value := range map[string]string{"q": d.Query, "state": state} {
+		for key, value := range map[string]string{"q": data.Query, "state": state} {
 			if value != "" {
 				out.Set(key, value)
 			}
@@ -80,55 +80,55 @@ func (c *Console) nodesPage(v *visit) (answer, error) {
 		}
 		return "/nodes?" + out.Encode()
 	}
-	d.Tabs = append(d.Tabs, tab{"All", link("", 1), d.State == ""})
+	data.Tabs = append(data.Tabs, tab{"All", link("", 1), data.State == ""})
 	for _, state := range [...]string{"idle", "mixed", "allocated", "drain", "down", "planned"} {
-		d.Tabs = append(d.Tabs, tab{state, link(state, 1), d.State == state})
+		data.Tabs = append(data.Tabs, tab{state, link(state, 1), data.State == state})
 	}
-	words := strings.Fields(strings.ToLower(d.Query))
+	words := strings.Fields(strings.ToLower(data.Query))
 	var found []*apiv1.NodeInfo
 	for _, n := range reply.GetNodes() {
-		if (d.State == "" || render.StateOf(n).Matches(d.State)) && nodeHas(n, words) {
+		if (data.State == "" || render.StateOf(n).Matches(data.State)) && nodeHas(n, words) {
 			found = append(found, n)
 		}
 	}
-	d.Found, d.Named = len(found), len(found) <= 128
+	data.Found, data.Named = len(found), len(found) <= 128
 	for _, n := range found {
-		d.Map = append(d.Map, mapOf(n, reply.GetNow()))
+		data.Map = append(data.Map, mapOf(n, reply.GetNow()))
 	}
-	d.From = min((page-1)*nodesOnPage, len(found))
-	d.To = min(d.From+nodesOnPage, len(found))
-	for _, n := range found[d.From:d.To] {
-		d.Rows = append(d.Rows, nodeRow(n, reply.GetNow()))
+	data.From = min((page-1)*nodesOnPage, len(found))
+	data.To = min(data.From+nodesOnPage, len(found))
+	for _, n := range found[data.From:data.To] {
+		data.Rows = append(data.Rows, nodeRow(n, reply.GetNow()))
 	}
 	if page > 1 {
-		d.Before = link(d.State, page-1)
+		data.Before = link(data.State, page-1)
 	}
-	if d.To < len(found) {
-		d.After = link(d.State, page+1)
+	if data.To < len(found) {
+		data.After = link(data.State, page+1)
 	}
-	d.From++
-	return answer{page: "nodes", title: "Nodes", data: d}, nil
+	data.From++
+	return answer{page: "nodes", title: "Nodes", data: data}, nil
 }
 
 // nodeHas tells whether each word is in what a node says of itself.
-func nodeHas(n *apiv1.NodeInfo, words []string) bool {
+func nodeHas(node *apiv1.NodeInfo, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	parts := append([]string{n.GetName(), n.GetState(), n.GetReason(), n.GetGres()}, n.GetPartitions()...)
-	all := strings.ToLower(strings.Join(append(parts, n.GetFeatures()...), "\n"))
+	parts := append([]string{node.GetName(), node.GetState(), node.GetReason(), node.GetGres()}, node.GetPartitions()...)
+	all := strings.ToLower(strings.Join(append(parts, node.GetFeatures()...), "\n"))
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) })
 }
 
 // nodeClass is the class of the style sheet for a state of a node.
-func nodeClass(n *apiv1.NodeInfo) string {
-	state := render.StateOf(n)
+func nodeClass(node *apiv1.NodeInfo) string {
+	state := render.StateOf(node)
 	switch {
-	case strings.HasPrefix(n.GetState(), "DOWN"), state.Has("FAIL"), state.Has("NOT_RESPONDING"), state.Has("INVALID_REG"):
+	case strings.HasPrefix(node.GetState(), "DOWN"), state.Has("FAIL"), state.Has("NOT_RESPONDING"), state.Has("INVALID_REG"):
 		return "bad"
 	case state.Out(), state.Has("REBOOT_ISSUED"), state.Has("MAINTENANCE"):
 		return "warn"
-	case strings.HasPrefix(n.GetState(), "IDLE"):
+	case strings.HasPrefix(node.GetState(), "IDLE"):
 		return "idle"
 	}
 	return "busy"
@@ -142,66 +142,66 @@ func nodeState(n *apiv1.NodeInfo) string {
 
 // gpuTrouble is what is wrong with a GPU now; empty = nothing that is known. What
 // does not keep it from jobs is told for a day.
-func gpuTrouble(n *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool) {
+func gpuTrouble(node *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool) {
 	returned := int64(0)
-	for _, f := range n.GetGpuFaults() {
+	for _, f := range node.GetGpuFaults() {
 		if f.GetUuid() == uuid && spec.GPUFaultKind(f.GetKind()) == spec.GPUReturned {
 			returned = f.GetAt()
 		}
 	}
-	for _, f := range n.GetGpuFaults() {
-		kind := spec.GPUFaultKind(f.GetKind())
-		if f.GetUuid() != uuid || f.GetAt() < returned || kind == spec.GPUReturned || kind == spec.GPUMIGChanged || now-f.GetAt() > int64(24*time.Hour) {
+	for _, fault := range node.GetGpuFaults() {
+		kind := spec.GPUFaultKind(fault.GetKind())
+		if fault.GetUuid() != uuid || fault.GetAt() < returned || kind == spec.GPUReturned || kind == spec.GPUMIGChanged || now-fault.GetAt() > int64(24*time.Hour) {
 			continue
 		}
 		if kind == spec.GPUIdle {
 			idle = true
 			continue
 		}
-		return render.FaultText(f), false
+		return render.FaultText(fault), false
 	}
 	return "", idle
 }
 
 // gpuClass is what the map shows of a GPU.
-func gpuClass(n *apiv1.NodeInfo, g *apiv1.GpuInfo, now int64) string {
-	wrong, idle := gpuTrouble(n, g.GetUuid(), now)
+func gpuClass(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo, now int64) string {
+	wrong, idle := gpuTrouble(node, gpu.GetUuid(), now)
 	switch {
 	case wrong != "":
 		return "fault"
-	case g.GetAllocated() && idle:
+	case gpu.GetAllocated() && idle:
 		return "idle"
-	case g.GetAllocated() && g.GetShares() > 0 && g.GetSharesUsed() > 0 && g.GetSharesUsed() < g.GetShares():
+	case gpu.GetAllocated() && gpu.GetShares() > 0 && gpu.GetSharesUsed() > 0 && gpu.GetSharesUsed() < gpu.GetShares():
 		return "part"
-	case g.GetAllocated() || g.GetSharesUsed() > 0:
+	case gpu.GetAllocated() || gpu.GetSharesUsed() > 0:
 		return "used"
-	case nodeClass(n) == "bad" || nodeClass(n) == "warn":
+	case nodeClass(node) == "bad" || nodeClass(node) == "warn":
 		return "off"
 	}
 	return "free"
 }
 
-func mapOf(n *apiv1.NodeInfo, now int64) mapNode {
-	out := mapNode{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), Class: nodeClass(n)}
+func mapOf(node *apiv1.NodeInfo, now int64) mapNode {
+	out := mapNode{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), Class: nodeClass(node)}
 	used := 0
 	var cells strings.Builder
-	for _, g := range n.GetGpus() {
-		if g.GetAllocated() {
+	for _, gpu := range node.GetGpus() {
+		if gpu.GetAllocated() {
 			used++
 		}
-		cells.WriteString(cellOf(gpuClass(n, g, now)))
+		cells.WriteString(cellOf(gpuClass(node, gpu, now)))
 	}
-	if len(n.GetGpus()) == 0 {
+	if len(node.GetGpus()) == 0 {
 		class := map[string]string{"busy": "used", "idle": "free"}[out.Class]
 		cells.WriteString(cellOf(cmp.Or(class, "off")))
 	}
 	out.Cells = template.HTML(cells.String())
-	out.Title = out.Name + ": " + nodeState(n)
-	if len(n.GetGpus()) > 0 {
-		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(n.GetGpus())) + " GPUs in use"
+	out.Title = out.Name + ": " + nodeState(node)
+	if len(node.GetGpus()) > 0 {
+		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(node.GetGpus())) + " GPUs in use"
 	}
-	if n.GetReason() != "" {
-		out.Title += ", " + render.Clean(n.GetReason())
+	if node.GetReason() != "" {
+		out.Title += ", " + render.Clean(node.GetReason())
 	}
 	return out
 }
@@ -213,25 +213,25 @@ func inThousandths(part, whole int64) int {
 	return int(min(part*1000/whole, 1000))
 }
 
-func nodeRow(n *apiv1.NodeInfo, now int64) nodeLine {
+func nodeRow(node *apiv1.NodeInfo, now int64) nodeLine {
 	used := int64(0)
-	for _, g := range n.GetGpus() {
+	for _, g := range node.GetGpus() {
 		if g.GetAllocated() {
 			used++
 		}
 	}
-	out := nodeLine{Name: render.Clean(n.GetName()), Link: "/node/" + n.GetName(), State: nodeState(n), Class: nodeClass(n), Partitions: render.Clean(strings.Join(n.GetPartitions(), ", ")),
-		CPUs: formatNumber(n.GetCpusAlloc()) + " / " + formatNumber(n.GetCpus()), CPUBar: inThousandths(n.GetCpusAlloc(), n.GetCpus()),
-		Memory: formatMemory(n.GetMemAlloc()) + " / " + formatMemory(n.GetMem()), MemoryBar: inThousandths(n.GetMemAlloc(), n.GetMem()), Jobs: formatNumber(n.GetJobsRunning()),
-		Reason: render.Clean(n.GetReason())}
-	if all := int64(len(n.GetGpus())); all > 0 {
+	out := nodeLine{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), State: nodeState(node), Class: nodeClass(node), Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
+		CPUs: formatNumber(node.GetCpusAlloc()) + " / " + formatNumber(node.GetCpus()), CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
+		Memory: formatMemory(node.GetMemAlloc()) + " / " + formatMemory(node.GetMem()), MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()), Jobs: formatNumber(node.GetJobsRunning()),
+		Reason: render.Clean(node.GetReason())}
+	if all := int64(len(node.GetGpus())); all > 0 {
 		out.GPUs, out.GPUBar = formatNumber(used)+" / "+formatNumber(all), inThousandths(used, all)
 	}
-	if n.GetLoadMilli() >= 0 && n.GetRegistered() {
-		out.Load = render.Milli(n.GetLoadMilli())
+	if node.GetLoadMilli() >= 0 && node.GetRegistered() {
+		out.Load = render.Milli(node.GetLoadMilli())
 	}
-	if n.GetReason() != "" {
-		out.ReasonTitle = render.Clean(render.NodeReason(n, jobText(now).Clock))
+	if node.GetReason() != "" {
+		out.ReasonTitle = render.Clean(render.NodeReason(node, jobText(now).Clock))
 	}
 	return out
 }
@@ -239,13 +239,13 @@ func nodeRow(n *apiv1.NodeInfo, now int64) nodeLine {
 // nodeFigures are the numbers above the nodes.
 func nodeFigures(nodes []*apiv1.NodeInfo, now int64) []figure {
 	var out, gpuAll, gpuUsed, gpuFault, gpuOff, gpuIdle int64
-	for _, n := range nodes {
-		if c := nodeClass(n); c == "bad" || c == "warn" {
+	for _, node := range nodes {
+		if c := nodeClass(node); c == "bad" || c == "warn" {
 			out++
 		}
-		for _, g := range n.GetGpus() {
+		for _, gpu := range node.GetGpus() {
 			gpuAll++
-			switch gpuClass(n, g, now) {
+			switch gpuClass(node, gpu, now) {
 			case "used", "part":
 				gpuUsed++
 			case "idle":
@@ -309,13 +309,13 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	if len(reply.GetNodes()) != 1 {
 		return answer{}, spec.Refuse(spec.CodeInvalidNodeName, name)
 	}
-	n := reply.GetNodes()[0]
-	d := nodeData{Line: nodeRow(n, reply.GetNow()), Done: doneText(v.URL.Query().Get("did")), Actions: v.nodeActions(n)}
-	if n.GetReason() != "" {
-		d.Reason = render.Clean(n.GetReason() + " (" + cmp.Or(n.GetReasonUser(), "unknown") + ", " + render.Span(reply.GetNow()-n.GetReasonTime()) + " ago)")
+	node := reply.GetNodes()[0]
+	data := nodeData{Line: nodeRow(node, reply.GetNow()), Done: doneText(v.URL.Query().Get("did")), Actions: v.nodeActions(node)}
+	if node.GetReason() != "" {
+		data.Reason = render.Clean(node.GetReason() + " (" + cmp.Or(node.GetReasonUser(), "unknown") + ", " + render.Span(reply.GetNow()-node.GetReasonTime()) + " ago)")
 	}
-	d.Facts = nodeFacts(n)
-	jobs, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{n.GetName()}}})
+	data.Facts = nodeFacts(node)
+	jobs, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{node.GetName()}}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -324,49 +324,49 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	for _, j := range jobs.GetJobs() {
 		l := newJobLine(j, text)
 		names[j.GetJobId()] = l.ID + " " + l.Name + " of " + l.User
-		d.Jobs = append(d.Jobs, l)
+		data.Jobs = append(data.Jobs, l)
 	}
 	byUUID := map[string]string{}
-	for _, g := range n.GetGpus() {
-		wrong, _ := gpuTrouble(n, g.GetUuid(), reply.GetNow())
-		class := gpuClass(n, g, reply.GetNow())
-		l := gpuLine{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Model: render.Clean(cmp.Or(g.GetModel(), g.GetType())), Class: class, Trouble: render.Clean(wrong),
+	for _, gpu := range node.GetGpus() {
+		wrong, _ := gpuTrouble(node, gpu.GetUuid(), reply.GetNow())
+		class := gpuClass(node, gpu, reply.GetNow())
+		line := gpuLine{Index: formatNumber(gpu.GetIndex()), UUID: render.Clean(gpu.GetUuid()), Model: render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())), Class: class, Trouble: render.Clean(wrong),
 			State: map[string]string{"free": "free", "used": "in use", "part": "partly in use", "idle": "held without a process", "fault": "fault", "off": "out of service"}[class]}
-		if id := g.GetJobId(); id != 0 {
-			l.JobLink = "/job/" + strconv.FormatUint(uint64(id), 10)
-			l.Job = cmp.Or(names[id], strconv.FormatUint(uint64(id), 10))
+		if id := gpu.GetJobId(); id != 0 {
+			line.JobLink = "/job/" + strconv.FormatUint(uint64(id), 10)
+			line.Job = cmp.Or(names[id], strconv.FormatUint(uint64(id), 10))
 		}
-		byUUID[g.GetUuid()] = l.Index
-		d.GPUs = append(d.GPUs, l)
+		byUUID[gpu.GetUuid()] = line.Index
+		data.GPUs = append(data.GPUs, line)
 	}
-	for _, f := range n.GetGpuFaults() {
-		l := faultLine{At: newMoment(f.GetAt()), GPU: cmp.Or(byUUID[f.GetUuid()], render.Clean(f.GetUuid())), Text: render.Clean(strings.TrimSpace(render.FaultText(f) + " " + f.GetText()))}
-		if f.GetJobId() != 0 {
-			l.Job = strconv.FormatUint(f.GetJobId(), 10)
-			l.Link = "/job/" + l.Job
+	for _, fault := range node.GetGpuFaults() {
+		line := faultLine{At: newMoment(fault.GetAt()), GPU: cmp.Or(byUUID[fault.GetUuid()], render.Clean(fault.GetUuid())), Text: render.Clean(strings.TrimSpace(render.FaultText(fault) + " " + fault.GetText()))}
+		if fault.GetJobId() != 0 {
+			line.Job = strconv.FormatUint(fault.GetJobId(), 10)
+			line.Link = "/job/" + line.Job
 		}
-		d.Faults = append(d.Faults, l)
+		data.Faults = append(data.Faults, line)
 	}
-	return answer{page: "node", title: "Node " + render.Clean(n.GetName()), data: d}, nil
+	return answer{page: "node", title: "Node " + render.Clean(node.GetName()), data: data}, nil
 }
 
-func nodeFacts(n *apiv1.NodeInfo) []fact {
+func nodeFacts(node *apiv1.NodeInfo) []fact {
 	var out []fact
 	add := func(name, value string) {
 		if value != "" {
 			out = append(out, fact{Name: name, Value: render.Clean(value)})
 		}
 	}
-	add("partitions", strings.Join(n.GetPartitions(), ", "))
-	add("features", strings.Join(n.GetFeatures(), ", "))
-	add("sockets × cores × threads", strconv.FormatInt(n.GetSockets(), 10)+" × "+strconv.FormatInt(n.GetCoresPerSocket(), 10)+" × "+strconv.FormatInt(n.GetThreadsPerCore(), 10))
-	add("GRES", n.GetGres())
-	add("weight", formatNumber(n.GetWeight()))
-	add("reservation", n.GetReservation())
-	add("system", strings.TrimSpace(n.GetOs()+" "+n.GetArch()))
-	add("agent", n.GetVersion())
-	add("address", n.GetAddr())
-	add("comment", n.GetComment())
-	add("degraded", n.GetDegraded())
+	add("partitions", strings.Join(node.GetPartitions(), ", "))
+	add("features", strings.Join(node.GetFeatures(), ", "))
+	add("sockets × cores × threads", strconv.FormatInt(node.GetSockets(), 10)+" × "+strconv.FormatInt(node.GetCoresPerSocket(), 10)+" × "+strconv.FormatInt(node.GetThreadsPerCore(), 10))
+	add("GRES", node.GetGres())
+	add("weight", formatNumber(node.GetWeight()))
+	add("reservation", node.GetReservation())
+	add("system", strings.TrimSpace(node.GetOs()+" "+node.GetArch()))
+	add("agent", node.GetVersion())
+	add("address", node.GetAddr())
+	add("comment", node.GetComment())
+	add("degraded", node.GetDegraded())
 	return out
 }

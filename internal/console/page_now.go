@@ -72,47 +72,47 @@ func (c *Console) nowPage(v *visit) (answer, error) {
 		return answer{}, err
 	}
 	text := jobText(jobs.GetNow())
-	d := nowData{Figures: append(queueFigures(jobs.GetJobs())[:3:3], nodeFigures(nodes.GetNodes(), nodes.GetNow())...)}
-	d.findWrong(nodes.GetNodes(), jobs.GetJobs(), text)
-	d.fillParts(parts.GetPartitions(), nodes.GetNodes(), jobs.GetJobs())
-	d.Reasons, d.Holders = weighReasons(jobs.GetJobs()), weighHolders(jobs.GetJobs())
-	d.findMoves(jobs.GetJobs(), text)
+	data := nowData{Figures: append(queueFigures(jobs.GetJobs())[:3:3], nodeFigures(nodes.GetNodes(), nodes.GetNow())...)}
+	data.findWrong(nodes.GetNodes(), jobs.GetJobs(), text)
+	data.fillParts(parts.GetPartitions(), nodes.GetNodes(), jobs.GetJobs())
+	data.Reasons, data.Holders = weighReasons(jobs.GetJobs()), weighHolders(jobs.GetJobs())
+	data.findMoves(jobs.GetJobs(), text)
 	if v.past == nil {
-		d.services(v)
+		data.services(v)
 	}
-	return answer{page: "now", title: "Now", data: d}, nil
+	return answer{page: "now", title: "Now", data: data}, nil
 }
 
 // findWrong lists nodes that are out, GPUs with faults and GPUs that are held
 // without a process.
 func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text *render.JobView) {
-	for _, n := range nodes {
-		class := nodeClass(n)
-		link := "/node/" + n.GetName()
+	for _, node := range nodes {
+		class := nodeClass(node)
+		link := "/node/" + node.GetName()
 		if class == "bad" || class == "warn" {
-			why := render.Clean(n.GetReason())
-			if at := n.GetReasonTime(); at > 0 && why != "" {
+			why := render.Clean(node.GetReason())
+			if at := node.GetReasonTime(); at > 0 && why != "" {
 				why += ", since " + render.Span(text.Now-at)
 			}
-			d.Wrong = append(d.Wrong, wrong{class, render.Clean(n.GetName()) + " is " + nodeState(n), link, why})
+			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " + nodeState(node), link, why})
 		}
-		for _, g := range n.GetGpus() {
-			fault, idle := gpuTrouble(n, g.GetUuid(), text.Now)
-			name := render.Clean(n.GetName()) + " GPU " + formatNumber(g.GetIndex())
+		for _, gpu := range node.GetGpus() {
+			fault, idle := gpuTrouble(node, gpu.GetUuid(), text.Now)
+			name := render.Clean(node.GetName()) + " GPU " + formatNumber(gpu.GetIndex())
 			switch {
 			case fault != "":
 				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
-			case idle && g.GetAllocated():
-				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(g.GetJobId()), 10),
-					"held without a process by job " + strconv.FormatUint(uint64(g.GetJobId()), 10)})
+			case idle && gpu.GetAllocated():
+				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(gpu.GetJobId()), 10),
+					"held without a process by job " + strconv.FormatUint(uint64(gpu.GetJobId()), 10)})
 			}
 		}
 	}
-	for _, j := range jobs {
-		switch code := spec.ReasonCode(j.GetReason().GetCode()); {
-		case spec.JobState(j.GetState()) != spec.Pending:
+	for _, job := range jobs {
+		switch code := spec.ReasonCode(job.GetReason().GetCode()); {
+		case spec.JobState(job.GetState()) != spec.Pending:
 		case code == spec.ReasonDependencyNever, code == spec.ReasonBadConstraints, code == spec.ReasonPartitionConfig:
-			l := newJobLine(j, text)
+			l := newJobLine(job, text)
 			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User + " can never start", l.Link, l.Reason})
 		}
 	}
@@ -130,49 +130,49 @@ func (d *nowData) fillParts(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInf
 		byName[p.GetName()] = l
 		order = append(order, l)
 	}
-	for _, n := range nodes {
-		for _, name := range n.GetPartitions() {
+	for _, node := range nodes {
+		for _, name := range node.GetPartitions() {
 			if l := byName[name]; l != nil {
-				l.addNode(n)
+				l.addNode(node)
 			}
 		}
 	}
-	for _, j := range jobs {
-		for name := range strings.SplitSeq(j.GetPartition(), ",") {
-			l := byName[name]
-			switch state := spec.JobState(j.GetState()); {
-			case l == nil:
+	for _, job := range jobs {
+		for name := range strings.SplitSeq(job.GetPartition(), ",") {
+			line := byName[name]
+			switch state := spec.JobState(job.GetState()); {
+			case line == nil:
 			case state == spec.Pending:
-				l.Pending += countTasks(j)
-				l.GPUsAsked += render.GPUs(j) * countTasks(j)
+				line.Pending += countTasks(job)
+				line.GPUsAsked += render.GPUs(job) * countTasks(job)
 			case state.Active():
-				l.Running++
+				line.Running++
 			}
 		}
 	}
-	for _, l := range order {
-		l.Nodes = formatNumber(l.nodesAll)
-		if l.nodesOut > 0 {
-			l.Nodes += " (" + formatNumber(l.nodesOut) + " out)"
+	for _, line := range order {
+		line.Nodes = formatNumber(line.nodesAll)
+		if line.nodesOut > 0 {
+			line.Nodes += " (" + formatNumber(line.nodesOut) + " out)"
 		}
-		if l.gpus > 0 {
-			l.GPUs, l.GPUBar = formatNumber(l.gpusUsed)+" / "+formatNumber(l.gpus), inThousandths(l.gpusUsed, l.gpus)
+		if line.gpus > 0 {
+			line.GPUs, line.GPUBar = formatNumber(line.gpusUsed)+" / "+formatNumber(line.gpus), inThousandths(line.gpusUsed, line.gpus)
 		}
-		l.CPUs, l.CPUBar = formatNumber(l.cpusUsed)+" / "+formatNumber(l.cpus), inThousandths(l.cpusUsed, l.cpus)
-		d.Parts = append(d.Parts, *l)
+		line.CPUs, line.CPUBar = formatNumber(line.cpusUsed)+" / "+formatNumber(line.cpus), inThousandths(line.cpusUsed, line.cpus)
+		d.Parts = append(d.Parts, *line)
 	}
 }
 
-func (l *partLine) addNode(n *apiv1.NodeInfo) {
+func (l *partLine) addNode(node *apiv1.NodeInfo) {
 	l.nodesAll++
-	if class := nodeClass(n); class == "bad" || class == "warn" {
+	if class := nodeClass(node); class == "bad" || class == "warn" {
 		l.nodesOut++
 	}
-	l.cpus += n.GetCpus()
-	l.cpusUsed += n.GetCpusAlloc()
-	for _, g := range n.GetGpus() {
+	l.cpus += node.GetCpus()
+	l.cpusUsed += node.GetCpusAlloc()
+	for _, gpu := range node.GetGpus() {
 		l.gpus++
-		if g.GetAllocated() {
+		if gpu.GetAllocated() {
 			l.gpusUsed++
 		}
 	}
@@ -207,10 +207,10 @@ func weighReasons(jobs []*apiv1.JobInfo) []weight {
 // weighHolders sums GPUs up by user, or CPUs where there are no GPUs.
 func weighHolders(jobs []*apiv1.JobInfo) []weight {
 	byGPU, byCPU := map[string]int64{}, map[string]int64{}
-	for _, j := range jobs {
-		if spec.JobState(j.GetState()).Active() {
-			byGPU[j.GetUser()] += render.GPUs(j)
-			byCPU[j.GetUser()] += int64(j.GetNumCpus())
+	for _, job := range jobs {
+		if spec.JobState(job.GetState()).Active() {
+			byGPU[job.GetUser()] += render.GPUs(job)
+			byCPU[job.GetUser()] += int64(job.GetNumCpus())
 		}
 	}
 	link := func(name string) string {

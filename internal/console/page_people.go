@@ -153,15 +153,15 @@ func (p *people) own() []ownPlace {
 			account = u.GetDefaultAccount()
 		}
 	}
-	for _, s := range p.rep.GetShares().GetShares() {
-		a := p.view.ByID(s.GetAssoc())
-		if s.GetUser() != me || a == nil {
+	for _, share := range p.rep.GetShares().GetShares() {
+		assoc := p.view.ByID(share.GetAssoc())
+		if share.GetUser() != me || assoc == nil {
 			continue
 		}
-		place := ownPlace{Account: render.Clean(a.GetAccount()), Partition: render.Clean(a.GetPartition()), Default: a.GetAccount() == account && a.GetPartition() == ""}
-		names := p.allowedQOS(a)
+		place := ownPlace{Account: render.Clean(assoc.GetAccount()), Partition: render.Clean(assoc.GetPartition()), Default: assoc.GetAccount() == account && assoc.GetPartition() == ""}
+		names := p.allowedQOS(assoc)
 		place.QOS = render.Clean(strings.Join(names, ", "))
-		place.Limits = p.binding(a, names)
+		place.Limits = p.binding(assoc, names)
 		out = append(out, place)
 	}
 	return out
@@ -169,10 +169,10 @@ func (p *people) own() []ownPlace {
 
 // allowedQOS are the QOS that jobs of an association may have: its own list, or
 // that of the nearest association above it that has one.
-func (p *people) allowedQOS(a *apiv1.Association) []string {
-	for ; a != nil; a = p.view.ByID(a.GetParent()) {
-		if len(a.GetQos()) > 0 {
-			return a.GetQos()
+func (p *people) allowedQOS(assoc *apiv1.Association) []string {
+	for ; assoc != nil; assoc = p.view.ByID(assoc.GetParent()) {
+		if len(assoc.GetQos()) > 0 {
+			return assoc.GetQos()
 		}
 	}
 	return nil
@@ -180,21 +180,21 @@ func (p *people) allowedQOS(a *apiv1.Association) []string {
 
 // binding lists every limit that binds jobs of an association in the QOS that
 // it may use, the tightest first.
-func (p *people) binding(a *apiv1.Association, names []string) []limit {
+func (p *people) binding(assoc *apiv1.Association, names []string) []limit {
 	var out []limit
-	out = append(out, p.ofUser(a)...)
-	for up := a; up != nil; up = p.view.ByID(up.GetParent()) {
+	out = append(out, p.ofUser(assoc)...)
+	for up := assoc; up != nil; up = p.view.ByID(up.GetParent()) {
 		out = append(out, p.ofGroup(up)...)
 	}
 	for _, name := range names {
-		q := p.qos[name]
-		if q == nil {
+		qos := p.qos[name]
+		if qos == nil {
 			continue
 		}
-		out = append(out, p.ofQOS(q)...)
-		out = append(out, p.ofQOSUser(q)...)
-		if account := p.view.ByID(a.GetParent()); account != nil {
-			out = append(out, p.ofQOSAccount(q, account)...)
+		out = append(out, p.ofQOS(qos)...)
+		out = append(out, p.ofQOSUser(qos)...)
+		if account := p.view.ByID(assoc.GetParent()); account != nil {
+			out = append(out, p.ofQOSAccount(qos, account)...)
 		}
 	}
 	slices.SortStableFunc(out, func(x, y limit) int { return cmp.Compare(y.sort, x.sort) })
@@ -270,53 +270,53 @@ func newLimit(key, of string, used, most int64, text func(int64) string) limit {
 }
 
 // ofGroup are the limits of all jobs of an association and of those below it.
-func (p *people) ofGroup(a *apiv1.Association) []limit {
-	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, a.GetId())
-	l := limitList{of: nameOf(a)}
-	l.count("GrpJobs", a.GetGrpJobs(), u.GetRunning())
-	l.count("GrpSubmitJobs", a.GetGrpSubmitJobs(), u.GetSubmitted())
-	l.count("GrpJobsAccrue", a.GetGrpJobsAccrue(), u.GetAccruing())
-	l.tres("GrpTRES", a.GetGrpTres(), u.GetTres())
-	l.tres("GrpTRESMins", a.GetGrpTresMins(), u.GetTresMins())
-	l.tres("GrpTRESRunMins", a.GetGrpTresRunMins(), u.GetTresRunMins())
-	l.wall(a.GetGrpWall(), u)
+func (p *people) ofGroup(assoc *apiv1.Association) []limit {
+	usage := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId())
+	l := limitList{of: nameOf(assoc)}
+	l.count("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning())
+	l.count("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted())
+	l.count("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing())
+	l.tres("GrpTRES", assoc.GetGrpTres(), usage.GetTres())
+	l.tres("GrpTRESMins", assoc.GetGrpTresMins(), usage.GetTresMins())
+	l.tres("GrpTRESRunMins", assoc.GetGrpTresRunMins(), usage.GetTresRunMins())
+	l.wall(assoc.GetGrpWall(), usage)
 	return l.list
 }
 
 // ofUser are the limits of one user's jobs and of each of them. An association
 // of a user has those that it inherits; an account's bind nobody by themselves.
-func (p *people) ofUser(a *apiv1.Association) []limit {
-	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, a.GetId())
-	l := limitList{of: nameOf(a)}
-	l.count("MaxJobs", a.GetMaxJobs(), u.GetRunning())
-	l.count("MaxSubmitJobs", a.GetMaxSubmitJobs(), u.GetSubmitted())
-	l.count("MaxJobsAccrue", a.GetMaxJobsAccrue(), u.GetAccruing())
-	l.fixed("MaxTRES of a job", render.LimitsText(a.GetMaxTresPerJob()))
-	l.fixed("MaxTRESPerNode", render.LimitsText(a.GetMaxTresPerNode()))
-	l.fixed("MaxTRESMins of a job", render.LimitsText(a.GetMaxTresMins()))
-	if a.GetMaxWall() > 0 {
-		l.fixed("MaxWall of a job", render.Span(a.GetMaxWall()))
+func (p *people) ofUser(assoc *apiv1.Association) []limit {
+	usage := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId())
+	l := limitList{of: nameOf(assoc)}
+	l.count("MaxJobs", assoc.GetMaxJobs(), usage.GetRunning())
+	l.count("MaxSubmitJobs", assoc.GetMaxSubmitJobs(), usage.GetSubmitted())
+	l.count("MaxJobsAccrue", assoc.GetMaxJobsAccrue(), usage.GetAccruing())
+	l.fixed("MaxTRES of a job", render.LimitsText(assoc.GetMaxTresPerJob()))
+	l.fixed("MaxTRESPerNode", render.LimitsText(assoc.GetMaxTresPerNode()))
+	l.fixed("MaxTRESMins of a job", render.LimitsText(assoc.GetMaxTresMins()))
+	if assoc.GetMaxWall() > 0 {
+		l.fixed("MaxWall of a job", render.Span(assoc.GetMaxWall()))
 	}
 	return l.list
 }
 
 // ofQOS are the limits of all jobs in a QOS, and of each of them.
-func (p *people) ofQOS(q *apiv1.Qos) []limit {
-	u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
-	l := limitList{of: "QOS " + render.Clean(q.GetName())}
-	l.count("GrpJobs", q.GetGrpJobs(), u.GetRunning())
-	l.count("GrpSubmitJobs", q.GetGrpSubmitJobs(), u.GetSubmitted())
-	l.count("GrpJobsAccrue", q.GetGrpJobsAccrue(), u.GetAccruing())
-	l.tres("GrpTRES", q.GetGrpTres(), u.GetTres())
-	l.tres("GrpTRESMins", q.GetGrpTresMins(), u.GetTresMins())
-	l.tres("GrpTRESRunMins", q.GetGrpTresRunMins(), u.GetTresRunMins())
-	l.wall(q.GetGrpWall(), u)
-	l.fixed("MaxTRES of a job", render.LimitsText(q.GetMaxTresPerJob()))
-	l.fixed("MaxTRESPerNode", render.LimitsText(q.GetMaxTresPerNode()))
-	l.fixed("MinTRES of a job", render.LimitsText(q.GetMinTresPerJob()))
-	l.fixed("MaxTRESMins of a job", render.LimitsText(q.GetMaxTresMins()))
-	if q.GetMaxWall() > 0 {
-		l.fixed("MaxWall of a job", render.Span(q.GetMaxWall()))
+func (p *people) ofQOS(qos *apiv1.Qos) []limit {
+	usage := p.counter(apiv1.LimitUsage_QOS, qos.GetId(), 0)
+	l := limitList{of: "QOS " + render.Clean(qos.GetName())}
+	l.count("GrpJobs", qos.GetGrpJobs(), usage.GetRunning())
+	l.count("GrpSubmitJobs", qos.GetGrpSubmitJobs(), usage.GetSubmitted())
+	l.count("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing())
+	l.tres("GrpTRES", qos.GetGrpTres(), usage.GetTres())
+	l.tres("GrpTRESMins", qos.GetGrpTresMins(), usage.GetTresMins())
+	l.tres("GrpTRESRunMins", qos.GetGrpTresRunMins(), usage.GetTresRunMins())
+	l.wall(qos.GetGrpWall(), usage)
+	l.fixed("MaxTRES of a job", render.LimitsText(qos.GetMaxTresPerJob()))
+	l.fixed("MaxTRESPerNode", render.LimitsText(qos.GetMaxTresPerNode()))
+	l.fixed("MinTRES of a job", render.LimitsText(qos.GetMinTresPerJob()))
+	l.fixed("MaxTRESMins of a job", render.LimitsText(qos.GetMaxTresMins()))
+	if qos.GetMaxWall() > 0 {
+		l.fixed("MaxWall of a job", render.Span(qos.GetMaxWall()))
 	}
 	return l.list
 }
@@ -324,100 +324,100 @@ func (p *people) ofQOS(q *apiv1.Qos) []limit {
 // ofQOSUser are the visitor's own limits in a QOS. A token of root, or of an
 // administrator's certificate, has no uid, so that no counter is known to be
 // the visitor's: then the limits stand alone.
-func (p *people) ofQOSUser(q *apiv1.Qos) []limit {
+func (p *people) ofQOSUser(qos *apiv1.Qos) []limit {
 	if p.uid == identity.NoID {
-		return ofAnyUser(q)
+		return ofAnyUser(qos)
 	}
-	u := p.counter(apiv1.LimitUsage_QOS_USER, q.GetId(), p.uid)
-	l := limitList{of: "QOS " + render.Clean(q.GetName())}
-	l.count("MaxJobsPerUser", q.GetMaxJobsPerUser(), u.GetRunning())
-	l.count("MaxSubmitJobsPerUser", q.GetMaxSubmitPerUser(), u.GetSubmitted())
-	l.count("MaxJobsAccruePerUser", q.GetMaxAccruePerUser(), u.GetAccruing())
-	l.tres("MaxTRESPerUser", q.GetMaxTresPerUser(), u.GetTres())
-	l.tres("MaxTRESRunMinsPerUser", q.GetMaxRunMinsUser(), u.GetTresRunMins())
+	usage := p.counter(apiv1.LimitUsage_QOS_USER, qos.GetId(), p.uid)
+	l := limitList{of: "QOS " + render.Clean(qos.GetName())}
+	l.count("MaxJobsPerUser", qos.GetMaxJobsPerUser(), usage.GetRunning())
+	l.count("MaxSubmitJobsPerUser", qos.GetMaxSubmitPerUser(), usage.GetSubmitted())
+	l.count("MaxJobsAccruePerUser", qos.GetMaxAccruePerUser(), usage.GetAccruing())
+	l.tres("MaxTRESPerUser", qos.GetMaxTresPerUser(), usage.GetTres())
+	l.tres("MaxTRESRunMinsPerUser", qos.GetMaxRunMinsUser(), usage.GetTresRunMins())
 	return l.list
 }
 
 // ofAnyUser are the limits of each user in a QOS, without what is used of them.
-func ofAnyUser(q *apiv1.Qos) []limit {
-	l := limitList{of: "QOS " + render.Clean(q.GetName())}
-	l.fixed("MaxJobsPerUser", render.OptionalInt(q.GetMaxJobsPerUser()))
-	l.fixed("MaxSubmitJobsPerUser", render.OptionalInt(q.GetMaxSubmitPerUser()))
-	l.fixed("MaxJobsAccruePerUser", render.OptionalInt(q.GetMaxAccruePerUser()))
-	l.fixed("MaxTRESPerUser", render.LimitsText(q.GetMaxTresPerUser()))
-	l.fixed("MaxTRESRunMinsPerUser", render.LimitsText(q.GetMaxRunMinsUser()))
+func ofAnyUser(qos *apiv1.Qos) []limit {
+	l := limitList{of: "QOS " + render.Clean(qos.GetName())}
+	l.fixed("MaxJobsPerUser", render.OptionalInt(qos.GetMaxJobsPerUser()))
+	l.fixed("MaxSubmitJobsPerUser", render.OptionalInt(qos.GetMaxSubmitPerUser()))
+	l.fixed("MaxJobsAccruePerUser", render.OptionalInt(qos.GetMaxAccruePerUser()))
+	l.fixed("MaxTRESPerUser", render.LimitsText(qos.GetMaxTresPerUser()))
+	l.fixed("MaxTRESRunMinsPerUser", render.LimitsText(qos.GetMaxRunMinsUser()))
 	return l.list
 }
 
 // ofQOSAccount are the limits of one account in a QOS.
-func (p *people) ofQOSAccount(q *apiv1.Qos, account *apiv1.Association) []limit {
-	u := p.counter(apiv1.LimitUsage_QOS_ACCOUNT, q.GetId(), account.GetId())
-	l := limitList{of: "QOS " + render.Clean(q.GetName()) + ", " + nameOf(account)}
-	l.count("MaxJobsPerAccount", q.GetMaxJobsPerAccount(), u.GetRunning())
-	l.count("MaxSubmitJobsPerAccount", q.GetMaxSubmitPerAccount(), u.GetSubmitted())
-	l.count("MaxJobsAccruePerAccount", q.GetMaxAccruePerAccount(), u.GetAccruing())
-	l.tres("MaxTRESPerAccount", q.GetMaxTresPerAccount(), u.GetTres())
-	l.tres("MaxTRESRunMinsPerAccount", q.GetMaxRunMinsAccount(), u.GetTresRunMins())
+func (p *people) ofQOSAccount(qos *apiv1.Qos, account *apiv1.Association) []limit {
+	usage := p.counter(apiv1.LimitUsage_QOS_ACCOUNT, qos.GetId(), account.GetId())
+	l := limitList{of: "QOS " + render.Clean(qos.GetName()) + ", " + nameOf(account)}
+	l.count("MaxJobsPerAccount", qos.GetMaxJobsPerAccount(), usage.GetRunning())
+	l.count("MaxSubmitJobsPerAccount", qos.GetMaxSubmitPerAccount(), usage.GetSubmitted())
+	l.count("MaxJobsAccruePerAccount", qos.GetMaxAccruePerAccount(), usage.GetAccruing())
+	l.tres("MaxTRESPerAccount", qos.GetMaxTresPerAccount(), usage.GetTres())
+	l.tres("MaxTRESRunMinsPerAccount", qos.GetMaxRunMinsAccount(), usage.GetTresRunMins())
 	return l.list
 }
 
 // nameOf says whose limits those of an association are.
-func nameOf(a *apiv1.Association) string {
-	if a.GetUser() != "" {
-		return "user " + render.Clean(a.GetUser())
+func nameOf(assoc *apiv1.Association) string {
+	if assoc.GetUser() != "" {
+		return "user " + render.Clean(assoc.GetUser())
 	}
-	return "account " + render.Clean(a.GetAccount())
+	return "account " + render.Clean(assoc.GetAccount())
 }
 
 // tree lists accounts, and users where they are asked for or looked for.
 // Whoever is below an account that was found is not left out.
 func (p *people) tree(query string, all bool) (rows []person, more int) {
 	me := p.rep.GetShares().GetUser()
-	for _, s := range p.rep.GetShares().GetShares() {
-		isUser := s.GetUser() != ""
-		found := query == "" || strings.Contains(strings.ToLower(s.GetAccount()), query) || strings.Contains(strings.ToLower(s.GetUser()), query)
-		if !found || (isUser && !all && s.GetUser() != me && query == "") {
+	for _, share := range p.rep.GetShares().GetShares() {
+		isUser := share.GetUser() != ""
+		found := query == "" || strings.Contains(strings.ToLower(share.GetAccount()), query) || strings.Contains(strings.ToLower(share.GetUser()), query)
+		if !found || (isUser && !all && share.GetUser() != me && query == "") {
 			continue
 		}
 		if len(rows) >= maxPeople {
 			more++
 			continue
 		}
-		rows = append(rows, p.row(s))
+		rows = append(rows, p.row(share))
 	}
 	return rows, more
 }
 
 // row is an association in the tree.
-func (p *people) row(s *apiv1.Share) person {
+func (p *people) row(share *apiv1.Share) person {
 	percent := func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
-	out := person{Key: strconv.FormatUint(uint64(s.GetAssoc()), 10), Name: render.Clean(s.GetAccount()), Depth: "d" + strconv.Itoa(int(min(s.GetDepth(), 8))),
-		Shares: formatNumber(s.GetRawShares()), Norm: percent(s.GetNormShares()), Usage: formatNumber(s.GetRawUsage() / 3600), Effective: percent(s.GetEffectiveUsage())}
-	if s.GetSharesParent() {
+	out := person{Key: strconv.FormatUint(uint64(share.GetAssoc()), 10), Name: render.Clean(share.GetAccount()), Depth: "d" + strconv.Itoa(int(min(share.GetDepth(), 8))),
+		Shares: formatNumber(share.GetRawShares()), Norm: percent(share.GetNormShares()), Usage: formatNumber(share.GetRawUsage() / 3600), Effective: percent(share.GetEffectiveUsage())}
+	if share.GetSharesParent() {
 		out.Shares = "parent"
 	}
-	filter := "account:" + render.QuotedTerm(strings.ToLower(s.GetAccount()))
-	if s.GetUser() != "" {
+	filter := "account:" + render.QuotedTerm(strings.ToLower(share.GetAccount()))
+	if share.GetUser() != "" {
 		out.User = true
-		out.Name = render.Clean(s.GetUser())
-		if s.GetPartition() != "" {
-			out.Name += " in " + render.Clean(s.GetPartition())
+		out.Name = render.Clean(share.GetUser())
+		if share.GetPartition() != "" {
+			out.Name += " in " + render.Clean(share.GetPartition())
 		}
-		out.Factor = strconv.FormatFloat(s.GetFactor(), 'f', 3, 64)
-		filter += " user:" + render.QuotedTerm(strings.ToLower(s.GetUser()))
+		out.Factor = strconv.FormatFloat(share.GetFactor(), 'f', 3, 64)
+		filter += " user:" + render.QuotedTerm(strings.ToLower(share.GetUser()))
 	}
 	out.Link = queueChoice{Query: filter}.queueLink()
-	if s.GetParent() == 0 {
+	if share.GetParent() == 0 {
 		out.Shares = ""
 		out.Norm = ""
 		out.Link = "/queue"
 	}
-	u := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, s.GetAssoc())
-	out.Running, out.Submitted = formatNumber(u.GetRunning()), formatNumber(u.GetSubmitted())
-	if a := p.view.ByID(s.GetAssoc()); a != nil {
-		out.Limits = p.ofGroup(a)
+	usage := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, share.GetAssoc())
+	out.Running, out.Submitted = formatNumber(usage.GetRunning()), formatNumber(usage.GetSubmitted())
+	if assoc := p.view.ByID(share.GetAssoc()); assoc != nil {
+		out.Limits = p.ofGroup(assoc)
 		if out.User {
-			out.Limits = append(out.Limits, p.ofUser(a)...)
+			out.Limits = append(out.Limits, p.ofUser(assoc)...)
 		}
 	}
 	return out

@@ -204,20 +204,20 @@ func (d *queueData) sort(found []*apiv1.JobInfo, choice queueChoice, now int64) 
 }
 
 // newJobLine prepares one job as a row.
-func newJobLine(j *apiv1.JobInfo, text *render.JobView) jobLine {
-	state, _ := render.StateNames(j)
-	out := jobLine{Key: j.GetUid(), ID: text.ID(render.JobRow{JobInfo: j, Task: -1}), Link: jobLink(j), Name: render.Clean(j.GetSpec().GetName()), User: render.Clean(j.GetUser()),
-		Account: render.Clean(j.GetSpec().GetAccount()), Partition: strings.ReplaceAll(render.Clean(j.GetPartition()), ",", ", "), State: strings.ToLower(state), Class: stateClass(j),
-		Time: render.ShortSpan(render.Spent(j, text.Now)), Limit: limitText(j.GetTimeLimit()), Nodes: formatNumber(j.GetNumNodes()), CPUs: formatNumber(j.GetNumCpus())}
-	if n := render.GPUs(j); n > 0 {
+func newJobLine(job *apiv1.JobInfo, text *render.JobView) jobLine {
+	state, _ := render.StateNames(job)
+	out := jobLine{Key: job.GetUid(), ID: text.ID(render.JobRow{JobInfo: job, Task: -1}), Link: jobLink(job), Name: render.Clean(job.GetSpec().GetName()), User: render.Clean(job.GetUser()),
+		Account: render.Clean(job.GetSpec().GetAccount()), Partition: strings.ReplaceAll(render.Clean(job.GetPartition()), ",", ", "), State: strings.ToLower(state), Class: stateClass(job),
+		Time: render.ShortSpan(render.Spent(job, text.Now)), Limit: limitText(job.GetTimeLimit()), Nodes: formatNumber(job.GetNumNodes()), CPUs: formatNumber(job.GetNumCpus())}
+	if n := render.GPUs(job); n > 0 {
 		out.GPUs = formatNumber(n)
 	}
 	out.TimeTitle = "ran"
-	if spec.JobState(j.GetState()) == spec.Pending {
+	if spec.JobState(job.GetState()) == spec.Pending {
 		out.TimeTitle = "waiting"
-		out.Priority = formatNumber(j.GetPriority())
+		out.Priority = formatNumber(job.GetPriority())
 	}
-	out.Reason, out.Why, out.WhyTitle = render.WhyLine(j, text)
+	out.Reason, out.Why, out.WhyTitle = render.WhyLine(job, text)
 	return out
 }
 
@@ -228,16 +228,16 @@ func jobLink(j *apiv1.JobInfo) string {
 // queueFigures are the numbers above the queue.
 func queueFigures(jobs []*apiv1.JobInfo) []figure {
 	var running, pending, held, gpusHeld, gpusAsked int64
-	for _, j := range jobs {
-		switch spec.JobState(j.GetState()) {
+	for _, job := range jobs {
+		switch spec.JobState(job.GetState()) {
 		case spec.Running, spec.Suspended:
-			running += countTasks(j)
-			gpusHeld += render.GPUs(j)
+			running += countTasks(job)
+			gpusHeld += render.GPUs(job)
 		case spec.Pending:
-			pending += countTasks(j)
-			gpusAsked += render.GPUs(j) * countTasks(j)
-			if j.GetHold() != 0 {
-				held += countTasks(j)
+			pending += countTasks(job)
+			gpusAsked += render.GPUs(job) * countTasks(job)
+			if job.GetHold() != 0 {
+				held += countTasks(job)
 			}
 		}
 	}
@@ -248,9 +248,9 @@ func queueFigures(jobs []*apiv1.JobInfo) []figure {
 }
 
 // countTasks is for how many jobs a record stands: a pending array has one record.
-func countTasks(j *apiv1.JobInfo) int64 {
+func countTasks(job *apiv1.JobInfo) int64 {
 	n := int64(0)
-	for _, r := range j.GetArrayTasks() {
+	for _, r := range job.GetArrayTasks() {
 		n += (r.GetLast()-r.GetFirst())/max(r.GetStep(), 1) + 1
 	}
 	return max(n, 1)
@@ -279,11 +279,11 @@ func groupings() []grouping {
 		{"user", "user", (*apiv1.JobInfo).GetUser},
 		{"account", "account", func(j *apiv1.JobInfo) string { return j.GetSpec().GetAccount() }},
 		{"partition", "partition", (*apiv1.JobInfo).GetPartition},
-		{"reason", "reason", func(j *apiv1.JobInfo) string {
-			if spec.JobState(j.GetState()) != spec.Pending {
+		{"reason", "reason", func(job *apiv1.JobInfo) string {
+			if spec.JobState(job.GetState()) != spec.Pending {
 				return ""
 			}
-			return cmp.Or(j.GetReason().GetCode(), "None")
+			return cmp.Or(job.GetReason().GetCode(), "None")
 		}},
 	}
 }
@@ -299,8 +299,8 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 	}
 	by := groupings()[at]
 	sums := map[string]*group{}
-	for _, j := range jobs {
-		name := by.of(j)
+	for _, job := range jobs {
+		name := by.of(job)
 		if name == "" && by.key == "reason" {
 			continue
 		}
@@ -312,7 +312,7 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 			})}
 			sums[name] = g
 		}
-		g.add(j)
+		g.add(job)
 	}
 	out := make([]group, 0, len(sums))
 	for _, g := range sums {
@@ -327,16 +327,16 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 	return out[:min(len(out), maxGroups)]
 }
 
-func (g *group) add(j *apiv1.JobInfo) {
-	switch spec.JobState(j.GetState()) {
+func (g *group) add(job *apiv1.JobInfo) {
+	switch spec.JobState(job.GetState()) {
 	case spec.Pending:
-		g.Pending += countTasks(j)
-		g.GPUsAsked += render.GPUs(j) * countTasks(j)
-		if g.oldest == 0 || j.GetSubmit() < g.oldest {
-			g.oldest = j.GetSubmit()
+		g.Pending += countTasks(job)
+		g.GPUsAsked += render.GPUs(job) * countTasks(job)
+		if g.oldest == 0 || job.GetSubmit() < g.oldest {
+			g.oldest = job.GetSubmit()
 		}
 	case spec.Running, spec.Suspended:
-		g.Running += countTasks(j)
-		g.GPUs += render.GPUs(j)
+		g.Running += countTasks(job)
+		g.GPUs += render.GPUs(job)
 	}
 }

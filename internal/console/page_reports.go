@@ -81,23 +81,23 @@ func (c reportChoice) link(path string, more ...string) string {
 
 // readReport reads what the address chooses, and refuses what is not known.
 func readReport(q url.Values, now time.Time) (reportChoice, error) {
-	c := reportChoice{By: q.Get("by"), Month: q.Get("month"), KPI: q.Get("kpi")}
-	if c.By == "" {
-		c.By = "cluster"
+	choice := reportChoice{By: q.Get("by"), Month: q.Get("month"), KPI: q.Get("kpi")}
+	if choice.By == "" {
+		choice.By = "cluster"
 	}
-	if c.Month == "" {
-		c.Month = now.Format(monthForm)
+	if choice.Month == "" {
+		choice.Month = now.Format(monthForm)
 	}
-	if !slices.Contains(groupsOfKPIs(), c.By) {
-		return c, spec.Refuse(spec.CodeBadRequest, "by is one of cluster, account, partition, qos and user")
+	if !slices.Contains(groupsOfKPIs(), choice.By) {
+		return choice, spec.Refuse(spec.CodeBadRequest, "by is one of cluster, account, partition, qos and user")
 	}
-	if _, err := time.ParseInLocation(monthForm, c.Month, now.Location()); err != nil {
-		return c, spec.Refuse(spec.CodeBadRequest, "month is a year and a month, as 2026-11")
+	if _, err := time.ParseInLocation(monthForm, choice.Month, now.Location()); err != nil {
+		return choice, spec.Refuse(spec.CodeBadRequest, "month is a year and a month, as 2026-11")
 	}
-	if _, known := kpi.Find(c.KPI); c.KPI != "" && !known {
-		return c, spec.Refuse(spec.CodeBadRequest, "there is no such figure: docs/kpis.md lists them")
+	if _, known := kpi.Find(choice.KPI); choice.KPI != "" && !known {
+		return choice, spec.Refuse(spec.CodeBadRequest, "there is no such figure: docs/kpis.md lists them")
 	}
-	return c, nil
+	return choice, nil
 }
 
 // monthlyReport is what muster kpi answers to the visitor about a month, as far as
@@ -130,8 +130,8 @@ type reportTable struct {
 }
 
 // figuresOfMonth has a row for each group and a column for each figure.
-func (v *visit) figuresOfMonth(c reportChoice, now time.Time) (*reportTable, error) {
-	reply, err := v.monthlyReport(c.By, c.Month, now)
+func (v *visit) figuresOfMonth(choice reportChoice, now time.Time) (*reportTable, error) {
+	reply, err := v.monthlyReport(choice.By, choice.Month, now)
 	if err != nil {
 		return nil, err
 	}
@@ -155,16 +155,16 @@ func (v *visit) figuresOfMonth(c reportChoice, now time.Time) (*reportTable, err
 
 // figureOverMonths has a row for each group and a column for each of the months up
 // to the chosen one.
-func (v *visit) figureOverMonths(c reportChoice, now time.Time) (*reportTable, error) {
-	last, err := time.ParseInLocation(monthForm, c.Month, now.Location())
+func (v *visit) figureOverMonths(choice reportChoice, now time.Time) (*reportTable, error) {
+	last, err := time.ParseInLocation(monthForm, choice.Month, now.Location())
 	if err != nil {
 		return nil, err
 	}
-	out := &reportTable{heads: []string{c.By}, titles: []string{c.By}}
+	out := &reportTable{heads: []string{choice.By}, titles: []string{choice.By}}
 	at := map[string]int{}
 	for n := range trendMonths {
 		month := last.AddDate(0, n+1-trendMonths, 0).Format(monthForm)
-		reply, err := v.monthlyReport(c.By, month, now)
+		reply, err := v.monthlyReport(choice.By, month, now)
 		if err != nil {
 			return nil, err
 		}
@@ -172,16 +172,16 @@ func (v *visit) figureOverMonths(c reportChoice, now time.Time) (*reportTable, e
 		out.titles = append(out.titles, month)
 		out.sql, out.behind = reply.GetSql(), reply.GetBehind()
 		for _, row := range reply.GetRows() {
-			out.addFigure(c, reply.GetColumns(), row, n+1, at)
+			out.addFigure(choice, reply.GetColumns(), row, n+1, at)
 		}
 	}
 	return out, nil
 }
 
 // addFigure puts one figure of a row of a month into its place.
-func (t *reportTable) addFigure(c reportChoice, columns []*apiv1.ReportColumn, row *apiv1.ReportRow, column int, at map[string]int) {
-	name := c.By
-	if c.By != "cluster" {
+func (t *reportTable) addFigure(choice reportChoice, columns []*apiv1.ReportColumn, row *apiv1.ReportRow, column int, at map[string]int) {
+	name := choice.By
+	if choice.By != "cluster" {
 		name = row.GetCells()[0].GetText()
 	}
 	i, known := at[name]
@@ -196,7 +196,7 @@ func (t *reportTable) addFigure(c reportChoice, columns []*apiv1.ReportColumn, r
 		t.texts = append(t.texts, texts)
 	}
 	for n, col := range columns {
-		if col.GetName() == c.KPI {
+		if col.GetName() == choice.KPI {
 			t.rows[i][column] = valueOf(row.GetCells()[n])
 			t.texts[i][column] = render.Clean(render.FigureText(row.GetCells()[n], col))
 		}
@@ -215,11 +215,11 @@ func valueOf(cell *apiv1.Cell) any {
 }
 
 // table is the report that the reader chose.
-func (v *visit) table(c reportChoice, now time.Time) (*reportTable, error) {
-	if c.KPI != "" {
-		return v.figureOverMonths(c, now)
+func (v *visit) table(choice reportChoice, now time.Time) (*reportTable, error) {
+	if choice.KPI != "" {
+		return v.figureOverMonths(choice, now)
 	}
-	return v.figuresOfMonth(c, now)
+	return v.figuresOfMonth(choice, now)
 }
 
 // reportsPage shows figures with their definitions and the query behind them.
@@ -233,26 +233,26 @@ func (c *Console) reportsPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	d := reportsData{Choice: choice, By: groupsOfKPIs(), SQL: cleanLines(table.sql), CSV: choice.link("/reports/export", "format", "csv"),
+	data := reportsData{Choice: choice, By: groupsOfKPIs(), SQL: cleanLines(table.sql), CSV: choice.link("/reports/export", "format", "csv"),
 		JSON: choice.link("/reports/export", "format", "json")}
 	if table.behind > 0 {
-		d.Behind = formatNumber(table.behind)
+		data.Behind = formatNumber(table.behind)
 	}
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location())
 	for n := range reportMonths {
-		d.Months = append(d.Months, first.AddDate(0, -n, 0).Format(monthForm))
+		data.Months = append(data.Months, first.AddDate(0, -n, 0).Format(monthForm))
 	}
-	if !slices.Contains(d.Months, choice.Month) {
-		d.Months = append(d.Months, choice.Month)
+	if !slices.Contains(data.Months, choice.Month) {
+		data.Months = append(data.Months, choice.Month)
 	}
 	for _, k := range kpi.All() {
-		d.Figures = append(d.Figures, figureChoice{k.Name, k.Title, k.Name == choice.KPI})
+		data.Figures = append(data.Figures, figureChoice{k.Name, k.Title, k.Name == choice.KPI})
 		if slices.Contains(table.heads, k.Name) || k.Name == choice.KPI {
-			d.Meaning = append(d.Meaning, meaning{k.Name, k.Title, string(k.Unit), k.Formula})
+			data.Meaning = append(data.Meaning, meaning{k.Name, k.Title, string(k.Unit), k.Formula})
 		}
 	}
-	d.lay(table, choice)
-	return answer{page: "reports", title: "Reports", data: d}, nil
+	data.lay(table, choice)
+	return answer{page: "reports", title: "Reports", data: data}, nil
 }
 
 // cleanLines is a text of several lines as a page shows it.
@@ -266,23 +266,23 @@ func cleanLines(text string) string {
 
 // lay makes the rows of the page. All figures of the cluster are a list: a table
 // with one row would be wider than any window.
-func (d *reportsData) lay(t *reportTable, c reportChoice) {
-	if c.KPI == "" && c.By == "cluster" && len(t.texts) == 1 {
-		d.Heads = []reportHead{{"Figure", ""}, {c.Month, ""}}
-		for i, text := range t.texts[0] {
-			if _, isText := t.rows[0][i].(string); !isText {
-				d.Rows = append(d.Rows, reportLine{Name: t.titles[i], Title: t.heads[i], Cells: []string{text}})
+func (d *reportsData) lay(table *reportTable, choice reportChoice) {
+	if choice.KPI == "" && choice.By == "cluster" && len(table.texts) == 1 {
+		d.Heads = []reportHead{{"Figure", ""}, {choice.Month, ""}}
+		for i, text := range table.texts[0] {
+			if _, isText := table.rows[0][i].(string); !isText {
+				d.Rows = append(d.Rows, reportLine{Name: table.titles[i], Title: table.heads[i], Cells: []string{text}})
 			}
 		}
 		return
 	}
-	for i, head := range t.heads {
-		d.Heads = append(d.Heads, reportHead{t.titles[i], head})
+	for i, head := range table.heads {
+		d.Heads = append(d.Heads, reportHead{table.titles[i], head})
 	}
-	for _, texts := range t.texts[:min(len(t.texts), maxReported)] {
+	for _, texts := range table.texts[:min(len(table.texts), maxReported)] {
 		d.Rows = append(d.Rows, reportLine{Name: texts[0], Cells: texts[1:]})
 	}
-	d.More = max(len(t.texts)-maxReported, 0)
+	d.More = max(len(table.texts)-maxReported, 0)
 }
 
 // exportReport sends a report as a file: names of figures, and amounts as they were
@@ -329,12 +329,12 @@ func (c *Console) exportReport(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeReportJSON writes a list of objects; what was not measured is null.
-func writeReportJSON(w http.ResponseWriter, t *reportTable) {
-	list := make([]map[string]any, 0, len(t.rows))
-	for _, row := range t.rows {
+func writeReportJSON(w http.ResponseWriter, table *reportTable) {
+	list := make([]map[string]any, 0, len(table.rows))
+	for _, row := range table.rows {
 		one := map[string]any{}
 		for i, value := range row {
-			one[t.heads[i]] = value
+			one[table.heads[i]] = value
 		}
 		list = append(list, one)
 	}

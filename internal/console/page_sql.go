@@ -115,27 +115,27 @@ func (c *Console) sqlPage(v *visit) (answer, error) {
 		return answer{}, err
 	}
 	q := v.URL.Query()
-	d := sqlData{Query: strings.TrimSpace(q.Get("q"))}
+	data := sqlData{Query: strings.TrimSpace(q.Get("q"))}
 	for _, view := range query.Views() {
-		d.Views = append(d.Views, sqlView{Name: view.Name, About: view.About, Example: "/sql?" + url.Values{"q": {view.Example}}.Encode(), Columns: view.Columns})
+		data.Views = append(data.Views, sqlView{Name: view.Name, About: view.About, Example: "/sql?" + url.Values{"q": {view.Example}}.Encode(), Columns: view.Columns})
 	}
-	slices.SortFunc(d.Views, func(a, b sqlView) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(data.Views, func(a, b sqlView) int { return cmp.Compare(a.Name, b.Name) })
 	out := answer{page: "sql", title: "SQL"}
-	if d.Query != "" {
-		result, err := c.askSQL(v, d.Query)
+	if data.Query != "" {
+		result, err := c.askSQL(v, data.Query)
 		if err != nil {
 			refused := tool.ExplainError(err)
-			d.Wrong = render.Clean(cmp.Or(refused.Detail, refused.Text))
+			data.Wrong = render.Clean(cmp.Or(refused.Detail, refused.Text))
 			out.status = http.StatusBadRequest
 		} else {
-			d.Result = result
-			d.CSV = "/sql/export?" + url.Values{"q": {d.Query}, "format": {"csv"}}.Encode()
-			d.JSON = "/sql/export?" + url.Values{"q": {d.Query}, "format": {"json"}}.Encode()
-			d.chooseChart(q.Get("chart"))
+			data.Result = result
+			data.CSV = "/sql/export?" + url.Values{"q": {data.Query}, "format": {"csv"}}.Encode()
+			data.JSON = "/sql/export?" + url.Values{"q": {data.Query}, "format": {"json"}}.Encode()
+			data.chooseChart(q.Get("chart"))
 		}
-		d.Command = "muster sql " + shellQuoted(d.Query)
+		data.Command = "muster sql " + shellQuoted(data.Query)
 	}
-	out.data = d
+	out.data = data
 	return out, nil
 }
 
@@ -236,12 +236,12 @@ func sqlText(cell string) string {
 
 // chooseChart draws the column that the reader chose, or the first of numbers.
 func (d *sqlData) chooseChart(chosen string) {
-	r := d.Result
-	if len(r.Rows) < 2 || len(r.Heads) < 2 {
+	result := d.Result
+	if len(result.Rows) < 2 || len(result.Heads) < 2 {
 		return
 	}
 	at := -1
-	for i, h := range r.Heads {
+	for i, h := range result.Heads {
 		if i > 0 && h.Number && (at < 0 || h.Name == chosen) {
 			at = i
 		}
@@ -249,7 +249,7 @@ func (d *sqlData) chooseChart(chosen string) {
 	if at < 0 || chosen == "none" {
 		at = -1
 	}
-	for i, h := range r.Heads {
+	for i, h := range result.Heads {
 		if i > 0 && h.Number {
 			d.Charts = append(d.Charts, tab{h.Name, "/sql?" + url.Values{"q": {d.Query}, "chart": {h.Name}}.Encode(), i == at})
 		}
@@ -258,17 +258,17 @@ func (d *sqlData) chooseChart(chosen string) {
 		d.Charts = append(d.Charts, tab{"none", "/sql?" + url.Values{"q": {d.Query}, "chart": {"none"}}.Encode(), at < 0})
 	}
 	if at > 0 {
-		d.Chart = chartOf(r, at)
+		d.Chart = chartOf(result, at)
 	}
 }
 
 // chartOf draws a column over the first one.
-func chartOf(r *sqlResult, column int) *sqlChart {
-	out := &sqlChart{Name: r.Heads[column].Name, Over: r.Heads[0].Name}
+func chartOf(result *sqlResult, column int) *sqlChart {
+	out := &sqlChart{Name: result.Heads[column].Name, Over: result.Heads[0].Name}
 	var values []*float64
 	most := 0.0
 	negative := false
-	for _, row := range r.Rows[:min(len(r.Rows), maxSQLPoints)] {
+	for _, row := range result.Rows[:min(len(result.Rows), maxSQLPoints)] {
 		n, err := strconv.ParseFloat(row[column].Text, 64)
 		if err != nil || n != n {
 			values = append(values, nil)
@@ -281,41 +281,41 @@ func chartOf(r *sqlResult, column int) *sqlChart {
 	if negative {
 		return nil // a bar has no way to the left
 	}
-	if grows(r) {
+	if grows(result) {
 		line := draw(out.Name, "", 0, values)
 		out.Line = &line
-		out.First = r.Rows[0][0].Text
-		out.Last = r.Rows[len(values)-1][0].Text
-		out.More = len(r.Rows) - len(values)
+		out.First = result.Rows[0][0].Text
+		out.Last = result.Rows[len(values)-1][0].Text
+		out.More = len(result.Rows) - len(values)
 		return out
 	}
 	for i, value := range values[:min(len(values), maxSQLBars)] {
-		bar := weight{Name: r.Rows[i][0].Text, Value: r.Rows[i][column].Text}
+		bar := weight{Name: result.Rows[i][0].Text, Value: result.Rows[i][column].Text}
 		if value != nil && most > 0 {
 			bar.Bar = int(1000 * *value / most)
 		}
 		out.Bars = append(out.Bars, bar)
 	}
-	out.More = len(r.Rows) - len(out.Bars)
+	out.More = len(result.Rows) - len(out.Bars)
 	return out
 }
 
 // grows tells a first column whose values only grow and are numbers or times, over
 // which a line says more than bars.
-func grows(r *sqlResult) bool {
-	if len(r.Rows) < 3 {
+func grows(result *sqlResult) bool {
+	if len(result.Rows) < 3 {
 		return false
 	}
-	for i, row := range r.Rows {
+	for i, row := range result.Rows {
 		text := row[0].Text
 		isTime := len(text) >= 10 && text[4] == '-' && text[7] == '-'
-		if !isTime && !r.Heads[0].Number {
+		if !isTime && !result.Heads[0].Number {
 			return false
 		}
 		if i == 0 {
 			continue
 		}
-		before := r.Rows[i-1][0].Text
+		before := result.Rows[i-1][0].Text
 		if isTime {
 			if text <= before {
 				return false

@@ -57,16 +57,16 @@ func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 	p := &plan{More: max(0, len(planned)-maxBars)}
 	planned = planned[:min(len(planned), maxBars)]
 	whole, step := planScale(planned, text.Now)
-	for i, j := range planned {
-		from := max(j.GetPlannedStart()-text.Now, 0)
+	for i, job := range planned {
+		from := max(job.GetPlannedStart()-text.Now, 0)
 		to := whole
-		if j.GetTimeLimit() >= 0 {
-			to = min(from+j.GetTimeLimit(), whole)
+		if job.GetTimeLimit() >= 0 {
+			to = min(from+job.GetTimeLimit(), whole)
 		}
-		id := text.ID(render.JobRow{JobInfo: j, Task: -1})
+		id := text.ID(render.JobRow{JobInfo: job, Task: -1})
 		x := min(int(from*planWidth/whole), planWidth-3)
-		b := bar{ID: id, Link: jobLink(j), X: x, Width: max(int(to*planWidth/whole)-x, 3), Y: i * barHeight, TextY: i*barHeight + 13, Estimate: j.GetPlannedEstimate(),
-			Label: cutText(render.Clean(id+" "+j.GetSpec().GetName()), 40), Title: render.Clean(id + " " + j.GetSpec().GetName() + " of " + j.GetUser() + ": in " + render.ShortSpan(from) + " on " + j.GetPlannedNodes() + ", for up to " + limitText(j.GetTimeLimit()))}
+		b := bar{ID: id, Link: jobLink(job), X: x, Width: max(int(to*planWidth/whole)-x, 3), Y: i * barHeight, TextY: i*barHeight + 13, Estimate: job.GetPlannedEstimate(),
+			Label: cutText(render.Clean(id+" "+job.GetSpec().GetName()), 40), Title: render.Clean(id + " " + job.GetSpec().GetName() + " of " + job.GetUser() + ": in " + render.ShortSpan(from) + " on " + job.GetPlannedNodes() + ", for up to " + limitText(job.GetTimeLimit()))}
 		b.place()
 		p.Bars = append(p.Bars, b)
 	}

@@ -81,8 +81,8 @@ func jobText(now int64) *render.JobView {
 }
 
 // stateClass is the class of the style sheet for a state of a job.
-func stateClass(j *apiv1.JobInfo) string {
-	long, _ := render.StateNames(j)
+func stateClass(job *apiv1.JobInfo) string {
+	long, _ := render.StateNames(job)
 	switch long {
 	case "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "COMPLETED", "CANCELLED", "PREEMPTED":
 		return strings.ToLower(long)

@@ -90,8 +90,8 @@ type form struct {
 	least   spec.Span // the shortest time that is counted
 }
 
-func formOf(k Kind) form {
-	switch k {
+func formOf(kind Kind) form {
+	switch kind {
 	case Submit:
 		return form{"99% within 100ms", true, spec.Millisecond}
 	case Scheduling:
@@ -114,37 +114,37 @@ func CallBounds() [10]float64 {
 
 // Parse reads one objective: "99% within 100ms", "99.9%", or "90% above 60%".
 // Empty and off are none, and ok is false.
-func Parse(kind Kind, text string) (o Objective, ok bool, err error) {
+func Parse(kind Kind, text string) (objective Objective, ok bool, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 || text == "off" {
-		return o, false, nil
+		return objective, false, nil
 	}
 	f := formOf(kind)
 	bad := fmt.Errorf("invalid objective %q: expected off or a text such as %q", text, f.example)
-	o.Kind = kind
-	o.Part, err = part(words[0])
+	objective.Kind = kind
+	objective.Part, err = part(words[0])
 	if err != nil {
-		return o, false, bad
+		return objective, false, bad
 	}
 	switch {
 	case f.timed && len(words) == 3 && words[1] == "within":
-		o.Within, err = readSpan(words[2])
+		objective.Within, err = readSpan(words[2])
 		if err != nil {
-			return o, false, bad
+			return objective, false, bad
 		}
-		if o.Within < f.least {
-			return o, false, fmt.Errorf("invalid objective %q: times below %s are not counted", text, writeSpan(f.least))
+		if objective.Within < f.least {
+			return objective, false, fmt.Errorf("invalid objective %q: times below %s are not counted", text, writeSpan(f.least))
 		}
 	case kind == Goodput && len(words) == 3 && words[1] == "above":
-		o.Above, err = part(words[2])
+		objective.Above, err = part(words[2])
 		if err != nil {
-			return o, false, bad
+			return objective, false, bad
 		}
 	case !f.timed && kind != Goodput && len(words) == 1:
 	default:
-		return o, false, bad
+		return objective, false, bad
 	}
-	return o, true, nil
+	return objective, true, nil
 }
 
 // part reads a percentage above 0 and below 100. An objective of 100 % leaves no
@@ -165,7 +165,7 @@ func ParseWaits(lines []string) ([]Objective, error) {
 	seen := map[string]bool{}
 	for _, line := range lines {
 		qos, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		o, ok, err := Parse(Wait, strings.TrimSpace(rest))
+		objective, ok, err := Parse(Wait, strings.TrimSpace(rest))
 		switch {
 		case err != nil:
 			return nil, err
@@ -175,8 +175,8 @@ func ParseWaits(lines []string) ([]Objective, error) {
 			return nil, fmt.Errorf("QOS %s has two objectives", qos)
 		}
 		seen[qos] = true
-		o.Class = qos
-		out = append(out, o)
+		objective.Class = qos
+		out = append(out, objective)
 	}
 	return out, nil
 }

@@ -19,15 +19,15 @@ type Client struct {
 // New makes a client of http://host:6820, https://host:6820 or unix:/path. The
 // user is whose token is sent, where the token does not say it.
 func New(address, user string) *Client {
-	c := &Client{base: strings.TrimRight(address, "/"), user: user}
-	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for nobody else
+	client := &Client{base: strings.TrimRight(address, "/"), user: user}
+	client.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for nobody else
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		c.base = "http://slurmrestd"
-		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client.base = "http://slurmrestd"
+		client.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}
 	}
-	return c
+	return client
 }
 
 // Get asks for a page, with its query, in JSON. The token is one of auth/jwt, as

@@ -11,8 +11,8 @@ import (
 // checkErrors keeps errors recognisable after somebody wraps them: they are
 // compared with errors.Is and errors.As, never by identity, type or text.
 func checkErrors(r *report) {
-	r.visitProduction(func(p *Package, f *File) {
-		for _, d := range f.AST.Decls {
+	r.visitProduction(func(p *Package, file *File) {
+		for _, d := range file.AST.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && (fn.Name.Name == "Is" || fn.Name.Name == "As") {
 				continue // this is how errors.Is learns what equals what
 			}

@@ -12,18 +12,18 @@ import (
 // declared and never again, by anybody, and none is of a kind that exists to
 // be changed. Tables, sentinel errors and compiled patterns pass.
 func checkGlobals(r *report) {
-	r.visitProduction(func(p *Package, f *File) {
-		for _, d := range f.AST.Decls {
+	r.visitProduction(func(p *Package, file *File) {
+		for _, d := range file.AST.Decls {
 			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.VAR {
 				for _, s := range g.Specs {
-					checkVarSpec(r, p, f, g, s.(*ast.ValueSpec))
+					checkVarSpec(r, p, file, g, s.(*ast.ValueSpec))
 				}
 			}
 		}
-		ast.Inspect(f.AST, func(n ast.Node) bool {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
 			for _, e := range written(p, n) {
 				v := reachedGlobal(p, e)
-				if v != nil && !f.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) && !declaredExcused(r, v) {
+				if v != nil && !file.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) && !declaredExcused(r, v) {
 					r.addBreachAt(n.Pos(), "changes the package variable %s: pass the value, or own it in a struct", v.Name())
 				}
 			}
@@ -32,7 +32,7 @@ func checkGlobals(r *report) {
 	})
 }
 
-func checkVarSpec(r *report, p *Package, f *File, g *ast.GenDecl, s *ast.ValueSpec) {
+func checkVarSpec(r *report, p *Package, file *File, g *ast.GenDecl, s *ast.ValueSpec) {
 	for _, name := range s.Names {
 		v, ok := p.Info.Defs[name].(*types.Var)
 		if !ok || name.Name == "_" {
@@ -45,7 +45,7 @@ func checkVarSpec(r *report, p *Package, f *File, g *ast.GenDecl, s *ast.ValueSp
 		default:
 			why = changeable(v.Type())
 		}
-		if why != "" && !f.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
+		if why != "" && !file.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
 			r.addBreachAt(name.Pos(), "package variable %s %s: own it in a struct, or mark it with //muster:global and why", name.Name, why)
 		}
 	}
@@ -185,9 +185,9 @@ func packageLevel(v *types.Var) bool { return v.Pkg() != nil && v.Parent() == v.
 func declaredExcused(r *report, v *types.Var) bool {
 	at := r.tree.Fset.Position(v.Pos())
 	for _, p := range r.tree.Packages {
-		for _, f := range p.Files {
-			if f.Path == at.Filename {
-				return slices.ContainsFunc(f.marks, func(m *mark) bool {
+		for _, file := range p.Files {
+			if file.Path == at.Filename {
+				return slices.ContainsFunc(file.marks, func(m *mark) bool {
 					return m.name == "global" && m.why != "" && m.line <= at.Line && m.line >= at.Line-1
 				})
 			}

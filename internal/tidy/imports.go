@@ -10,14 +10,14 @@ import (
 // wider: they bring real things together.
 func checkImports(r *report) {
 	for _, p := range r.tree.Packages {
-		for _, f := range p.Files {
+		for _, file := range p.Files {
 			from, ok := roomOf(p.Dir)
 			if !ok {
 				r.addBreach(p.Dir, 0, "is in no room of the import order: add it to the table in internal/tidy, or move it")
 				break
 			}
-			for _, imp := range importsOf(f) {
-				if text := judge(r.tree, from, f, imp.path); text != "" {
+			for _, imp := range importsOf(file) {
+				if text := judge(r.tree, from, file, imp.path); text != "" {
 					r.addBreachAt(imp.pos, "%s", text)
 				}
 			}
@@ -26,9 +26,9 @@ func checkImports(r *report) {
 }
 
 // judge gives what is wrong with an import, or "".
-func judge(t *Tree, from room, f *File, importPath string) string {
-	dir, own := t.dirOf(importPath)
-	suite := strings.HasSuffix(f.AST.Name.Name, "test") || from.path == "internal/testkit" || from.path == "internal/tidy"
+func judge(tree *Tree, from room, file *File, importPath string) string {
+	dir, own := tree.dirOf(importPath)
+	suite := strings.HasSuffix(file.AST.Name.Name, "test") || from.path == "internal/testkit" || from.path == "internal/tidy"
 	if !suite && slices.ContainsFunc(testOnly, func(m string) bool { return isWithin(importPath, m) || own && isWithin(dir, m) }) {
 		return fmt.Sprintf("imports %s, which only tests and conformance suites (packages named …test) may", importPath)
 	}

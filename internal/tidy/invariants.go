@@ -11,15 +11,15 @@ var checkName = regexp.MustCompile("`state\\.(Check[A-Z][A-Za-z0-9]*)`")
 
 // Invariants compares the checks that a page names, as `state.CheckX`, with
 // the exported functions CheckX of ledger/state.
-func Invariants(t *Tree, page string) []Breach {
+func Invariants(tree *Tree, page string) []Breach {
 	const where = "docs/invariants.md"
 	var named, exist []string
 	for _, m := range checkName.FindAllStringSubmatch(page, -1) {
 		named = append(named, m[1])
 	}
-	if p := t.packageNamed(t.Module + "/ledger/state"); p != nil {
-		for _, f := range p.Files {
-			for _, d := range f.AST.Decls {
+	if p := tree.packageNamed(tree.Module + "/ledger/state"); p != nil {
+		for _, file := range p.Files {
+			for _, d := range file.AST.Decls {
 				fn, ok := d.(*ast.FuncDecl)
 				if ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Check") && fn.Name.Name != "Check" && fn.Name.Name != "Checks" {
 					exist = append(exist, fn.Name.Name)

@@ -35,8 +35,8 @@ var harmless = []string{"net/netip", "net/url"}
 // checkPure keeps clocks, locks, goroutines, channels and I/O out of the pure
 // rooms.
 func checkPure(r *report) {
-	r.pureFiles(func(_ *Package, f *File, rm room) {
-		for _, imp := range importsOf(f) {
+	r.pureFiles(func(_ *Package, file *File, rm room) {
+		for _, imp := range importsOf(file) {
 			if slices.Contains(harmless, imp.path) || imp.path == "math/rand/v2" {
 				continue
 			}
@@ -46,13 +46,13 @@ func checkPure(r *report) {
 				}
 			}
 		}
-		ast.Inspect(f.AST, func(n ast.Node) bool {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
 			if what := concurrent(n); what != "" {
 				r.addBreachAt(n.Pos(), "%s is a pure room and must not use %s", rm.path, what)
 			}
 			return true
 		})
-		checkRand(r, f, rm)
+		checkRand(r, file, rm)
 	})
 }
 
@@ -74,11 +74,11 @@ func concurrent(n ast.Node) string {
 
 // checkRand allows the sources of math/rand/v2 that are made from a seed, and
 // forbids the functions that draw from the process's own.
-func checkRand(r *report, f *File, rm room) {
-	if !slices.ContainsFunc(importsOf(f), func(i importSpec) bool { return i.path == "math/rand/v2" }) {
+func checkRand(r *report, file *File, rm room) {
+	if !slices.ContainsFunc(importsOf(file), func(i importSpec) bool { return i.path == "math/rand/v2" }) {
 		return
 	}
-	visitSelectors(f, func(pkg, name string, n ast.Node) {
+	visitSelectors(file, func(pkg, name string, n ast.Node) {
 		seeded := slices.Contains([]string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}, name)
 		if pkg == "rand" && !seeded {
 			r.addBreachAt(n.Pos(), "%s is a pure room and must not draw from rand.%s: chance is an injected source", rm.path, name)
@@ -99,18 +99,18 @@ func (r *report) pureFiles(visit func(*Package, *File, room)) {
 // One form needs no mark: a loop that only collects keys or values into a
 // slice which the same function then sorts.
 func checkMapOrder(r *report) {
-	r.pureFiles(func(p *Package, f *File, _ room) {
-		for _, d := range f.AST.Decls {
+	r.pureFiles(func(p *Package, file *File, _ room) {
+		for _, d := range file.AST.Decls {
 			ast.Inspect(d, func(n ast.Node) bool {
 				// The mark is looked for first: it is welcome, though not
 				// needed, on a loop that collects to sort.
 				switch n := n.(type) {
 				case *ast.RangeStmt:
-					if isMap(p.Info.TypeOf(n.X)) && !r.orderExcused(f, n.Pos()) && !collectsToSort(p, d, n) {
+					if isMap(p.Info.TypeOf(n.X)) && !r.orderExcused(file, n.Pos()) && !collectsToSort(p, d, n) {
 						r.unordered(n.Pos())
 					}
 				case *ast.CallExpr:
-					if mapIterator(p, n.Fun) && !r.orderExcused(f, n.Pos()) && !sortedAtOnce(p, d, n) {
+					if mapIterator(p, n.Fun) && !r.orderExcused(file, n.Pos()) && !sortedAtOnce(p, d, n) {
 						r.unordered(n.Pos())
 					}
 				}
@@ -220,16 +220,16 @@ var integerRooms = []string{"ledger", "scheduler", "nodeagent/plan", "accounting
 // checkFloats finds functions of deciding rooms that compute with floating
 // point.
 func checkFloats(r *report) {
-	r.pureFiles(func(p *Package, f *File, _ room) {
+	r.pureFiles(func(p *Package, file *File, _ room) {
 		if !slices.ContainsFunc(integerRooms, func(d string) bool { return isWithin(p.Dir, d) }) {
 			return
 		}
-		for _, d := range f.AST.Decls {
+		for _, d := range file.AST.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || !usesFloat(p, fn) {
 				continue
 			}
-			if !f.isExcused("float", r.lineOf(fn.Pos()), fn.Doc, r.tree.Fset) {
+			if !file.isExcused("float", r.lineOf(fn.Pos()), fn.Doc, r.tree.Fset) {
 				r.addBreachAt(fn.Pos(), "%s computes with floating point: what decides is integer arithmetic; mark what is only shown with //muster:float and why", fn.Name.Name)
 			}
 		}

@@ -62,8 +62,8 @@ func Names() []string {
 // Run applies every rule to a tree that was checked, and gives what it found
 // by rule, place and text. Exceptions are taken off; one that took nothing off
 // is itself reported.
-func Run(t *Tree, exceptions []Exception) []Breach {
-	r := &report{tree: t}
+func Run(tree *Tree, exceptions []Exception) []Breach {
+	r := &report{tree: tree}
 	for _, rule := range rules {
 		r.rule = rule.name
 		rule.check(r)
@@ -78,9 +78,9 @@ func Run(t *Tree, exceptions []Exception) []Breach {
 
 func except(found []Breach, exceptions []Exception) []Breach {
 	used := make([]bool, len(exceptions))
-	out := slices.DeleteFunc(found, func(b Breach) bool {
-		for i, e := range exceptions {
-			if e.matchesBreach(b) {
+	out := slices.DeleteFunc(found, func(breach Breach) bool {
+		for i, exception := range exceptions {
+			if exception.matchesBreach(breach) {
 				used[i] = true
 				return true
 			}
@@ -150,15 +150,15 @@ func checkCompiles(r *report) {
 func checkMarks(r *report) {
 	known := []string{"unordered", "table", "global", "float", "sleep"}
 	for _, p := range r.tree.Packages {
-		for _, f := range slices.Concat(p.Files, p.Tests) {
-			for _, m := range f.marks {
+		for _, file := range slices.Concat(p.Files, p.Tests) {
+			for _, m := range file.marks {
 				switch {
 				case !slices.Contains(known, m.name):
-					r.addBreach(f.Path, m.line, "there is no mark //muster:%s", m.name)
+					r.addBreach(file.Path, m.line, "there is no mark //muster:%s", m.name)
 				case m.why == "":
-					r.addBreach(f.Path, m.line, "//muster:%s needs a reason", m.name)
+					r.addBreach(file.Path, m.line, "//muster:%s needs a reason", m.name)
 				case !m.used && p.broken == nil && m.name != "table": // a table may grow past the limit any day
-					r.addBreach(f.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
+					r.addBreach(file.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
 				}
 			}
 		}

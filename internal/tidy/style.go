@@ -46,12 +46,12 @@ func checkDocs(r *report) {
 }
 
 func checkFormat(r *report) {
-	r.visitWritten(func(_ *Package, f *File) {
-		want, err := format.Source(f.Src)
+	r.visitWritten(func(_ *Package, file *File) {
+		want, err := format.Source(file.Src)
 		if err != nil {
-			r.addBreach(f.Path, 0, "cannot be formatted: %v", err)
-		} else if !bytes.Equal(want, f.Src) {
-			r.addBreach(f.Path, firstDifference(f.Src, want), "is not gofmt-clean: run `make fmt`")
+			r.addBreach(file.Path, 0, "cannot be formatted: %v", err)
+		} else if !bytes.Equal(want, file.Src) {
+			r.addBreach(file.Path, firstDifference(file.Src, want), "is not gofmt-clean: run `make fmt`")
 		}
 	})
 }
@@ -72,8 +72,8 @@ func checkSizes(r *report) {
 			r.addBreach(f.Path, 0, "has %d lines, more than %d: would two files be clearer?", n, maxFileLines)
 		}
 	})
-	r.visitProduction(func(_ *Package, f *File) {
-		for _, d := range f.AST.Decls {
+	r.visitProduction(func(_ *Package, file *File) {
+		for _, d := range file.AST.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
@@ -82,7 +82,7 @@ func checkSizes(r *report) {
 				r.addBreachAt(fn.Pos(), "%s takes %d parameters, more than %d: a struct would name them", fn.Name.Name, n, maxParameters)
 			}
 			first, last := r.lineOf(fn.Pos()), r.lineOf(fn.End())
-			if n := last - first + 1; n > maxFunctionLines && !f.isExcused("table", first, fn.Doc, r.tree.Fset) {
+			if n := last - first + 1; n > maxFunctionLines && !file.isExcused("table", first, fn.Doc, r.tree.Fset) {
 				r.addBreachAt(fn.Pos(), "%s has %d lines, more than %d: split it, or mark a table or exhaustive switch with //muster:table and why",
 					fn.Name.Name, n, maxFunctionLines)
 			}
@@ -91,8 +91,8 @@ func checkSizes(r *report) {
 }
 
 func checkInit(r *report) {
-	r.visitProduction(func(_ *Package, f *File) {
-		for _, d := range f.AST.Decls {
+	r.visitProduction(func(_ *Package, file *File) {
+		for _, d := range file.AST.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
 				r.addBreachAt(fn.Pos(), "has an init function: whoever imports it cannot choose; make it an explicit call")
 			}
@@ -112,8 +112,8 @@ func checkOutput(r *report) {
 		"fmt.Print": "prints to the standard output", "fmt.Println": "prints to the standard output", "fmt.Printf": "prints to the standard output",
 		"os.Exit": "ends the process", "os.Stdout": "writes to the standard output",
 	}
-	r.visitProduction(func(p *Package, f *File) {
-		for _, imp := range importsOf(f) {
+	r.visitProduction(func(p *Package, file *File) {
+		for _, imp := range importsOf(file) {
 			if imp.path == "log" {
 				r.addBreachAt(imp.pos, "imports log: logs go through log/slog")
 			}
@@ -121,7 +121,7 @@ func checkOutput(r *report) {
 		if talks(p.Dir) {
 			return
 		}
-		visitSelectors(f, func(pkg, name string, n ast.Node) {
+		visitSelectors(file, func(pkg, name string, n ast.Node) {
 			if what, ok := forbidden[pkg+"."+name]; ok {
 				r.addBreachAt(n.Pos(), "%s.%s %s, which only cmd and cli/tool may: return a value or an error", pkg, name, what)
 			}
@@ -130,8 +130,8 @@ func checkOutput(r *report) {
 }
 
 func checkRegistries(r *report) {
-	r.visitProduction(func(p *Package, f *File) {
-		for _, imp := range importsOf(f) {
+	r.visitProduction(func(p *Package, file *File) {
+		for _, imp := range importsOf(file) {
 			if strings.HasSuffix(imp.path, "/promauto") {
 				r.addBreachAt(imp.pos, "imports promauto: metrics are registered with a Registerer that is passed in")
 			}
@@ -139,7 +139,7 @@ func checkRegistries(r *report) {
 		if rm, _ := roomOf(p.Dir); rm.path == "cmd" {
 			return
 		}
-		ast.Inspect(f.AST, func(n ast.Node) bool {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"MustRegister", "DefaultRegisterer", "DefaultGatherer"}, s.Sel.Name) {
 				r.addBreachAt(n.Pos(), "uses %s outside cmd: pass a Registerer and return the error", s.Sel.Name)
 			}
@@ -151,12 +151,12 @@ func checkRegistries(r *report) {
 // checkSleep: nobody sleeps to wait for somebody else. Daemons take a clock,
 // tests wait for what they want to see. Whole programs (test, cmd) may poll.
 func checkSleep(r *report) {
-	r.visitWritten(func(p *Package, f *File) {
+	r.visitWritten(func(p *Package, file *File) {
 		if rm, _ := roomOf(p.Dir); rm.layer == 8 {
 			return
 		}
-		visitSelectors(f, func(pkg, name string, n ast.Node) {
-			if pkg == "time" && name == "Sleep" && !f.isExcused("sleep", r.lineOf(n.Pos()), nil, r.tree.Fset) {
+		visitSelectors(file, func(pkg, name string, n ast.Node) {
+			if pkg == "time" && name == "Sleep" && !file.isExcused("sleep", r.lineOf(n.Pos()), nil, r.tree.Fset) {
 				r.addBreachAt(n.Pos(), "sleeps: take a clock and a context, or wait for the event; else mark it with //muster:sleep and why")
 			}
 		})
@@ -168,8 +168,8 @@ var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 var unfinished = regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
 
 func checkUnfinished(r *report) {
-	r.visitWritten(func(p *Package, f *File) {
-		for _, g := range f.AST.Comments {
+	r.visitWritten(func(p *Package, file *File) {
+		for _, g := range file.AST.Comments {
 			for _, c := range g.List {
 				if w := unfinished.FindString(c.Text); w != "" && p.Dir != "internal/tidy" {
 					r.addBreachAt(c.Pos(), "carries a %s: finish it, or open an issue and say what is missing where users read it", w)
@@ -181,9 +181,9 @@ func checkUnfinished(r *report) {
 
 // visitSelectors calls visit for each pkg.Name in a file where pkg is the name of
 // an import; pkg is given as the package's own name, whatever the file calls it.
-func visitSelectors(f *File, visit func(pkg, name string, n ast.Node)) {
+func visitSelectors(file *File, visit func(pkg, name string, n ast.Node)) {
 	named := map[string]string{}
-	for _, s := range f.AST.Imports {
+	for _, s := range file.AST.Imports {
 		base := path.Base(majorVersion.ReplaceAllString(strings.Trim(s.Path.Value, `"`), ""))
 		if s.Name != nil {
 			named[s.Name.Name] = base
@@ -191,7 +191,7 @@ func visitSelectors(f *File, visit func(pkg, name string, n ast.Node)) {
 			named[base] = base
 		}
 	}
-	ast.Inspect(f.AST, func(n ast.Node) bool {
+	ast.Inspect(file.AST, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
 			if x, ok := s.X.(*ast.Ident); ok && named[x.Name] != "" {
 				visit(named[x.Name], s.Sel.Name, n)

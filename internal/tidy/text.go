@@ -112,14 +112,14 @@ func trackedFiles(root string) ([]string, error) {
 
 // Decisions reports modules that the tree imports and no file of
 // docs/decisions names: a dependency is chosen, and the choice is written down.
-func Decisions(t *Tree, modules, decisions []string) []Breach {
+func Decisions(tree *Tree, modules, decisions []string) []Breach {
 	text := strings.Join(decisions, "\n")
 	used := map[string]string{} // module -> first file that imports it
-	for _, p := range t.Packages {
-		for _, f := range slices.Concat(p.Files, p.Tests) {
-			for _, imp := range importsOf(f) {
+	for _, p := range tree.Packages {
+		for _, file := range slices.Concat(p.Files, p.Tests) {
+			for _, imp := range importsOf(file) {
 				if m := moduleOf(imp.path, modules); m != "" && used[m] == "" {
-					used[m] = f.Path
+					used[m] = file.Path
 				}
 			}
 		}

@@ -102,7 +102,7 @@ func enter(root, dir, name string) error {
 // FromSources makes a Tree of file contents by path. A file that does not parse
 // is left out and reported by the rule "compiles".
 func FromSources(module string, sources map[string][]byte) *Tree {
-	t := &Tree{Module: module, Fset: token.NewFileSet()}
+	tree := &Tree{Module: module, Fset: token.NewFileSet()}
 	byDir := map[string]*Package{}
 	var paths []string
 	for p := range sources {
@@ -110,9 +110,9 @@ func FromSources(module string, sources map[string][]byte) *Tree {
 	}
 	slices.Sort(paths)
 	for _, p := range paths {
-		f, err := t.parse(p, sources[p])
+		file, err := tree.parse(p, sources[p])
 		if err != nil {
-			t.unparsed = append(t.unparsed, err)
+			tree.unparsed = append(tree.unparsed, err)
 			continue
 		}
 		dir := path.Dir(p)
@@ -120,16 +120,16 @@ func FromSources(module string, sources map[string][]byte) *Tree {
 		if pkg == nil {
 			pkg = &Package{Dir: dir, Path: path.Join(module, dir)}
 			byDir[dir] = pkg
-			t.Packages = append(t.Packages, pkg)
+			tree.Packages = append(tree.Packages, pkg)
 		}
-		if f.Test {
-			pkg.Tests = append(pkg.Tests, f)
+		if file.Test {
+			pkg.Tests = append(pkg.Tests, file)
 		} else {
-			pkg.Files = append(pkg.Files, f)
+			pkg.Files = append(pkg.Files, file)
 		}
 	}
-	slices.SortFunc(t.Packages, func(a, b *Package) int { return strings.Compare(a.Dir, b.Dir) })
-	return t
+	slices.SortFunc(tree.Packages, func(a, b *Package) int { return strings.Compare(a.Dir, b.Dir) })
+	return tree
 }
 
 func (t *Tree) parse(p string, src []byte) (*File, error) {
@@ -137,18 +137,18 @@ func (t *Tree) parse(p string, src []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{
+	file := &File{
 		Path: p, Src: bytes.Clone(src), AST: syntax,
 		Test: strings.HasSuffix(p, "_test.go"), Generated: ast.IsGenerated(syntax),
 	}
 	for _, group := range syntax.Comments {
 		for _, c := range group.List {
 			if m := markLine.FindStringSubmatch(c.Text); m != nil {
-				f.marks = append(f.marks, &mark{line: t.Fset.Position(c.Pos()).Line, name: m[1], why: strings.TrimSpace(m[2])})
+				file.marks = append(file.marks, &mark{line: t.Fset.Position(c.Pos()).Line, name: m[1], why: strings.TrimSpace(m[2])})
 			}
 		}
 	}
-	return f, nil
+	return file, nil
 }
 
 // isExcused tells whether a mark of that name stands on the given line, on the

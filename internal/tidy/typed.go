@@ -51,8 +51,8 @@ func (t *Tree) CheckWith(exports Exports) {
 func (t *Tree) outsideImports() []string {
 	var out []string
 	for _, p := range t.Packages {
-		for _, f := range p.Files {
-			for _, imp := range importsOf(f) {
+		for _, file := range p.Files {
+			for _, imp := range importsOf(file) {
 				if _, own := t.dirOf(imp.path); !own && imp.path != "C" && imp.path != "unsafe" {
 					out = append(out, imp.path)
 				}
@@ -69,9 +69,9 @@ type importSpec struct {
 	pos  token.Pos
 }
 
-func importsOf(f *File) []importSpec {
+func importsOf(file *File) []importSpec {
 	var out []importSpec
-	for _, s := range f.AST.Imports {
+	for _, s := range file.AST.Imports {
 		if p, err := strconv.Unquote(s.Path.Value); err == nil {
 			out = append(out, importSpec{p, s.Pos()})
 		}

@@ -7,35 +7,35 @@ import (
 )
 
 // Inventory writes what an agent found.
-func Inventory(i *spec.Inventory) *apiv1.Inventory {
-	out := &apiv1.Inventory{BootId: i.BootID, BootedAt: int64(i.BootedAt), AgentStarted: int64(i.AgentStarted), AgentVersion: i.AgentVersion,
-		Hostname: i.Hostname, Addr: i.Addr, Os: i.OS, Arch: i.Arch, Cpus: i.CPUs, Sockets: i.Sockets, CoresPerSocket: i.CoresPerSocket,
-		ThreadsPerCore: i.ThreadsPerCore, Mem: i.Mem, TmpDisk: i.TmpDisk, Gres: Counts(i.GRES), MetricsAddr: i.MetricsAddr, Degraded: i.Degraded, Socket: i.Socket}
-	for k := range i.GPUs {
-		out.Gpus = append(out.Gpus, GPU(&i.GPUs[k]))
+func Inventory(inventory *spec.Inventory) *apiv1.Inventory {
+	out := &apiv1.Inventory{BootId: inventory.BootID, BootedAt: int64(inventory.BootedAt), AgentStarted: int64(inventory.AgentStarted), AgentVersion: inventory.AgentVersion,
+		Hostname: inventory.Hostname, Addr: inventory.Addr, Os: inventory.OS, Arch: inventory.Arch, Cpus: inventory.CPUs, Sockets: inventory.Sockets, CoresPerSocket: inventory.CoresPerSocket,
+		ThreadsPerCore: inventory.ThreadsPerCore, Mem: inventory.Mem, TmpDisk: inventory.TmpDisk, Gres: Counts(inventory.GRES), MetricsAddr: inventory.MetricsAddr, Degraded: inventory.Degraded, Socket: inventory.Socket}
+	for k := range inventory.GPUs {
+		out.Gpus = append(out.Gpus, GPU(&inventory.GPUs[k]))
 	}
 	return out
 }
 
 // ToInventory reads what an agent found.
-func ToInventory(i *apiv1.Inventory) spec.Inventory {
-	out := spec.Inventory{BootID: i.GetBootId(), BootedAt: spec.Instant(i.GetBootedAt()), AgentStarted: spec.Instant(i.GetAgentStarted()),
-		AgentVersion: i.GetAgentVersion(), Hostname: i.GetHostname(), Addr: i.GetAddr(), OS: i.GetOs(), Arch: i.GetArch(), CPUs: i.GetCpus(),
-		Sockets: i.GetSockets(), CoresPerSocket: i.GetCoresPerSocket(), ThreadsPerCore: i.GetThreadsPerCore(), Mem: i.GetMem(),
-		TmpDisk: i.GetTmpDisk(), GRES: ToCounts(i.GetGres()), MetricsAddr: i.GetMetricsAddr(), Degraded: i.GetDegraded(), Socket: i.GetSocket()}
-	for _, g := range i.GetGpus() {
+func ToInventory(inventory *apiv1.Inventory) spec.Inventory {
+	out := spec.Inventory{BootID: inventory.GetBootId(), BootedAt: spec.Instant(inventory.GetBootedAt()), AgentStarted: spec.Instant(inventory.GetAgentStarted()),
+		AgentVersion: inventory.GetAgentVersion(), Hostname: inventory.GetHostname(), Addr: inventory.GetAddr(), OS: inventory.GetOs(), Arch: inventory.GetArch(), CPUs: inventory.GetCpus(),
+		Sockets: inventory.GetSockets(), CoresPerSocket: inventory.GetCoresPerSocket(), ThreadsPerCore: inventory.GetThreadsPerCore(), Mem: inventory.GetMem(),
+		TmpDisk: inventory.GetTmpDisk(), GRES: ToCounts(inventory.GetGres()), MetricsAddr: inventory.GetMetricsAddr(), Degraded: inventory.GetDegraded(), Socket: inventory.GetSocket()}
+	for _, g := range inventory.GetGpus() {
 		out.GPUs = append(out.GPUs, ToGPU(g))
 	}
 	return out
 }
 
 // Usage writes what an attempt used.
-func Usage(u *spec.Usage) *apiv1.Usage {
-	out := &apiv1.Usage{UserCpu: int64(u.UserCPU), SystemCpu: int64(u.SystemCPU), PeakRss: u.PeakRSS, HasRss: u.HasRSS,
-		ReadBytes: u.ReadB, WriteBytes: u.WriteB, EnergyMj: u.EnergyMJ, HasEnergy: u.HasEnergy, MajFaults: u.MajFaults,
-		MemMibS: u.MemMiBS, OomKilled: u.OOMKilled, PeakVm: u.PeakVM, CpuKhz: u.CPUKHz}
-	for i := range u.GPUs {
-		g := &u.GPUs[i]
+func Usage(usage *spec.Usage) *apiv1.Usage {
+	out := &apiv1.Usage{UserCpu: int64(usage.UserCPU), SystemCpu: int64(usage.SystemCPU), PeakRss: usage.PeakRSS, HasRss: usage.HasRSS,
+		ReadBytes: usage.ReadB, WriteBytes: usage.WriteB, EnergyMj: usage.EnergyMJ, HasEnergy: usage.HasEnergy, MajFaults: usage.MajFaults,
+		MemMibS: usage.MemMiBS, OomKilled: usage.OOMKilled, PeakVm: usage.PeakVM, CpuKhz: usage.CPUKHz}
+	for i := range usage.GPUs {
+		g := &usage.GPUs[i]
 		out.Gpus = append(out.Gpus, &apiv1.GpuUsage{Uuid: g.UUID, NoProcess: int64(g.NoProcess), Idle: int64(g.Idle), Busy: int64(g.Busy),
 			UtilNs: int64(g.UtilNS), SmNs: int64(g.SMNS), TensorNs: int64(g.TensorNS), PeakMem: g.PeakMem, MemMibS: g.MemMiBS,
 			EnergyMj: g.EnergyMJ, Throttled: int64(g.Throttled), Xids: g.XIDs, Has: g.Has, Method: uint32(g.Method), Share: g.Share})
@@ -44,26 +44,26 @@ func Usage(u *spec.Usage) *apiv1.Usage {
 }
 
 // ToUsage reads what an attempt used.
-func ToUsage(u *apiv1.Usage) spec.Usage {
-	out := spec.Usage{UserCPU: spec.Span(u.GetUserCpu()), SystemCPU: spec.Span(u.GetSystemCpu()), PeakRSS: u.GetPeakRss(), HasRSS: u.GetHasRss(),
-		ReadB: u.GetReadBytes(), WriteB: u.GetWriteBytes(), EnergyMJ: u.GetEnergyMj(), HasEnergy: u.GetHasEnergy(), MajFaults: u.GetMajFaults(),
-		MemMiBS: u.GetMemMibS(), OOMKilled: u.GetOomKilled(), PeakVM: u.GetPeakVm(), CPUKHz: u.GetCpuKhz()}
-	for _, g := range u.GetGpus() {
-		out.GPUs = append(out.GPUs, spec.GPUUsage{UUID: g.GetUuid(), NoProcess: spec.Span(g.GetNoProcess()), Idle: spec.Span(g.GetIdle()),
-			Busy: spec.Span(g.GetBusy()), UtilNS: spec.Span(g.GetUtilNs()), SMNS: spec.Span(g.GetSmNs()), TensorNS: spec.Span(g.GetTensorNs()),
-			PeakMem: g.GetPeakMem(), MemMiBS: g.GetMemMibS(), EnergyMJ: g.GetEnergyMj(), Throttled: spec.Span(g.GetThrottled()), XIDs: g.GetXids(), Has: g.GetHas(),
-			Method: spec.GPUMethod(g.GetMethod()), Share: g.GetShare()})
+func ToUsage(usage *apiv1.Usage) spec.Usage {
+	out := spec.Usage{UserCPU: spec.Span(usage.GetUserCpu()), SystemCPU: spec.Span(usage.GetSystemCpu()), PeakRSS: usage.GetPeakRss(), HasRSS: usage.GetHasRss(),
+		ReadB: usage.GetReadBytes(), WriteB: usage.GetWriteBytes(), EnergyMJ: usage.GetEnergyMj(), HasEnergy: usage.GetHasEnergy(), MajFaults: usage.GetMajFaults(),
+		MemMiBS: usage.GetMemMibS(), OOMKilled: usage.GetOomKilled(), PeakVM: usage.GetPeakVm(), CPUKHz: usage.GetCpuKhz()}
+	for _, gpu := range usage.GetGpus() {
+		out.GPUs = append(out.GPUs, spec.GPUUsage{UUID: gpu.GetUuid(), NoProcess: spec.Span(gpu.GetNoProcess()), Idle: spec.Span(gpu.GetIdle()),
+			Busy: spec.Span(gpu.GetBusy()), UtilNS: spec.Span(gpu.GetUtilNs()), SMNS: spec.Span(gpu.GetSmNs()), TensorNS: spec.Span(gpu.GetTensorNs()),
+			PeakMem: gpu.GetPeakMem(), MemMiBS: gpu.GetMemMibS(), EnergyMJ: gpu.GetEnergyMj(), Throttled: spec.Span(gpu.GetThrottled()), XIDs: gpu.GetXids(), Has: gpu.GetHas(),
+			Method: spec.GPUMethod(gpu.GetMethod()), Share: gpu.GetShare()})
 	}
 	return out
 }
 
 // ToStepResult reads how a batch script ended; nil stays nil.
-func ToStepResult(r *apiv1.RunEnded) *event.StepResult {
-	if r == nil {
+func ToStepResult(run *apiv1.RunEnded) *event.StepResult {
+	if run == nil {
 		return nil
 	}
-	return &event.StepResult{Started: spec.Instant(r.GetStarted()), Ended: spec.Instant(r.GetEnded()),
-		Exit: spec.ExitStatus{Code: r.GetExitCode(), Signal: r.GetExitSignal()}, Unknown: r.GetUnknown(), Detail: r.GetDetail()}
+	return &event.StepResult{Started: spec.Instant(run.GetStarted()), Ended: spec.Instant(run.GetEnded()),
+		Exit: spec.ExitStatus{Code: run.GetExitCode(), Signal: run.GetExitSignal()}, Unknown: run.GetUnknown(), Detail: run.GetDetail()}
 }
 
 // GPUFault writes what happened to a GPU.

@@ -31,8 +31,8 @@ const (
 // administrators.
 //
 //muster:table one line for each kind
-func TopicOf(k event.Kind) EventTopic {
-	switch k {
+func TopicOf(kind event.Kind) EventTopic {
+	switch kind {
 	case event.KindClusterCreated, event.KindClusterVersionRaised, event.KindConfigAdopted, event.KindEpochBegan:
 		return TopicCluster
 	case event.KindTokenIssued, event.KindTokenSpent, event.KindCertificateIssued, event.KindCertificateRevoked,
@@ -126,17 +126,17 @@ func (f *facts) exit(name string, e spec.ExitStatus) {
 	f.text(name, strconv.Itoa(int(e.Code))+":"+strconv.Itoa(int(e.Signal)))
 }
 
-func (f *facts) reason(r spec.Reason) {
-	if r.Code == "" || r.Code == spec.ReasonNone {
+func (f *facts) reason(reason spec.Reason) {
+	if reason.Code == "" || reason.Code == spec.ReasonNone {
 		return
 	}
-	f.text("reason", r.String())
-	f.text("limited", r.TRES)
-	f.text("subject", r.Subject)
-	f.number("limit", r.Limit)
-	f.number("used", r.Used)
-	f.number("asked", r.Asked)
-	f.time("until", r.Until)
+	f.text("reason", reason.String())
+	f.text("limited", reason.TRES)
+	f.text("subject", reason.Subject)
+	f.number("limit", reason.Limit)
+	f.number("used", reason.Used)
+	f.number("asked", reason.Asked)
+	f.time("until", reason.Until)
 }
 
 // usage is what processes have used. GPUs are left to the accounting commands.
@@ -147,16 +147,16 @@ func (f *facts) usage(u *spec.Usage) {
 }
 
 // result is how a script or step ended on a node.
-func (f *facts) result(r *event.StepResult) {
-	if r == nil {
+func (f *facts) result(result *event.StepResult) {
+	if result == nil {
 		return
 	}
-	if r.Unknown {
+	if result.Unknown {
 		f.yes("exit_unknown", true)
 	} else {
-		f.exit("exit", r.Exit)
+		f.exit("exit", result.Exit)
 	}
-	f.text("detail", r.Detail)
+	f.text("detail", result.Detail)
 }
 
 // part closes the collection.
@@ -326,24 +326,24 @@ func stepPart(e event.Event) EventPart {
 }
 
 // spec writes what a job asks for, as squeue and scontrol show it.
-func (f *facts) spec(j *spec.JobSpec) {
-	if j == nil {
+func (f *facts) spec(job *spec.JobSpec) {
+	if job == nil {
 		return
 	}
-	f.text("name", j.Name)
-	f.list("partition", j.Partitions)
-	f.text("qos", j.QOSText())
-	if a := j.Queue.Array; a != nil {
+	f.text("name", job.Name)
+	f.list("partition", job.Partitions)
+	f.text("qos", job.QOSText())
+	if a := job.Queue.Array; a != nil {
 		f.text("array", a.Tasks.String())
 		f.number("array_throttle", int64(a.Throttle))
 	}
-	f.span("time_limit", j.Time.Limit)
-	f.time("begin", j.Time.Begin)
-	if j.Queue.Dependency != nil {
-		f.text("dependency", j.Queue.Dependency.String())
+	f.span("time_limit", job.Time.Limit)
+	f.time("begin", job.Time.Begin)
+	if job.Queue.Dependency != nil {
+		f.text("dependency", job.Queue.Dependency.String())
 	}
-	f.text("reservation", j.Place.Reservation)
-	f.text("comment", j.Comment)
+	f.text("reservation", job.Place.Reservation)
+	f.text("comment", job.Comment)
 }
 
 // startPart writes the start of an attempt with what it was given.
@@ -351,12 +351,12 @@ func startPart(e *event.JobStarted) EventPart {
 	f := facts{}
 	f.number("attempt", int64(e.Attempt))
 	var nodes []string
-	if a := e.Alloc; a != nil {
-		f.text("partition", a.Partition)
-		f.text("tres", a.TRES.String())
-		f.text("reservation", a.Reservation)
-		f.text("qos", a.QOS)
-		nodes = a.NodeNames()
+	if allocation := e.Alloc; allocation != nil {
+		f.text("partition", allocation.Partition)
+		f.text("tres", allocation.TRES.String())
+		f.text("reservation", allocation.Reservation)
+		f.text("qos", allocation.QOS)
+		nodes = allocation.NodeNames()
 	}
 	f.span("time_limit", e.Limit)
 	f.yes("backfill", e.Backfill)
@@ -513,15 +513,15 @@ func clusterPart(e event.Event) EventPart {
 	case *event.PartitionGone:
 		f.text("partition", e.Name)
 	case *event.ReservationPut:
-		r := &e.Reservation
-		part.Reservation = r.Name
-		f.text("reservation", r.Name)
-		f.time("start", r.Start)
-		f.time("end", r.End)
-		f.text("reserved_nodes", hostlist.Fold(r.Nodes))
-		f.list("users", r.Users)
-		f.list("accounts", r.Accounts)
-		f.text("flags", r.Flags.String())
+		reservation := &e.Reservation
+		part.Reservation = reservation.Name
+		f.text("reservation", reservation.Name)
+		f.time("start", reservation.Start)
+		f.time("end", reservation.End)
+		f.text("reserved_nodes", hostlist.Fold(reservation.Nodes))
+		f.list("users", reservation.Users)
+		f.list("accounts", reservation.Accounts)
+		f.text("flags", reservation.Flags.String())
 	case *event.ReservationRemoved:
 		part.Reservation = e.Name
 		f.text("reservation", e.Name)
@@ -537,11 +537,11 @@ func clusterPart(e event.Event) EventPart {
 	return part
 }
 
-func (f *facts) partition(p *spec.PartitionSpec) {
-	f.text("partition", p.Name)
-	f.text("state", p.State.String())
-	f.text("partition_nodes", p.Nodes)
-	f.span("max_time", p.MaxTime)
+func (f *facts) partition(partition *spec.PartitionSpec) {
+	f.text("partition", partition.Name)
+	f.text("state", partition.State.String())
+	f.text("partition_nodes", partition.Nodes)
+	f.span("max_time", partition.MaxTime)
 }
 
 // policy writes a change of the policy: what was changed. sacctmgr has the
@@ -588,8 +588,8 @@ func (f *facts) policy(e event.Event) {
 	}
 }
 
-func holderWord(h spec.Hold) string {
-	switch h {
+func holderWord(hold spec.Hold) string {
+	switch hold {
 	case spec.HeldByUser:
 		return "user"
 	case spec.HeldByAdmin:
@@ -603,8 +603,8 @@ func holderWord(h spec.Hold) string {
 	return ""
 }
 
-func endCauseWord(c event.EndCause) string {
-	switch c {
+func endCauseWord(cause event.EndCause) string {
+	switch cause {
 	case event.EndCancel:
 		return "cancel"
 	case event.EndTimeLimit:
@@ -629,8 +629,8 @@ func endCauseWord(c event.EndCause) string {
 	return "unknown"
 }
 
-func adminWord(s event.NodeAdminState) string {
-	switch s {
+func adminWord(state event.NodeAdminState) string {
+	switch state {
 	case event.NodeResume:
 		return "resume"
 	case event.NodeDrain:
@@ -643,8 +643,8 @@ func adminWord(s event.NodeAdminState) string {
 	return ""
 }
 
-func powerWord(p event.PowerState) string {
-	switch p {
+func powerWord(power event.PowerState) string {
+	switch power {
 	case event.PowerOn:
 		return "on"
 	case event.PowerDownWish:
@@ -664,8 +664,8 @@ func powerWord(p event.PowerState) string {
 }
 
 // ActorKindName is who acted, in a word.
-func ActorKindName(k event.ActorKind) string {
-	switch k {
+func ActorKindName(kind event.ActorKind) string {
+	switch kind {
 	case event.ActorUser:
 		return "user"
 	case event.ActorNode:

@@ -6,9 +6,9 @@ import (
 )
 
 // ForeignHold writes a hold of another scheduler.
-func ForeignHold(h *spec.ForeignHold) *apiv1.ForeignHold {
-	out := &apiv1.ForeignHold{Id: h.ID, Space: h.Space, Owner: h.Owner, MilliCpu: h.MilliCPU, Mem: h.Mem, Priority: h.Priority, Since: int64(h.Since)}
-	for _, g := range h.GPUs {
+func ForeignHold(hold *spec.ForeignHold) *apiv1.ForeignHold {
+	out := &apiv1.ForeignHold{Id: hold.ID, Space: hold.Space, Owner: hold.Owner, MilliCpu: hold.MilliCPU, Mem: hold.Mem, Priority: hold.Priority, Since: int64(hold.Since)}
+	for _, g := range hold.GPUs {
 		out.Gpus = append(out.Gpus, &apiv1.HeldGpu{Uuid: g.UUID, Index: g.Index, Type: g.Type})
 	}
 	return out

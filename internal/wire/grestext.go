@@ -14,14 +14,14 @@ import (
 func together(list []spec.GRESSpec) []spec.GRESSpec {
 	var out []spec.GRESSpec
 next:
-	for _, g := range list {
+	for _, gres := range list {
 		for i := range out {
-			if out[i].Name == g.Name && out[i].Type == g.Type {
-				out[i].N += g.N
+			if out[i].Name == gres.Name && out[i].Type == gres.Type {
+				out[i].N += gres.N
 				continue next
 			}
 		}
-		out = append(out, g)
+		out = append(out, gres)
 	}
 	return out
 }
@@ -29,12 +29,12 @@ next:
 // GRESText writes declared GRES as Slurm does: gpu:h100:8,nic:1.
 func GRESText(list []spec.GRESSpec) string {
 	var parts []string
-	for _, g := range together(list) {
-		text := typed(g.Name, g.Type)
-		if g.NoConsume {
+	for _, gres := range together(list) {
+		text := typed(gres.Name, gres.Type)
+		if gres.NoConsume {
 			text += ":no_consume"
 		}
-		parts = append(parts, text+":"+format.Count(g.N))
+		parts = append(parts, text+":"+format.Count(gres.N))
 	}
 	return strings.Join(parts, ",")
 }
@@ -48,41 +48,41 @@ func typed(name, typ string) string {
 
 // gresUsed writes GRES in use as Slurm does: gpu:h100:2(IDX:0-1); of what GPUs
 // are shared in, how much of each is: shard:5(4/8,1/8).
-func gresUsed(n *state.Node) string {
+func gresUsed(node *state.Node) string {
 	var parts []string
-	for _, g := range together(n.Spec.GRES) {
+	for _, gres := range together(node.Spec.GRES) {
 		switch {
-		case g.Name == "gpu":
+		case gres.Name == "gpu":
 			var idx spec.Bitset
-			for i := range n.GPUs {
-				if n.UsedGPU.Has(i) && (g.Type == "" || n.GPUs[i].Type == g.Type) {
-					idx = idx.Set(int(n.GPUs[i].Index))
+			for i := range node.GPUs {
+				if node.UsedGPU.Has(i) && (gres.Type == "" || node.GPUs[i].Type == gres.Type) {
+					idx = idx.Set(int(node.GPUs[i].Index))
 				}
 			}
-			parts = append(parts, fmt.Sprintf("%s:%d(IDX:%s)", typed("gpu", g.Type), idx.Count(), Indices(idx)))
-		case spec.Shares(g.Name) && n.Shares != nil:
-			parts = append(parts, typed(g.Name, g.Type)+sharesUsed(n, g.Name, g.Type))
+			parts = append(parts, fmt.Sprintf("%s:%d(IDX:%s)", typed("gpu", gres.Type), idx.Count(), Indices(idx)))
+		case spec.Shares(gres.Name) && node.Shares != nil:
+			parts = append(parts, typed(gres.Name, gres.Type)+sharesUsed(node, gres.Name, gres.Type))
 		default:
 			used := int64(0)
-			for _, u := range n.UsedGRES {
-				if u.Name == g.Name && u.Type == g.Type {
+			for _, u := range node.UsedGRES {
+				if u.Name == gres.Name && u.Type == gres.Type {
 					used = u.N
 				}
 			}
-			parts = append(parts, g.Name+":"+format.Count(used))
+			parts = append(parts, gres.Name+":"+format.Count(used))
 		}
 	}
 	return strings.Join(parts, ",")
 }
 
 // sharesUsed writes what is held of each device that can be shared.
-func sharesUsed(n *state.Node, name, typ string) string {
+func sharesUsed(node *state.Node, name, typ string) string {
 	var sum int64
 	var each []string
-	for i := range n.GPUs {
-		if s := n.ShareAt(i); s.Name == name && (typ == "" || typ == n.GPUs[i].Type) {
-			sum += n.ShareUsed(i)
-			each = append(each, format.Count(n.ShareUsed(i))+"/"+format.Count(s.N))
+	for i := range node.GPUs {
+		if s := node.ShareAt(i); s.Name == name && (typ == "" || typ == node.GPUs[i].Type) {
+			sum += node.ShareUsed(i)
+			each = append(each, format.Count(node.ShareUsed(i))+"/"+format.Count(s.N))
 		}
 	}
 	return ":" + format.Count(sum) + "(" + strings.Join(each, ",") + ")"

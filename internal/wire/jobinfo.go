@@ -32,51 +32,51 @@ func NewShower(v *view.View, now spec.Instant, detail bool) *Shower {
 }
 
 // Job writes a job as squeue and scontrol show it.
-func (s *Shower) Job(j *state.Job) *apiv1.JobInfo {
-	js := j.Spec
+func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
+	jobSpec := job.Spec
 	out := &apiv1.JobInfo{
-		Uid: uint64(j.UID), JobId: uint32(j.ID), ArrayTask: j.Task, ArrayTasks: Tasks(j.Tasks),
-		UserId: js.UID, User: js.User, GroupId: js.GID, Group: js.Group,
-		State: uint32(j.State), Completing: j.Completing() || (j.State.Active() && j.Ending != nil),
-		Reason: Reason(j.Reason), Hold: uint32(j.Hold), Attempt: j.Attempt, Restarts: j.Restarts,
-		Submit: int64(j.Submitted), Eligible: int64(j.Eligible), Start: int64(j.Started), End: int64(j.Ended),
-		Partition: strings.Join(js.Partitions, ","), Qos: js.QOSText(), ReqTres: TRES(j.Req), NumNodes: uint32(j.Req.Node), NumCpus: uint32(j.Req.CPU),
-		ExitCode: j.Exit.Code, ExitSignal: j.Exit.Signal, DerivedCode: j.Derived.Code, DerivedSignal: j.Derived.Signal,
-		EndedBy: j.EndedBy, Changed: j.Changed, Backfilled: j.Backfill, TimeLimit: s.limit(j), Priority: s.priority(j),
-		NumTasks: s.tasks(j), LastSchedEval: int64(s.v.Pass.LastAt),
+		Uid: uint64(job.UID), JobId: uint32(job.ID), ArrayTask: job.Task, ArrayTasks: Tasks(job.Tasks),
+		UserId: jobSpec.UID, User: jobSpec.User, GroupId: jobSpec.GID, Group: jobSpec.Group,
+		State: uint32(job.State), Completing: job.Completing() || (job.State.Active() && job.Ending != nil),
+		Reason: Reason(job.Reason), Hold: uint32(job.Hold), Attempt: job.Attempt, Restarts: job.Restarts,
+		Submit: int64(job.Submitted), Eligible: int64(job.Eligible), Start: int64(job.Started), End: int64(job.Ended),
+		Partition: strings.Join(jobSpec.Partitions, ","), Qos: jobSpec.QOSText(), ReqTres: TRES(job.Req), NumNodes: uint32(job.Req.Node), NumCpus: uint32(job.Req.CPU),
+		ExitCode: job.Exit.Code, ExitSignal: job.Exit.Signal, DerivedCode: job.Derived.Code, DerivedSignal: job.Derived.Signal,
+		EndedBy: job.EndedBy, Changed: job.Changed, Backfilled: job.Backfill, TimeLimit: s.limit(job), Priority: s.priority(job),
+		NumTasks: s.tasks(job), LastSchedEval: int64(s.v.Pass.LastAt),
 	}
-	out.Spec = JobSpec(js)
-	out.Stopped = j.Stopped
-	if j.Batch != nil {
-		out.Failure = j.Batch.Detail
+	out.Spec = JobSpec(jobSpec)
+	out.Stopped = job.Stopped
+	if job.Batch != nil {
+		out.Failure = job.Batch.Detail
 	}
-	if a := s.v.State.ArrayOf(j); a != nil {
-		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), js.Queue.Array.Throttle
+	if a := s.v.State.ArrayOf(job); a != nil {
+		out.ArrayJobId, out.ArrayThrottle = uint32(a.ID), jobSpec.Queue.Array.Throttle
 	}
-	if h := j.Het; h != nil {
-		out.HetJobId = uint32(j.ID) - h.Offset
+	if h := job.Het; h != nil {
+		out.HetJobId = uint32(job.ID) - h.Offset
 		out.HetOffset = h.Offset
 		out.HetSize = h.Size
 	}
-	s.allocation(j, out)
-	if j.State == spec.Pending {
-		s.pending(j, out)
+	s.allocation(job, out)
+	if job.State == spec.Pending {
+		s.pending(job, out)
 	}
-	for i := range j.Steps {
-		out.Steps = append(out.Steps, stepInfo(&j.Steps[i]))
+	for i := range job.Steps {
+		out.Steps = append(out.Steps, stepInfo(&job.Steps[i]))
 	}
 	return out
 }
 
-func (s *Shower) limit(j *state.Job) int64 {
-	if j.State != spec.Pending && j.Limit != 0 {
-		return Span(j.Limit)
+func (s *Shower) limit(job *state.Job) int64 {
+	if job.State != spec.Pending && job.Limit != 0 {
+		return Span(job.Limit)
 	}
-	limit := j.Spec.Time.Limit
-	if p := s.v.State.Parts.Find(j.Partition()); limit == 0 && p != nil {
-		limit = p.Spec.DefaultTime
+	limit := job.Spec.Time.Limit
+	if partition := s.v.State.Parts.Find(job.Partition()); limit == 0 && partition != nil {
+		limit = partition.Spec.DefaultTime
 		if limit == 0 {
-			limit = p.Spec.MaxTime
+			limit = partition.Spec.MaxTime
 		}
 	}
 	if limit == 0 {
@@ -85,69 +85,69 @@ func (s *Shower) limit(j *state.Job) int64 {
 	return Span(limit)
 }
 
-func (s *Shower) priority(j *state.Job) uint32 {
-	if j.State != spec.Pending {
+func (s *Shower) priority(job *state.Job) uint32 {
+	if job.State != spec.Pending {
 		if s.running == nil {
 			r := order.NewRunning(s.v.State, s.now)
 			s.running = &r
 		}
-		return s.running.Of(j)
+		return s.running.Of(job)
 	}
-	p := s.v.State.Parts.Find(j.Partition())
-	if p == nil {
+	partition := s.v.State.Parts.Find(job.Partition())
+	if partition == nil {
 		return 0
 	}
 	if s.ranks == nil {
 		s.ranks = order.NewContext(s.v.State, s.now)
 	}
-	return s.ranks.Of(j, p.Spec).Total
+	return s.ranks.Of(job, partition.Spec).Total
 }
 
-func (s *Shower) tasks(j *state.Job) uint32 {
-	if j.Alloc != nil {
-		return j.Alloc.Tasks
+func (s *Shower) tasks(job *state.Job) uint32 {
+	if job.Alloc != nil {
+		return job.Alloc.Tasks
 	}
-	if j.Spec.Size.Tasks > 0 {
-		return j.Spec.Size.Tasks
+	if job.Spec.Size.Tasks > 0 {
+		return job.Spec.Size.Tasks
 	}
-	return max(j.Spec.Size.MinNodes, 1) * max(j.Spec.Size.TasksPerNode, 1)
+	return max(job.Spec.Size.MinNodes, 1) * max(job.Spec.Size.TasksPerNode, 1)
 }
 
 // allocation writes what a job holds or held.
-func (s *Shower) allocation(j *state.Job, out *apiv1.JobInfo) {
-	if j.Alloc == nil || j.State == spec.Pending {
-		if j.State == spec.Pending {
+func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
+	if job.Alloc == nil || job.State == spec.Pending {
+		if job.State == spec.Pending {
 			out.Start, out.End = 0, 0
 		}
 		return
 	}
-	a := j.Alloc
-	out.Qos = j.QOS()
-	out.Partition, out.Nodes, out.BatchHost = a.Partition, hostlist.Fold(a.NodeNames()), a.Nodes[0].Name
-	out.NumNodes, out.NumCpus, out.AllocTres = uint32(len(a.Nodes)), uint32(a.TRES.CPU), TRES(a.TRES)
-	if at := j.Deadline(); j.State.Active() && at != spec.FarFuture {
+	allocation := job.Alloc
+	out.Qos = job.QOS()
+	out.Partition, out.Nodes, out.BatchHost = allocation.Partition, hostlist.Fold(allocation.NodeNames()), allocation.Nodes[0].Name
+	out.NumNodes, out.NumCpus, out.AllocTres = uint32(len(allocation.Nodes)), uint32(allocation.TRES.CPU), TRES(allocation.TRES)
+	if at := job.Deadline(); job.State.Active() && at != spec.FarFuture {
 		out.End = int64(at)
 	}
-	out.Paused, out.SuspendedAt = int64(j.Paused), int64(j.SuspendedAt)
-	out.Configuring = j.Configuring()
+	out.Paused, out.SuspendedAt = int64(job.Paused), int64(job.SuspendedAt)
+	out.Configuring = job.Configuring()
 	if out.Configuring {
-		s.boot(j, out)
-	} else if j.Ready != 0 {
-		out.Start = int64(j.Ready) // its time began when its nodes were there
+		s.boot(job, out)
+	} else if job.Ready != 0 {
+		out.Start = int64(job.Ready) // its time began when its nodes were there
 	}
 	if !s.detail {
 		return
 	}
-	for i := range a.Nodes {
-		n := NodeAlloc(&a.Nodes[i])
-		n.Done, n.Leaving = j.Done.Has(i), slices.Contains(j.Leaving, n.Name)
+	for i := range allocation.Nodes {
+		n := NodeAlloc(&allocation.Nodes[i])
+		n.Done, n.Leaving = job.Done.Has(i), slices.Contains(job.Leaving, n.Name)
 		out.Allocation = append(out.Allocation, n)
 	}
 }
 
 // boot writes what a job waits for that has its nodes, but not up.
-func (s *Shower) boot(j *state.Job, out *apiv1.JobInfo) {
-	names := s.v.State.Booting(j)
+func (s *Shower) boot(job *state.Job, out *apiv1.JobInfo) {
+	names := s.v.State.Booting(job)
 	out.Booting, out.End = hostlist.Fold(names), 0
 	for _, name := range names {
 		n := s.v.State.Node(name)
@@ -158,34 +158,34 @@ func (s *Shower) boot(j *state.Job, out *apiv1.JobInfo) {
 }
 
 // NodeAlloc writes one node's part of an allocation.
-func NodeAlloc(n *spec.NodeAlloc) *apiv1.NodeAlloc {
-	out := &apiv1.NodeAlloc{Name: n.Name, Cpus: n.CPUs, Mem: n.Mem, Gres: Counts(n.GRES), Tasks: n.Tasks}
-	for _, g := range n.GPUs {
+func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
+	out := &apiv1.NodeAlloc{Name: node.Name, Cpus: node.CPUs, Mem: node.Mem, Gres: Counts(node.GRES), Tasks: node.Tasks}
+	for _, g := range node.GPUs {
 		out.Gpus = append(out.Gpus, &apiv1.GpuRef{Uuid: g.UUID, Index: g.Index, Type: g.Type})
 	}
-	for _, g := range n.Shares {
+	for _, g := range node.Shares {
 		out.Shares = append(out.Shares, &apiv1.GpuShare{Uuid: g.UUID, Index: g.Index, Type: g.Type, Name: g.Name, N: g.N, Of: g.Of})
 	}
 	return out
 }
 
 // pending writes what is predicted for a waiting job.
-func (s *Shower) pending(j *state.Job, out *apiv1.JobInfo) {
-	if p := s.v.Plan.Of(j.UID); p != nil {
+func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
+	if p := s.v.Plan.Of(job.UID); p != nil {
 		out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = int64(p.Start), s.nodeNames(p.Nodes), p.Estimate
 	}
-	if out.Start == 0 && j.Begin > s.now {
-		out.Start = int64(j.Begin)
+	if out.Start == 0 && job.Begin > s.now {
+		out.Start = int64(job.Begin)
 	}
-	if d := j.Spec.Queue.Dependency; d != nil {
+	if dependency := job.Spec.Queue.Dependency; dependency != nil {
 		var parts []string
-		for i := range d.Terms {
-			if st := scheduler.TermState(s.v.State, j, &d.Terms[i], s.now); st != "" {
-				parts = append(parts, d.Terms[i].String()+"("+st+")")
+		for i := range dependency.Terms {
+			if st := scheduler.TermState(s.v.State, job, &dependency.Terms[i], s.now); st != "" {
+				parts = append(parts, dependency.Terms[i].String()+"("+st+")")
 			}
 		}
 		sep := ","
-		if d.Any {
+		if dependency.Any {
 			sep = "?"
 		}
 		out.Dependency = strings.Join(parts, sep)
@@ -204,34 +204,34 @@ func (s *Shower) nodeNames(ids []spec.NodeID) string {
 
 // JobName is how people name a record, or one task of it: 12, 36_4,
 // 36_[5-9%2].
-func JobName(st *state.State, j *state.Job, task int64) string {
-	a := st.ArrayOf(j)
+func JobName(st *state.State, job *state.Job, task int64) string {
+	array := st.ArrayOf(job)
 	switch {
-	case a == nil:
-		return strconv.FormatUint(uint64(j.ID), 10)
+	case array == nil:
+		return strconv.FormatUint(uint64(job.ID), 10)
 	case task != spec.NoTask:
-		return fmt.Sprintf("%d_%d", a.ID, task)
-	case j.IsArrayRecord():
+		return fmt.Sprintf("%d_%d", array.ID, task)
+	case job.IsArrayRecord():
 		throttle := ""
-		if n := j.Spec.Queue.Array.Throttle; n > 0 {
+		if n := job.Spec.Queue.Array.Throttle; n > 0 {
 			throttle = fmt.Sprintf("%%%d", n)
 		}
-		return fmt.Sprintf("%d_[%s%s]", a.ID, j.Tasks, throttle)
+		return fmt.Sprintf("%d_[%s%s]", array.ID, job.Tasks, throttle)
 	}
-	return fmt.Sprintf("%d_%d", a.ID, j.Task)
+	return fmt.Sprintf("%d_%d", array.ID, job.Task)
 }
 
 // Files are the paths of a job's standard files, relative ones under its work
 // directory, with the patterns expanded that do not depend on the node.
-func Files(st *state.State, j *state.Job) (stdin, stdout, stderr string) {
-	js := j.Spec
+func Files(st *state.State, job *state.Job) (stdin, stdout, stderr string) {
+	jobSpec := job.Spec
 	def := "slurm-%j.out"
-	if j.Array != 0 {
+	if job.Array != 0 {
 		def = "slurm-%A_%a.out"
 	}
-	stdin = js.IO.Stdin
-	stdout = js.IO.Stdout
-	stderr = js.IO.Stderr
+	stdin = jobSpec.IO.Stdin
+	stdout = jobSpec.IO.Stdout
+	stderr = jobSpec.IO.Stderr
 	if stdin == "" {
 		stdin = "/dev/null"
 	}
@@ -241,18 +241,18 @@ func Files(st *state.State, j *state.Job) (stdin, stdout, stderr string) {
 	if stderr == "" {
 		stderr = stdout
 	}
-	return expand(st, j, stdin), expand(st, j, stdout), expand(st, j, stderr)
+	return expand(st, job, stdin), expand(st, job, stdout), expand(st, job, stderr)
 }
 
-func expand(st *state.State, j *state.Job, path string) string {
+func expand(st *state.State, job *state.Job, path string) string {
 	if !strings.HasPrefix(path, "/") {
-		path = strings.TrimSuffix(j.Spec.IO.WorkDir, "/") + "/" + path
+		path = strings.TrimSuffix(job.Spec.IO.WorkDir, "/") + "/" + path
 	}
-	arrayID, task := j.ID, "4294967294"
-	if a := st.ArrayOf(j); a != nil {
-		arrayID = a.ID
-		if j.Task != spec.NoTask {
-			task = strconv.FormatInt(j.Task, 10)
+	arrayID, task := job.ID, "4294967294"
+	if array := st.ArrayOf(job); array != nil {
+		arrayID = array.ID
+		if job.Task != spec.NoTask {
+			task = strconv.FormatInt(job.Task, 10)
 		}
 	}
 	var b strings.Builder
@@ -271,15 +271,15 @@ func expand(st *state.State, j *state.Job, path string) string {
 		case k >= len(path):
 			known = false
 		case path[k] == 'j' || path[k] == 'J':
-			v = strconv.FormatUint(uint64(j.ID), 10)
+			v = strconv.FormatUint(uint64(job.ID), 10)
 		case path[k] == 'A':
 			v = strconv.FormatUint(uint64(arrayID), 10)
 		case path[k] == 'a':
 			v = task
 		case path[k] == 'x':
-			v = j.Spec.Name
+			v = job.Spec.Name
 		case path[k] == 'u':
-			v = j.Spec.User
+			v = job.Spec.User
 		case path[k] == '%':
 			v = "%"
 		default:

@@ -9,36 +9,36 @@ import (
 )
 
 // JobSpec writes a job as it was asked for.
-func JobSpec(j *spec.JobSpec) *apiv1.JobSpec {
-	s := &j.Size
-	t := &j.Time
-	p := &j.Place
-	q := &j.Queue
+func JobSpec(job *spec.JobSpec) *apiv1.JobSpec {
+	size := &job.Size
+	time := &job.Time
+	place := &job.Place
+	queue := &job.Queue
 	out := &apiv1.JobSpec{
-		Name: j.Name, Account: j.Account, Qos: j.QOSText(), Partitions: j.Partitions, Wckey: j.WCKey, Comment: j.Comment,
-		MinNodes: s.MinNodes, MaxNodes: s.MaxNodes, Tasks: s.Tasks, TasksPerNode: s.TasksPerNode,
-		TasksPerSocket: s.TasksPerSocket, TasksPerCore: s.TasksPerCore, TasksPerGpu: s.TasksPerGPU,
-		CpusPerTask: s.CPUsPerTask, CpusPerGpu: s.CPUsPerGPU, MinCpusPerNode: s.MinCPUsPerNode,
-		MemPerNode: s.MemPerNode, MemPerCpu: s.MemPerCPU, MemPerGpu: s.MemPerGPU, AllMem: s.AllMem,
-		PerNode: Counts(s.PerNode), PerJob: Counts(s.PerJob), PerTask: Counts(s.PerTask), PerSocket: Counts(s.PerSocket),
-		TmpDisk: s.TmpDisk, ThreadsPerCore: s.ThreadsPerCore, CoreSpec: s.CoreSpec, Licenses: Counts(j.Licenses),
-		TimeLimit: Span(t.Limit), TimeMin: int64(t.Min), Begin: int64(t.Begin), Deadline: int64(t.Deadline),
-		Signal: t.Signal, SignalBefore: int64(t.SignalBefore), SignalBatch: t.SignalBatch, SignalResv: t.SignalResv,
-		Nodes: p.Nodes, Exclude: p.Exclude, Constraint: p.Constraint, Prefer: p.Prefer, Sharing: uint32(p.Sharing),
-		Contiguous: p.Contiguous, Spread: p.Spread, Reservation: p.Reservation, Switches: p.Switches,
-		SwitchWait: int64(p.SwitchWait), Distribution: p.Distribution, Segment: p.Segment, SpreadSegments: p.ApartSegments, McsLabel: j.MCSLabel, AnyLicense: j.AnyLicense,
-		SocketsPerNode: s.SocketsPerNode, CoresPerSocket: s.CoresPerSocket, Overcommit: s.Overcommit, UseMinNodes: s.FewestNodes, ThreadSpec: s.ThreadSpec,
-		GpuBind: j.GPUBind, GpuFreq: j.GPUFreq, Attended: j.Attended,
-		Extra: j.Extra, AdminComment: j.AdminComment, SystemComment: j.SystemComment, SampleEvery: Span(j.SampleEvery), Container: container(j.Container),
-		Hold: q.Hold != spec.NotHeld, Nice: q.Nice, Priority: q.Priority, Requeue: apiv1.Tri(q.Requeue),
-		Dependency: q.Dependency.String(), KillOnInvalidDep: apiv1.Tri(q.KillInvalid), MailTypes: q.MailTypes,
-		MailUser: q.MailUser, Immediate: q.ImmediateOnly, Reboot: q.Reboot, NoKill: q.NoKill,
-		WorkDir: j.IO.WorkDir, Stdin: j.IO.Stdin, Stdout: j.IO.Stdout, Stderr: j.IO.Stderr, Append: apiv1.Tri(j.IO.Append),
-		Umask: j.IO.Umask, Rlimits: Counts(j.IO.Rlimits),
-		Args: j.Args, Command: j.Command, SubmitLine: j.Line, SubmitHost: j.Host, Shell: j.Shell,
+		Name: job.Name, Account: job.Account, Qos: job.QOSText(), Partitions: job.Partitions, Wckey: job.WCKey, Comment: job.Comment,
+		MinNodes: size.MinNodes, MaxNodes: size.MaxNodes, Tasks: size.Tasks, TasksPerNode: size.TasksPerNode,
+		TasksPerSocket: size.TasksPerSocket, TasksPerCore: size.TasksPerCore, TasksPerGpu: size.TasksPerGPU,
+		CpusPerTask: size.CPUsPerTask, CpusPerGpu: size.CPUsPerGPU, MinCpusPerNode: size.MinCPUsPerNode,
+		MemPerNode: size.MemPerNode, MemPerCpu: size.MemPerCPU, MemPerGpu: size.MemPerGPU, AllMem: size.AllMem,
+		PerNode: Counts(size.PerNode), PerJob: Counts(size.PerJob), PerTask: Counts(size.PerTask), PerSocket: Counts(size.PerSocket),
+		TmpDisk: size.TmpDisk, ThreadsPerCore: size.ThreadsPerCore, CoreSpec: size.CoreSpec, Licenses: Counts(job.Licenses),
+		TimeLimit: Span(time.Limit), TimeMin: int64(time.Min), Begin: int64(time.Begin), Deadline: int64(time.Deadline),
+		Signal: time.Signal, SignalBefore: int64(time.SignalBefore), SignalBatch: time.SignalBatch, SignalResv: time.SignalResv,
+		Nodes: place.Nodes, Exclude: place.Exclude, Constraint: place.Constraint, Prefer: place.Prefer, Sharing: uint32(place.Sharing),
+		Contiguous: place.Contiguous, Spread: place.Spread, Reservation: place.Reservation, Switches: place.Switches,
+		SwitchWait: int64(place.SwitchWait), Distribution: place.Distribution, Segment: place.Segment, SpreadSegments: place.ApartSegments, McsLabel: job.MCSLabel, AnyLicense: job.AnyLicense,
+		SocketsPerNode: size.SocketsPerNode, CoresPerSocket: size.CoresPerSocket, Overcommit: size.Overcommit, UseMinNodes: size.FewestNodes, ThreadSpec: size.ThreadSpec,
+		GpuBind: job.GPUBind, GpuFreq: job.GPUFreq, Attended: job.Attended,
+		Extra: job.Extra, AdminComment: job.AdminComment, SystemComment: job.SystemComment, SampleEvery: Span(job.SampleEvery), Container: container(job.Container),
+		Hold: queue.Hold != spec.NotHeld, Nice: queue.Nice, Priority: queue.Priority, Requeue: apiv1.Tri(queue.Requeue),
+		Dependency: queue.Dependency.String(), KillOnInvalidDep: apiv1.Tri(queue.KillInvalid), MailTypes: queue.MailTypes,
+		MailUser: queue.MailUser, Immediate: queue.ImmediateOnly, Reboot: queue.Reboot, NoKill: queue.NoKill,
+		WorkDir: job.IO.WorkDir, Stdin: job.IO.Stdin, Stdout: job.IO.Stdout, Stderr: job.IO.Stderr, Append: apiv1.Tri(job.IO.Append),
+		Umask: job.IO.Umask, Rlimits: Counts(job.IO.Rlimits),
+		Args: job.Args, Command: job.Command, SubmitLine: job.Line, SubmitHost: job.Host, Shell: job.Shell,
 	}
-	if q.Array != nil {
-		out.Array, out.ArrayThrottle = Tasks(q.Array.Tasks), q.Array.Throttle
+	if queue.Array != nil {
+		out.Array, out.ArrayThrottle = Tasks(queue.Array.Tasks), queue.Array.Throttle
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 	if err := checkWords(m); err != nil {
 		return nil, err
 	}
-	j := &spec.JobSpec{
+	job := &spec.JobSpec{
 		Name: m.GetName(), Account: m.GetAccount(), QOS: m.GetQos(), Partitions: m.GetPartitions(), WCKey: m.GetWckey(), Comment: m.GetComment(),
 		Size: spec.Size{
 			MinNodes: m.GetMinNodes(), MaxNodes: m.GetMaxNodes(), Tasks: m.GetTasks(), TasksPerNode: m.GetTasksPerNode(),
@@ -80,16 +80,16 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 		Host: m.GetSubmitHost(), Shell: m.GetShell(), GPUBind: m.GetGpuBind(), GPUFreq: m.GetGpuFreq(), Attended: m.GetAttended(), Extra: m.GetExtra(), SampleEvery: ToSpan(m.GetSampleEvery()), Container: toContainer(m.GetContainer()),
 	}
 	if m.GetHold() {
-		j.Queue.Hold = spec.HeldByUser
+		job.Queue.Hold = spec.HeldByUser
 	}
 	if len(m.GetArray()) > 0 {
 		tasks, err := ToTasks(m.GetArray())
 		if err != nil {
 			return nil, err
 		}
-		j.Queue.Array = spec.NewArrayAsk(tasks, m.GetArrayThrottle())
+		job.Queue.Array = spec.NewArrayAsk(tasks, m.GetArrayThrottle())
 	}
-	return j, nil
+	return job, nil
 }
 
 // checkWords refuses what is no value of its kind.
@@ -117,9 +117,9 @@ func checkWords(m *apiv1.JobSpec) error {
 }
 
 // Tasks writes a set of array tasks.
-func Tasks(s spec.TaskSet) []*apiv1.TaskRange {
-	out := make([]*apiv1.TaskRange, len(s))
-	for i, r := range s {
+func Tasks(set spec.TaskSet) []*apiv1.TaskRange {
+	out := make([]*apiv1.TaskRange, len(set))
+	for i, r := range set {
 		out[i] = &apiv1.TaskRange{First: r.First, Last: r.Last, Step: r.Step}
 	}
 	return out
@@ -140,34 +140,34 @@ func ToTasks(list []*apiv1.TaskRange) (spec.TaskSet, error) {
 	}
 	out := make(spec.TaskSet, 0, len(list))
 	for i, r := range list {
-		t := spec.TaskRange{First: r.GetFirst(), Last: r.GetLast(), Step: r.GetStep()}
+		task := spec.TaskRange{First: r.GetFirst(), Last: r.GetLast(), Step: r.GetStep()}
 		switch {
-		case t.First < 0 || t.Last < t.First || t.Last > maxArrayTask || t.Step < 1 || t.Step > maxArrayTask || (t.Last-t.First)%t.Step != 0,
-			i > 0 && t.First <= out[i-1].First:
+		case task.First < 0 || task.Last < task.First || task.Last > maxArrayTask || task.Step < 1 || task.Step > maxArrayTask || (task.Last-task.First)%task.Step != 0,
+			i > 0 && task.First <= out[i-1].First:
 			return nil, spec.Refuse(spec.CodeInvalidArray, "the ranges are not in order")
-		case slices.ContainsFunc(out, func(o spec.TaskRange) bool { return meet(o, t) }):
+		case slices.ContainsFunc(out, func(o spec.TaskRange) bool { return meet(o, task) }):
 			return nil, spec.Refuse(spec.CodeInvalidArray, "a task is named twice")
 		}
-		out = append(out, t)
+		out = append(out, task)
 	}
 	return out, nil
 }
 
 // meet tells whether two ranges have a task in common. o begins first.
-func meet(o, t spec.TaskRange) bool {
-	last := min(o.Last, t.Last)
-	if last < t.First {
+func meet(o, task spec.TaskRange) bool {
+	last := min(o.Last, task.Last)
+	if last < task.First {
 		return false
 	}
-	g, inv := gcdInverse(t.Step, o.Step)
-	gap := o.First - t.First
+	g, inv := gcdInverse(task.Step, o.Step)
+	gap := o.First - task.First
 	if gap%g != 0 {
 		return false
 	}
 	// The least k >= 0 with t.First + k*t.Step = o.First modulo o.Step.
 	mod := o.Step / g
 	k := ((gap/g)%mod*inv%mod + mod) % mod
-	return t.First+k*t.Step <= last
+	return task.First+k*task.Step <= last
 }
 
 // gcdInverse returns the greatest common divisor g of two positive numbers,

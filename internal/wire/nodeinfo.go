@@ -37,33 +37,33 @@ func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
 
 // capacity is what a node has for jobs, and its billing: its CPUs, as Slurm has it
 // of a node without weights of its own.
-func capacity(ns *spec.NodeSpec) *apiv1.Tres {
-	t := ns.NodeTRES()
+func capacity(nodeSpec *spec.NodeSpec) *apiv1.Tres {
+	t := nodeSpec.NodeTRES()
 	t.Billing = t.CPU
 	return TRES(t)
 }
 
 // Node writes a node as sinfo and scontrol show it. planned tells that the
 // plan keeps it for a job.
-func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
-	ns := n.Spec
+func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
+	nodeSpec := node.Spec
 	out := &apiv1.NodeInfo{
-		NodeId: uint32(n.ID), Name: ns.Name, Hostname: ns.Hostname, Addr: ns.Addr, Port: ns.Port, CoreSpec: ns.CoreSpecCount, CpuSpec: ns.CPUSpecList, MemSpec: ns.MemSpecLimit, CpusConfigured: ns.CPUs,
-		Cpus: n.CPUs, CpusAlloc: int64(n.UsedCPU.Count()),
-		Boards: ns.Boards, Sockets: ns.Sockets, CoresPerSocket: ns.CoresPerSocket, ThreadsPerCore: ns.ThreadsPerCore,
-		Mem: ns.Mem, MemAlloc: n.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
-		TmpDisk: ns.TmpDisk, Weight: max(ns.Weight, 1), Features: ns.Features, Gres: GRESText(ns.GRES), GresUsed: gresUsed(n),
-		AvailableFeatures: ns.Available, Comment: n.Comment, Extra: n.Extra,
-		Reason: n.Reason, ReasonTime: int64(n.ReasonAt), CfgTres: capacity(ns), AllocTres: TRES(n.InUse()),
-		Admin: uint32(n.Admin), Registered: n.Inv != nil, Lost: n.Lost, Invalid: n.Invalid, LastBusy: int64(n.BusyAt), ResumeAt: int64(n.ResumeAt), Planned: planned,
+		NodeId: uint32(node.ID), Name: nodeSpec.Name, Hostname: nodeSpec.Hostname, Addr: nodeSpec.Addr, Port: nodeSpec.Port, CoreSpec: nodeSpec.CoreSpecCount, CpuSpec: nodeSpec.CPUSpecList, MemSpec: nodeSpec.MemSpecLimit, CpusConfigured: nodeSpec.CPUs,
+		Cpus: node.CPUs, CpusAlloc: int64(node.UsedCPU.Count()),
+		Boards: nodeSpec.Boards, Sockets: nodeSpec.Sockets, CoresPerSocket: nodeSpec.CoresPerSocket, ThreadsPerCore: nodeSpec.ThreadsPerCore,
+		Mem: nodeSpec.Mem, MemAlloc: node.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
+		TmpDisk: nodeSpec.TmpDisk, Weight: max(nodeSpec.Weight, 1), Features: nodeSpec.Features, Gres: GRESText(nodeSpec.GRES), GresUsed: gresUsed(node),
+		AvailableFeatures: nodeSpec.Available, Comment: node.Comment, Extra: node.Extra,
+		Reason: node.Reason, ReasonTime: int64(node.ReasonAt), CfgTres: capacity(nodeSpec), AllocTres: TRES(node.InUse()),
+		Admin: uint32(node.Admin), Registered: node.Inv != nil, Lost: node.Lost, Invalid: node.Invalid, LastBusy: int64(node.BusyAt), ResumeAt: int64(node.ResumeAt), Planned: planned,
 	}
-	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(n.Power), int64(n.PowerAt), ns.State == "CLOUD", ns.Dynamic, Future(n)
-	if r := n.Reboot; r != nil {
-		out.Reboot, out.RebootAsap = 1, r.ASAP
-		if r.Issued {
+	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(node.Power), int64(node.PowerAt), nodeSpec.State == "CLOUD", nodeSpec.Dynamic, Future(node)
+	if reboot := node.Reboot; reboot != nil {
+		out.Reboot, out.RebootAsap = 1, reboot.ASAP
+		if reboot.Issued {
 			out.Reboot = 2
 		}
-		switch r.Next {
+		switch reboot.Next {
 		case event.NodeResume:
 			out.NextState = "RESUME"
 		case event.NodeDown:
@@ -71,67 +71,67 @@ func Node(st *state.State, n *state.Node, live NodeLive, planned bool) *apiv1.No
 		case event.NodeDrain, event.NodeFail:
 		}
 	}
-	if n.Reason != "" {
-		out.ReasonUser = actorName(n.ReasonBy)
-	} else if n.Invalid != "" {
+	if node.Reason != "" {
+		out.ReasonUser = actorName(node.ReasonBy)
+	} else if node.Invalid != "" {
 		// It is out of service by what it registered.
-		out.Reason, out.ReasonUser, out.ReasonTime = n.Invalid, actorName(event.Actor{}), int64(n.Registered)
+		out.Reason, out.ReasonUser, out.ReasonTime = node.Invalid, actorName(event.Actor{}), int64(node.Registered)
 	}
-	registered(out, n.Inv, live.Trouble)
+	registered(out, node.Inv, live.Trouble)
 	for i := range st.Parts.List {
-		if st.Parts.List[i].Nodes.Has(int(n.ID)) {
+		if st.Parts.List[i].Nodes.Has(int(node.ID)) {
 			out.Partitions = append(out.Partitions, st.Parts.List[i].Spec.Name)
 		}
 	}
-	for _, uid := range n.Jobs {
+	for _, uid := range node.Jobs {
 		if j := st.Job(uid); j.State.Active() {
 			out.JobsRunning++
 		} else {
 			out.JobsCompleting++
 		}
 	}
-	for i := range n.GPUs {
-		g := GPU(&n.GPUs[i])
-		g.Allocated = n.UsedGPU.Has(i)
-		if g.Allocated {
-			g.JobUid, g.JobId = holder(st, n, n.GPUs[i].UUID)
+	for i := range node.GPUs {
+		gpu := GPU(&node.GPUs[i])
+		gpu.Allocated = node.UsedGPU.Has(i)
+		if gpu.Allocated {
+			gpu.JobUid, gpu.JobId = holder(st, node, node.GPUs[i].UUID)
 		}
-		if share := n.ShareAt(i); share.N > 0 {
-			g.Share, g.Shares, g.SharesUsed = share.Name, share.N, n.ShareUsed(i)
+		if share := node.ShareAt(i); share.N > 0 {
+			gpu.Share, gpu.Shares, gpu.SharesUsed = share.Name, share.N, node.ShareUsed(i)
 		}
-		out.Gpus = append(out.Gpus, g)
+		out.Gpus = append(out.Gpus, gpu)
 	}
-	for i := range n.Holds {
-		out.Holds = append(out.Holds, ForeignHold(&n.Holds[i]))
+	for i := range node.Holds {
+		out.Holds = append(out.Holds, ForeignHold(&node.Holds[i]))
 	}
-	for i := range n.Faults {
-		f := GPUFault(&n.Faults[i])
-		if j := st.Job(n.Faults[i].Job); j != nil && f.GetJobId() == 0 {
-			f.JobId = uint64(j.ID) // recorded by a release that did not write the number down
+	for i := range node.Faults {
+		fault := GPUFault(&node.Faults[i])
+		if j := st.Job(node.Faults[i].Job); j != nil && fault.GetJobId() == 0 {
+			fault.JobId = uint64(j.ID) // recorded by a release that did not write the number down
 		}
-		out.GpuFaults = append(out.GpuFaults, f)
+		out.GpuFaults = append(out.GpuFaults, fault)
 	}
 	out.State = NodeState(out)
 	return out
 }
 
-func actorName(a event.Actor) string {
-	if a.Name != "" {
-		return a.Name
+func actorName(actor event.Actor) string {
+	if actor.Name != "" {
+		return actor.Name
 	}
-	if a.Kind == event.ActorUser {
-		return fmt.Sprint(a.UID)
+	if actor.Kind == event.ActorUser {
+		return fmt.Sprint(actor.UID)
 	}
 	return "muster"
 }
 
-func holder(st *state.State, n *state.Node, uuid string) (uint64, uint32) {
-	for _, uid := range n.Jobs {
-		j := st.Job(uid)
-		for i := range j.Alloc.Nodes {
-			a := &j.Alloc.Nodes[i]
-			if a.ID == n.ID && slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
-				return uint64(uid), uint32(j.ID)
+func holder(st *state.State, node *state.Node, uuid string) (uint64, uint32) {
+	for _, uid := range node.Jobs {
+		job := st.Job(uid)
+		for i := range job.Alloc.Nodes {
+			a := &job.Alloc.Nodes[i]
+			if a.ID == node.ID && slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
+				return uint64(uid), uint32(job.ID)
 			}
 		}
 	}
@@ -151,14 +151,14 @@ func ToGPU(g *apiv1.GpuInfo) spec.GPU {
 }
 
 // Indices writes a set as ranges, N/A when it is empty: 0-3,7.
-func Indices(b spec.Bitset) string {
-	if b.Empty() {
+func Indices(bitset spec.Bitset) string {
+	if bitset.Empty() {
 		return "N/A"
 	}
 	var parts []string
-	for i := b.Next(0); i >= 0; {
+	for i := bitset.Next(0); i >= 0; {
 		end := i
-		for b.Has(end + 1) {
+		for bitset.Has(end + 1) {
 			end++
 		}
 		if end > i {
@@ -166,27 +166,27 @@ func Indices(b spec.Bitset) string {
 		} else {
 			parts = append(parts, fmt.Sprint(i))
 		}
-		i = b.Next(end + 1)
+		i = bitset.Next(end + 1)
 	}
 	return strings.Join(parts, ",")
 }
 
 // FaultsOf lists what happened to the devices of a job's allocation while it
 // held them.
-func FaultsOf(st *state.State, j *state.Job) []*apiv1.GpuFault {
-	if j.Alloc == nil {
+func FaultsOf(st *state.State, job *state.Job) []*apiv1.GpuFault {
+	if job.Alloc == nil {
 		return nil
 	}
 	var out []*apiv1.GpuFault
-	for i := range j.Alloc.Nodes {
-		n := st.NodeByID(j.Alloc.Nodes[i].ID)
-		if n == nil {
+	for i := range job.Alloc.Nodes {
+		node := st.NodeByID(job.Alloc.Nodes[i].ID)
+		if node == nil {
 			continue
 		}
-		for k := range n.Faults {
-			if f := &n.Faults[k]; f.Job == j.UID && f.Attempt == j.Attempt {
+		for k := range node.Faults {
+			if f := &node.Faults[k]; f.Job == job.UID && f.Attempt == job.Attempt {
 				m := GPUFault(f)
-				m.Node, m.JobId = n.Spec.Name, uint64(j.ID)
+				m.Node, m.JobId = node.Spec.Name, uint64(job.ID)
 				out = append(out, m)
 			}
 		}
@@ -199,55 +199,55 @@ func FaultsOf(st *state.State, j *state.Job) []*apiv1.GpuFault {
 func Future(n *state.Node) bool { return n.Spec.State == "FUTURE" && n.Inv == nil }
 
 // NodeState is the state as scontrol shows it: the base and its flags.
-func NodeState(n *apiv1.NodeInfo) string {
-	admin := event.NodeAdminState(n.GetAdmin())
+func NodeState(node *apiv1.NodeInfo) string {
+	admin := event.NodeAdminState(node.GetAdmin())
 	base := "IDLE"
-	power := event.PowerState(n.GetPower())
+	power := event.PowerState(node.GetPower())
 	asleep := power >= event.PoweringDown
 	switch {
-	case n.GetFuture():
+	case node.GetFuture():
 		base = "FUTURE"
-	case admin == event.NodeDown || n.GetLost():
+	case admin == event.NodeDown || node.GetLost():
 		base = "DOWN"
-	case !n.GetRegistered() && !asleep:
+	case !node.GetRegistered() && !asleep:
 		base = "UNKNOWN"
-	case (n.GetJobsRunning() > 0 || len(n.GetHolds()) > 0) && n.GetCpusAlloc() >= n.GetCpus():
+	case (node.GetJobsRunning() > 0 || len(node.GetHolds()) > 0) && node.GetCpusAlloc() >= node.GetCpus():
 		base = "ALLOCATED"
-	case n.GetJobsRunning() > 0 || len(n.GetHolds()) > 0:
+	case node.GetJobsRunning() > 0 || len(node.GetHolds()) > 0:
 		base = "MIXED"
 	}
 	idle := base == "IDLE"
-	if n.GetCloud() {
+	if node.GetCloud() {
 		base += "+CLOUD"
 	}
-	if n.GetJobsCompleting() > 0 {
+	if node.GetJobsCompleting() > 0 {
 		base += "+COMPLETING"
 	}
-	if admin == event.NodeDrain || n.GetInvalid() != "" || power == event.PowerDownASAP || (n.GetReboot() == 1 && n.GetRebootAsap()) {
+	if admin == event.NodeDrain || node.GetInvalid() != "" || power == event.PowerDownASAP || (node.GetReboot() == 1 && node.GetRebootAsap()) {
 		base += "+DRAIN"
 	}
 	if admin == event.NodeFail {
 		base += "+FAIL"
 	}
-	if n.GetInvalid() != "" {
+	if node.GetInvalid() != "" {
 		base += "+INVALID_REG"
 	}
-	if n.GetDynamic() {
+	if node.GetDynamic() {
 		base += "+DYNAMIC_NORM"
 	}
-	if n.GetLost() || (!n.GetRegistered() && !asleep && !n.GetFuture()) || power == event.PoweringUp {
+	if node.GetLost() || (!node.GetRegistered() && !asleep && !node.GetFuture()) || power == event.PoweringUp {
 		base += "+NOT_RESPONDING"
 	}
 	base += [...]string{event.PowerDownWish: "+POWER_DOWN", event.PowerDownASAP: "+POWER_DOWN", event.PoweringDown: "+POWERING_DOWN", event.PoweredDown: "+POWERED_DOWN",
 		event.PowerUpWish: "+POWERED_DOWN+POWER_UP", event.PoweringUp: "+POWERING_UP"}[min(power, event.PoweringUp)]
-	base += [...]string{"", "+REBOOT_REQUESTED", "+REBOOT_ISSUED"}[min(n.GetReboot(), 2)]
+	base += [...]string{"", "+REBOOT_REQUESTED", "+REBOOT_ISSUED"}[min(node.GetReboot(), 2)]
 	switch {
-	case n.GetMaintenance():
+	case node.GetMaintenance():
 		return base + "+MAINTENANCE"
-	case n.GetReservation() != "":
+	case node.GetReservation() != "":
 		return base + "+RESERVED"
 	}
-	if n.GetPlanned() && idle && n.GetJobsCompleting() == 0 && !strings.Contains(base, "DRAIN") {
+	if node.GetPlanned() && idle && node.GetJobsCompleting() == 0 && !strings.Contains(base, "DRAIN") {
 		base += "+PLANNED"
 	}
 	return base
@@ -263,8 +263,8 @@ func nodesOf(ps *spec.PartitionSpec) string {
 }
 
 // Partition writes a partition.
-func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
-	ps := p.Spec
+func Partition(st *state.State, partition *state.Partition) *apiv1.PartitionInfo {
+	ps := partition.Spec
 	out := &apiv1.PartitionInfo{
 		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: nodesOf(ps), NodeNames: ps.NodeNames,
 		MaxTime: partTime(ps.MaxTime, Unlimited), DefaultTime: partTime(ps.DefaultTime, 0), MinNodes: ps.MinNodes, MaxNodes: ps.MaxNodes,
@@ -275,15 +275,15 @@ func Partition(st *state.State, p *state.Partition) *apiv1.PartitionInfo {
 		Lln: ps.LLN, PreemptMode: ps.PreemptMode, GraceTime: int64(ps.GraceTime), MaxCpusPerNode: ps.MaxCPUsPerNode, ExclusiveUser: ps.ExclusiveUser,
 		SuspendTime: Span(ps.SuspendTime), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle, Topology: ps.Topology,
 	}
-	var t spec.TRES
-	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+	var tres spec.TRES
+	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
 		if n := st.NodeByID(spec.NodeID(id)); n != nil {
-			t = t.Add(n.Spec.NodeTRES())
+			tres = tres.Add(n.Spec.NodeTRES())
 			out.TotalNodes++
 		}
 	}
-	t.Billing = t.CPU
-	out.TotalCpus, out.Tres = t.CPU, TRES(t)
+	tres.Billing = tres.CPU
+	out.TotalCpus, out.Tres = tres.CPU, TRES(tres)
 	return out
 }
 

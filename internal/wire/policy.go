@@ -7,27 +7,27 @@ import (
 )
 
 // Policy writes accounts, users, associations and QOS.
-func Policy(p *state.Policy) *apiv1.PolicyReply {
+func Policy(policy *state.Policy) *apiv1.PolicyReply {
 	out := &apiv1.PolicyReply{}
-	for i := range p.QOS {
-		out.Qos = append(out.Qos, QOS(&p.QOS[i]))
+	for i := range policy.QOS {
+		out.Qos = append(out.Qos, QOS(&policy.QOS[i]))
 	}
-	for i := range p.Accounts {
-		a := &p.Accounts[i]
+	for i := range policy.Accounts {
+		a := &policy.Accounts[i]
 		out.Accounts = append(out.Accounts, &apiv1.Account{Name: a.Name, Description: a.Description, Organization: a.Organization, Parent: a.Parent, Coordinators: a.Coordinators})
 	}
-	for i := range p.Users {
-		u := &p.Users[i]
+	for i := range policy.Users {
+		u := &policy.Users[i]
 		out.Users = append(out.Users, &apiv1.AccountingUser{Name: u.Name, DefaultAccount: u.DefaultAccount, DefaultWckey: u.DefaultWCKey, AdminLevel: u.AdminLevel})
 	}
-	for i := range p.Assocs {
-		out.Associations = append(out.Associations, Association(&p.Assocs[i]))
+	for i := range policy.Assocs {
+		out.Associations = append(out.Associations, Association(&policy.Assocs[i]))
 	}
-	for _, k := range p.WCKeys {
+	for _, k := range policy.WCKeys {
 		out.Wckeys = append(out.Wckeys, &apiv1.WcKey{Id: k.ID, Name: k.Name, User: k.User})
 	}
-	for i := range p.Resources {
-		r := &p.Resources[i]
+	for i := range policy.Resources {
+		r := &policy.Resources[i]
 		out.Resources = append(out.Resources, &apiv1.Resource{Name: r.Name, Server: r.Server, ServerType: r.ServerType, Type: r.Type, Description: r.Description,
 			Manager: r.Manager, Count: r.Count, Allowed: r.Allowed, Absolute: r.Absolute, LastConsumed: r.LastConsumed})
 	}
@@ -35,26 +35,26 @@ func Policy(p *state.Policy) *apiv1.PolicyReply {
 }
 
 // QOS writes a QOS.
-func QOS(q *spec.QOS) *apiv1.Qos {
-	return &apiv1.Qos{Id: q.ID, Name: q.Name, Description: q.Description, Priority: q.Priority, Flags: q.Flags, MaxWall: int64(q.MaxWall),
-		MaxTresPerJob: Limits(q.MaxTRESPerJob), MaxTresPerNode: Limits(q.MaxTRESPerNode), MaxTresPerUser: Limits(q.MaxTRESPerUser),
-		MaxTresPerAccount: Limits(q.MaxTRESPerAcct), MinTresPerJob: Limits(q.MinTRESPerJob), GrpTres: Limits(q.GrpTRES),
-		GrpTresMins: Limits(q.GrpTRESMins), GrpTresRunMins: Limits(q.GrpTRESRunMins), GrpWall: int64(q.GrpWall), GrpJobs: optionalInt(q.GrpJobs),
-		GrpSubmitJobs: optionalInt(q.GrpSubmitJobs), MaxJobsPerUser: optionalInt(q.MaxJobsPerUser), MaxSubmitPerUser: optionalInt(q.MaxSubmitPerUser),
-		MaxJobsPerAccount: optionalInt(q.MaxJobsPerAcct), MaxSubmitPerAccount: optionalInt(q.MaxSubmitPerAcct), GraceTime: int64(q.GraceTime),
-		Preempt: q.Preempt, PreemptMode: q.PreemptMode, UsageFactor: q.UsageFactor, MinPrio: optionalInt(q.MinPrio),
-		MaxTresMins: Limits(q.MaxTRESMins), MaxRunMinsAccount: Limits(q.MaxRunMinsAcct), MaxRunMinsUser: Limits(q.MaxRunMinsUser),
-		GrpJobsAccrue: optionalInt(q.GrpJobsAccrue), MaxAccruePerUser: optionalInt(q.MaxAccruePerUser), MaxAccruePerAccount: optionalInt(q.MaxAccruePerAcct),
-		LimitFactor: q.LimitFactor, UsageThreshold: optionalInt(q.UsageThreshold), PreemptExempt: int64(q.PreemptExempt)}
+func QOS(qos *spec.QOS) *apiv1.Qos {
+	return &apiv1.Qos{Id: qos.ID, Name: qos.Name, Description: qos.Description, Priority: qos.Priority, Flags: qos.Flags, MaxWall: int64(qos.MaxWall),
+		MaxTresPerJob: Limits(qos.MaxTRESPerJob), MaxTresPerNode: Limits(qos.MaxTRESPerNode), MaxTresPerUser: Limits(qos.MaxTRESPerUser),
+		MaxTresPerAccount: Limits(qos.MaxTRESPerAcct), MinTresPerJob: Limits(qos.MinTRESPerJob), GrpTres: Limits(qos.GrpTRES),
+		GrpTresMins: Limits(qos.GrpTRESMins), GrpTresRunMins: Limits(qos.GrpTRESRunMins), GrpWall: int64(qos.GrpWall), GrpJobs: optionalInt(qos.GrpJobs),
+		GrpSubmitJobs: optionalInt(qos.GrpSubmitJobs), MaxJobsPerUser: optionalInt(qos.MaxJobsPerUser), MaxSubmitPerUser: optionalInt(qos.MaxSubmitPerUser),
+		MaxJobsPerAccount: optionalInt(qos.MaxJobsPerAcct), MaxSubmitPerAccount: optionalInt(qos.MaxSubmitPerAcct), GraceTime: int64(qos.GraceTime),
+		Preempt: qos.Preempt, PreemptMode: qos.PreemptMode, UsageFactor: qos.UsageFactor, MinPrio: optionalInt(qos.MinPrio),
+		MaxTresMins: Limits(qos.MaxTRESMins), MaxRunMinsAccount: Limits(qos.MaxRunMinsAcct), MaxRunMinsUser: Limits(qos.MaxRunMinsUser),
+		GrpJobsAccrue: optionalInt(qos.GrpJobsAccrue), MaxAccruePerUser: optionalInt(qos.MaxAccruePerUser), MaxAccruePerAccount: optionalInt(qos.MaxAccruePerAcct),
+		LimitFactor: qos.LimitFactor, UsageThreshold: optionalInt(qos.UsageThreshold), PreemptExempt: int64(qos.PreemptExempt)}
 }
 
 // Association writes an association.
-func Association(a *spec.Association) *apiv1.Association {
-	return &apiv1.Association{Id: a.ID, Account: a.Account, User: a.User, Partition: a.Partition, Parent: a.Parent, Shares: a.Shares,
-		SharesParent: a.SharesParent, Priority: a.Priority, DefaultQos: a.DefaultQOS, Qos: a.QOS, MaxWall: int64(a.MaxWall),
-		MaxTresPerJob: Limits(a.MaxTRESPerJob), MaxTresPerNode: Limits(a.MaxTRESPerNode), MaxTresMins: Limits(a.MaxTRESMins),
-		MaxJobs: optionalInt(a.MaxJobs), MaxSubmitJobs: optionalInt(a.MaxSubmitJobs), GrpTres: Limits(a.GrpTRES), GrpTresMins: Limits(a.GroupMinutes()),
-		GrpTresRunMins: Limits(a.GrpTRESRunMins), GrpWall: int64(a.GrpWall), GrpJobs: optionalInt(a.GrpJobs), GrpSubmitJobs: optionalInt(a.GrpSubmitJobs), Comment: a.Comment,
-		GrpJobsAccrue: optionalInt(a.GrpJobsAccrue), MaxJobsAccrue: optionalInt(a.MaxJobsAccrue), MinPrio: optionalInt(a.MinPrio), GuaranteedTres: Limits(a.Guaranteed),
-		OverQuota: optionalInt(a.OverQuota)}
+func Association(assoc *spec.Association) *apiv1.Association {
+	return &apiv1.Association{Id: assoc.ID, Account: assoc.Account, User: assoc.User, Partition: assoc.Partition, Parent: assoc.Parent, Shares: assoc.Shares,
+		SharesParent: assoc.SharesParent, Priority: assoc.Priority, DefaultQos: assoc.DefaultQOS, Qos: assoc.QOS, MaxWall: int64(assoc.MaxWall),
+		MaxTresPerJob: Limits(assoc.MaxTRESPerJob), MaxTresPerNode: Limits(assoc.MaxTRESPerNode), MaxTresMins: Limits(assoc.MaxTRESMins),
+		MaxJobs: optionalInt(assoc.MaxJobs), MaxSubmitJobs: optionalInt(assoc.MaxSubmitJobs), GrpTres: Limits(assoc.GrpTRES), GrpTresMins: Limits(assoc.GroupMinutes()),
+		GrpTresRunMins: Limits(assoc.GrpTRESRunMins), GrpWall: int64(assoc.GrpWall), GrpJobs: optionalInt(assoc.GrpJobs), GrpSubmitJobs: optionalInt(assoc.GrpSubmitJobs), Comment: assoc.Comment,
+		GrpJobsAccrue: optionalInt(assoc.GrpJobsAccrue), MaxJobsAccrue: optionalInt(assoc.MaxJobsAccrue), MinPrio: optionalInt(assoc.MinPrio), GuaranteedTres: Limits(assoc.Guaranteed),
+		OverQuota: optionalInt(assoc.OverQuota)}
 }

@@ -24,10 +24,10 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 	if f := s.Cast; f != nil {
 		out.Cast = &apiv1.Cast{Path: f.Path, Size: f.Size, Mode: f.Mode, Modified: int64(f.Modified), Force: f.Force}
 	}
-	if w := s.World; w != nil {
-		out.World = &apiv1.StepWorld{Job: uint32(w.Job), Place: w.Place}
-		for i := range w.Parts {
-			p := &w.Parts[i]
+	if world := s.World; world != nil {
+		out.World = &apiv1.StepWorld{Job: uint32(world.Job), Place: world.Place}
+		for i := range world.Parts {
+			p := &world.Parts[i]
 			out.World.Parts = append(out.World.Parts, &apiv1.WorldPart{Nodes: p.Nodes, Tasks: p.Tasks, Distribution: p.Distribution})
 		}
 	}
@@ -47,34 +47,34 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 		CPUBind: m.GetCpuBind(), GPUBind: m.GetGpuBind(), MPI: m.GetMpi(), KillOnFail: m.GetKillOnBadExit(), KeepOnFail: m.GetKeepOnBadExit(), Wait: m.GetWait(),
 		KeepSizes: m.GetPreserveEnv(),
 	}
-	for _, p := range m.GetPrograms() {
-		ranks, err := ToTasks(p.GetRanks())
+	for _, program := range m.GetPrograms() {
+		ranks, err := ToTasks(program.GetRanks())
 		if err != nil {
 			return nil, err
 		}
-		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: p.GetArgv()})
+		out.Programs = append(out.Programs, spec.TaskProgram{Ranks: ranks, Argv: program.GetArgv()})
 	}
 	out.Container = toContainer(m.GetContainer())
 	if f := m.GetCast(); f != nil {
 		out.Cast = &spec.Cast{Path: f.GetPath(), Size: f.GetSize(), Mode: f.GetMode(), Modified: spec.Instant(f.GetModified()), Force: f.GetForce()}
 	}
-	if w := m.GetWorld(); w != nil {
-		out.World = &spec.StepWorld{Job: spec.JobID(w.GetJob()), Place: w.GetPlace()}
-		for _, p := range w.GetParts() {
+	if world := m.GetWorld(); world != nil {
+		out.World = &spec.StepWorld{Job: spec.JobID(world.GetJob()), Place: world.GetPlace()}
+		for _, p := range world.GetParts() {
 			out.World.Parts = append(out.World.Parts, spec.WorldPart{Nodes: p.GetNodes(), Tasks: p.GetTasks(), Distribution: p.GetDistribution()})
 		}
 	}
 	return out, nil
 }
 
-func stepInfo(st *state.Step) *apiv1.StepInfo {
-	out := &apiv1.StepInfo{StepId: int32(st.ID), Name: st.Name, Nodes: st.Nodes, Tasks: st.Tasks, Tres: TRES(st.TRES),
-		Start: int64(st.Started), End: int64(st.Ended), State: uint32(st.State), Overlap: st.Shares(), Cpus: uint32(st.TRES.CPU)}
-	if st.Spec != nil {
-		out.Distribution, out.TimeLimit = st.Spec.Distribution, int64(st.TimeLimit())
+func stepInfo(step *state.Step) *apiv1.StepInfo {
+	out := &apiv1.StepInfo{StepId: int32(step.ID), Name: step.Name, Nodes: step.Nodes, Tasks: step.Tasks, Tres: TRES(step.TRES),
+		Start: int64(step.Started), End: int64(step.Ended), State: uint32(step.State), Overlap: step.Shares(), Cpus: uint32(step.TRES.CPU)}
+	if step.Spec != nil {
+		out.Distribution, out.TimeLimit = step.Spec.Distribution, int64(step.TimeLimit())
 	}
-	if st.Result != nil {
-		out.ExitCode, out.ExitSignal = st.Result.Exit.Code, st.Result.Exit.Signal
+	if step.Result != nil {
+		out.ExitCode, out.ExitSignal = step.Result.Exit.Code, step.Result.Exit.Signal
 	}
 	return out
 }

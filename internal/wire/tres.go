@@ -46,27 +46,27 @@ func ToCounts(list []*apiv1.Count) []spec.Count {
 }
 
 // TRES writes a vector.
-func TRES(t spec.TRES) *apiv1.Tres {
-	out := &apiv1.Tres{Cpu: t.CPU, Mem: t.Mem, Node: t.Node, Billing: t.Billing, Energy: t.Energy}
-	for _, c := range t.Other {
+func TRES(tres spec.TRES) *apiv1.Tres {
+	out := &apiv1.Tres{Cpu: tres.CPU, Mem: tres.Mem, Node: tres.Node, Billing: tres.Billing, Energy: tres.Energy}
+	for _, c := range tres.Other {
 		out.Other = append(out.Other, &apiv1.NamedCount{Name: c.Name, N: c.N})
 	}
 	return out
 }
 
 // ToTRES reads a vector.
-func ToTRES(t *apiv1.Tres) spec.TRES {
-	out := spec.TRES{CPU: t.GetCpu(), Mem: t.GetMem(), Node: t.GetNode(), Billing: t.GetBilling(), Energy: t.GetEnergy()}
-	for _, c := range t.GetOther() {
+func ToTRES(tres *apiv1.Tres) spec.TRES {
+	out := spec.TRES{CPU: tres.GetCpu(), Mem: tres.GetMem(), Node: tres.GetNode(), Billing: tres.GetBilling(), Energy: tres.GetEnergy()}
+	for _, c := range tres.GetOther() {
 		out = out.With(c.GetName(), c.GetN())
 	}
 	return out
 }
 
 // Limits writes limits.
-func Limits(l spec.Limits) []*apiv1.NamedCount {
-	out := make([]*apiv1.NamedCount, len(l))
-	for i, c := range l {
+func Limits(limits spec.Limits) []*apiv1.NamedCount {
+	out := make([]*apiv1.NamedCount, len(limits))
+	for i, c := range limits {
 		out[i] = &apiv1.NamedCount{Name: c.Name, N: c.N}
 	}
 	return out

@@ -89,21 +89,21 @@ func Open(dir string, opts Options) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), due: make(chan struct{}, 1), grown: make(chan struct{})}
-	for _, p := range []string{dir, a.segDir(), a.snapDir()} {
+	archive := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), due: make(chan struct{}, 1), grown: make(chan struct{})}
+	for _, p := range []string{dir, archive.segDir(), archive.snapDir()} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return nil, err
 		}
 	}
-	if err := a.loadSegments(); err != nil {
+	if err := archive.loadSegments(); err != nil {
 		dec.Close()
 		return nil, err
 	}
-	a.wg.Add(2)
-	go a.runSealer()
-	go a.keepPace()
-	a.sealSoon()
-	return a, nil
+	archive.wg.Add(2)
+	go archive.runSealer()
+	go archive.keepPace()
+	archive.sealSoon()
+	return archive, nil
 }
 
 func (a *Archive) segDir() string  { return filepath.Join(a.dir, "segments") }
@@ -129,8 +129,8 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	if lastSeq+1 < firstSeq || pos == 0 {
 		return fmt.Errorf("archive batch %d: events %d to %d make no sense", pos, firstSeq, lastSeq)
 	}
-	r := Record{Pos: pos, FirstSeq: firstSeq, LastSeq: lastSeq, At: a.opts.Now().UnixNano(), Batch: batch}
-	if known, err := a.comparePosition(r); known || err != nil {
+	record := Record{Pos: pos, FirstSeq: firstSeq, LastSeq: lastSeq, At: a.opts.Now().UnixNano(), Batch: batch}
+	if known, err := a.comparePosition(record); known || err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -138,7 +138,7 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	if err := a.checkUsable(); err != nil {
 		return err
 	}
-	live, err := a.liveFor(r)
+	live, err := a.liveFor(record)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	live.offsets = append(live.offsets, live.size)
 	live.lasts = append(live.lasts, lastSeq)
 	before := len(a.buf)
-	a.buf = appendRecord(a.buf, live.salt, r)
+	a.buf = appendRecord(a.buf, live.salt, record)
 	live.size += int64(len(a.buf) - before)
-	live.last, live.lastSeq, live.at = pos, lastSeq, r.At
+	live.last, live.lastSeq, live.at = pos, lastSeq, record.At
 	close(a.grown)
 	a.grown = make(chan struct{})
 	select {
@@ -202,39 +202,39 @@ func (a *Archive) checkUsable() error {
 
 // comparePosition reports whether the archive holds r's position already, and fails if with
 // something else.
-func (a *Archive) comparePosition(r Record) (bool, error) {
+func (a *Archive) comparePosition(record Record) (bool, error) {
 	first, last := a.Bounds()
-	if last == 0 || r.Pos > last {
+	if last == 0 || record.Pos > last {
 		return false, nil
 	}
-	if r.Pos < first {
+	if record.Pos < first {
 		return true, nil // dropped by retention, so nothing to compare with
 	}
-	if a.again == nil || a.again.next != r.Pos {
-		a.again = a.ReadFrom(r.Pos)
+	if a.again == nil || a.again.next != record.Pos {
+		a.again = a.ReadFrom(record.Pos)
 	}
 	have, err := a.again.Next()
 	if err != nil {
 		return false, err
 	}
-	if have.FirstSeq != r.FirstSeq || have.LastSeq != r.LastSeq || !bytes.Equal(have.Batch, r.Batch) {
-		return false, fmt.Errorf("%w: %d has events %d to %d in %d bytes, offered were %d to %d in %d", ErrDiffers, r.Pos,
-			have.FirstSeq, have.LastSeq, len(have.Batch), r.FirstSeq, r.LastSeq, len(r.Batch))
+	if have.FirstSeq != record.FirstSeq || have.LastSeq != record.LastSeq || !bytes.Equal(have.Batch, record.Batch) {
+		return false, fmt.Errorf("%w: %d has events %d to %d in %d bytes, offered were %d to %d in %d", ErrDiffers, record.Pos,
+			have.FirstSeq, have.LastSeq, len(have.Batch), record.FirstSeq, record.LastSeq, len(record.Batch))
 	}
 	return true, nil
 }
 
 // liveFor returns the live segment that takes r, beginning a new one when needed. The caller
 // holds mu.
-func (a *Archive) liveFor(r Record) (*segment, error) {
+func (a *Archive) liveFor(record Record) (*segment, error) {
 	var tail *segment
 	if n := len(a.segs); n > 0 {
 		tail = a.segs[n-1]
-		if r.Pos != tail.last+1 {
-			return nil, fmt.Errorf("%w: it ends at batch %d, offered was %d; the log no longer holds what is missing: copy the archive from another controller or a backup", ErrGap, tail.last, r.Pos)
+		if record.Pos != tail.last+1 {
+			return nil, fmt.Errorf("%w: it ends at batch %d, offered was %d; the log no longer holds what is missing: copy the archive from another controller or a backup", ErrGap, tail.last, record.Pos)
 		}
-		if r.FirstSeq != tail.lastSeq+1 {
-			return nil, fmt.Errorf("%w: it ends at event %d, batch %d begins with %d", ErrGap, tail.lastSeq, r.Pos, r.FirstSeq)
+		if record.FirstSeq != tail.lastSeq+1 {
+			return nil, fmt.Errorf("%w: it ends at event %d, batch %d begins with %d", ErrGap, tail.lastSeq, record.Pos, record.FirstSeq)
 		}
 		if !tail.sealed && tail.size < a.opts.SegmentBytes {
 			return tail, nil
@@ -253,17 +253,17 @@ func (a *Archive) liveFor(r Record) (*segment, error) {
 		}
 		a.file = nil
 	}
-	return a.beginSegment(r)
+	return a.beginSegment(record)
 }
 
 // beginSegment creates a live segment whose first record is r.
-func (a *Archive) beginSegment(r Record) (*segment, error) {
+func (a *Archive) beginSegment(record Record) (*segment, error) {
 	var salt [4]byte
 	if _, err := crand.Read(salt[:]); err != nil {
 		return nil, err
 	}
-	s := &segment{path: livePath(a.segDir(), r.Pos), salt: binary.LittleEndian.Uint32(salt[:]), size: fileHeader,
-		first: r.Pos, last: r.Pos - 1, firstSeq: r.FirstSeq, lastSeq: r.FirstSeq - 1, at: r.At}
+	s := &segment{path: livePath(a.segDir(), record.Pos), salt: binary.LittleEndian.Uint32(salt[:]), size: fileHeader,
+		first: record.Pos, last: record.Pos - 1, firstSeq: record.FirstSeq, lastSeq: record.FirstSeq - 1, at: record.At}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -382,19 +382,19 @@ type Stats struct {
 func (a *Archive) Stats() Stats {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s := Stats{Segments: len(a.segs), Synced: a.synced}
-	s.FirstPos, s.LastPos = a.positionBounds()
+	stats := Stats{Segments: len(a.segs), Synced: a.synced}
+	stats.FirstPos, stats.LastPos = a.positionBounds()
 	for i, g := range a.segs {
 		if i == 0 {
-			s.FirstSeq = g.firstSeq
+			stats.FirstSeq = g.firstSeq
 		}
-		s.LastSeq = g.lastSeq
-		s.Bytes += g.size
+		stats.LastSeq = g.lastSeq
+		stats.Bytes += g.size
 		if g.sealed {
-			s.Sealed++
+			stats.Sealed++
 		}
 	}
-	return s
+	return stats
 }
 
 // Close syncs and closes the archive; iterators end with ErrClosed.

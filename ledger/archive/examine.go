@@ -77,17 +77,17 @@ type examiner struct {
 }
 
 // takeRecord takes the next record that can be read.
-func (x *examiner) takeRecord(path string, off int64, r Record) {
+func (x *examiner) takeRecord(path string, off int64, record Record) {
 	switch {
 	case x.rep.Records == 0:
-		x.rep.FirstPos, x.rep.FirstSeq = r.Pos, r.FirstSeq
-	case !x.torn && (r.Pos != x.rep.LastPos+1 || r.FirstSeq != x.rep.LastSeq+1):
-		x.damage(corruptError(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
+		x.rep.FirstPos, x.rep.FirstSeq = record.Pos, record.FirstSeq
+	case !x.torn && (record.Pos != x.rep.LastPos+1 || record.FirstSeq != x.rep.LastSeq+1):
+		x.damage(corruptError(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", record.Pos, record.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
 	}
 	x.torn = false
 	x.rep.Records++
-	x.rep.Bytes += uint64(len(r.Batch))
-	x.rep.LastPos, x.rep.LastSeq = r.Pos, r.LastSeq
+	x.rep.Bytes += uint64(len(record.Batch))
+	x.rep.LastPos, x.rep.LastSeq = record.Pos, record.LastSeq
 }
 
 // noteGap notes damage behind which there is a gap.
@@ -106,12 +106,12 @@ func (x *examiner) sealed(first uint64) {
 	for _, k := range s.blocks {
 		body, err := x.a.unpackBlock(s, k)
 		for err == nil && len(body) > 0 {
-			r, n, bad := readRecord(body, s.salt)
+			record, n, bad := readRecord(body, s.salt)
 			if bad != nil {
 				err = corruptError(path, k.off, cureSegment, "the block that begins with batch %d: %v", k.firstPos, bad)
 				break
 			}
-			x.takeRecord(path, k.off, r)
+			x.takeRecord(path, k.off, record)
 			body = body[n:]
 		}
 		if err != nil {
@@ -142,9 +142,9 @@ func (x *examiner) examineLive(first uint64, newest bool) {
 		return
 	}
 	for at := fileHeader; at < len(b); {
-		r, n, err := readRecord(b[at:], salt)
+		record, n, err := readRecord(b[at:], salt)
 		if err == nil {
-			x.takeRecord(path, int64(at), r)
+			x.takeRecord(path, int64(at), record)
 			at += n
 			continue
 		}

@@ -81,15 +81,15 @@ func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint3
 	return binary.LittleEndian.Uint32(b[12:]), nil
 }
 
-func appendRecord(b []byte, salt uint32, r Record) []byte {
+func appendRecord(b []byte, salt uint32, record Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Batch)))
-	b = binary.LittleEndian.AppendUint64(b, r.Pos)
-	b = binary.LittleEndian.AppendUint64(b, r.FirstSeq)
-	b = binary.LittleEndian.AppendUint64(b, r.LastSeq)
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.At))
-	b = append(b, r.Batch...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(record.Batch)))
+	b = binary.LittleEndian.AppendUint64(b, record.Pos)
+	b = binary.LittleEndian.AppendUint64(b, record.FirstSeq)
+	b = binary.LittleEndian.AppendUint64(b, record.LastSeq)
+	b = binary.LittleEndian.AppendUint64(b, uint64(record.At))
+	b = append(b, record.Batch...)
 	binary.LittleEndian.PutUint32(b[start:], crc32.Update(salt, castagnoli, b[start+4:]))
 	return b
 }

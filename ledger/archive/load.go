@@ -128,21 +128,21 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 	}
 	s := &segment{path: path, salt: salt, size: fileHeader, first: first, last: first - 1}
 	for int(s.size) < len(b) {
-		r, n, err := readRecord(b[s.size:], salt)
+		record, n, err := readRecord(b[s.size:], salt)
 		if err != nil {
 			return s, a.cutTail(s, f, b, newest, err)
 		}
-		if r.Pos != s.last+1 || len(s.offsets) > 0 && r.FirstSeq != s.lastSeq+1 {
-			return nil, corruptError(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", r.Pos, r.FirstSeq, s.last, s.lastSeq)
+		if record.Pos != s.last+1 || len(s.offsets) > 0 && record.FirstSeq != s.lastSeq+1 {
+			return nil, corruptError(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", record.Pos, record.FirstSeq, s.last, s.lastSeq)
 		}
 		if len(s.offsets) == 0 {
-			s.firstSeq = r.FirstSeq
+			s.firstSeq = record.FirstSeq
 		}
-		s.offsets, s.lasts = append(s.offsets, s.size), append(s.lasts, r.LastSeq)
+		s.offsets, s.lasts = append(s.offsets, s.size), append(s.lasts, record.LastSeq)
 		s.size += int64(n)
-		s.last = r.Pos
-		s.lastSeq = r.LastSeq
-		s.at = r.At
+		s.last = record.Pos
+		s.lastSeq = record.LastSeq
+		s.at = record.At
 	}
 	return s, nil
 }

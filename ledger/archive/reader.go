@@ -42,21 +42,21 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 		return a.ReadFrom(s.first + uint64(j)), nil
 	}
 	j := sort.Search(len(s.blocks), func(j int) bool { return s.blocks[j].lastSeq >= fromSeq })
-	it := a.ReadFrom(s.blocks[j].firstPos)
+	iterator := a.ReadFrom(s.blocks[j].firstPos)
 	body, err := a.unpackBlock(s, s.blocks[j])
 	if err != nil {
 		return nil, err
 	}
-	it.chunk, it.salt = body, s.salt
+	iterator.chunk, iterator.salt = body, s.salt
 	for {
-		r, n, err := readRecord(it.chunk, it.salt)
+		record, n, err := readRecord(iterator.chunk, iterator.salt)
 		if err != nil {
 			return nil, corruptError(s.path, s.blocks[j].off, cureSegment, "block of batch %d: %v", s.blocks[j].firstPos, err)
 		}
-		if r.LastSeq >= fromSeq {
-			return it, nil
+		if record.LastSeq >= fromSeq {
+			return iterator, nil
 		}
-		it.chunk, it.next = it.chunk[n:], it.next+1
+		iterator.chunk, iterator.next = iterator.chunk[n:], iterator.next+1
 	}
 }
 
@@ -67,15 +67,15 @@ func (it *Iterator) Next() (Record, error) {
 			return Record{}, err
 		}
 	}
-	r, n, err := readRecord(it.chunk, it.salt)
-	if err == nil && r.Pos != it.next {
-		err = fmt.Errorf("it holds batch %d", r.Pos)
+	record, n, err := readRecord(it.chunk, it.salt)
+	if err == nil && record.Pos != it.next {
+		err = fmt.Errorf("it holds batch %d", record.Pos)
 	}
 	if err != nil {
 		return Record{}, corruptError(it.a.segDir(), 0, cureSegment, "record of batch %d: %v", it.next, err)
 	}
 	it.chunk, it.next = it.chunk[n:], it.next+1
-	return r, nil
+	return record, nil
 }
 
 // Follow is Next, but waits at the end for more. It returns the context's error, or ErrClosed.
@@ -84,9 +84,9 @@ func (it *Iterator) Follow(ctx context.Context) (Record, error) {
 		it.a.mu.RLock()
 		grown, closed := it.a.grown, it.a.closed
 		it.a.mu.RUnlock()
-		r, err := it.Next()
+		record, err := it.Next()
 		if !errors.Is(err, io.EOF) {
-			return r, err
+			return record, err
 		}
 		if closed {
 			return Record{}, ErrClosed

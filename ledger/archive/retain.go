@@ -55,8 +55,8 @@ func thinSnapshots(all []SnapshotInfo, keep Keep) []bool {
 	} {
 		firsts := []int{} // of each span, oldest first
 		span := ""
-		for i, s := range all {
-			if now := s.At.UTC().Format(rule.layout); now != span {
+		for i, snapshot := range all {
+			if now := snapshot.At.UTC().Format(rule.layout); now != span {
 				span = now
 				firsts = append(firsts, i)
 			}
@@ -129,9 +129,9 @@ func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 	var rep Report
 	first, last := a.Bounds()
 	if last > 0 {
-		it := a.ReadFrom(first)
-		for it.next <= last {
-			r, err := it.Next()
+		iterator := a.ReadFrom(first)
+		for iterator.next <= last {
+			record, err := iterator.Next()
 			if errors.Is(err, ErrDropped) && rep.Records == 0 {
 				return a.Verify(fold) // retention was faster
 			}
@@ -139,16 +139,16 @@ func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 				return rep, err
 			}
 			if rep.Records == 0 {
-				rep.FirstPos, rep.FirstSeq = r.Pos, r.FirstSeq
-			} else if r.FirstSeq != rep.LastSeq+1 {
-				return rep, corruptError(a.segDir(), 0, cureSegment, "batch %d begins with event %d, the one before ends with %d", r.Pos, r.FirstSeq, rep.LastSeq)
+				rep.FirstPos, rep.FirstSeq = record.Pos, record.FirstSeq
+			} else if record.FirstSeq != rep.LastSeq+1 {
+				return rep, corruptError(a.segDir(), 0, cureSegment, "batch %d begins with event %d, the one before ends with %d", record.Pos, record.FirstSeq, rep.LastSeq)
 			}
 			rep.Records++
-			rep.Bytes += uint64(len(r.Batch))
-			rep.LastPos, rep.LastSeq = r.Pos, r.LastSeq
+			rep.Bytes += uint64(len(record.Batch))
+			rep.LastPos, rep.LastSeq = record.Pos, record.LastSeq
 			if fold != nil {
-				if err := fold(r); err != nil {
-					return rep, fmt.Errorf("batch %d: %w", r.Pos, err)
+				if err := fold(record); err != nil {
+					return rep, fmt.Errorf("batch %d: %w", record.Pos, err)
 				}
 			}
 		}
@@ -157,8 +157,8 @@ func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 	if err != nil {
 		return rep, err
 	}
-	for _, s := range snaps {
-		if err := a.readThrough(s); err != nil {
+	for _, snapshot := range snaps {
+		if err := a.readThrough(snapshot); err != nil {
 			return rep, err
 		}
 		rep.Snapshots++
@@ -166,8 +166,8 @@ func (a *Archive) Verify(fold func(Record) error) (Report, error) {
 	return rep, nil
 }
 
-func (a *Archive) readThrough(s SnapshotInfo) error {
-	r, err := a.OpenSnapshot(s)
+func (a *Archive) readThrough(snapshot SnapshotInfo) error {
+	r, err := a.OpenSnapshot(snapshot)
 	if err != nil {
 		return err
 	}

@@ -143,14 +143,14 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 // the only other copy goes.
 func (k *block) describeBlock(body []byte, s *segment, pos uint64) (uint64, error) {
 	for len(body) > 0 {
-		r, n, err := readRecord(body, s.salt)
-		if err != nil || r.Pos != pos {
+		record, n, err := readRecord(body, s.salt)
+		if err != nil || record.Pos != pos {
 			return pos, corruptError(s.path, 0, cureSegment, "record of batch %d: %v", pos, err)
 		}
 		if k.count == 0 {
-			k.firstSeq = r.FirstSeq
+			k.firstSeq = record.FirstSeq
 		}
-		k.lastSeq, k.at = r.LastSeq, r.At
+		k.lastSeq, k.at = record.LastSeq, record.At
 		k.count++
 		pos++
 		body = body[n:]

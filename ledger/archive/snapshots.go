@@ -172,8 +172,8 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 
 // OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as
 // it is read: io.EOF comes only after everything matched.
-func (a *Archive) OpenSnapshot(s SnapshotInfo) (io.ReadCloser, error) {
-	f, _, err := openSnapshot(a.snapPath(s.Pos, s.Seq))
+func (a *Archive) OpenSnapshot(snapshot SnapshotInfo) (io.ReadCloser, error) {
+	f, _, err := openSnapshot(a.snapPath(snapshot.Pos, snapshot.Seq))
 	if err != nil {
 		return nil, err
 	}
@@ -186,14 +186,14 @@ func (a *Archive) OpenSnapshot(s SnapshotInfo) (io.ReadCloser, error) {
 }
 
 // SnapshotBefore returns the newest snapshot at or before pos; ok is false when there is none.
-func (a *Archive) SnapshotBefore(pos uint64) (s SnapshotInfo, ok bool, err error) {
+func (a *Archive) SnapshotBefore(pos uint64) (snapshot SnapshotInfo, ok bool, err error) {
 	all, err := a.Snapshots()
 	for _, have := range all {
 		if have.Pos <= pos {
-			s, ok = have, true
+			snapshot, ok = have, true
 		}
 	}
-	return s, ok, err
+	return snapshot, ok, err
 }
 
 type snapReader struct {

@@ -23,10 +23,10 @@ func newCache(limit int64) *cache {
 	return &cache{limit: limit, order: list.New(), at: map[Hash]*list.Element{}}
 }
 
-func (c *cache) get(h Hash) ([]byte, bool) {
+func (c *cache) get(hash Hash) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.at[h]
+	e, ok := c.at[hash]
 	if !ok {
 		return nil, false
 	}
@@ -34,23 +34,23 @@ func (c *cache) get(h Hash) ([]byte, bool) {
 	return e.Value.(*cached).data, true
 }
 
-func (c *cache) put(h Hash, data []byte) {
+func (c *cache) put(hash Hash, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.at[h]; ok || int64(len(data)) > c.limit/8 {
+	if _, ok := c.at[hash]; ok || int64(len(data)) > c.limit/8 {
 		return
 	}
-	c.at[h] = c.order.PushFront(&cached{h, data})
+	c.at[hash] = c.order.PushFront(&cached{hash, data})
 	c.size += int64(len(data))
 	for c.size > c.limit {
 		c.dropOldest(c.order.Back())
 	}
 }
 
-func (c *cache) remove(h Hash) {
+func (c *cache) remove(hash Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.at[h]; ok {
+	if e, ok := c.at[hash]; ok {
 		c.dropOldest(e)
 	}
 }

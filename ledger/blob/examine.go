@@ -88,7 +88,7 @@ func (x *examiner) findRecords(path string, b []byte, salt uint32) (found map[in
 	found = map[int64]Hash{}
 	end = fileHeader
 	for at := end; at < int64(len(b)); {
-		h, n, ok := readRecord(b[at:], salt)
+		hash, n, ok := readRecord(b[at:], salt)
 		if !ok {
 			at++
 			continue
@@ -97,10 +97,10 @@ func (x *examiner) findRecords(path string, b []byte, salt uint32) (found map[in
 			x.noteDamage(path, end, "%d bytes that are no record", at-end)
 		}
 		data := b[at+recordHeader:][:n]
-		if got := Sum(data); got != h {
-			x.noteDamage(path, at, "%s has the bytes of %s", h, got)
+		if got := Sum(data); got != hash {
+			x.noteDamage(path, at, "%s has the bytes of %s", hash, got)
 		} else {
-			found[at] = h
+			found[at] = hash
 			x.rep.Blobs++
 			x.rep.Bytes += int64(n)
 		}

@@ -65,11 +65,11 @@ func recordSum(salt uint32, head, data []byte) uint32 {
 	return crc32.Update(sum, castagnoli, data)
 }
 
-func appendRecord(b []byte, salt uint32, h Hash, data []byte) []byte {
+func appendRecord(b []byte, salt uint32, hash Hash, data []byte) []byte {
 	start := len(b)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
 	b = append(b, 0, 0, 0, 0)
-	b = append(b, h[:]...)
+	b = append(b, hash[:]...)
 	b = append(b, data...)
 	binary.LittleEndian.PutUint32(b[start+4:], recordSum(salt, b[start:], data))
 	return b
@@ -77,20 +77,20 @@ func appendRecord(b []byte, salt uint32, h Hash, data []byte) []byte {
 
 // readRecord returns the hash and length of the record at the start of b; n is the length of
 // the blob.
-func readRecord(b []byte, salt uint32) (h Hash, n int, ok bool) {
+func readRecord(b []byte, salt uint32) (hash Hash, n int, ok bool) {
 	if len(b) < recordHeader {
-		return h, 0, false
+		return hash, 0, false
 	}
 	size := binary.LittleEndian.Uint32(b)
 	if size > maxBlob || int64(size) > int64(len(b)-recordHeader) {
-		return h, 0, false
+		return hash, 0, false
 	}
 	data := b[recordHeader : recordHeader+size]
 	if recordSum(salt, b, data) != binary.LittleEndian.Uint32(b[4:]) {
-		return h, 0, false
+		return hash, 0, false
 	}
-	copy(h[:], b[8:])
-	return h, int(size), true
+	copy(hash[:], b[8:])
+	return hash, int(size), true
 }
 
 func newFile(dir string, id, salt uint32) (*file, error) {
@@ -152,13 +152,13 @@ func (f *file) scanRecords() (found []entry, damaged, end int64, err error) {
 			at++ // the usual kind of hole, and no record begins like this
 			continue
 		}
-		h, n, ok := readRecord(b[at:], f.salt)
+		hash, n, ok := readRecord(b[at:], f.salt)
 		if !ok {
 			at++
 			continue
 		}
 		damaged += at - end
-		found = append(found, entry{h, place{f.id, uint32(at), uint32(n)}})
+		found = append(found, entry{hash, place{f.id, uint32(at), uint32(n)}})
 		at += recordHeader + int64(n)
 		end = at
 	}

@@ -41,12 +41,12 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // ParseHash reads what String printed.
 func ParseHash(s string) (Hash, error) {
-	var h Hash
-	if len(s) != 2*len(h) {
-		return h, fmt.Errorf("blob hash %q: want %d hexadecimal digits", s, 2*len(h))
+	var hash Hash
+	if len(s) != 2*len(hash) {
+		return hash, fmt.Errorf("blob hash %q: want %d hexadecimal digits", s, 2*len(hash))
 	}
-	if _, err := hex.Decode(h[:], []byte(s)); err != nil {
-		return h, fmt.Errorf("blob hash %q: %w", s, err)
+	if _, err := hex.Decode(hash[:], []byte(s)); err != nil {
+		return hash, fmt.Errorf("blob hash %q: %w", s, err)
 	}
-	return h, nil
+	return hash, nil
 }

@@ -57,18 +57,18 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opts: opts, cache: newCache(opts.CacheBytes), index: map[Hash]place{}, files: map[uint32]*file{}, nextID: 1}
+	store := &Store{dir: dir, opts: opts, cache: newCache(opts.CacheBytes), index: map[Hash]place{}, files: map[uint32]*file{}, nextID: 1}
 	ids, err := fileIDs(dir)
 	if err != nil {
 		return nil, err
 	}
 	for i, id := range ids {
-		if err := s.loadFile(id, i == len(ids)-1); err != nil {
-			return nil, errors.Join(fmt.Errorf("open the blob store: %w", err), s.closeFiles())
+		if err := store.loadFile(id, i == len(ids)-1); err != nil {
+			return nil, errors.Join(fmt.Errorf("open the blob store: %w", err), store.closeFiles())
 		}
-		s.nextID = id + 1
+		store.nextID = id + 1
 	}
-	return s, nil
+	return store, nil
 }
 
 // loadFile reads one file's index, or the file itself.
@@ -133,26 +133,26 @@ func (s *Store) checkUsable() error {
 
 // Put stores data, if it is new, and returns its hash. The slice may be reused afterwards.
 func (s *Store) Put(data []byte) (Hash, error) {
-	h := Sum(data)
+	hash := Sum(data)
 	if len(data) > maxBlob {
-		return h, fmt.Errorf("store a blob of %d bytes: at most %d are accepted", len(data), maxBlob)
+		return hash, fmt.Errorf("store a blob of %d bytes: at most %d are accepted", len(data), maxBlob)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkUsable(); err != nil {
-		return h, err
+		return hash, err
 	}
 	if s.touched != nil {
-		s.touched[h] = true
+		s.touched[hash] = true
 	}
-	if _, ok := s.index[h]; ok {
-		return h, nil
+	if _, ok := s.index[hash]; ok {
+		return hash, nil
 	}
-	return h, s.appendBlob(h, data)
+	return hash, s.appendBlob(hash, data)
 }
 
 // appendBlob appends a record to the active file. The caller holds mu.
-func (s *Store) appendBlob(h Hash, data []byte) error {
+func (s *Store) appendBlob(hash Hash, data []byte) error {
 	if s.active != nil && s.active.size >= s.opts.FileBytes {
 		if err := s.flushBuffer(); err != nil {
 			return err
@@ -179,10 +179,10 @@ func (s *Store) appendBlob(h Hash, data []byte) error {
 		}
 	}
 	before := len(s.buf)
-	e := entry{h, place{s.active.id, uint32(s.active.size), uint32(len(data))}}
+	e := entry{hash, place{s.active.id, uint32(s.active.size), uint32(len(data))}}
 	s.add(e)
 	s.active.entries = append(s.active.entries, e)
-	s.buf = appendRecord(s.buf, s.active.salt, h, data)
+	s.buf = appendRecord(s.buf, s.active.salt, hash, data)
 	s.active.size += int64(len(s.buf) - before)
 	return nil
 }
@@ -200,40 +200,40 @@ func (s *Store) flushBuffer() error {
 }
 
 // Has reports whether the store knows the blob.
-func (s *Store) Has(h Hash) bool {
+func (s *Store) Has(hash Hash) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, ok := s.index[h]
+	_, ok := s.index[hash]
 	return ok
 }
 
 // Get returns a blob, which must not be changed. It fails with ErrNotFound, or ErrCorrupt when
 // the bytes no longer match; then the blob is forgotten and can be put again.
-func (s *Store) Get(h Hash) ([]byte, error) {
-	if data, ok := s.cache.get(h); ok {
+func (s *Store) Get(hash Hash) ([]byte, error) {
+	if data, ok := s.cache.get(hash); ok {
 		return data, nil
 	}
 	for {
-		data, at, err := s.readBlob(h)
+		data, at, err := s.readBlob(hash)
 		if errors.Is(err, os.ErrClosed) {
 			continue // Sweep has just moved it
 		}
-		if err == nil && Sum(data) != h {
-			err = s.forgetDamaged(h, at)
+		if err == nil && Sum(data) != hash {
+			err = s.forgetDamaged(hash, at)
 		}
 		if err != nil {
 			return nil, err
 		}
-		s.cache.put(h, data)
+		s.cache.put(hash, data)
 		return data, nil
 	}
 }
 
-func (s *Store) readBlob(h Hash) ([]byte, place, error) {
+func (s *Store) readBlob(hash Hash) ([]byte, place, error) {
 	s.mu.RLock()
-	at, ok := s.index[h]
+	at, ok := s.index[hash]
 	if !ok || s.closed {
-		err := fmt.Errorf("%w: %s", ErrNotFound, h)
+		err := fmt.Errorf("%w: %s", ErrNotFound, hash)
 		if s.closed {
 			err = ErrClosed
 		}
@@ -252,21 +252,21 @@ func (s *Store) readBlob(h Hash) ([]byte, place, error) {
 	s.mu.RUnlock()
 	_, err := f.f.ReadAt(data, int64(at.off)+recordHeader)
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		err = errors.Join(s.forgetDamaged(h, at), err)
+		err = errors.Join(s.forgetDamaged(hash, at), err)
 	}
 	return data, at, err
 }
 
 // forgetDamaged removes a damaged blob from the index and says so.
-func (s *Store) forgetDamaged(h Hash, at place) error {
+func (s *Store) forgetDamaged(hash Hash, at place) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.index[h] == at {
-		delete(s.index, h)
+	if s.index[hash] == at {
+		delete(s.index, hash)
 		s.bytes -= int64(at.n)
 		s.damaged += int64(at.n)
 	}
-	return &CorruptError{File: blobPath(s.dir, at.file), Offset: int64(at.off), What: fmt.Sprintf("blob %s has changed on disk", h),
+	return &CorruptError{File: blobPath(s.dir, at.file), Offset: int64(at.off), What: fmt.Sprintf("blob %s has changed on disk", hash),
 		Cure: "put it again from the archive or another controller"}
 }
 
@@ -342,11 +342,11 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	st := Stats{Blobs: len(s.index), Bytes: s.bytes, Files: len(s.files), Damaged: s.damaged}
+	stats := Stats{Blobs: len(s.index), Bytes: s.bytes, Files: len(s.files), Damaged: s.damaged}
 	for _, f := range s.files {
-		st.OnDisk += f.size
+		stats.OnDisk += f.size
 	}
-	return st
+	return stats
 }
 
 // Close syncs and closes the store.

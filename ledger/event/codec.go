@@ -63,32 +63,32 @@ func (c *Codec) Append(dst []byte, batch []Envelope) ([]byte, error) {
 	return dst, nil
 }
 
-func (c *Codec) appendEnvelope(dst []byte, e *Envelope) ([]byte, error) {
+func (c *Codec) appendEnvelope(dst []byte, envelope *Envelope) ([]byte, error) {
 	dst = record.AppendHead(dst, record.MajorArray, envelopeLen)
-	dst = record.AppendHead(dst, record.MajorUint, e.Seq)
-	dst = record.AppendInt(dst, int64(e.At))
-	dst, err := c.set.Append(dst, &e.Actor)
+	dst = record.AppendHead(dst, record.MajorUint, envelope.Seq)
+	dst = record.AppendInt(dst, int64(envelope.At))
+	dst, err := c.set.Append(dst, &envelope.Actor)
 	if err != nil {
 		return nil, err
 	}
-	dst, err = c.set.Append(dst, &e.Cause)
+	dst, err = c.set.Append(dst, &envelope.Cause)
 	if err != nil {
 		return nil, err
 	}
-	dst = record.AppendHead(dst, record.MajorUint, uint64(e.Event.Kind()))
-	return c.set.Append(dst, e.Event)
+	dst = record.AppendHead(dst, record.MajorUint, uint64(envelope.Event.Kind()))
+	return c.set.Append(dst, envelope.Event)
 }
 
 // Decode reads a batch. It returns ErrNewer for what a newer release wrote
 // and ErrMalformed for anything else that is no batch. On an error no event
 // of the batch counts.
 func (c *Codec) Decode(data []byte) ([]Envelope, error) {
-	d := c.set.NewDecoder(data)
-	parts, err := d.Array()
+	decoder := c.set.NewDecoder(data)
+	parts, err := decoder.Array()
 	if err != nil {
 		return nil, classifyKind(err, "batch")
 	}
-	version, err := d.Uint()
+	version, err := decoder.Uint()
 	switch {
 	case err != nil:
 		return nil, classifyKind(err, "batch")
@@ -99,21 +99,21 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	case parts > batchLen:
 		return nil, fmt.Errorf("batch of %d parts: %w", parts, ErrNewer)
 	}
-	n, err := d.Array()
+	n, err := decoder.Array()
 	if err != nil {
 		return nil, classifyKind(err, "batch")
 	}
-	if n > d.Len()/minEnvelope {
-		return nil, fmt.Errorf("batch of %d events in %d bytes: %w", n, d.Len(), ErrMalformed)
+	if n > decoder.Len()/minEnvelope {
+		return nil, fmt.Errorf("batch of %d events in %d bytes: %w", n, decoder.Len(), ErrMalformed)
 	}
 	out := make([]Envelope, n)
 	for i := range out {
-		if err := decodeEnvelope(d, &out[i]); err != nil {
+		if err := decodeEnvelope(decoder, &out[i]); err != nil {
 			return nil, err
 		}
 	}
-	if d.Len() != 0 {
-		return nil, fmt.Errorf("%d bytes after the batch: %w", d.Len(), ErrMalformed)
+	if decoder.Len() != 0 {
+		return nil, fmt.Errorf("%d bytes after the batch: %w", decoder.Len(), ErrMalformed)
 	}
 	return out, nil
 }
@@ -121,8 +121,8 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 // minEnvelope is the least number of bytes of an envelope.
 const minEnvelope = 1 + envelopeLen
 
-func decodeEnvelope(d *record.Decoder, e *Envelope) error {
-	parts, err := d.Array()
+func decodeEnvelope(decoder *record.Decoder, envelope *Envelope) error {
+	parts, err := decoder.Array()
 	if err != nil {
 		return classifyKind(err, "envelope")
 	}
@@ -132,33 +132,33 @@ func decodeEnvelope(d *record.Decoder, e *Envelope) error {
 	if parts < envelopeLen {
 		return fmt.Errorf("envelope of %d parts: %w", parts, ErrMalformed)
 	}
-	e.Seq, err = d.Uint()
+	envelope.Seq, err = decoder.Uint()
 	if err != nil {
 		return classifyKind(err, "envelope")
 	}
-	at, err := d.Int()
+	at, err := decoder.Int()
 	if err == nil {
-		e.At = spec.Instant(at)
-		err = d.Value(&e.Actor)
+		envelope.At = spec.Instant(at)
+		err = decoder.Value(&envelope.Actor)
 	}
 	if err == nil {
-		err = d.Value(&e.Cause)
+		err = decoder.Value(&envelope.Cause)
 	}
 	var kind uint64
 	if err == nil {
-		kind, err = d.Uint()
+		kind, err = decoder.Uint()
 	}
 	if err != nil {
-		return classifyKind(err, fmt.Sprintf("envelope at sequence %d", e.Seq))
+		return classifyKind(err, fmt.Sprintf("envelope at sequence %d", envelope.Seq))
 	}
 	if kind <= uint64(^Kind(0)) {
-		e.Event = newEvent(Kind(kind))
+		envelope.Event = newEvent(Kind(kind))
 	}
-	if e.Event == nil {
-		return fmt.Errorf("event kind %d at sequence %d: %w", kind, e.Seq, ErrNewer)
+	if envelope.Event == nil {
+		return fmt.Errorf("event kind %d at sequence %d: %w", kind, envelope.Seq, ErrNewer)
 	}
-	if err := d.Value(e.Event); err != nil {
-		return classifyKind(err, fmt.Sprintf("%s at sequence %d", e.Event.Kind(), e.Seq))
+	if err := decoder.Value(envelope.Event); err != nil {
+		return classifyKind(err, fmt.Sprintf("%s at sequence %d", envelope.Event.Kind(), envelope.Seq))
 	}
 	return nil
 }

@@ -293,8 +293,8 @@ func New(k Kind) Event { return newEvent(k) }
 // newEvent is New: one line for each kind.
 //
 //muster:table one line for each kind
-func newEvent(k Kind) Event {
-	switch k {
+func newEvent(kind Kind) Event {
+	switch kind {
 	case KindClusterCreated:
 		return new(ClusterCreated)
 	case KindClusterVersionRaised:

@@ -27,8 +27,8 @@ const (
 // Configured is what State= of a configured node asks for at the beginning:
 // what an administrator wants of it and whether it is on. A node of the cloud
 // is off until somebody needs it.
-func Configured(ns *spec.NodeSpec) (NodeAdminState, PowerState) {
-	switch ns.State {
+func Configured(nodeSpec *spec.NodeSpec) (NodeAdminState, PowerState) {
+	switch nodeSpec.State {
 	case "DOWN":
 		return NodeDown, 0
 	case "DRAIN":

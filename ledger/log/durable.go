@@ -347,22 +347,22 @@ func (d *Durable) Headroom() (Headroom, error) {
 
 // Stats gathers the counters.
 func (d *Durable) Stats() Stats {
-	s := Stats{Batches: d.fsm.batches.Load(), Bytes: d.fsm.batchBytes.Load(), Fenced: d.fsm.fenced.Load(),
+	stats := Stats{Batches: d.fsm.batches.Load(), Bytes: d.fsm.batchBytes.Load(), Fenced: d.fsm.fenced.Load(),
 		Groups: d.store.groups.Load(), GroupMax: d.store.groupMax.Load(), SyncNanos: d.store.syncNanos.Load(),
 		Failures: d.store.failures.Load(), DroppedTail: d.store.dropped.Load(), LastPosition: d.LastPosition()}
 	// The log may be closed, then its extent is unknown and stays zero.
-	s.FirstIndex, _ = d.store.FirstIndex()
-	s.LastIndex, _ = d.store.LastIndex()
+	stats.FirstIndex, _ = d.store.FirstIndex()
+	stats.LastIndex, _ = d.store.LastIndex()
 	if indexes, err := d.snaps.listIndexes(); err == nil && len(indexes) > 0 {
-		s.SnapshotIndex = indexes[0]
+		stats.SnapshotIndex = indexes[0]
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Pending = len(d.waiting)
-	s.PendingBytes = d.bytes
-	s.Snapshots = d.snapsNum
+	stats.Pending = len(d.waiting)
+	stats.PendingBytes = d.bytes
+	stats.Snapshots = d.snapsNum
 	if d.snapErr != nil {
-		s.SnapshotError = d.snapErr.Error()
+		stats.SnapshotError = d.snapErr.Error()
 	}
-	return s
+	return stats
 }

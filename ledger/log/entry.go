@@ -52,13 +52,13 @@ func openEntry(l *raft.Log, salt uint32) error {
 // decodeEntry reads an entry as raft-wal's BinaryCodec writes it, checks it, and leaves Data
 // pointing into b. It never panics.
 func decodeEntry(b []byte, l *raft.Log, salt uint32) error {
-	d := entryDecoder{b: b}
-	l.Index, l.Term, l.Type = d.readUvarint(), d.readUvarint(), raft.LogType(d.readUvarint())
-	l.Data, l.Extensions = d.readBytes(), d.readBytes()
-	if d.bad {
+	decoder := entryDecoder{b: b}
+	l.Index, l.Term, l.Type = decoder.readUvarint(), decoder.readUvarint(), raft.LogType(decoder.readUvarint())
+	l.Data, l.Extensions = decoder.readBytes(), decoder.readBytes()
+	if decoder.bad {
 		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(b))
 	}
-	if err := l.AppendedAt.UnmarshalBinary(d.b); err != nil {
+	if err := l.AppendedAt.UnmarshalBinary(decoder.b); err != nil {
 		return fmt.Errorf("%w: time of an entry: %w", ErrCorrupt, err)
 	}
 	return openEntry(l, salt)

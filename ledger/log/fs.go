@@ -137,17 +137,17 @@ func (osFS) SyncDir(dir string) error {
 
 // readAll reads a whole file, at most limit bytes.
 func readAll(fs FS, path string, limit int64) ([]byte, error) {
-	f, err := fs.Open(path, false)
+	file, err := fs.Open(path, false)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	size, err := f.Size()
+	defer file.Close()
+	size, err := file.Size()
 	if err != nil {
 		return nil, err
 	}
 	buf := make([]byte, min(size, limit))
-	n, err := f.ReadAt(buf, 0)
+	n, err := file.ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -155,12 +155,12 @@ func readAll(fs FS, path string, limit int64) ([]byte, error) {
 }
 
 func fileExists(fs FS, path string) (bool, error) {
-	f, err := fs.Open(path, false)
+	file, err := fs.Open(path, false)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, f.Close()
+	return true, file.Close()
 }

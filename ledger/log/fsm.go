@@ -189,11 +189,11 @@ type fsmSnapshot struct {
 
 // Persist writes the snapshot; it gives up when the log closes.
 func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	w := &closingWriter{w: sink, closing: s.closing}
-	if _, err := w.Write(s.head); err != nil {
+	writer := &closingWriter{w: sink, closing: s.closing}
+	if _, err := writer.Write(s.head); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	if err := s.write(w); err != nil {
+	if err := s.write(writer); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()

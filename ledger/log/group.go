@@ -152,12 +152,12 @@ func (d *Durable) LeadOver() <-chan struct{} {
 
 // Add takes a member into the group, or changes its address or whether it votes. Only the
 // leader can.
-func (d *Durable) Add(ctx context.Context, m Member) error {
+func (d *Durable) Add(ctx context.Context, member Member) error {
 	add := d.raft.AddVoter
-	if m.Joining {
+	if member.Joining {
 		add = d.raft.AddNonvoter
 	}
-	return d.changeGroup(ctx, "add "+m.ID, add(raft.ServerID(m.ID), raft.ServerAddress(m.Address), 0, patienceOf(ctx)))
+	return d.changeGroup(ctx, "add "+member.ID, add(raft.ServerID(member.ID), raft.ServerAddress(member.Address), 0, patienceOf(ctx)))
 }
 
 // Remove takes a member out of the group. Only the leader can; it may remove itself and stops

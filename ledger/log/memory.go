@@ -72,18 +72,18 @@ func OpenMemory(opts MemoryOptions) (*Memory, error) {
 	if opts.Store == nil {
 		opts.Store = &MemoryStore{}
 	}
-	m := &Memory{opts: opts, store: opts.Store, done: make(chan struct{}), wake: make(chan struct{}, 1)}
-	if err := m.replay(); err != nil {
+	memory := &Memory{opts: opts, store: opts.Store, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if err := memory.replay(); err != nil {
 		return nil, err
 	}
-	if m.pos < opts.AtLeast {
-		return nil, corruptError("memory", 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", m.pos, opts.AtLeast)
+	if memory.pos < opts.AtLeast {
+		return nil, corruptError("memory", 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", memory.pos, opts.AtLeast)
 	}
 	if !opts.Inline {
-		m.wg.Add(1)
-		go m.run()
+		memory.wg.Add(1)
+		go memory.run()
 	}
-	return m, nil
+	return memory, nil
 }
 
 func (m *Memory) replay() error {

@@ -65,17 +65,17 @@ func metaPath(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf(
 // openMeta loads or creates the store. fresh says whether the folder may be new: when it
 // already holds segments or snapshots, missing metadata are damage, not a new log.
 func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (*metaStore, error) {
-	m := &metaStore{fs: fs, dir: dir, log: logger, onFail: func(err error) error { return err },
+	meta := &metaStore{fs: fs, dir: dir, log: logger, onFail: func(err error) error { return err },
 		note: func(err error) error { return err }}
 	var found [2]*metaState
 	var gens [2]uint64
 	for i := range found {
-		st, gen, err := m.readSlot(i)
+		state, gen, err := meta.readSlot(i)
 		if errors.Is(err, ErrNewerVersion) {
 			return nil, err
 		}
 		if err == nil {
-			found[i], gens[i] = st, gen
+			found[i], gens[i] = state, gen
 			continue
 		}
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
@@ -91,36 +91,36 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 	}
 	switch {
 	case found[best] != nil:
-		m.state = *found[best]
-		m.generation = gens[best]
-		m.existed = true
+		meta.state = *found[best]
+		meta.generation = gens[best]
+		meta.existed = true
 	case fresh:
-		m.state = metaState{Salt: salt}
+		meta.state = metaState{Salt: salt}
 	default:
 		return nil, corruptError(metaPath(dir, 0), 0, cureSegment, "neither it nor %s can be read", metaPath(dir, 1))
 	}
-	if m.state.Stable == nil {
-		m.state.Stable = map[string][]byte{}
+	if meta.state.Stable == nil {
+		meta.state.Stable = map[string][]byte{}
 	}
-	if err := m.openFiles(); err != nil {
+	if err := meta.openFiles(); err != nil {
 		return nil, err
 	}
 	// Writing the state out again makes both copies whole and equal.
-	return m, m.updateState(func(*metaState) {})
+	return meta, meta.updateState(func(*metaState) {})
 }
 
 func (m *metaStore) openFiles() error {
 	created := false
 	for i := range m.files {
-		f, err := m.fs.Open(metaPath(m.dir, i), true)
+		file, err := m.fs.Open(metaPath(m.dir, i), true)
 		if errors.Is(err, os.ErrNotExist) {
 			created = true
-			f, err = m.fs.Create(metaPath(m.dir, i), metaSize)
+			file, err = m.fs.Create(metaPath(m.dir, i), metaSize)
 		}
 		if err != nil {
 			return fmt.Errorf("open the log's metadata: %w", err)
 		}
-		m.files[i] = f
+		m.files[i] = file
 	}
 	if created {
 		return m.fs.SyncDir(m.dir)
@@ -148,11 +148,11 @@ func (m *metaStore) readSlot(i int) (*metaState, uint64, error) {
 	if sum := metaSum(b[:24], body); sum != binary.LittleEndian.Uint32(b[24:]) {
 		return nil, 0, corruptError(path, 24, cureSegment, "checksum does not match")
 	}
-	var st metaState
-	if err := json.Unmarshal(body, &st); err != nil {
+	var state metaState
+	if err := json.Unmarshal(body, &state); err != nil {
 		return nil, 0, corruptError(path, metaHeader, cureSegment, "cannot be decoded: %v", err)
 	}
-	return &st, binary.LittleEndian.Uint64(b[16:]), nil
+	return &state, binary.LittleEndian.Uint64(b[16:]), nil
 }
 
 func metaSum(header, body []byte) uint32 {
@@ -240,12 +240,12 @@ func (m *metaStore) GetStable(key []byte) ([]byte, error) {
 
 // SetStable stores a value durably; nil deletes it.
 func (m *metaStore) SetStable(key, value []byte) error {
-	return m.updateState(func(st *metaState) {
+	return m.updateState(func(state *metaState) {
 		if value == nil {
-			delete(st.Stable, string(key))
+			delete(state.Stable, string(key))
 			return
 		}
-		st.Stable[string(key)] = append([]byte{}, value...)
+		state.Stable[string(key)] = append([]byte{}, value...)
 	})
 }
 

@@ -25,38 +25,38 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Durable{
+	durable := &Durable{
 		opts: opts, alone: opts.Transport == nil,
 		closing: make(chan struct{}), done: make(chan struct{}), finished: make(chan struct{}),
 		wake: make(chan struct{}, 1), snapDue: make(chan struct{}, 1), snapReq: make(chan chan error),
 		notify: make(chan bool), changed: make(chan struct{}),
 		nextSeq: 1, runs: map[uint64]bool{}, stopped: &NotLeaderError{},
 	}
-	if err := d.openFiles(); err != nil {
+	if err := durable.openFiles(); err != nil {
 		return nil, err
 	}
-	if err := d.startRaft(); err != nil {
-		return nil, errors.Join(err, d.store.close(false), d.lock.Close())
+	if err := durable.startRaft(); err != nil {
+		return nil, errors.Join(err, durable.store.close(false), durable.lock.Close())
 	}
-	d.wg.Add(3)
-	go d.dispatchFrames()
-	go d.watchLeadership()
-	go d.takeSnapshots()
-	if !d.alone {
-		return d, nil
+	durable.wg.Add(3)
+	go durable.dispatchFrames()
+	go durable.watchLeadership()
+	go durable.takeSnapshots()
+	if !durable.alone {
+		return durable, nil
 	}
-	err = d.Resume(ctx)
-	if err == nil && d.LastPosition() < opts.AtLeast {
-		err = corruptError(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", d.LastPosition(), opts.AtLeast)
+	err = durable.Resume(ctx)
+	if err == nil && durable.LastPosition() < opts.AtLeast {
+		err = corruptError(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", durable.LastPosition(), opts.AtLeast)
 	}
 	if err != nil {
 		// What stopped the log says more than that it has stopped.
-		if dead := d.Err(); dead != nil {
+		if dead := durable.Err(); dead != nil {
 			err = dead
 		}
-		return nil, errors.Join(err, d.Close(ctx))
+		return nil, errors.Join(err, durable.Close(ctx))
 	}
-	return d, nil
+	return durable, nil
 }
 
 // openFiles locks the folder and verifies what is in it.

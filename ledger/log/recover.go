@@ -95,15 +95,15 @@ func (s *logStore) missingSegment(si types.SegmentInfo) error {
 
 func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
 	path := s.segmentPath(si)
-	f, err := s.fs.Open(path, false)
+	file, err := s.fs.Open(path, false)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, s.missingSegment(si)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	seg, err := scanSegment(f, path, si, s.check)
+	defer file.Close()
+	seg, err := scanSegment(file, path, si, s.check)
 	if err != nil {
 		return nil, err
 	}
@@ -119,19 +119,19 @@ func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
 // further entry otherwise.
 func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, error) {
 	path := s.segmentPath(si)
-	f, err := s.fs.Open(path, true)
+	file, err := s.fs.Open(path, true)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // it was never written to; raft-wal creates it
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	seg, err := scanSegment(f, path, si, s.check)
+	defer file.Close()
+	seg, err := scanSegment(file, path, si, s.check)
 	if err != nil {
 		return nil, err
 	}
-	end, err := seg.findTornEnd(f, s.check)
+	end, err := seg.findTornEnd(file, s.check)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, erro
 		s.dropped.Add(uint64(n))
 		s.log.Warn("removed the remains of an interrupted write from the log", "file", path, "offset", seg.bad, "bytes", n, "reason", seg.describeSegment())
 	}
-	if err := seg.cutAfter(f, end, keep); err != nil {
+	if err := seg.cutAfter(file, end, keep); err != nil {
 		return nil, err
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {

@@ -57,17 +57,17 @@ func (s *segment) lastIndex() uint64 { return s.info.BaseIndex + uint64(len(s.of
 // scanSegment reads a segment from its first byte to the end of its last whole group, checking
 // every checksum. check is called with each entry. Damage ends the scan without an error: bad
 // and reason tell where and what.
-func scanSegment(f File, path string, info types.SegmentInfo, check func(index uint64, entry []byte) error) (*segment, error) {
-	size, err := f.Size()
+func scanSegment(file File, path string, info types.SegmentInfo, check func(index uint64, entry []byte) error) (*segment, error) {
+	size, err := file.Size()
 	if err != nil {
 		return nil, err
 	}
 	s := &segment{info: info, path: path, size: size}
-	r := &windowReader{f: f, size: size}
+	reader := &windowReader{f: file, size: size}
 	var entries []int64
 	start, at := int64(0), int64(segHeader)
 	for {
-		head, err := r.readAt(at, segFrameHeader)
+		head, err := reader.readAt(at, segFrameHeader)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func scanSegment(f File, path string, info types.SegmentInfo, check func(index u
 		case !ok || (kind != segCommit && int64(arg) > size-at-segFrameHeader):
 			return s.stopScan(start, fmt.Sprintf("the frame at %d has an impossible header %x", at, head)), nil
 		case kind == segCommit:
-			whole, err := s.closeGroup(r, start, at, arg, entries, check)
+			whole, err := s.closeGroup(reader, start, at, arg, entries, check)
 			if err != nil || !whole {
 				return s, err
 			}
@@ -112,12 +112,12 @@ func (s *segment) stopScan(start int64, reason string) *segment {
 
 // closeGroup checks the group [start, commit) against the checksum in its commit frame and
 // records it.
-func (s *segment) closeGroup(r *windowReader, start, commit int64, sum uint32, entries []int64, check func(uint64, []byte) error) (bool, error) {
+func (s *segment) closeGroup(reader *windowReader, start, commit int64, sum uint32, entries []int64, check func(uint64, []byte) error) (bool, error) {
 	fail := func(format string, args ...any) (bool, error) {
 		s.stopScan(start, fmt.Sprintf(format, args...))
 		return false, nil
 	}
-	body, err := r.readAt(start, commit-start)
+	body, err := reader.readAt(start, commit-start)
 	if err != nil {
 		return false, err
 	}
@@ -168,10 +168,10 @@ func padded(n int64) int64 { return (n + 7) &^ 7 }
 // crash during the last write leaves sectors unwritten; nothing in that group was acknowledged,
 // and end is where its remains stop. Anything else is damage to a group that may have been
 // acknowledged, and the error says so.
-func (s *segment) findTornEnd(f File, check func(uint64, []byte) error) (end int64, err error) {
+func (s *segment) findTornEnd(file File, check func(uint64, []byte) error) (end int64, err error) {
 	n := s.size - s.bad
 	tail := make([]byte, padded(n))
-	if got, err := f.ReadAt(tail[:n], s.bad); err != nil && !(errors.Is(err, io.EOF) && got == int(n)) {
+	if got, err := file.ReadAt(tail[:n], s.bad); err != nil && !(errors.Is(err, io.EOF) && got == int(n)) {
 		return 0, fmt.Errorf("read %s: %w", s.path, err)
 	}
 	last := lastNonZero(tail)
@@ -285,7 +285,7 @@ const keepAll = ^uint64(0)
 // cutAfter removes everything after the whole groups up to and including the entry keep, writes
 // the last remaining group again and syncs. Writing it again matters after a failed sync: the
 // system may have marked pages clean that never reached the disk.
-func (s *segment) cutAfter(f File, end int64, keep uint64) error {
+func (s *segment) cutAfter(file File, end int64, keep uint64) error {
 	for len(s.groups) > 0 && s.groups[len(s.groups)-1].last > keep {
 		g := s.groups[len(s.groups)-1]
 		s.groups = s.groups[:len(s.groups)-1]
@@ -302,21 +302,21 @@ func (s *segment) cutAfter(f File, end int64, keep uint64) error {
 		return fmt.Errorf("%w: %s ends at entry %d, raft holds %d", ErrCorrupt, filepath.Base(s.path), s.lastIndex(), keep)
 	}
 	if end > s.bad {
-		if _, err := f.WriteAt(make([]byte, end-s.bad), s.bad); err != nil {
+		if _, err := file.WriteAt(make([]byte, end-s.bad), s.bad); err != nil {
 			return err
 		}
 	}
 	if n := len(s.groups); n > 0 {
 		g := s.groups[n-1]
 		body := make([]byte, g.end-g.start)
-		if _, err := f.ReadAt(body, g.start); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := file.ReadAt(body, g.start); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if _, err := f.WriteAt(body, g.start); err != nil {
+		if _, err := file.WriteAt(body, g.start); err != nil {
 			return err
 		}
 	}
-	return f.Sync()
+	return file.Sync()
 }
 
 // windowReader reads a file front to back in large pieces.

@@ -52,7 +52,7 @@ func snapName(index, term uint64) string {
 }
 
 func openSnapStore(fs FS, dir string, logger *slog.Logger) (*snapStore, error) {
-	s := &snapStore{fs: fs, dir: dir, log: logger}
+	store := &snapStore{fs: fs, dir: dir, log: logger}
 	names, err := fs.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func openSnapStore(fs FS, dir string, logger *slog.Logger) (*snapStore, error) {
 			}
 		}
 	}
-	return s, nil
+	return store, nil
 }
 
 // rememberError remembers err, nil to forget the last one.
@@ -128,40 +128,40 @@ func (s *snapStore) List() ([]*raft.SnapshotMeta, error) {
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	meta, f, _, err := s.readHeader(names[0])
+	meta, file, _, err := s.readHeader(names[0])
 	if err != nil {
 		return nil, s.rememberError(err)
 	}
-	defer f.Close()
+	defer file.Close()
 	return []*raft.SnapshotMeta{meta}, nil
 }
 
 func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, error) {
 	path := filepath.Join(s.dir, name)
-	f, err := s.fs.Open(path, false)
+	file, err := s.fs.Open(path, false)
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	bad := func(off int64, format string, args ...any) (*raft.SnapshotMeta, File, int64, error) {
-		return nil, nil, 0, errors.Join(corruptError(path, off, s.describeCure(name), format, args...), f.Close())
+		return nil, nil, 0, errors.Join(corruptError(path, off, s.describeCure(name), format, args...), file.Close())
 	}
-	size, err := f.Size()
+	size, err := file.Size()
 	if err != nil {
-		return nil, nil, 0, errors.Join(err, f.Close())
+		return nil, nil, 0, errors.Join(err, file.Close())
 	}
 	var head [snapHeader]byte
-	if n, _ := f.ReadAt(head[:], 0); n < snapHeader || string(head[:8]) != snapMagic {
+	if n, _ := file.ReadAt(head[:], 0); n < snapHeader || string(head[:8]) != snapMagic {
 		return bad(0, "not a snapshot")
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v > snapVersion {
-		return nil, nil, 0, errors.Join(&VersionError{Where: path, Found: int(v), Known: snapVersion}, f.Close())
+		return nil, nil, 0, errors.Join(&VersionError{Where: path, Found: int(v), Known: snapVersion}, file.Close())
 	}
 	n := int64(binary.LittleEndian.Uint32(head[12:]))
 	if n > size-snapHeader {
 		return bad(12, "its description is said to be longer than the file")
 	}
 	body := make([]byte, n)
-	if got, _ := f.ReadAt(body, snapHeader); got < len(body) || crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
+	if got, _ := file.ReadAt(body, snapHeader); got < len(body) || crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
 		return bad(snapHeader, "checksum of its description does not match")
 	}
 	var meta raft.SnapshotMeta
@@ -169,21 +169,21 @@ func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, er
 		return bad(snapHeader, "its description cannot be decoded: %v", err)
 	}
 	var end [8]byte
-	if _, err := f.ReadAt(end[:], size-int64(len(end))); err != nil && !errors.Is(err, io.EOF) {
-		return nil, nil, 0, errors.Join(err, f.Close())
+	if _, err := file.ReadAt(end[:], size-int64(len(end))); err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, 0, errors.Join(err, file.Close())
 	}
 	// Checked against the content when that has been read.
 	meta.Size = int64(binary.LittleEndian.Uint64(end[:]))
-	return &meta, f, snapHeader + n, nil
+	return &meta, file, snapHeader + n, nil
 }
 
 // Open returns a snapshot's description and content; the content is checked as it is read.
 func (s *snapStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, f, at, err := s.readHeader(id)
+	meta, file, at, err := s.readHeader(id)
 	if err != nil {
 		return nil, nil, s.rememberError(err)
 	}
-	return meta, &snapReader{store: s, name: id, f: f, at: at}, nil
+	return meta, &snapReader{store: s, name: id, f: file, at: at}, nil
 }
 
 type snapReader struct {
@@ -266,11 +266,11 @@ func (s *snapStore) Create(version raft.SnapshotVersion, index, term uint64, con
 	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	f, err := s.fs.Create(temp, 0)
+	file, err := s.fs.Create(temp, 0)
 	if err != nil {
 		return nil, s.rememberError(err)
 	}
-	k := &snapSink{store: s, name: name, temp: temp, f: f}
+	k := &snapSink{store: s, name: name, temp: temp, f: file}
 	head := make([]byte, snapHeader, snapHeader+len(body))
 	copy(head, snapMagic)
 	binary.LittleEndian.PutUint32(head[8:], snapVersion)
@@ -350,17 +350,17 @@ func (k *snapSink) Close() error {
 		return errors.Join(k.store.rememberError(err), k.Cancel())
 	}
 	k.closed = true
-	s := k.store
+	store := k.store
 	if err := k.f.Close(); err != nil {
 		return err
 	}
-	if err := s.fs.Rename(k.temp, filepath.Join(s.dir, k.name)); err != nil {
+	if err := store.fs.Rename(k.temp, filepath.Join(store.dir, k.name)); err != nil {
 		return err
 	}
-	if err := s.fs.SyncDir(s.dir); err != nil {
+	if err := store.fs.SyncDir(store.dir); err != nil {
 		return err
 	}
-	return s.reapOld()
+	return store.reapOld()
 }
 
 func (s *snapStore) reapOld() error {

@@ -64,10 +64,10 @@ func (s *spare) prepareSoon() {
 	}
 	s.busy, s.done = true, make(chan struct{})
 	go func() {
-		f := s.makeSpare()
+		file := s.makeSpare()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.busy, s.ready = false, f
+		s.busy, s.ready = false, file
 		close(s.done)
 	}()
 }
@@ -78,25 +78,25 @@ func (s *spare) makeSpare() File {
 	if free, err := s.fs.Free(s.dir); err != nil || free < s.reserve+2*uint64(s.size) {
 		return nil
 	}
-	f, err := s.fs.Create(s.path(), s.size)
+	file, err := s.fs.Create(s.path(), s.size)
 	if err != nil {
 		return nil
 	}
-	if s.fillSpare(f) != nil {
-		_ = f.Close() // nothing in it counts
+	if s.fillSpare(file) != nil {
+		_ = file.Close() // nothing in it counts
 		_ = s.fs.Remove(s.path())
 		return nil
 	}
-	return f
+	return file
 }
 
-func (s *spare) fillSpare(f File) error {
+func (s *spare) fillSpare(file File) error {
 	zeros := make([]byte, min(sparePiece, s.size))
 	for at := int64(0); at < s.size; at += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), s.size-at)], at); err != nil {
+		if _, err := file.WriteAt(zeros[:min(int64(len(zeros)), s.size-at)], at); err != nil {
 			return err
 		}
-		if err := f.Sync(); err != nil {
+		if err := file.Sync(); err != nil {
 			return err
 		}
 		t := time.NewTimer(sparePause)
@@ -118,14 +118,14 @@ func (s *spare) take(path string, size int64) (File, bool) {
 	if s.ready == nil || size != s.size {
 		return nil, false
 	}
-	f := s.ready
+	file := s.ready
 	s.ready = nil
 	if err := s.fs.Rename(s.path(), path); err != nil {
-		_ = f.Close() // nothing in it counts
+		_ = file.Close() // nothing in it counts
 		_ = s.fs.Remove(s.path())
 		return nil, false
 	}
-	return f, true
+	return file, true
 }
 
 // close waits for the one that is being made, and removes it. The log is closing already.

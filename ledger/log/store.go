@@ -214,19 +214,19 @@ func (s *logStore) fromWindow(seg *segment, index uint64, l *raft.Log) error {
 }
 
 func (s *logStore) fillWindow(seg *segment, index uint64) error {
-	f, err := s.fs.Open(seg.path, false)
+	file, err := s.fs.Open(seg.path, false)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	r := &windowReader{f: f, size: seg.size}
+	defer file.Close()
+	reader := &windowReader{f: file, size: seg.size}
 	s.win = entryWindow{first: index}
 	for i := index; i <= seg.lastIndex(); i++ {
 		at := seg.offsets[i-seg.info.BaseIndex]
-		if i > index && at+segFrameHeader > r.from+int64(len(r.buf)) {
+		if i > index && at+segFrameHeader > reader.from+int64(len(reader.buf)) {
 			return nil
 		}
-		head, err := r.readAt(at, segFrameHeader)
+		head, err := reader.readAt(at, segFrameHeader)
 		if err != nil {
 			return err
 		}
@@ -234,10 +234,10 @@ func (s *logStore) fillWindow(seg *segment, index uint64) error {
 		if !ok || kind != segEntry {
 			return corruptError(seg.path, at, cureSegment, "entry %d has changed since it was verified", i)
 		}
-		if i > index && at+segFrameHeader+int64(n) > r.from+int64(len(r.buf)) {
+		if i > index && at+segFrameHeader+int64(n) > reader.from+int64(len(reader.buf)) {
 			return nil
 		}
-		body, err := r.readAt(at+segFrameHeader, int64(n))
+		body, err := reader.readAt(at+segFrameHeader, int64(n))
 		if err != nil {
 			return err
 		}

@@ -56,32 +56,32 @@ func (v *verifier) damageError(err error) { v.found.Damage = append(v.found.Dama
 
 // readMeta gives the newest whole copy of the metadata.
 func (v *verifier) readMeta() *metaState {
-	m := &metaStore{fs: v.fs, dir: v.walDir}
+	meta := &metaStore{fs: v.fs, dir: v.walDir}
 	var best *metaState
 	var newest uint64
 	for i := range 2 {
-		st, generation, err := m.readSlot(i)
+		state, generation, err := meta.readSlot(i)
 		if err != nil {
 			v.damageError(err)
 			continue
 		}
 		if best == nil || generation > newest {
-			best, newest = st, generation
+			best, newest = state, generation
 		}
 	}
 	return best
 }
 
 func (v *verifier) readSegments(meta *metaState) {
-	s := &logStore{fs: v.fs, dir: v.walDir, salt: meta.Salt, log: slog.New(slog.DiscardHandler)}
+	store := &logStore{fs: v.fs, dir: v.walDir, salt: meta.Salt, log: slog.New(slog.DiscardHandler)}
 	if v.each != nil {
-		s.visit = v.each
+		store.visit = v.each
 	}
 	last := uint64(0)
 	for i, info := range meta.Wal.Segments {
 		v.found.Segments++
 		if !info.SealTime.IsZero() {
-			seg, err := s.verifySealed(info)
+			seg, err := store.verifySealed(info)
 			if err != nil {
 				v.damageError(err)
 				last = info.MaxIndex
@@ -95,8 +95,8 @@ func (v *verifier) readSegments(meta *metaState) {
 			v.damageError(corruptError(metaPath(v.walDir, 0), 0, cureSegment, "segment %d is not closed, but others follow", info.BaseIndex))
 			continue
 		}
-		path := s.segmentPath(info)
-		f, err := v.fs.Open(path, false)
+		path := store.segmentPath(info)
+		file, err := v.fs.Open(path, false)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // it was never written to
 		}
@@ -104,17 +104,17 @@ func (v *verifier) readSegments(meta *metaState) {
 			v.damageError(err)
 			continue
 		}
-		seg, err := scanSegment(f, path, info, s.check)
+		seg, err := scanSegment(file, path, info, store.check)
 		if err == nil {
 			v.found.Entries += len(seg.offsets)
 			last = seg.lastIndex()
-			_, err = seg.findTornEnd(f, s.check)
+			_, err = seg.findTornEnd(file, store.check)
 		}
 		if err != nil {
 			v.damageError(err)
 			last = max(last, meta.Watermark) // said once
 		}
-		if err := f.Close(); err != nil {
+		if err := file.Close(); err != nil {
 			v.damageError(err)
 		}
 	}
@@ -125,15 +125,15 @@ func (v *verifier) readSegments(meta *metaState) {
 }
 
 func (v *verifier) readSnapshots() {
-	s := &snapStore{fs: v.fs, dir: filepath.Join(v.dir, "snapshots"), log: slog.New(slog.DiscardHandler)}
-	names, err := s.listNames()
+	store := &snapStore{fs: v.fs, dir: filepath.Join(v.dir, "snapshots"), log: slog.New(slog.DiscardHandler)}
+	names, err := store.listNames()
 	if err != nil {
 		v.damageError(err)
 		return
 	}
 	for _, name := range names {
 		v.found.Snapshots++
-		pos, index, err := readSnapshot(s, name)
+		pos, index, err := readSnapshot(store, name)
 		if err != nil {
 			v.damageError(err)
 			continue
@@ -143,8 +143,8 @@ func (v *verifier) readSnapshots() {
 }
 
 // readSnapshot reads a snapshot to its end.
-func readSnapshot(s *snapStore, name string) (pos Position, index uint64, err error) {
-	meta, r, err := s.Open(name)
+func readSnapshot(store *snapStore, name string) (pos Position, index uint64, err error) {
+	meta, r, err := store.Open(name)
 	if err != nil {
 		return 0, 0, err
 	}

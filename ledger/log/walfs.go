@@ -38,15 +38,15 @@ func (v *walFS) ListDir(dir string) ([]string, error) { return v.fs.ReadDir(dir)
 
 func (v *walFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	path := filepath.Join(dir, name)
-	f, ok := v.spare.take(path, int64(size))
+	file, ok := v.spare.take(path, int64(size))
 	if !ok {
 		var err error
-		f, err = v.fs.Create(path, int64(size))
+		file, err = v.fs.Create(path, int64(size))
 		if err != nil {
 			return nil, v.noteError(err)
 		}
 	}
-	return &walFile{File: f, v: v, dir: dir, fresh: true, next: int64(size) / spareFrom}, nil
+	return &walFile{File: file, v: v, dir: dir, fresh: true, next: int64(size) / spareFrom}, nil
 }
 
 func (v *walFS) Delete(dir, name string) error {
@@ -57,26 +57,26 @@ func (v *walFS) Delete(dir, name string) error {
 }
 
 func (v *walFS) OpenReader(dir, name string) (types.ReadableFile, error) {
-	f, err := v.fs.Open(filepath.Join(dir, name), false)
+	file, err := v.fs.Open(filepath.Join(dir, name), false)
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return file, nil
 }
 
 // OpenWriter opens the tail for recovery, which raft-wal does with two small reads per entry;
 // hence the window.
 func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := v.fs.Open(filepath.Join(dir, name), true)
+	file, err := v.fs.Open(filepath.Join(dir, name), true)
 	if err != nil {
 		return nil, err
 	}
-	size, err := f.Size()
+	size, err := file.Size()
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, err
 	}
-	return &walFile{File: f, v: v, dir: dir, next: size / spareFrom, window: &windowReader{f: f, size: size}}, nil
+	return &walFile{File: file, v: v, dir: dir, next: size / spareFrom, window: &windowReader{f: file, size: size}}, nil
 }
 
 // spareFrom is the part of a segment that is written when the next one is made ready: a log

@@ -44,28 +44,28 @@ func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 			return contradictionError("node %s is added to partition %s, which does not exist", e.Node.Name, name)
 		}
 	}
-	ns := e.Node
-	ns.Dynamic = true
-	old := s.Node(ns.Name)
+	nodeSpec := e.Node
+	nodeSpec.Dynamic = true
+	old := s.Node(nodeSpec.Name)
 	if old != nil && !old.Removed {
-		return contradictionError("node %s is added, but exists", ns.Name)
+		return contradictionError("node %s is added, but exists", nodeSpec.Name)
 	}
-	id, known := s.NodeIDs[ns.Name]
+	id, known := s.NodeIDs[nodeSpec.Name]
 	if !known {
 		id = spec.NodeID(len(s.NodeIDs))
 		s.NodeIDs = maps.Clone(s.NodeIDs)
 		if s.NodeIDs == nil {
 			s.NodeIDs = map[string]spec.NodeID{}
 		}
-		s.NodeIDs[ns.Name] = id
+		s.NodeIDs[nodeSpec.Name] = id
 	}
-	s.Config = s.Config.WithNode(ns, e.Partitions)
+	s.Config = s.Config.WithNode(nodeSpec, e.Partitions)
 	if old != nil {
 		n := *old
-		n.Spec, n.Removed = &ns, false
+		n.Spec, n.Removed = &nodeSpec, false
 		s.putNode(s.measureNode(&n))
 	} else {
-		s.putNode(newNode(id, &ns))
+		s.putNode(newNode(id, &nodeSpec))
 	}
 	s.updatePartitions(func(p *Partition) {
 		if slices.Contains(e.Partitions, p.Spec.Name) {
@@ -77,15 +77,15 @@ func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 
 // applyNodeDeleted takes a node away that was added.
 func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
-	n := s.Node(e.Node)
-	if n == nil || n.Removed || !n.Spec.Dynamic {
+	node := s.Node(e.Node)
+	if node == nil || node.Removed || !node.Spec.Dynamic {
 		return contradictionError("node %s is deleted, but was not added", e.Node)
 	}
 	s.Config = s.Config.WithoutNode(e.Node)
-	s.removeNode(n)
+	s.removeNode(node)
 	s.updatePartitions(func(p *Partition) {
-		if p.Nodes.Has(int(n.ID)) {
-			p.Nodes = p.Nodes.Clone().Clear(int(n.ID)).Trim()
+		if p.Nodes.Has(int(node.ID)) {
+			p.Nodes = p.Nodes.Clone().Clear(int(node.ID)).Trim()
 		}
 	})
 	return nil
@@ -93,12 +93,12 @@ func (s *State) applyNodeDeleted(e *event.NodeDeleted) error {
 
 // applyPartitionPut changes a partition that exists.
 func (s *State) applyPartitionPut(e *event.PartitionPut) error {
-	p := &e.Partition
-	if s.Parts.Find(p.Name) == nil {
-		return contradictionError("partition %s is changed, but does not exist", p.Name)
+	partition := &e.Partition
+	if s.Parts.Find(partition.Name) == nil {
+		return contradictionError("partition %s is changed, but does not exist", partition.Name)
 	}
 	oldQOS := partitionQOS(s.Config)
-	s.Config = s.Config.WithPartition(p, e.Nodes)
+	s.Config = s.Config.WithPartition(partition, e.Nodes)
 	if e.Nodes {
 		s.Parts = derivePartitions(s.Config, s.NodeIDs)
 	} else {
@@ -116,25 +116,25 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	if old == nil || old.Removed {
 		return contradictionError("node %s is changed, but does not exist", e.Node)
 	}
-	n := *old
-	if ns := *old.Spec; ns.Weight != e.Weight || !slices.Equal(ns.Features, e.Features) || !slices.Equal(ns.Available, e.Available) {
-		ns.Weight, ns.Features, ns.Available = e.Weight, e.Features, e.Available
+	node := *old
+	if nodeSpec := *old.Spec; nodeSpec.Weight != e.Weight || !slices.Equal(nodeSpec.Features, e.Features) || !slices.Equal(nodeSpec.Available, e.Available) {
+		nodeSpec.Weight, nodeSpec.Features, nodeSpec.Available = e.Weight, e.Features, e.Available
 		if s.configOwn == s.own {
-			s.Config.ChangeNode(ns)
+			s.Config.ChangeNode(nodeSpec)
 		} else {
-			s.Config, s.configOwn = s.Config.WithChangedNode(ns), s.own
+			s.Config, s.configOwn = s.Config.WithChangedNode(nodeSpec), s.own
 			s.updatePartitions(func(*Partition) {})
 		}
-		n.Spec = &ns
+		node.Spec = &nodeSpec
 	}
-	n.Comment, n.Extra = e.Comment, e.Extra
-	if n.Reason != e.Reason {
-		n.setReason(e.Reason, env.Actor, env.At)
+	node.Comment, node.Extra = e.Comment, e.Extra
+	if node.Reason != e.Reason {
+		node.setReason(e.Reason, env.Actor, env.At)
 	}
 	if e.Reason == "" {
-		n.clearReason()
+		node.clearReason()
 	}
-	s.putNode(&n)
+	s.putNode(&node)
 	return nil
 }
 
@@ -157,11 +157,11 @@ func (s *State) applyPartitionGone(e *event.PartitionGone) error {
 }
 
 // withPartitions adopts a configuration that differs in its partitions.
-func (s *State) withPartitions(c *spec.Config) {
+func (s *State) withPartitions(config *spec.Config) {
 	oldQOS := partitionQOS(s.Config)
-	s.Config = c
-	s.Parts = derivePartitions(c, s.NodeIDs)
-	if !slices.Equal(oldQOS, partitionQOS(c)) {
+	s.Config = config
+	s.Parts = derivePartitions(config, s.NodeIDs)
+	if !slices.Equal(oldQOS, partitionQOS(config)) {
 		s.recountAll()
 	}
 }
@@ -178,41 +178,41 @@ func (s *State) updatePartitions(change func(p *Partition)) {
 }
 
 // adoptConfig makes a configuration the one in force.
-func (s *State) adoptConfig(c *spec.Config) error {
-	seen := make(map[string]bool, len(c.Nodes))
-	for i := range c.Nodes {
-		if name := c.Nodes[i].Name; seen[name] {
+func (s *State) adoptConfig(config *spec.Config) error {
+	seen := make(map[string]bool, len(config.Nodes))
+	for i := range config.Nodes {
+		if name := config.Nodes[i].Name; seen[name] {
 			return contradictionError("node %s is configured twice", name)
 		}
-		seen[c.Nodes[i].Name] = true
+		seen[config.Nodes[i].Name] = true
 	}
 	oldQOS := partitionQOS(s.Config)
-	s.Config, s.configOwn = c, nil
-	if first := spec.JobID(c.Limits.FirstJobID); s.NextID == 1 && first > 1 {
+	s.Config, s.configOwn = config, nil
+	if first := spec.JobID(config.Limits.FirstJobID); s.NextID == 1 && first > 1 {
 		s.NextID = first
 	}
 	// A name keeps its id for ever, also while no such node is configured.
-	ids := make(map[string]spec.NodeID, len(s.NodeIDs)+len(c.Nodes))
+	ids := make(map[string]spec.NodeID, len(s.NodeIDs)+len(config.Nodes))
 	maps.Copy(ids, s.NodeIDs)
-	for i := range c.Nodes {
-		ns := &c.Nodes[i]
-		id, known := ids[ns.Name]
+	for i := range config.Nodes {
+		nodeSpec := &config.Nodes[i]
+		id, known := ids[nodeSpec.Name]
 		if !known {
 			id = spec.NodeID(len(ids))
-			ids[ns.Name] = id
+			ids[nodeSpec.Name] = id
 		}
 		if old := s.NodeByID(id); old != nil {
 			n := *old
-			n.Spec, n.Removed = ns, false
+			n.Spec, n.Removed = nodeSpec, false
 			s.putNode(s.measureNode(&n))
 		} else {
-			s.putNode(newNode(id, ns))
+			s.putNode(newNode(id, nodeSpec))
 		}
 	}
 	s.NodeIDs = ids
 	s.removeNodes(seen)
-	s.Parts = derivePartitions(c, ids)
-	if !slices.Equal(oldQOS, partitionQOS(c)) {
+	s.Parts = derivePartitions(config, ids)
+	if !slices.Equal(oldQOS, partitionQOS(config)) {
 		s.recountAll()
 	}
 	return nil
@@ -222,9 +222,9 @@ func (s *State) adoptConfig(c *spec.Config) error {
 // jobs hold are marked and go when their last job is done.
 func (s *State) removeNodes(configured map[string]bool) {
 	var gone []*Node
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		if !configured[n.Spec.Name] {
-			gone = append(gone, n)
+	s.Nodes.Range(func(_ uint64, node *Node) bool {
+		if !configured[node.Spec.Name] {
+			gone = append(gone, node)
 		}
 		return true
 	})
@@ -235,41 +235,41 @@ func (s *State) removeNodes(configured map[string]bool) {
 
 // removeNode drops a node that is not configured any more, or marks it until its
 // last job is done.
-func (s *State) removeNode(n *Node) {
-	if n.Unused() && len(n.Unfenced) == 0 {
-		s.Nodes.Delete(s.own, uint64(n.ID))
+func (s *State) removeNode(node *Node) {
+	if node.Unused() && len(node.Unfenced) == 0 {
+		s.Nodes.Delete(s.own, uint64(node.ID))
 		return
 	}
-	held := *n
+	held := *node
 	held.Removed = true
 	s.putNode(s.measureNode(&held))
 }
 
-func partitionQOS(c *spec.Config) []string {
+func partitionQOS(config *spec.Config) []string {
 	var out []string
-	for i := range c.Partitions {
-		out = append(out, c.Partitions[i].Name+"\x00"+c.Partitions[i].QOS)
+	for i := range config.Partitions {
+		out = append(out, config.Partitions[i].Name+"\x00"+config.Partitions[i].QOS)
 	}
 	return out
 }
 
-func derivePartitions(c *spec.Config, ids map[string]spec.NodeID) *Partitions {
-	configured := make(map[string]bool, len(c.Nodes))
-	for i := range c.Nodes {
-		configured[c.Nodes[i].Name] = true
+func derivePartitions(config *spec.Config, ids map[string]spec.NodeID) *Partitions {
+	configured := make(map[string]bool, len(config.Nodes))
+	for i := range config.Nodes {
+		configured[config.Nodes[i].Name] = true
 	}
-	p := &Partitions{List: make([]Partition, len(c.Partitions))}
-	for i := range c.Partitions {
-		ps := &c.Partitions[i]
+	partitions := &Partitions{List: make([]Partition, len(config.Partitions))}
+	for i := range config.Partitions {
+		ps := &config.Partitions[i]
 		var nodes spec.Bitset
 		for _, name := range ps.NodeNames {
 			if id, ok := ids[name]; ok && configured[name] {
 				nodes = nodes.Set(int(id))
 			}
 		}
-		p.List[i] = Partition{Spec: ps, Nodes: nodes, Subject: "partition/" + ps.Name}
+		partitions.List[i] = Partition{Spec: ps, Nodes: nodes, Subject: "partition/" + ps.Name}
 	}
-	return p
+	return partitions
 }
 
 func (s *State) applyTokenIssued(e *event.TokenIssued) error {
@@ -285,63 +285,63 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 // applyTokenSpent binds a token to a key and forgets the tokens that have
 // expired.
 func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error {
-	t := findNamed(s.Access.Tokens, e.Hash.String(), tokenKey)
+	token := findNamed(s.Access.Tokens, e.Hash.String(), tokenKey)
 	switch {
-	case t == nil || t.Node != e.Node:
+	case token == nil || token.Node != e.Node:
 		return contradictionError("node %s used a token that is unknown", e.Node)
-	case e.Key.IsZero() || !t.Key.IsZero():
+	case e.Key.IsZero() || !token.Key.IsZero():
 		return contradictionError("the token of node %s was used already, or for no key", e.Node)
 	}
-	a, spent := *s.Access, *t
+	access, spent := *s.Access, *token
 	spent.Key = e.Key
-	a.Tokens = putSorted(slices.Clone(a.Tokens), spent, tokenKey)
-	a.Tokens = slices.DeleteFunc(a.Tokens, func(t Token) bool { return t.Expires < env.At })
-	s.Access = &a
+	access.Tokens = putSorted(slices.Clone(access.Tokens), spent, tokenKey)
+	access.Tokens = slices.DeleteFunc(access.Tokens, func(t Token) bool { return t.Expires < env.At })
+	s.Access = &access
 	return nil
 }
 
 func tokenKey(t *Token) string { return t.Hash.String() }
 
 func (s *State) applyCertificate(e *event.CertificateIssued) error {
-	a := *s.Access
+	access := *s.Access
 	if !e.Token.IsZero() {
-		if !slices.ContainsFunc(a.Tokens, func(t Token) bool { return t.Hash == e.Token }) {
+		if !slices.ContainsFunc(access.Tokens, func(t Token) bool { return t.Hash == e.Token }) {
 			return contradictionError("certificate %s was issued for a token that is unknown or used", e.Serial)
 		}
-		a.Tokens = slices.DeleteFunc(slices.Clone(a.Tokens), func(t Token) bool { return t.Hash == e.Token })
+		access.Tokens = slices.DeleteFunc(slices.Clone(access.Tokens), func(t Token) bool { return t.Hash == e.Token })
 	}
-	if findNamed(a.Certs, e.Serial, certKey) != nil {
+	if findNamed(access.Certs, e.Serial, certKey) != nil {
 		return contradictionError("certificate %s was issued already", e.Serial)
 	}
-	a.Certs = putSorted(slices.Clone(a.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
-	s.Access = &a
+	access.Certs = putSorted(slices.Clone(access.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
+	s.Access = &access
 	return nil
 }
 
 func certKey(c *Cert) string { return c.Serial }
 
 func (s *State) applyRevoked(e *event.CertificateRevoked) error {
-	c := findNamed(s.Access.Certs, e.Serial, certKey)
-	if c == nil {
+	cert := findNamed(s.Access.Certs, e.Serial, certKey)
+	if cert == nil {
 		return contradictionError("no certificate %s", e.Serial)
 	}
-	a, r := *s.Access, *c
+	access, r := *s.Access, *cert
 	r.Revoked = true
-	a.Certs = putSorted(slices.Clone(a.Certs), r, certKey)
-	s.Access = &a
+	access.Certs = putSorted(slices.Clone(access.Certs), r, certKey)
+	s.Access = &access
 	return nil
 }
 
 func (s *State) applyDropped(env *event.Envelope, e *event.CertificatesDropped) error {
-	a := *s.Access
-	a.Certs = slices.Clone(a.Certs)
+	access := *s.Access
+	access.Certs = slices.Clone(access.Certs)
 	for _, serial := range e.Serials {
-		c := findNamed(a.Certs, serial, certKey)
-		if c == nil || c.Expires > env.At {
+		cert := findNamed(access.Certs, serial, certKey)
+		if cert == nil || cert.Expires > env.At {
 			return contradictionError("certificate %s is unknown or holds yet", serial)
 		}
-		a.Certs = slices.DeleteFunc(a.Certs, func(x Cert) bool { return x.Serial == serial })
+		access.Certs = slices.DeleteFunc(access.Certs, func(x Cert) bool { return x.Serial == serial })
 	}
-	s.Access = &a
+	s.Access = &access
 	return nil
 }

@@ -8,49 +8,49 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func (s *State) applyEnded(env *event.Envelope, e *event.JobEnded) error {
-	j, err := s.editJob(e.UID, env)
+func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
+	job, err := s.editJob(ended.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.State.Terminal() || !e.State.Terminal() || e.State > spec.OutOfMemory || e.Attempt != j.Attempt {
-		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", e.UID, j.State, j.Attempt, e.State, e.Attempt)
+	if job.State.Terminal() || !ended.State.Terminal() || ended.State > spec.OutOfMemory || ended.Attempt != job.Attempt {
+		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", ended.UID, job.State, job.Attempt, ended.State, ended.Attempt)
 	}
-	wasActive := j.State.Active()
+	wasActive := job.State.Active()
 	if wasActive {
-		s.chargeUse(j, env.At)
-		j.oweEpilog(e.Epilog, e.Exit, e.Derived)
+		s.chargeUse(job, env.At)
+		job.oweEpilog(ended.Epilog, ended.Exit, ended.Derived)
 	}
-	count := uint64(j.Count())
-	j.State = e.State
-	j.Reason = e.Reason
-	j.Exit = e.Exit
-	j.Derived = e.Derived
-	j.EndedBy = e.By
-	j.Ended = env.At
-	j.EndSeq = env.Seq
-	j.Prepares = false
-	j.countSuspension(env.At)
-	j.Claim, j.Auto = nil, false
+	count := uint64(job.Count())
+	job.State = ended.State
+	job.Reason = ended.Reason
+	job.Exit = ended.Exit
+	job.Derived = ended.Derived
+	job.EndedBy = ended.By
+	job.Ended = env.At
+	job.EndSeq = env.Seq
+	job.Prepares = false
+	job.countSuspension(env.At)
+	job.Claim, job.Auto = nil, false
 	if !wasActive {
-		j.Alloc = nil
-		j.Done = nil
-		j.Launched = nil
+		job.Alloc = nil
+		job.Done = nil
+		job.Launched = nil
 	} else {
-		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
-		s.rememberRun(j, e, cmp.Or(e.At, env.At))
+		s.Licenses = addCounts(s.Licenses, job.Alloc.Licenses, -1)
+		s.rememberRun(job, ended, cmp.Or(ended.At, env.At))
 	}
-	s.storeJob(j)
-	s.tally(j, func(a *Array) {
-		a.Ended += int64(count)
+	s.storeJob(job)
+	s.tally(job, func(array *Array) {
+		array.Ended += int64(count)
 		if wasActive {
-			a.Running--
+			array.Running--
 		}
-		if j.hasSucceeded() {
-			a.OK += int64(count)
+		if job.hasSucceeded() {
+			array.OK += int64(count)
 		}
 	})
-	s.countEnd(j, count, wasActive, env.At)
+	s.countEnd(job, count, wasActive, env.At)
 	return nil
 }
 
@@ -139,23 +139,23 @@ func (j *Job) withoutNode(i int, rest spec.TRES) {
 
 // applyShrunk notes which nodes a running attempt gives back.
 func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.State != spec.Running || j.Attempt != e.Attempt || j.Ending != nil || len(e.Nodes) == 0 {
-		return contradictionError("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, j.State)
+	if job.State != spec.Running || job.Attempt != e.Attempt || job.Ending != nil || len(e.Nodes) == 0 {
+		return contradictionError("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, job.State)
 	}
-	leaving := slices.Clone(j.Leaving)
+	leaving := slices.Clone(job.Leaving)
 	for _, name := range e.Nodes {
-		i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == name })
-		if i <= 0 || j.Done.Has(i) || slices.Contains(leaving, name) {
+		i := slices.IndexFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == name })
+		if i <= 0 || job.Done.Has(i) || slices.Contains(leaving, name) {
 			return contradictionError("job uid %d cannot give node %s back: it is its first, or not one that it keeps", e.UID, name)
 		}
 		leaving = append(leaving, name)
 	}
-	j.Leaving = leaving
-	s.storeJob(j)
+	job.Leaving = leaving
+	s.storeJob(job)
 	return nil
 }
 
@@ -166,28 +166,28 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 	if old == nil || !old.HasUnfenced(e.UID, e.Attempt) {
 		return contradictionError("attempt %d of job uid %d is not unfenced on node %s", e.Attempt, e.UID, e.Node)
 	}
-	n := *old
-	n.Unfenced = slices.Delete(slices.Clone(n.Unfenced), n.findOwed(e.UID, e.Attempt), n.findOwed(e.UID, e.Attempt)+1)
-	if len(n.Unfenced) == 0 {
-		n.Unfenced, n.FenceTry = nil, nil
+	node := *old
+	node.Unfenced = slices.Delete(slices.Clone(node.Unfenced), node.findOwed(e.UID, e.Attempt), node.findOwed(e.UID, e.Attempt)+1)
+	if len(node.Unfenced) == 0 {
+		node.Unfenced, node.FenceTry = nil, nil
 	}
-	if n.isGone() {
-		s.Nodes.Delete(s.own, uint64(n.ID))
+	if node.isGone() {
+		s.Nodes.Delete(s.own, uint64(node.ID))
 	} else {
-		s.putNode(&n)
+		s.putNode(&node)
 	}
 	if s.Job(e.UID) == nil {
 		return nil
 	}
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.Unfenced == 0 {
+	if job.Unfenced == 0 {
 		return contradictionError("job uid %d has no unfenced attempt", e.UID)
 	}
-	j.Unfenced--
-	s.storeJob(j)
+	job.Unfenced--
+	s.storeJob(job)
 	return nil
 }
 
@@ -210,9 +210,9 @@ func (s *State) UnfencedNodes(uid spec.JobUID) []*Node {
 		return nil
 	}
 	var out []*Node
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		if slices.ContainsFunc(n.Unfenced, func(u Unfenced) bool { return u.UID == uid }) {
-			out = append(out, n)
+	s.Nodes.Range(func(_ uint64, node *Node) bool {
+		if slices.ContainsFunc(node.Unfenced, func(u Unfenced) bool { return u.UID == uid }) {
+			out = append(out, node)
 		}
 		return true
 	})
@@ -295,36 +295,36 @@ func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
 	}
 }
 
-func (s *State) applyEpilogOver(env *event.Envelope, e *event.JobEpilogOver) error {
-	j, err := s.editJob(e.UID, env)
+func (s *State) applyEpilogOver(env *event.Envelope, epilog *event.JobEpilogOver) error {
+	job, err := s.editJob(epilog.UID, env)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(j.Epilogs, func(d Epilog) bool { return d.Attempt == e.Attempt })
+	i := slices.IndexFunc(job.Epilogs, func(d Epilog) bool { return d.Attempt == epilog.Attempt })
 	if i < 0 {
-		return contradictionError("no EpilogSlurmctld is due for attempt %d of job uid %d", e.Attempt, e.UID)
+		return contradictionError("no EpilogSlurmctld is due for attempt %d of job uid %d", epilog.Attempt, epilog.UID)
 	}
-	j.Epilogs = slices.Delete(slices.Clone(j.Epilogs), i, i+1)
-	if len(j.Epilogs) == 0 {
-		j.Epilogs = nil
+	job.Epilogs = slices.Delete(slices.Clone(job.Epilogs), i, i+1)
+	if len(job.Epilogs) == 0 {
+		job.Epilogs = nil
 	}
-	s.storeJob(j)
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyPurged(e *event.JobPurged) error {
 	for _, uid := range e.UIDs {
-		j := s.Job(uid)
-		if j == nil || !j.isFinished() {
+		job := s.Job(uid)
+		if job == nil || !job.isFinished() {
 			return contradictionError("job uid %d cannot be purged: it does not exist or is not finished", uid)
 		}
 		s.Jobs.Delete(s.own, uint64(uid))
-		s.countOwned(j.Spec.UID, -1)
-		s.Finished.Delete(s.own, j.EndSeq)
-		if a := s.ArrayOf(j); a != nil {
-			s.purgeTask(a, j)
+		s.countOwned(job.Spec.UID, -1)
+		s.Finished.Delete(s.own, job.EndSeq)
+		if a := s.ArrayOf(job); a != nil {
+			s.purgeTask(a, job)
 		} else {
-			s.ByID.Delete(s.own, uint64(j.ID))
+			s.ByID.Delete(s.own, uint64(job.ID))
 		}
 	}
 	return nil
@@ -332,19 +332,19 @@ func (s *State) applyPurged(e *event.JobPurged) error {
 
 // purgeTask takes a record out of its array. The number that people know the
 // array by stays taken until its last record is gone.
-func (s *State) purgeTask(a *Array, j *Job) {
-	if j.UID != a.UID {
-		s.ByID.Delete(s.own, uint64(j.ID))
+func (s *State) purgeTask(array *Array, job *Job) {
+	if job.UID != array.UID {
+		s.ByID.Delete(s.own, uint64(job.ID))
 	}
-	c := *a
+	c := *array
 	c.Records--
 	if c.Records == 0 {
 		s.Arrays.Delete(s.own, uint64(c.UID))
 		s.ByID.Delete(s.own, uint64(c.ID))
 		return
 	}
-	if !j.IsArrayRecord() {
-		c.Split.Delete(s.own, uint64(j.Task))
+	if !job.IsArrayRecord() {
+		c.Split.Delete(s.own, uint64(job.Task))
 	}
 	s.Arrays.Set(s.own, uint64(c.UID), &c)
 }
@@ -358,27 +358,27 @@ func (j *Job) countSuspension(now spec.Instant) {
 }
 
 func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.State == spec.Suspended && j.Attempt == e.Attempt {
-		j.Auto = e.Auto
-		s.storeJob(j)
+	if job.State == spec.Suspended && job.Attempt == e.Attempt {
+		job.Auto = e.Auto
+		s.storeJob(job)
 		return nil
 	}
-	if j.State != spec.Running || j.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, j.State)
+	if job.State != spec.Running || job.Attempt != e.Attempt {
+		return contradictionError("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, job.State)
 	}
-	j.State = spec.Suspended
-	j.SuspendedAt = env.At
-	j.Yields = e.Yields && j.Alloc.Share == 0
-	j.Auto = e.Auto
-	j.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
-	s.storeJob(j)
-	if j.Yields {
-		for n := range s.nodesOf(j) {
-			n.UsedCPU = n.UsedCPU.AndNot(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
+	job.State = spec.Suspended
+	job.SuspendedAt = env.At
+	job.Yields = e.Yields && job.Alloc.Share == 0
+	job.Auto = e.Auto
+	job.LastSignal = &Signal{Number: sigStop, Scope: event.SignalFull, Seq: env.Seq}
+	s.storeJob(job)
+	if job.Yields {
+		for n := range s.nodesOf(job) {
+			n.UsedCPU = n.UsedCPU.AndNot(job.Alloc.Nodes[job.Alloc.Index(n.ID)].CPUs).Trim()
 			n.BusyAt = env.At
 			n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
 		}
@@ -389,10 +389,10 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 
 // InItsPlace names a node on which others hold the CPUs that a suspended job
 // left to them; empty if it can go on.
-func (s *State) InItsPlace(j *Job) string {
-	for i := 0; j.Yields && i < len(j.Alloc.Nodes); i++ {
-		a := &j.Alloc.Nodes[i]
-		if n := s.NodeByID(a.ID); !j.Done.Has(i) && n.UsedCPU.Intersects(a.CPUs) {
+func (s *State) InItsPlace(job *Job) string {
+	for i := 0; job.Yields && i < len(job.Alloc.Nodes); i++ {
+		a := &job.Alloc.Nodes[i]
+		if n := s.NodeByID(a.ID); !job.Done.Has(i) && n.UsedCPU.Intersects(a.CPUs) {
 			return a.Name
 		}
 	}
@@ -401,15 +401,15 @@ func (s *State) InItsPlace(j *Job) string {
 
 // nodesOf gives copies of the nodes that a job holds, and puts each into the
 // registry when it was changed.
-func (s *State) nodesOf(j *Job) func(yield func(*Node) bool) {
+func (s *State) nodesOf(job *Job) func(yield func(*Node) bool) {
 	return func(yield func(*Node) bool) {
-		for i := range j.Alloc.Nodes {
-			if j.Done.Has(i) {
+		for i := range job.Alloc.Nodes {
+			if job.Done.Has(i) {
 				continue
 			}
-			n := *s.NodeByID(j.Alloc.Nodes[i].ID)
-			more := yield(&n)
-			s.putNode(&n)
+			node := *s.NodeByID(job.Alloc.Nodes[i].ID)
+			more := yield(&node)
+			s.putNode(&node)
 			if !more {
 				return
 			}
@@ -418,42 +418,42 @@ func (s *State) nodesOf(j *Job) func(yield func(*Node) bool) {
 }
 
 func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if !j.Prepares || j.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, j.State)
+	if !job.Prepares || job.Attempt != e.Attempt {
+		return contradictionError("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, job.State)
 	}
-	j.Prepares, j.Reason = false, spec.Reason{Code: spec.ReasonNone}
-	s.storeJob(j)
+	job.Prepares, job.Reason = false, spec.Reason{Code: spec.ReasonNone}
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.State != spec.Suspended || j.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, j.State)
+	if job.State != spec.Suspended || job.Attempt != e.Attempt {
+		return contradictionError("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, job.State)
 	}
-	if node := s.InItsPlace(j); node != "" {
+	if node := s.InItsPlace(job); node != "" {
 		return contradictionError("job uid %d cannot go on: others hold its CPUs on node %s", e.UID, node)
 	}
-	if j.Yields {
-		for n := range s.nodesOf(j) {
-			n.UsedCPU = n.UsedCPU.Or(j.Alloc.Nodes[j.Alloc.Index(n.ID)].CPUs).Trim()
+	if job.Yields {
+		for n := range s.nodesOf(job) {
+			n.UsedCPU = n.UsedCPU.Or(job.Alloc.Nodes[job.Alloc.Index(n.ID)].CPUs).Trim()
 			n.BusyAt = env.At
 			n.Shrunk = n.describeOveruse(s.Config) != ""
 		}
 	}
-	j.State = spec.Running
-	j.Yields = false
-	j.Auto = false
-	j.Turn = env.At
-	j.countSuspension(env.At)
-	j.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
-	s.storeJob(j)
+	job.State = spec.Running
+	job.Yields = false
+	job.Auto = false
+	job.Turn = env.At
+	job.countSuspension(env.At)
+	job.LastSignal = &Signal{Number: sigCont, Scope: event.SignalFull, Seq: env.Seq}
+	s.storeJob(job)
 	return nil
 }

@@ -43,37 +43,37 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
-	h := e.Hold
-	at, twice := old.HoldAt(h.ID)
+	hold := e.Hold
+	at, twice := old.HoldAt(hold.ID)
 	switch {
-	case h.ID == "" || twice:
-		return contradictionError("hold %q of node %s has no id, or is there already", h.ID, e.Node)
-	case h.MilliCPU < 0 || h.Mem < 0:
-		return contradictionError("hold %s of node %s takes %d thousandths of a CPU and %d MiB", h.ID, e.Node, h.MilliCPU, h.Mem)
+	case hold.ID == "" || twice:
+		return contradictionError("hold %q of node %s has no id, or is there already", hold.ID, e.Node)
+	case hold.MilliCPU < 0 || hold.Mem < 0:
+		return contradictionError("hold %s of node %s takes %d thousandths of a CPU and %d MiB", hold.ID, e.Node, hold.MilliCPU, hold.Mem)
 	case !old.Spec.ForJobs(e.CPUs) || s.cpusOfJobs(old).Intersects(e.CPUs) || old.HeldCPU.Intersects(e.CPUs):
-		return contradictionError("hold %s takes CPUs of node %s that are not free", h.ID, e.Node)
+		return contradictionError("hold %s takes CPUs of node %s that are not free", hold.ID, e.Node)
 	}
-	for i, g := range h.GPUs {
-		k := old.gpuAt(g.UUID)
-		again := slices.ContainsFunc(h.GPUs[:i], func(o spec.GPURef) bool { return o.UUID == g.UUID })
+	for i, gpu := range hold.GPUs {
+		k := old.gpuAt(gpu.UUID)
+		again := slices.ContainsFunc(hold.GPUs[:i], func(o spec.GPURef) bool { return o.UUID == gpu.UUID })
 		if k < 0 || again || !old.FreeWhole(k) {
-			return contradictionError("hold %s takes GPU %s of node %s, which is not free", h.ID, g.UUID, e.Node)
+			return contradictionError("hold %s takes GPU %s of node %s, which is not free", hold.ID, gpu.UUID, e.Node)
 		}
 	}
-	n := *old
-	h.Since = env.At
-	n.Holds = slices.Insert(slices.Clone(n.Holds), at, h)
-	n.HeldCPU = n.HeldCPU.Or(e.CPUs).Trim()
-	n.takeHold(&h)
-	n.UsedCPU = n.UsedCPU.Or(e.CPUs).Trim()
-	n.BusyAt = env.At
-	if int64(n.HeldCPU.Count())*1000 < n.HeldMilli() {
-		return contradictionError("the holds of node %s have %d CPUs for %d thousandths", e.Node, n.HeldCPU.Count(), n.HeldMilli())
+	node := *old
+	hold.Since = env.At
+	node.Holds = slices.Insert(slices.Clone(node.Holds), at, hold)
+	node.HeldCPU = node.HeldCPU.Or(e.CPUs).Trim()
+	node.takeHold(&hold)
+	node.UsedCPU = node.UsedCPU.Or(e.CPUs).Trim()
+	node.BusyAt = env.At
+	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
+		return contradictionError("the holds of node %s have %d CPUs for %d thousandths", e.Node, node.HeldCPU.Count(), node.HeldMilli())
 	}
-	if h.Mem > 0 && s.Config.Sched.Memory && n.UsedMem > n.Mem {
-		return contradictionError("with hold %s node %s has %d of %d MiB in use", h.ID, e.Node, n.UsedMem, n.Mem)
+	if hold.Mem > 0 && s.Config.Sched.Memory && node.UsedMem > node.Mem {
+		return contradictionError("with hold %s node %s has %d of %d MiB in use", hold.ID, e.Node, node.UsedMem, node.Mem)
 	}
-	s.putNode(&n)
+	s.putNode(&node)
 	return nil
 }
 
@@ -86,33 +86,33 @@ func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHo
 	if !ok || !e.CPUs.AndNot(old.HeldCPU).Empty() {
 		return contradictionError("hold %s is not on node %s, or gives back CPUs that no hold has", e.ID, e.Node)
 	}
-	n := *old
-	h := old.Holds[at]
-	n.Holds = slices.Delete(slices.Clone(n.Holds), at, at+1)
-	if len(n.Holds) == 0 {
-		n.Holds = nil
+	node := *old
+	hold := old.Holds[at]
+	node.Holds = slices.Delete(slices.Clone(node.Holds), at, at+1)
+	if len(node.Holds) == 0 {
+		node.Holds = nil
 	}
-	n.HeldCPU = n.HeldCPU.AndNot(e.CPUs).Trim()
-	n.UsedCPU = n.UsedCPU.AndNot(e.CPUs).Trim()
-	n.UsedMem -= h.Mem
-	if len(h.GPUs) > 0 {
-		n.UsedGPU = n.UsedGPU.Clone()
-		for _, g := range h.GPUs {
-			if i := n.gpuAt(g.UUID); i >= 0 {
-				n.UsedGPU = n.UsedGPU.Clear(i)
+	node.HeldCPU = node.HeldCPU.AndNot(e.CPUs).Trim()
+	node.UsedCPU = node.UsedCPU.AndNot(e.CPUs).Trim()
+	node.UsedMem -= hold.Mem
+	if len(hold.GPUs) > 0 {
+		node.UsedGPU = node.UsedGPU.Clone()
+		for _, g := range hold.GPUs {
+			if i := node.gpuAt(g.UUID); i >= 0 {
+				node.UsedGPU = node.UsedGPU.Clear(i)
 			}
 		}
-		n.UsedGPU = n.UsedGPU.Trim()
+		node.UsedGPU = node.UsedGPU.Trim()
 	}
-	n.Shrunk = n.Shrunk && n.describeOveruse(s.Config) != ""
-	n.BusyAt = env.At
-	if int64(n.HeldCPU.Count())*1000 < n.HeldMilli() {
-		return contradictionError("without hold %s the others of node %s have %d CPUs for %d thousandths", e.ID, e.Node, n.HeldCPU.Count(), n.HeldMilli())
+	node.Shrunk = node.Shrunk && node.describeOveruse(s.Config) != ""
+	node.BusyAt = env.At
+	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
+		return contradictionError("without hold %s the others of node %s have %d CPUs for %d thousandths", e.ID, e.Node, node.HeldCPU.Count(), node.HeldMilli())
 	}
-	if n.isGone() {
-		s.Nodes.Delete(s.own, uint64(n.ID))
+	if node.isGone() {
+		s.Nodes.Delete(s.own, uint64(node.ID))
 	} else {
-		s.putNode(&n)
+		s.putNode(&node)
 	}
 	return nil
 }
@@ -127,13 +127,13 @@ func (n *Node) takeHolds() {
 
 // takeHold marks memory and devices of one hold as used; its CPUs are shared
 // with others.
-func (n *Node) takeHold(h *spec.ForeignHold) {
-	n.UsedMem += h.Mem
-	if len(h.GPUs) == 0 {
+func (n *Node) takeHold(hold *spec.ForeignHold) {
+	n.UsedMem += hold.Mem
+	if len(hold.GPUs) == 0 {
 		return
 	}
 	n.UsedGPU = n.UsedGPU.Clone()
-	for _, g := range h.GPUs {
+	for _, g := range hold.GPUs {
 		if i := n.gpuAt(g.UUID); i >= 0 {
 			n.UsedGPU = n.UsedGPU.Set(i)
 		}
@@ -142,11 +142,11 @@ func (n *Node) takeHold(h *spec.ForeignHold) {
 
 // cpusOfJobs are the CPUs of all jobs on a node, also of those that left theirs
 // to other jobs for a while.
-func (s *State) cpusOfJobs(n *Node) spec.Bitset {
+func (s *State) cpusOfJobs(node *Node) spec.Bitset {
 	var cpus spec.Bitset
-	for _, uid := range n.Jobs {
+	for _, uid := range node.Jobs {
 		j := s.Job(uid)
-		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) {
+		if i := j.Alloc.Index(node.ID); i >= 0 && !j.Done.Has(i) {
 			cpus = cpus.Or(j.Alloc.Nodes[i].CPUs)
 		}
 	}

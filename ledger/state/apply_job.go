@@ -20,62 +20,62 @@ func (s *State) editJob(uid spec.JobUID, env *event.Envelope) (*Job, error) {
 	return &j, nil
 }
 
-func (s *State) storeJob(j *Job) {
-	old := s.Job(j.UID)
-	s.moveCounters(old, j)
-	s.updateIndexes(old, j)
-	s.putJob(j)
+func (s *State) storeJob(job *Job) {
+	old := s.Job(job.UID)
+	s.moveCounters(old, job)
+	s.updateIndexes(old, job)
+	s.putJob(job)
 }
 
 // updateIndexes keeps Waiting, Active, Finished, Named, Waiters and Ends.
-func (s *State) updateIndexes(old, j *Job) {
-	key := uint64(j.UID)
-	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, j.State == spec.Pending)
-	member(&s.Active, s.own, key, old != nil && old.isBusy(), j.isBusy())
-	member(&s.Sleeping, s.own, key, old != nil && old.Auto, j.Auto)
-	oldDone, done := old != nil && old.isFinished(), j.isFinished()
-	if oldDone && (!done || old.EndSeq != j.EndSeq) {
+func (s *State) updateIndexes(old, job *Job) {
+	key := uint64(job.UID)
+	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, job.State == spec.Pending)
+	member(&s.Active, s.own, key, old != nil && old.isBusy(), job.isBusy())
+	member(&s.Sleeping, s.own, key, old != nil && old.Auto, job.Auto)
+	oldDone, done := old != nil && old.isFinished(), job.isFinished()
+	if oldDone && (!done || old.EndSeq != job.EndSeq) {
 		s.Finished.Delete(s.own, old.EndSeq)
 	}
-	if done && (!oldDone || old.EndSeq != j.EndSeq) {
-		s.Finished.Set(s.own, j.EndSeq, j.UID)
+	if done && (!oldDone || old.EndSeq != job.EndSeq) {
+		s.Finished.Set(s.own, job.EndSeq, job.UID)
 	}
-	oldLive, live := old != nil && !old.State.Terminal(), !j.State.Terminal()
-	if oldLive != live || (old != nil && old.Spec != j.Spec) {
+	oldLive, live := old != nil && !old.State.Terminal(), !job.State.Terminal()
+	if oldLive != live || (old != nil && old.Spec != job.Spec) {
 		if oldLive {
-			s.updateGroup(&s.Named, NameKey(old.Spec.UID, old.Spec.Name), j.UID, false)
+			s.updateGroup(&s.Named, NameKey(old.Spec.UID, old.Spec.Name), job.UID, false)
 		}
 		if live {
-			s.updateGroup(&s.Named, NameKey(j.Spec.UID, j.Spec.Name), j.UID, true)
+			s.updateGroup(&s.Named, NameKey(job.Spec.UID, job.Spec.Name), job.UID, true)
 		}
 	}
-	s.updateWaiters(old, j)
-	s.updateEnds(old, j)
+	s.updateWaiters(old, job)
+	s.updateEnds(old, job)
 }
 
 // updateWaiters keeps Waiters: a pending job stands under each job it waits for.
-func (s *State) updateWaiters(old, j *Job) {
+func (s *State) updateWaiters(old, job *Job) {
 	var was, is *spec.Dependency
 	if old != nil && old.State == spec.Pending {
 		was = old.Spec.Queue.Dependency
 	}
-	if j.State == spec.Pending {
-		is = j.Spec.Queue.Dependency
+	if job.State == spec.Pending {
+		is = job.Spec.Queue.Dependency
 	}
 	if was == is {
 		return
 	}
 	for _, on := range [...]bool{false, true} {
-		d := was
+		dependency := was
 		if on {
-			d = is
+			dependency = is
 		}
-		if d == nil {
+		if dependency == nil {
 			continue
 		}
-		for _, t := range d.Terms {
+		for _, t := range dependency.Terms {
 			if t.UID != 0 {
-				s.updateGroup(&s.Waiters, uint64(t.UID), j.UID, on)
+				s.updateGroup(&s.Waiters, uint64(t.UID), job.UID, on)
 			}
 		}
 	}
@@ -111,11 +111,11 @@ func (j *Job) isBusy() bool { return j.State.Active() || j.HoldsNodes() }
 
 // editPending is edit for events that only a waiting job can have.
 func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) {
-	j, err := s.editJob(uid, env)
-	if err == nil && j.State != spec.Pending {
-		return nil, contradictionError("job uid %d is %s, not pending", uid, j.State)
+	job, err := s.editJob(uid, env)
+	if err == nil && job.State != spec.Pending {
+		return nil, contradictionError("job uid %d is %s, not pending", uid, job.State)
 	}
-	return j, err
+	return job, err
 }
 
 // knownAssoc refuses an association that never existed: the counters of a
@@ -137,45 +137,45 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
 		return err
 	}
-	j := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
+	job := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
 		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het, Request: e.Request}
 	if h := e.Het; h != nil && (h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
 		return contradictionError("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
 	}
-	if a := e.Spec.Queue.Array; a != nil {
-		if len(a.Tasks) == 0 || !a.Tasks.Valid() {
-			return contradictionError("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(a.Tasks))
+	if ask := e.Spec.Queue.Array; ask != nil {
+		if len(ask.Tasks) == 0 || !ask.Tasks.Valid() {
+			return contradictionError("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(ask.Tasks))
 		}
-		j.Array, j.Tasks = j.UID, a.Tasks
-		s.Arrays.Set(s.own, uint64(j.UID), &Array{UID: j.UID, ID: j.ID, Total: a.Tasks.Len(), Records: 1})
+		job.Array, job.Tasks = job.UID, ask.Tasks
+		s.Arrays.Set(s.own, uint64(job.UID), &Array{UID: job.UID, ID: job.ID, Total: ask.Tasks.Len(), Records: 1})
 	}
 	s.NextUID, s.NextID = e.UID+1, e.ID+1
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
-	s.storeJob(j)
-	s.countSubmitted(j)
+	s.storeJob(job)
+	s.countSubmitted(job)
 	return nil
 }
 
-func (s *State) applyEligible(env *event.Envelope, e *event.JobEligible) error {
-	j, err := s.editPending(e.UID, env)
+func (s *State) applyEligible(env *event.Envelope, eligible *event.JobEligible) error {
+	job, err := s.editPending(eligible.UID, env)
 	if err != nil {
 		return err
 	}
-	j.Eligible, j.Accrue, j.NoAccrue = env.At, 0, e.NoAccrue
-	s.storeJob(j)
+	job.Eligible, job.Accrue, job.NoAccrue = env.At, 0, eligible.NoAccrue
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyAccruing(env *event.Envelope, e *event.JobsAccruing) error {
 	for _, uid := range e.UIDs {
-		j, err := s.editPending(uid, env)
+		job, err := s.editPending(uid, env)
 		if err != nil {
 			return err
 		}
-		if j.NoAccrue && j.Eligible != 0 {
-			j.Accrue, j.NoAccrue = env.At, false
-			s.storeJob(j)
+		if job.NoAccrue && job.Eligible != 0 {
+			job.Accrue, job.NoAccrue = env.At, false
+			s.storeJob(job)
 		}
 	}
 	return nil
@@ -183,41 +183,41 @@ func (s *State) applyAccruing(env *event.Envelope, e *event.JobsAccruing) error 
 
 func (s *State) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error {
 	for i := range e.Jobs {
-		j, err := s.editPending(e.Jobs[i].UID, env)
+		job, err := s.editPending(e.Jobs[i].UID, env)
 		if err != nil {
 			return err
 		}
-		j.Reason = e.Jobs[i].Reason
-		if j.Promised == 0 {
-			j.Promised = e.Jobs[i].Promise
+		job.Reason = e.Jobs[i].Reason
+		if job.Promised == 0 {
+			job.Promised = e.Jobs[i].Promise
 		}
-		s.putJob(j)
+		s.putJob(job)
 	}
 	return nil
 }
 
 func (s *State) applyHeld(env *event.Envelope, e *event.JobHeld) error {
-	j, err := s.editPending(e.UID, env)
+	job, err := s.editPending(e.UID, env)
 	if err != nil {
 		return err
 	}
 	if e.By == spec.NotHeld {
 		return contradictionError("job uid %d is held by nobody", e.UID)
 	}
-	j.Hold = e.By
-	j.Eligible = 0
-	j.Accrue = 0
-	j.NoAccrue = false
-	j.Claim = nil
-	j.Promised = 0
-	j.Reason = spec.Reason{Code: HoldReason(e.By)}
-	s.storeJob(j)
+	job.Hold = e.By
+	job.Eligible = 0
+	job.Accrue = 0
+	job.NoAccrue = false
+	job.Claim = nil
+	job.Promised = 0
+	job.Reason = spec.Reason{Code: HoldReason(e.By)}
+	s.storeJob(job)
 	return nil
 }
 
 // HoldReason is the reason that a hold shows.
-func HoldReason(h spec.Hold) spec.ReasonCode {
-	switch h {
+func HoldReason(hold spec.Hold) spec.ReasonCode {
+	switch hold {
 	case spec.HeldByUser, spec.HeldSpecialExit:
 		return spec.ReasonHeldUser
 	case spec.HeldByAdmin:
@@ -229,42 +229,42 @@ func HoldReason(h spec.Hold) spec.ReasonCode {
 }
 
 func (s *State) applyReleased(env *event.Envelope, e *event.JobReleased) error {
-	j, err := s.editPending(e.UID, env)
+	job, err := s.editPending(e.UID, env)
 	if err != nil {
 		return err
 	}
-	j.Hold, j.Reason = spec.NotHeld, spec.Reason{Code: spec.ReasonNone}
-	s.storeJob(j)
+	job.Hold, job.Reason = spec.NotHeld, spec.Reason{Code: spec.ReasonNone}
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if e.Spec == nil || j.State.Terminal() {
-		return contradictionError("job uid %d is %s, or the update has no spec", e.UID, j.State)
+	if e.Spec == nil || job.State.Terminal() {
+		return contradictionError("job uid %d is %s, or the update has no spec", e.UID, job.State)
 	}
-	if j.State.Active() {
+	if job.State.Active() {
 		// The limit in force may differ from the one asked for; it changes
 		// only when the update is about it.
-		if e.Spec.Time.Limit != j.Spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
-			j.Limit = e.Spec.Time.Limit
+		if e.Spec.Time.Limit != job.Spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
+			job.Limit = e.Spec.Time.Limit
 		}
 	} else {
 		if err := s.knownAssoc(e.UID, e.Assoc); err != nil {
 			return err
 		}
 		// A job keeps its age in the queue unless the update puts it off.
-		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.Spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
-			j.Eligible = 0
+		if job.Hold != e.Spec.Queue.Hold || job.Begin != e.Spec.Time.Begin || !job.Spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
+			job.Eligible = 0
 		}
-		j.Req, j.Assoc, j.Begin, j.Hold, j.Claim = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold, nil
-		j.Promised = 0
+		job.Req, job.Assoc, job.Begin, job.Hold, job.Claim = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold, nil
+		job.Promised = 0
 	}
-	j.Spec = e.Spec
-	s.storeJob(j)
+	job.Spec = e.Spec
+	s.storeJob(job)
 	return nil
 }
 
@@ -273,11 +273,11 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	if err != nil {
 		return err
 	}
-	a := s.ArrayOf(rec)
-	if a == nil || !rec.Tasks.Has(e.Task) {
+	array := s.ArrayOf(rec)
+	if array == nil || !rec.Tasks.Has(e.Task) {
 		return contradictionError("array uid %d has no task %d left", e.Array, e.Task)
 	}
-	arr := *a
+	arr := *array
 	left := rec.Tasks.Without(e.Task)
 	if e.UID == e.Array {
 		if len(left) > 0 {
@@ -307,83 +307,83 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 }
 
 func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if j.State != spec.Pending || j.IsArrayRecord() || e.Attempt != j.Attempt+1 || e.Alloc == nil || len(e.Alloc.Nodes) == 0 {
+	if job.State != spec.Pending || job.IsArrayRecord() || e.Attempt != job.Attempt+1 || e.Alloc == nil || len(e.Alloc.Nodes) == 0 {
 		nodes := 0
 		if e.Alloc != nil {
 			nodes = len(e.Alloc.Nodes)
 		}
 		return contradictionError("attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
-			e.Attempt, e.UID, nodes, j.State, j.Attempt, j.Tasks)
+			e.Attempt, e.UID, nodes, job.State, job.Attempt, job.Tasks)
 	}
 	if !e.Alloc.TRES.Valid() {
 		return contradictionError("attempt %d of job uid %d is allocated a malformed vector %s", e.Attempt, e.UID, e.Alloc.TRES)
 	}
-	j.State, j.Attempt, j.Alloc, j.Done = spec.Running, e.Attempt, e.Alloc, nil
-	j.Started, j.Ended, j.EndSeq, j.Limit, j.Backfill = env.At, 0, 0, e.Limit, e.Backfill
-	j.Ending = nil
-	j.LastSignal = nil
-	j.Batch = nil
-	j.Steps = nil
-	j.Warned = false
-	j.Stopped = false
-	j.Leaving = nil
-	j.Launched = nil
-	j.Charged = 0
-	j.NextStep, j.StepExit = 0, spec.ExitStatus{}
-	j.Epoch, j.StartSeq = s.CurrentEpoch(), 0
-	if j.Epoch != 0 {
-		j.StartSeq = env.Seq
+	job.State, job.Attempt, job.Alloc, job.Done = spec.Running, e.Attempt, e.Alloc, nil
+	job.Started, job.Ended, job.EndSeq, job.Limit, job.Backfill = env.At, 0, 0, e.Limit, e.Backfill
+	job.Ending = nil
+	job.LastSignal = nil
+	job.Batch = nil
+	job.Steps = nil
+	job.Warned = false
+	job.Stopped = false
+	job.Leaving = nil
+	job.Launched = nil
+	job.Charged = 0
+	job.NextStep, job.StepExit = 0, spec.ExitStatus{}
+	job.Epoch, job.StartSeq = s.CurrentEpoch(), 0
+	if job.Epoch != 0 {
+		job.StartSeq = env.Seq
 	}
-	j.Paused = 0
-	j.SuspendedAt = 0
-	j.Claim = nil
-	j.Yields = false
-	j.Auto = false
-	j.Turn = 0
-	j.Boots, j.Ready = s.awaitsBoot(e.Alloc) || j.Spec.Queue.Reboot, 0
-	j.Exit, j.Derived, j.Usage, j.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
-	j.Reason, j.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
+	job.Paused = 0
+	job.SuspendedAt = 0
+	job.Claim = nil
+	job.Yields = false
+	job.Auto = false
+	job.Turn = 0
+	job.Boots, job.Ready = s.awaitsBoot(e.Alloc) || job.Spec.Queue.Reboot, 0
+	job.Exit, job.Derived, job.Usage, job.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
+	job.Reason, job.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
-		j.Prepares, j.Reason.Code = true, spec.ReasonProlog
+		job.Prepares, job.Reason.Code = true, spec.ReasonProlog
 	}
-	if j.Eligible == 0 {
-		j.Eligible = env.At
+	if job.Eligible == 0 {
+		job.Eligible = env.At
 	}
 	for i := range e.Alloc.Nodes {
-		if err := s.occupyNodes(j, &e.Alloc.Nodes[i], env.At); err != nil {
+		if err := s.occupyNodes(job, &e.Alloc.Nodes[i], env.At); err != nil {
 			return err
 		}
 	}
-	if err := s.takeLicences(j, e.Alloc.Licenses); err != nil {
+	if err := s.takeLicences(job, e.Alloc.Licenses); err != nil {
 		return err
 	}
-	s.storeJob(j)
-	s.tally(j, func(a *Array) {
-		a.Running++
+	s.storeJob(job)
+	s.tally(job, func(array *Array) {
+		array.Running++
 		if e.Attempt == 1 {
-			a.Started++
+			array.Started++
 		}
 	})
-	s.countStart(j, env.At)
+	s.countStart(job, env.At)
 	return nil
 }
 
 // takeLicences takes a job's licences; more than the cluster has is refused.
-func (s *State) takeLicences(j *Job, ask []spec.Count) error {
+func (s *State) takeLicences(job *Job, ask []spec.Count) error {
 	for _, c := range ask {
 		if c.N <= 0 {
-			return contradictionError("job uid %d holds %d of licence %s", j.UID, c.N, c.Name)
+			return contradictionError("job uid %d holds %d of licence %s", job.UID, c.N, c.Name)
 		}
 	}
 	s.Licenses = addCounts(s.Licenses, ask, 1)
-	for _, c := range ask {
-		held, total := countOf(s.Licenses, c.Name), s.LicenseTotal(c.Name)
+	for _, count := range ask {
+		held, total := countOf(s.Licenses, count.Name), s.LicenseTotal(count.Name)
 		if held > total {
-			return contradictionError("job uid %d takes licence %s to %d of %d", j.UID, c.Name, held, total)
+			return contradictionError("job uid %d takes licence %s to %d of %d", job.UID, count.Name, held, total)
 		}
 	}
 	return nil
@@ -423,41 +423,41 @@ func countOf(list []spec.Count, name string) int64 {
 	return n
 }
 
-func (s *State) occupyNodes(j *Job, a *spec.NodeAlloc, at spec.Instant) error {
-	old := s.NodeByID(a.ID)
-	if old == nil || old.Spec.Name != a.Name {
-		return contradictionError("job uid %d is allocated on unknown node %s", j.UID, a.Name)
+func (s *State) occupyNodes(job *Job, alloc *spec.NodeAlloc, at spec.Instant) error {
+	old := s.NodeByID(alloc.ID)
+	if old == nil || old.Spec.Name != alloc.Name {
+		return contradictionError("job uid %d is allocated on unknown node %s", job.UID, alloc.Name)
 	}
 	if old.Power == event.PoweredDown {
-		return contradictionError("job uid %d is allocated on node %s, which is powered down and was not asked to come up", j.UID, a.Name)
+		return contradictionError("job uid %d is allocated on node %s, which is powered down and was not asked to come up", job.UID, alloc.Name)
 	}
-	n := *old
-	i, twice := slices.BinarySearch(n.Jobs, j.UID)
+	node := *old
+	i, twice := slices.BinarySearch(node.Jobs, job.UID)
 	if twice {
-		return contradictionError("job uid %d is allocated on node %s twice", j.UID, a.Name)
+		return contradictionError("job uid %d is allocated on node %s twice", job.UID, alloc.Name)
 	}
-	if share := j.Alloc.Share; (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {
-		return contradictionError("CPUs of node %s are allocated twice: job uid %d asks for a held one", a.Name, j.UID)
+	if share := job.Alloc.Share; (share == 0 && node.UsedCPU.Intersects(alloc.CPUs)) || (share > 0 && !node.Shareable(alloc.CPUs, share)) {
+		return contradictionError("CPUs of node %s are allocated twice: job uid %d asks for a held one", alloc.Name, job.UID)
 	}
-	for k, g := range a.GPUs {
-		i := n.gpuAt(g.UUID)
-		if i < 0 || !n.FreeWhole(i) || slices.ContainsFunc(a.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == g.UUID }) {
-			return contradictionError("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", g.UUID, a.Name, j.UID)
+	for k, gpu := range alloc.GPUs {
+		i := node.gpuAt(gpu.UUID)
+		if i < 0 || !node.FreeWhole(i) || slices.ContainsFunc(alloc.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == gpu.UUID }) {
+			return contradictionError("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", gpu.UUID, alloc.Name, job.UID)
 		}
 	}
-	for k := range a.Shares {
-		g := &a.Shares[k]
-		if !n.TakesShare(g) || slices.ContainsFunc(a.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) || !apart(a.Shares[:k], g, n.ShareAt(n.gpuAt(g.UUID)).One) {
-			return contradictionError("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, a.Name, j.UID)
+	for k := range alloc.Shares {
+		g := &alloc.Shares[k]
+		if !node.TakesShare(g) || slices.ContainsFunc(alloc.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) || !apart(alloc.Shares[:k], g, node.ShareAt(node.gpuAt(g.UUID)).One) {
+			return contradictionError("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, alloc.Name, job.UID)
 		}
 	}
-	n.take(a, j.Alloc.Share > 0, false)
-	if over := n.overBy(a, s.Config); over != "" {
-		return contradictionError("node %s would hold more than it has with job uid %d: %s", a.Name, j.UID, over)
+	node.take(alloc, job.Alloc.Share > 0, false)
+	if over := node.overBy(alloc, s.Config); over != "" {
+		return contradictionError("node %s would hold more than it has with job uid %d: %s", alloc.Name, job.UID, over)
 	}
-	n.BusyAt = at
-	n.Jobs = slices.Insert(slices.Clone(n.Jobs), i, j.UID)
-	s.putNode(&n)
+	node.BusyAt = at
+	node.Jobs = slices.Insert(slices.Clone(node.Jobs), i, job.UID)
+	s.putNode(&node)
 	return nil
 }
 
@@ -468,29 +468,29 @@ func apart(before []spec.GPUShare, g *spec.GPUShare, one bool) bool {
 }
 
 // tally changes what the tasks of a job's array have in common.
-func (s *State) tally(j *Job, f func(a *Array)) {
-	if a := s.ArrayOf(j); a != nil {
+func (s *State) tally(job *Job, f func(a *Array)) {
+	if a := s.ArrayOf(job); a != nil {
 		c := *a
 		f(&c)
 		s.Arrays.Set(s.own, uint64(c.UID), &c)
 	}
 }
 
-func (s *State) applyEndRequested(env *event.Envelope, e *event.JobEndRequested) error {
-	j, err := s.editJob(e.UID, env)
+func (s *State) applyEndRequested(env *event.Envelope, end *event.JobEndRequested) error {
+	job, err := s.editJob(end.UID, env)
 	if err != nil {
 		return err
 	}
-	if !j.State.Active() || j.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d is not running", e.Attempt, e.UID)
+	if !job.State.Active() || job.Attempt != end.Attempt {
+		return contradictionError("attempt %d of job uid %d is not running", end.Attempt, end.UID)
 	}
 	// The first decision rules, but what would run again can still be ended.
-	if j.Ending == nil || (j.Ending.Requeue && !e.Requeue) {
-		j.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Requeue: e.Requeue, Hold: e.Hold, Detail: e.Detail, Seq: env.Seq,
-			For: e.For, Grace: e.Grace}
-		s.claimRoom(e.For, e.Room, env)
+	if job.Ending == nil || (job.Ending.Requeue && !end.Requeue) {
+		job.Ending = &Ending{Cause: end.Cause, At: env.At, By: end.By, Requeue: end.Requeue, Hold: end.Hold, Detail: end.Detail, Seq: env.Seq,
+			For: end.For, Grace: end.Grace}
+		s.claimRoom(end.For, end.Room, env)
 	}
-	s.storeJob(j)
+	s.storeJob(job)
 	return nil
 }
 
@@ -506,21 +506,21 @@ func (s *State) claimRoom(uid spec.JobUID, room spec.Bitset, env *event.Envelope
 }
 
 func (s *State) applySignalled(env *event.Envelope, e *event.JobSignalled) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if !j.State.Active() || j.Attempt != e.Attempt {
+	if !job.State.Active() || job.Attempt != e.Attempt {
 		return contradictionError("attempt %d of job uid %d is not running", e.Attempt, e.UID)
 	}
-	j.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
-	j.Warned = j.Warned || e.Warning
+	job.LastSignal = &Signal{Number: e.Signal, Scope: e.Scope, Seq: env.Seq}
+	job.Warned = job.Warned || e.Warning
 	switch e.Signal {
 	case sigStop:
-		j.Stopped = true
+		job.Stopped = true
 	case sigCont:
-		j.Stopped = false
+		job.Stopped = false
 	}
-	s.storeJob(j)
+	s.storeJob(job)
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-func newNode(id spec.NodeID, ns *spec.NodeSpec) *Node {
-	n := &Node{ID: id, Spec: ns, Reason: ns.Reason}
-	n.Admin, n.Power = event.Configured(ns)
+func newNode(id spec.NodeID, nodeSpec *spec.NodeSpec) *Node {
+	n := &Node{ID: id, Spec: nodeSpec, Reason: nodeSpec.Reason}
+	n.Admin, n.Power = event.Configured(nodeSpec)
 	n.deriveCapacity()
 	return n
 }
@@ -24,14 +24,14 @@ func (n *Node) deriveCapacity() {
 	n.Mem = max(n.Spec.Mem-n.Spec.MemSpecLimit, 0)
 	n.GPUs, n.GRES = nil, nil
 	declared := int64(0)
-	for _, g := range n.Spec.GRES {
-		if g.N < 0 {
+	for _, gres := range n.Spec.GRES {
+		if gres.N < 0 {
 			continue
 		}
-		if g.Name == "gpu" {
-			declared += g.N
-		} else if !g.NoConsume {
-			n.GRES = append(n.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+		if gres.Name == "gpu" {
+			declared += gres.N
+		} else if !gres.NoConsume {
+			n.GRES = append(n.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
 		}
 	}
 	switch {
@@ -44,33 +44,33 @@ func (n *Node) deriveCapacity() {
 }
 
 // measureNode recomputes capacity and, from the allocations of its jobs, use.
-func (s *State) measureNode(n *Node) *Node {
-	n.deriveCapacity()
-	n.UsedCPU = nil
-	n.SharedCPU = nil
-	n.UsedMem = 0
-	n.UsedGPU = nil
-	n.UsedGRES = nil
-	n.UsedShare = nil
-	for _, uid := range n.Jobs {
-		j := s.Job(uid)
-		for i := range j.Alloc.Nodes {
-			if j.Alloc.Nodes[i].ID == n.ID && !j.Done.Has(i) {
-				n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0, j.Yields)
+func (s *State) measureNode(node *Node) *Node {
+	node.deriveCapacity()
+	node.UsedCPU = nil
+	node.SharedCPU = nil
+	node.UsedMem = 0
+	node.UsedGPU = nil
+	node.UsedGRES = nil
+	node.UsedShare = nil
+	for _, uid := range node.Jobs {
+		job := s.Job(uid)
+		for i := range job.Alloc.Nodes {
+			if job.Alloc.Nodes[i].ID == node.ID && !job.Done.Has(i) {
+				node.take(&job.Alloc.Nodes[i], job.Alloc.Share > 0, job.Yields)
 			}
 		}
 	}
-	n.takeHolds()
-	n.Shrunk = n.describeOveruse(s.Config) != ""
-	return n
+	node.takeHolds()
+	node.Shrunk = node.describeOveruse(s.Config) != ""
+	return node
 }
 
 // describeOveruse says what the node holds more of than it offers; empty if nothing.
-func (n *Node) describeOveruse(c *spec.Config) string {
+func (n *Node) describeOveruse(config *spec.Config) string {
 	if !n.Spec.ForJobs(n.UsedCPU) {
 		return fmt.Sprintf("CPU %d of %d", n.UsedCPU.Last(), n.CPUs)
 	}
-	if c.Sched.Memory && n.UsedMem > n.Mem {
+	if config.Sched.Memory && n.UsedMem > n.Mem {
 		return fmt.Sprintf("%d of %d MiB", n.UsedMem, n.Mem)
 	}
 	for _, u := range n.UsedGRES {
@@ -82,19 +82,19 @@ func (n *Node) describeOveruse(c *spec.Config) string {
 }
 
 // overBy is over, for what one allocation takes part in.
-func (n *Node) overBy(a *spec.NodeAlloc, c *spec.Config) string {
-	if !n.Spec.ForJobs(a.CPUs) {
-		return fmt.Sprintf("CPU %d of %d", a.CPUs.Last(), n.CPUs)
+func (n *Node) overBy(alloc *spec.NodeAlloc, config *spec.Config) string {
+	if !n.Spec.ForJobs(alloc.CPUs) {
+		return fmt.Sprintf("CPU %d of %d", alloc.CPUs.Last(), n.CPUs)
 	}
-	if a.Mem < 0 || (a.Mem > 0 && c.Sched.Memory && n.UsedMem > n.Mem) {
-		return fmt.Sprintf("%d MiB, then %d of %d MiB", a.Mem, n.UsedMem, n.Mem)
+	if alloc.Mem < 0 || (alloc.Mem > 0 && config.Sched.Memory && n.UsedMem > n.Mem) {
+		return fmt.Sprintf("%d MiB, then %d of %d MiB", alloc.Mem, n.UsedMem, n.Mem)
 	}
-	for _, g := range a.GRES {
+	for _, g := range alloc.GRES {
 		if g.N <= 0 {
 			return fmt.Sprintf("%d of %s", g.N, g.Name)
 		}
-		if len(a.Shares) > 0 && spec.Shares(g.Name) && a.ShareOf(g.Name) != countOf(a.GRES, g.Name) {
-			return fmt.Sprintf("%d of %s, of devices %d", g.N, g.Name, a.ShareOf(g.Name))
+		if len(alloc.Shares) > 0 && spec.Shares(g.Name) && alloc.ShareOf(g.Name) != countOf(alloc.GRES, g.Name) {
+			return fmt.Sprintf("%d of %s, of devices %d", g.N, g.Name, alloc.ShareOf(g.Name))
 		}
 		if over := n.overGRES(g.Name, g.Type); over != "" {
 			return over
@@ -147,26 +147,26 @@ func countTyped(list []spec.Count, name, typ string) int64 {
 
 // take marks one node's part of an allocation as used, without its CPUs if
 // those are left to others. The sets are copied.
-func (n *Node) take(a *spec.NodeAlloc, shared, yields bool) {
+func (n *Node) take(alloc *spec.NodeAlloc, shared, yields bool) {
 	if !yields {
-		n.UsedCPU = n.UsedCPU.Or(a.CPUs).Trim()
+		n.UsedCPU = n.UsedCPU.Or(alloc.CPUs).Trim()
 	}
 	if shared && !yields {
-		n.shareCPUs(a.CPUs)
+		n.shareCPUs(alloc.CPUs)
 	}
-	n.UsedMem += a.Mem
-	if len(a.GPUs) > 0 {
+	n.UsedMem += alloc.Mem
+	if len(alloc.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
-		for _, g := range a.GPUs {
+		for _, g := range alloc.GPUs {
 			if i := n.gpuAt(g.UUID); i >= 0 {
 				n.UsedGPU = n.UsedGPU.Set(i)
 			}
 		}
 	}
-	if len(a.GRES) > 0 {
-		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, 1)
+	if len(alloc.GRES) > 0 {
+		n.UsedGRES = addCounts(n.UsedGRES, alloc.GRES, 1)
 	}
-	n.divideDevices(a.Shares, 1)
+	n.divideDevices(alloc.Shares, 1)
 }
 
 // divideDevices adds sign times the parts of devices to those in use.
@@ -188,8 +188,8 @@ func (n *Node) divideDevices(list []spec.GPUShare, sign int64) {
 }
 
 // give is the reverse of take.
-func (n *Node) give(a *spec.NodeAlloc, shared, yields bool) {
-	gone := a.CPUs
+func (n *Node) give(alloc *spec.NodeAlloc, shared, yields bool) {
+	gone := alloc.CPUs
 	switch {
 	case yields:
 		gone = nil
@@ -197,20 +197,20 @@ func (n *Node) give(a *spec.NodeAlloc, shared, yields bool) {
 		gone = n.unshareCPUs(gone)
 	}
 	n.UsedCPU = n.UsedCPU.AndNot(gone).Trim()
-	n.UsedMem -= a.Mem
-	if len(a.GPUs) > 0 {
+	n.UsedMem -= alloc.Mem
+	if len(alloc.GPUs) > 0 {
 		n.UsedGPU = n.UsedGPU.Clone()
-		for _, g := range a.GPUs {
+		for _, g := range alloc.GPUs {
 			if i := n.gpuAt(g.UUID); i >= 0 {
 				n.UsedGPU = n.UsedGPU.Clear(i)
 			}
 		}
 		n.UsedGPU = n.UsedGPU.Trim()
 	}
-	if len(a.GRES) > 0 {
-		n.UsedGRES = addCounts(n.UsedGRES, a.GRES, -1)
+	if len(alloc.GRES) > 0 {
+		n.UsedGRES = addCounts(n.UsedGRES, alloc.GRES, -1)
 	}
-	n.divideDevices(a.Shares, -1)
+	n.divideDevices(alloc.Shares, -1)
 }
 
 func (n *Node) gpuAt(uuid string) int {
@@ -220,23 +220,23 @@ func (n *Node) gpuAt(uuid string) int {
 // addCounts returns a + sign*b, sorted, without zeros.
 func addCounts(a, b []spec.Count, sign int64) []spec.Count {
 	out := slices.Clone(a)
-	for _, c := range b {
-		if c.N == 0 {
+	for _, count := range b {
+		if count.N == 0 {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(out, c, func(x, y spec.Count) int {
+		i, ok := slices.BinarySearchFunc(out, count, func(x, y spec.Count) int {
 			if x.Name != y.Name {
 				return compare(x.Name, y.Name)
 			}
 			return compare(x.Type, y.Type)
 		})
 		if ok {
-			out[i].N += sign * c.N
+			out[i].N += sign * count.N
 			if out[i].N == 0 {
 				out = slices.Delete(out, i, i+1)
 			}
 		} else {
-			out = slices.Insert(out, i, spec.Count{Name: c.Name, Type: c.Type, N: sign * c.N})
+			out = slices.Insert(out, i, spec.Count{Name: count.Name, Type: count.Type, N: sign * count.N})
 		}
 	}
 	if len(out) == 0 {
@@ -260,16 +260,16 @@ func (s *State) applyRegistered(env *event.Envelope, e *event.NodeRegistered) er
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
-	n := *old
+	node := *old
 	inv := e.Inventory
-	n.Inv = &inv
-	n.Registered = env.At
-	n.Invalid = e.Invalid
+	node.Inv = &inv
+	node.Registered = env.At
+	node.Invalid = e.Invalid
 	if old.Asleep() {
-		s.renameGPUs(old, &n, env)
+		s.renameGPUs(old, &node, env)
 	}
-	n.clearSilence()
-	s.putNode(s.measureNode(&n))
+	node.clearSilence()
+	s.putNode(s.measureNode(&node))
 	return nil
 }
 
@@ -281,14 +281,14 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 	if e.State < event.NodeResume || e.State > event.NodeFail {
 		return contradictionError("node %s is set to state %d, which means nothing", e.Node, e.State)
 	}
-	n := *old
-	n.Admin = e.State
-	n.ResumeAt = e.ResumeAt
-	n.setReason(e.Reason, env.Actor, env.At)
+	node := *old
+	node.Admin = e.State
+	node.ResumeAt = e.ResumeAt
+	node.setReason(e.Reason, env.Actor, env.At)
 	if e.State == event.NodeResume {
-		n.clearReason()
+		node.clearReason()
 	}
-	s.putNode(&n)
+	s.putNode(&node)
 	return nil
 }
 
@@ -297,18 +297,18 @@ func (s *State) applyNodeLost(env *event.Envelope, e *event.NodeLost) error {
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
-	n := *old
-	n.Lost = true
-	n.LostAt = e.LastSeen
-	n.LostWhy = e.Why
-	if n.Reason == "" {
+	node := *old
+	node.Lost = true
+	node.LostAt = e.LastSeen
+	node.LostWhy = e.Why
+	if node.Reason == "" {
 		why := notResponding
 		if e.Why != "" {
 			why += ": " + e.Why
 		}
-		n.setReason(why, event.Actor{}, env.At)
+		node.setReason(why, event.Actor{}, env.At)
 	}
-	s.putNode(&n)
+	s.putNode(&node)
 	return nil
 }
 
@@ -362,16 +362,16 @@ func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 	if old == nil {
 		return contradictionError("a GPU of node %q, which does not exist, %s", e.Node, e.Fault.Kind)
 	}
-	f := e.Fault
-	f.Count = f.Times()
-	s.countFault(&f)
-	n := *old
-	kept := make([]spec.GPUFault, 0, len(n.Faults)+1)
-	for _, k := range n.Faults {
-		switch same := k.UUID == f.UUID && k.XID == f.XID; {
-		case same && k.Kind == f.Kind:
-			f.Count += k.Count
-		case k.UUID == f.UUID && (k.Kind == spec.GPULost && f.Kind == spec.GPUReturned || k.Kind == spec.GPUReturned && f.Kind == spec.GPULost):
+	fault := e.Fault
+	fault.Count = fault.Times()
+	s.countFault(&fault)
+	node := *old
+	kept := make([]spec.GPUFault, 0, len(node.Faults)+1)
+	for _, k := range node.Faults {
+		switch same := k.UUID == fault.UUID && k.XID == fault.XID; {
+		case same && k.Kind == fault.Kind:
+			fault.Count += k.Count
+		case k.UUID == fault.UUID && (k.Kind == spec.GPULost && fault.Kind == spec.GPUReturned || k.Kind == spec.GPUReturned && fault.Kind == spec.GPULost):
 		default:
 			kept = append(kept, k)
 		}
@@ -379,23 +379,23 @@ func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 	if len(kept) >= MaxGPUFaults {
 		kept = kept[len(kept)-MaxGPUFaults+1:]
 	}
-	n.Faults = append(kept, f)
-	s.putNode(&n)
+	node.Faults = append(kept, fault)
+	s.putNode(&node)
 	return nil
 }
 
-func (s *State) countFault(f *spec.GPUFault) {
+func (s *State) countFault(fault *spec.GPUFault) {
 	list := slices.Clone(s.Totals.GPUFaults)
-	i, ok := slices.BinarySearchFunc(list, f, func(t FaultTotals, f *spec.GPUFault) int {
+	i, ok := slices.BinarySearchFunc(list, fault, func(t FaultTotals, f *spec.GPUFault) int {
 		return cmp.Or(cmp.Compare(t.Kind, f.Kind), cmp.Compare(t.Class, f.Class))
 	})
 	if !ok {
 		if len(list) >= MaxGPUFaults {
 			return // classes are few: this is no agent of ours
 		}
-		list = slices.Insert(list, i, FaultTotals{Kind: f.Kind, Class: f.Class})
+		list = slices.Insert(list, i, FaultTotals{Kind: fault.Kind, Class: fault.Class})
 	}
-	list[i].Count += f.Count
+	list[i].Count += fault.Count
 	s.Totals.GPUFaults = list
 }
 

@@ -11,12 +11,12 @@ import (
 // each Freeze or Fork, so that an import of many users is not quadratic.
 func (s *State) ownPolicy() *Policy {
 	if s.policyOwn != s.own {
-		p := *s.Policy
-		p.QOS, p.Accounts = slices.Clone(p.QOS), slices.Clone(p.Accounts)
-		p.Users, p.Assocs = slices.Clone(p.Users), slices.Clone(p.Assocs)
-		p.WCKeys, p.Resources = slices.Clone(p.WCKeys), slices.Clone(p.Resources)
-		p.rebuildIndex()
-		s.Policy, s.policyOwn = &p, s.own
+		policy := *s.Policy
+		policy.QOS, policy.Accounts = slices.Clone(policy.QOS), slices.Clone(policy.Accounts)
+		policy.Users, policy.Assocs = slices.Clone(policy.Users), slices.Clone(policy.Assocs)
+		policy.WCKeys, policy.Resources = slices.Clone(policy.WCKeys), slices.Clone(policy.Resources)
+		policy.rebuildIndex()
+		s.Policy, s.policyOwn = &policy, s.own
 	}
 	return s.Policy
 }
@@ -29,19 +29,19 @@ func userKey(u *spec.User) string       { return u.Name }
 func resourceKey(r *spec.Resource) string { return r.Name + "@" + r.Server }
 
 func (s *State) applyQOSPut(e *event.QOSPut) error {
-	p := s.ownPolicy()
-	old := p.FindQOS(e.QOS.Name)
+	policy := s.ownPolicy()
+	old := policy.FindQOS(e.QOS.Name)
 	same := old != nil && old.ID == e.QOS.ID
 	if e.QOS.ID == 0 {
 		return contradictionError("QOS %s has no id", e.QOS.Name)
 	}
-	for i := range p.QOS {
-		if p.QOS[i].ID == e.QOS.ID && p.QOS[i].Name != e.QOS.Name {
-			return contradictionError("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, p.QOS[i].Name)
+	for i := range policy.QOS {
+		if policy.QOS[i].ID == e.QOS.ID && policy.QOS[i].Name != e.QOS.Name {
+			return contradictionError("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, policy.QOS[i].Name)
 		}
 	}
-	p.QOS = putSorted(p.QOS, e.QOS, qosKey)
-	p.NextQOS = max(p.NextQOS, e.QOS.ID)
+	policy.QOS = putSorted(policy.QOS, e.QOS, qosKey)
+	policy.NextQOS = max(policy.NextQOS, e.QOS.ID)
 	if !same {
 		s.recountAll()
 	}
@@ -49,11 +49,11 @@ func (s *State) applyQOSPut(e *event.QOSPut) error {
 }
 
 func (s *State) applyQOSRemoved(e *event.QOSRemoved) {
-	p := s.ownPolicy()
-	if q := p.FindQOS(e.Name); q != nil {
+	policy := s.ownPolicy()
+	if q := policy.FindQOS(e.Name); q != nil {
 		s.Spent.Delete(s.own, UsageKey(UsageQOS, q.ID, 0))
 	}
-	p.QOS = slices.DeleteFunc(p.QOS, func(q spec.QOS) bool { return q.Name == e.Name })
+	policy.QOS = slices.DeleteFunc(policy.QOS, func(q spec.QOS) bool { return q.Name == e.Name })
 	s.recountAll()
 }
 
@@ -75,34 +75,34 @@ func (s *State) applyUserPut(e *event.UserPut) {
 }
 
 func (s *State) applyUserRemoved(e *event.UserRemoved) {
-	p := s.ownPolicy()
-	p.Users = slices.DeleteFunc(p.Users, func(u spec.User) bool { return u.Name == e.Name })
-	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(k spec.WCKey) bool { return k.User == e.Name })
+	policy := s.ownPolicy()
+	policy.Users = slices.DeleteFunc(policy.Users, func(u spec.User) bool { return u.Name == e.Name })
+	policy.WCKeys = slices.DeleteFunc(policy.WCKeys, func(k spec.WCKey) bool { return k.User == e.Name })
 	s.dropAssocs(func(a *spec.Association) bool { return a.User == e.Name })
 	s.recountAll()
 }
 
 func (s *State) applyAssocPut(e *event.AssociationPut) error {
 	n := &e.Association
-	p := s.ownPolicy()
-	if err := p.checkAssoc(n); err != nil {
+	policy := s.ownPolicy()
+	if err := policy.checkAssoc(n); err != nil {
 		return err
 	}
 	// Counters follow the tree. An id that was never used cannot have any.
-	recount := n.User == "" || n.ID <= p.NextAssoc
-	i := p.assocAt(n.ID)
-	if old := p.Assoc(n.ID); old != nil {
+	recount := n.User == "" || n.ID <= policy.NextAssoc
+	i := policy.assocAt(n.ID)
+	if old := policy.Assoc(n.ID); old != nil {
 		if old.Parent != n.Parent {
 			s.moveSpent(n.ID, old.Parent, n.Parent)
 		}
 		recount = old.Parent != n.Parent || pairOf(old) != pairOf(n)
-		delete(p.byPair, pairOf(old))
-		p.Assocs[i] = *n
+		delete(policy.byPair, pairOf(old))
+		policy.Assocs[i] = *n
 	} else {
-		p.Assocs = slices.Insert(p.Assocs, i, *n)
+		policy.Assocs = slices.Insert(policy.Assocs, i, *n)
 	}
-	p.byPair[pairOf(n)] = n.ID
-	p.NextAssoc = max(p.NextAssoc, n.ID)
+	policy.byPair[pairOf(n)] = n.ID
+	policy.NextAssoc = max(policy.NextAssoc, n.ID)
 	if recount {
 		s.recountAll()
 	}
@@ -127,17 +127,17 @@ func (p *Policy) checkAssoc(n *spec.Association) error {
 }
 
 func (s *State) applyAssocRemoved(e *event.AssociationRemoved) {
-	p := s.ownPolicy()
-	old := p.Assoc(e.ID)
+	policy := s.ownPolicy()
+	old := policy.Assoc(e.ID)
 	if old == nil {
 		return
 	}
 	// A user's association that nobody is counted in moves no counter.
 	counted := old.User == "" || s.Usage.Has(UsageKey(UsageAssoc, 0, e.ID))
-	i := p.assocAt(e.ID)
+	i := policy.assocAt(e.ID)
 	s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, e.ID))
-	delete(p.byPair, pairOf(old))
-	p.Assocs = slices.Delete(p.Assocs, i, i+1)
+	delete(policy.byPair, pairOf(old))
+	policy.Assocs = slices.Delete(policy.Assocs, i, i+1)
 	if counted {
 		s.recountAll()
 	}
@@ -146,15 +146,15 @@ func (s *State) applyAssocRemoved(e *event.AssociationRemoved) {
 // dropAssocs removes associations with what they used; those above them keep
 // their part of it.
 func (s *State) dropAssocs(gone func(a *spec.Association) bool) {
-	p := s.ownPolicy()
-	p.Assocs = slices.DeleteFunc(p.Assocs, func(a spec.Association) bool {
-		if !gone(&a) {
+	policy := s.ownPolicy()
+	policy.Assocs = slices.DeleteFunc(policy.Assocs, func(assoc spec.Association) bool {
+		if !gone(&assoc) {
 			return false
 		}
-		s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, a.ID))
+		s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, assoc.ID))
 		return true
 	})
-	p.rebuildIndex()
+	policy.rebuildIndex()
 }
 
 // moveSpent takes what an association used from those above it to those that
@@ -173,20 +173,20 @@ func (s *State) moveSpent(id, from, to uint32) {
 }
 
 func (s *State) applyWCKeyPut(e *event.WCKeyPut) error {
-	p := s.ownPolicy()
+	policy := s.ownPolicy()
 	if e.Key.ID == 0 {
 		return contradictionError("the key %s of user %s has no id", e.Key.Name, e.Key.User)
 	}
-	i := slices.IndexFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID >= e.Key.ID })
+	i := slices.IndexFunc(policy.WCKeys, func(k spec.WCKey) bool { return k.ID >= e.Key.ID })
 	switch {
 	case i < 0:
-		p.WCKeys = append(p.WCKeys, e.Key)
-	case p.WCKeys[i].ID == e.Key.ID:
-		p.WCKeys[i] = e.Key
+		policy.WCKeys = append(policy.WCKeys, e.Key)
+	case policy.WCKeys[i].ID == e.Key.ID:
+		policy.WCKeys[i] = e.Key
 	default:
-		p.WCKeys = slices.Insert(p.WCKeys, i, e.Key)
+		policy.WCKeys = slices.Insert(policy.WCKeys, i, e.Key)
 	}
-	p.NextWCKey = max(p.NextWCKey, e.Key.ID)
+	policy.NextWCKey = max(policy.NextWCKey, e.Key.ID)
 	return nil
 }
 
@@ -206,19 +206,19 @@ func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
 }
 
 func (s *State) applyReservationPut(e *event.ReservationPut) error {
-	r := &e.Reservation
-	if r.Name == "" || r.End <= r.Start {
-		return contradictionError("reservation %q from %d to %d", r.Name, r.Start, r.End)
+	reservation := &e.Reservation
+	if reservation.Name == "" || reservation.End <= reservation.Start {
+		return contradictionError("reservation %q from %d to %d", reservation.Name, reservation.Start, reservation.End)
 	}
-	for i, name := range r.Nodes {
-		if _, ok := s.NodeIDs[name]; !ok || slices.Contains(r.Nodes[:i], name) {
-			return contradictionError("reservation %s has node %s, which is unknown or there twice", r.Name, name)
+	for i, name := range reservation.Nodes {
+		if _, ok := s.NodeIDs[name]; !ok || slices.Contains(reservation.Nodes[:i], name) {
+			return contradictionError("reservation %s has node %s, which is unknown or there twice", reservation.Name, name)
 		}
 	}
-	if !r.TRES.Valid() {
-		return contradictionError("reservation %s holds a malformed vector %s", r.Name, r.TRES)
+	if !reservation.TRES.Valid() {
+		return contradictionError("reservation %s holds a malformed vector %s", reservation.Name, reservation.TRES)
 	}
-	s.Reservations = putSorted(slices.Clone(s.Reservations), *r, reservationKey)
+	s.Reservations = putSorted(slices.Clone(s.Reservations), *reservation, reservationKey)
 	return nil
 }
 

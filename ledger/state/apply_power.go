@@ -13,10 +13,10 @@ import (
 // real ones when it registers.
 func (n *Node) expectedGPUs() []spec.GPU {
 	var out []spec.GPU
-	for _, g := range n.Spec.GRES {
-		for range min(g.N, maxExpected) {
-			if g.Name == "gpu" {
-				out = append(out, spec.GPU{Index: uint32(len(out)), UUID: fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)), Type: g.Type})
+	for _, gres := range n.Spec.GRES {
+		for range min(gres.N, maxExpected) {
+			if gres.Name == "gpu" {
+				out = append(out, spec.GPU{Index: uint32(len(out)), UUID: fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)), Type: gres.Type})
 			}
 		}
 	}
@@ -30,28 +30,28 @@ const maxExpected = 1024
 // it came up with, position by position, where those are others: a machine of
 // the cloud is not the same one each time. What it has no place for any more
 // is held under a name that nothing has.
-func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
-	n.deriveCapacity()
-	have := make(map[string]bool, len(n.GPUs))
-	for i := range n.GPUs {
-		have[n.GPUs[i].UUID] = true
+func (s *State) renameGPUs(old, node *Node, env *event.Envelope) {
+	node.deriveCapacity()
+	have := make(map[string]bool, len(node.GPUs))
+	for i := range node.GPUs {
+		have[node.GPUs[i].UUID] = true
 	}
-	if len(have) < len(n.GPUs) || !slices.ContainsFunc(old.GPUs, func(g spec.GPU) bool { return !have[g.UUID] }) {
+	if len(have) < len(node.GPUs) || !slices.ContainsFunc(old.GPUs, func(g spec.GPU) bool { return !have[g.UUID] }) {
 		return // the same ones, or names that mean nothing
 	}
 	to := func(uuid string, index uint32) (string, uint32) {
-		if i := old.gpuAt(uuid); i >= 0 && i < len(n.GPUs) {
-			return n.GPUs[i].UUID, n.GPUs[i].Index
+		if i := old.gpuAt(uuid); i >= 0 && i < len(node.GPUs) {
+			return node.GPUs[i].UUID, node.GPUs[i].Index
 		}
 		return "gone/" + uuid, index
 	}
-	for _, uid := range n.Jobs {
-		j, err := s.editJob(uid, env)
-		at := j.Alloc.Index(n.ID)
+	for _, uid := range node.Jobs {
+		job, err := s.editJob(uid, env)
+		at := job.Alloc.Index(node.ID)
 		if err != nil || at < 0 {
 			continue
 		}
-		alloc := *j.Alloc
+		alloc := *job.Alloc
 		alloc.Nodes = slices.Clone(alloc.Nodes)
 		a := &alloc.Nodes[at]
 		a.GPUs, a.Shares = slices.Clone(a.GPUs), slices.Clone(a.Shares)
@@ -61,25 +61,25 @@ func (s *State) renameGPUs(old, n *Node, env *event.Envelope) {
 		for i := range a.Shares {
 			a.Shares[i].UUID, a.Shares[i].Index = to(a.Shares[i].UUID, a.Shares[i].Index)
 		}
-		j.Alloc = &alloc
-		s.storeJob(j)
+		job.Alloc = &alloc
+		s.storeJob(job)
 	}
 }
 
 // Missing tells whether a job holds devices of a node that it does not have.
-func (n *Node) Missing(a *spec.NodeAlloc) bool {
-	return slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool {
+func (n *Node) Missing(alloc *spec.NodeAlloc) bool {
+	return slices.ContainsFunc(alloc.GPUs, func(g spec.GPURef) bool {
 		i := n.gpuAt(g.UUID)
 		return i < 0 || n.GPUs[i].Type != g.Type
-	}) || slices.ContainsFunc(a.Shares, func(g spec.GPUShare) bool { return n.gpuAt(g.UUID) < 0 })
+	}) || slices.ContainsFunc(alloc.Shares, func(g spec.GPUShare) bool { return n.gpuAt(g.UUID) < 0 })
 }
 
 // Booting names the nodes of an allocation that are not up, or yet to be rebooted
 // for the job; nil if it waits for none.
-func (s *State) Booting(j *Job) []string {
+func (s *State) Booting(job *Job) []string {
 	var out []string
-	for i := range j.Alloc.Nodes {
-		if n := s.NodeByID(j.Alloc.Nodes[i].ID); n != nil && (n.Asleep() || (j.Spec.Queue.Reboot && n.Reboot != nil)) && !j.Done.Has(i) {
+	for i := range job.Alloc.Nodes {
+		if n := s.NodeByID(job.Alloc.Nodes[i].ID); n != nil && (n.Asleep() || (job.Spec.Queue.Reboot && n.Reboot != nil)) && !job.Done.Has(i) {
 			out = append(out, n.Spec.Name)
 		}
 	}
@@ -87,26 +87,26 @@ func (s *State) Booting(j *Job) []string {
 }
 
 // awaitsBoot tells whether an allocation has nodes that are not up.
-func (s *State) awaitsBoot(a *spec.Allocation) bool {
-	return slices.ContainsFunc(a.Nodes, func(a spec.NodeAlloc) bool {
+func (s *State) awaitsBoot(allocation *spec.Allocation) bool {
+	return slices.ContainsFunc(allocation.Nodes, func(a spec.NodeAlloc) bool {
 		n := s.NodeByID(a.ID)
 		return n != nil && n.Asleep()
 	})
 }
 
 func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if !j.Configuring() || j.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, j.State, j.Attempt)
+	if !job.Configuring() || job.Attempt != e.Attempt {
+		return contradictionError("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, job.State, job.Attempt)
 	}
-	if names := s.Booting(j); names != nil {
+	if names := s.Booting(job); names != nil {
 		return contradictionError("attempt %d of job uid %d cannot begin: node %s is not up", e.Attempt, e.UID, names[0])
 	}
-	j.Ready = env.At
-	s.storeJob(j)
+	job.Ready = env.At
+	s.storeJob(job)
 	return nil
 }
 
@@ -124,23 +124,23 @@ func (s *State) applyPowered(env *event.Envelope, e *event.NodePowered) error {
 				return contradictionError("node %s is powered to %d, but %s", name, e.To, why)
 			}
 		}
-		n := *old
-		n.Power, n.PowerAt = e.To, env.At
+		node := *old
+		node.Power, node.PowerAt = e.To, env.At
 		switch e.To {
 		case event.PoweringDown:
-			n.DownAt = env.At
+			node.DownAt = env.At
 			s.Totals.PoweredDown++
 		case event.PoweringUp:
-			n.UpAt = env.At
+			node.UpAt = env.At
 			s.Totals.PoweredUp++
 		case event.PoweredDown:
-			n.clearSilence() // nobody expects it to
+			node.clearSilence() // nobody expects it to
 			if e.Failed {
 				s.Totals.BootFailed++
 			}
 		case event.PowerOn, event.PowerDownWish, event.PowerDownASAP, event.PowerUpWish:
 		}
-		s.putNode(&n)
+		s.putNode(&node)
 	}
 	return nil
 }
@@ -150,27 +150,27 @@ func (s *State) applyReboot(env *event.Envelope, e *event.NodeReboot) error {
 	if old == nil {
 		return contradictionError("node %s is not configured", e.Node)
 	}
-	n := *old
+	node := *old
 	switch {
 	case e.Phase == event.RebootWanted:
-		n.Reboot = &Reboot{At: env.At, ASAP: e.ASAP, Next: e.Next, Reason: e.Reason}
+		node.Reboot = &Reboot{At: env.At, ASAP: e.ASAP, Next: e.Next, Reason: e.Reason}
 	case e.Phase == event.RebootIssued && old.Reboot != nil:
 		r := *old.Reboot
 		r.Issued, r.At = true, env.At
-		n.Reboot = &r
+		node.Reboot = &r
 	case e.Phase == event.RebootOver && old.Reboot != nil:
-		n.Reboot, n.PowerAt = nil, env.At
+		node.Reboot, node.PowerAt = nil, env.At
 	default:
 		return contradictionError("the reboot of node %s cannot go to phase %d", e.Node, e.Phase)
 	}
-	s.putNode(&n)
+	s.putNode(&node)
 	return nil
 }
 
 // needsPower says which job makes it impossible that a node is in a state of
 // those in which its agent is not there; empty if none does.
-func (s *State) needsPower(n *Node, to event.PowerState) string {
-	for _, uid := range n.Jobs {
+func (s *State) needsPower(node *Node, to event.PowerState) string {
+	for _, uid := range node.Jobs {
 		j := s.Job(uid)
 		if to == event.PoweredDown || (j.State.Active() && !j.Configuring()) {
 			return fmt.Sprintf("job uid %d is on it", uid)

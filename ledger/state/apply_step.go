@@ -8,32 +8,32 @@ import (
 )
 
 func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) error {
-	j, err := s.editJob(e.UID, env)
+	job, err := s.editJob(e.UID, env)
 	if err != nil {
 		return err
 	}
-	if !j.State.Active() || j.Attempt != e.Attempt || e.Step < 0 || j.StepByID(e.Step) != nil {
-		return contradictionError("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, j.State, j.Attempt)
+	if !job.State.Active() || job.Attempt != e.Attempt || e.Step < 0 || job.StepByID(e.Step) != nil {
+		return contradictionError("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, job.State, job.Attempt)
 	}
-	st := Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At, State: spec.Running,
+	step := Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At, State: spec.Running,
 		Layout: e.Layout, Spec: e.Spec, Ticket: e.Ticket}
-	if over := j.checkLayout(&st); over != "" {
+	if over := job.checkLayout(&step); over != "" {
 		return contradictionError("step %d of job uid %d cannot have what it is given: %s", e.Step, e.UID, over)
 	}
-	j.Steps = append(slices.Clone(j.Steps), st)
-	j.NextStep = max(j.NextStep, e.Step+1)
-	s.storeJob(j)
+	job.Steps = append(slices.Clone(job.Steps), step)
+	job.NextStep = max(job.NextStep, e.Step+1)
+	s.storeJob(job)
 	return nil
 }
 
 // checkLayout tells why a step cannot have its layout: it is not within the job's
 // allocation, or another step has a part of it; empty if it can.
-func (j *Job) checkLayout(st *Step) string {
-	for i := range st.Layout {
-		if st.Done.Has(i) || !st.Live() {
+func (j *Job) checkLayout(step *Step) string {
+	for i := range step.Layout {
+		if step.Done.Has(i) || !step.Live() {
 			continue
 		}
-		if why := j.partTaken(st, &st.Layout[i]); why != "" {
+		if why := j.partTaken(step, &step.Layout[i]); why != "" {
 			return why
 		}
 	}
@@ -43,29 +43,29 @@ func (j *Job) checkLayout(st *Step) string {
 // Shares tells a step that shares what others have.
 func (s *Step) Shares() bool { return s.Spec != nil && (s.Spec.Overlap || s.Spec.External) }
 
-func (j *Job) partTaken(st *Step, a *spec.NodeAlloc) string {
-	i := j.Alloc.Index(a.ID)
+func (j *Job) partTaken(step *Step, alloc *spec.NodeAlloc) string {
+	i := j.Alloc.Index(alloc.ID)
 	if i < 0 || j.Done.Has(i) {
-		return "the job does not hold node " + a.Name
+		return "the job does not hold node " + alloc.Name
 	}
 	whole := &j.Alloc.Nodes[i]
-	if whole.Name != a.Name || !a.CPUs.AndNot(whole.CPUs).Empty() || a.Mem > whole.Mem || !within(a.GPUs, whole.GPUs) {
-		return "it is more than the job has of node " + a.Name
+	if whole.Name != alloc.Name || !alloc.CPUs.AndNot(whole.CPUs).Empty() || alloc.Mem > whole.Mem || !within(alloc.GPUs, whole.GPUs) {
+		return "it is more than the job has of node " + alloc.Name
 	}
-	if st.Shares() {
+	if step.Shares() {
 		return ""
 	}
-	mem := a.Mem
+	mem := alloc.Mem
 	for k := range j.Steps {
 		other := &j.Steps[k]
-		at := other.Part(a.Name)
-		if at < 0 || other.ID == st.ID || other.Shares() {
+		at := other.Part(alloc.Name)
+		if at < 0 || other.ID == step.ID || other.Shares() {
 			continue
 		}
 		b := &other.Layout[at]
 		mem += b.Mem
-		if a.CPUs.Intersects(b.CPUs) || mem > whole.Mem || slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) }) {
-			return "step " + other.ID.String() + " has a part of it on node " + a.Name
+		if alloc.CPUs.Intersects(b.CPUs) || mem > whole.Mem || slices.ContainsFunc(alloc.GPUs, func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) }) {
+			return "step " + other.ID.String() + " has a part of it on node " + alloc.Name
 		}
 	}
 	return ""
@@ -81,32 +81,32 @@ func hasGPU(list []spec.GPURef, uuid string) bool {
 
 // editStep is edit for events of a step that runs.
 func (s *State) editStep(uid spec.JobUID, attempt uint32, id spec.StepID, env *event.Envelope) (*Job, *Step, error) {
-	j, err := s.editJob(uid, env)
+	job, err := s.editJob(uid, env)
 	if err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(j.Steps, func(st Step) bool { return st.ID == id && st.Live() })
-	if i < 0 || j.Attempt != attempt {
+	i := slices.IndexFunc(job.Steps, func(st Step) bool { return st.ID == id && st.Live() })
+	if i < 0 || job.Attempt != attempt {
 		return nil, nil, contradictionError("step %d of attempt %d of job uid %d does not run", id, attempt, uid)
 	}
-	j.Steps = slices.Clone(j.Steps)
-	return j, &j.Steps[i], nil
+	job.Steps = slices.Clone(job.Steps)
+	return job, &job.Steps[i], nil
 }
 
 func (s *State) applyStepNodeDone(env *event.Envelope, e *event.StepNodeDone) error {
-	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
 	if err != nil {
 		return err
 	}
-	i := st.Part(e.Node)
+	i := step.Part(e.Node)
 	if i < 0 {
 		return contradictionError("step %d of job uid %d is not, or no longer, on node %s", e.Step, e.UID, e.Node)
 	}
-	st.Done = st.Done.Clone().Set(i)
-	st.Usage = st.Usage.Add(e.Usage)
-	res := Worse(st.Result, &e.Result)
-	st.Result = &res
-	s.storeJob(j)
+	step.Done = step.Done.Clone().Set(i)
+	step.Usage = step.Usage.Add(e.Usage)
+	res := Worse(step.Result, &e.Result)
+	step.Result = &res
+	s.storeJob(job)
 	return nil
 }
 
@@ -131,87 +131,87 @@ func Worse(a, b *event.StepResult) event.StepResult {
 	return out
 }
 
-func (s *State) applyStepEndRequested(env *event.Envelope, e *event.StepEndRequested) error {
-	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+func (s *State) applyStepEndRequested(env *event.Envelope, end *event.StepEndRequested) error {
+	job, step, err := s.editStep(end.UID, end.Attempt, end.Step, env)
 	if err != nil {
 		return err
 	}
-	if st.Ending == nil {
-		st.Ending = &Ending{Cause: e.Cause, At: env.At, By: e.By, Seq: env.Seq}
+	if step.Ending == nil {
+		step.Ending = &Ending{Cause: end.Cause, At: env.At, By: end.By, Seq: env.Seq}
 	}
-	s.storeJob(j)
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyStepSignalled(env *event.Envelope, e *event.StepSignalled) error {
-	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
 	if err != nil {
 		return err
 	}
-	st.Signal = &Signal{Number: e.Signal, Seq: env.Seq}
-	s.storeJob(j)
+	step.Signal = &Signal{Number: e.Signal, Seq: env.Seq}
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) error {
-	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
 	if err != nil {
 		return err
 	}
 	if e.Limit <= 0 {
 		return contradictionError("step %d of job uid %d cannot have the time limit %d", e.Step, e.UID, e.Limit)
 	}
-	st.Limit = e.Limit
-	s.storeJob(j)
+	step.Limit = e.Limit
+	s.storeJob(job)
 	return nil
 }
 
 func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
-	j, st, err := s.editStep(e.UID, e.Attempt, e.Step, env)
+	job, step, err := s.editStep(e.UID, e.Attempt, e.Step, env)
 	if err != nil {
 		return err
 	}
-	if !e.State.Terminal() || e.State > spec.OutOfMemory || st.Done.Count() < len(st.Layout) {
+	if !e.State.Terminal() || e.State > spec.OutOfMemory || step.Done.Count() < len(step.Layout) {
 		return contradictionError("step %d of attempt %d of job uid %d cannot end as %s, or is not over on all its nodes", e.Step, e.Attempt, e.UID, e.State)
 	}
 	res := e.Result
-	st.State, st.Ended, st.Result, st.Usage = e.State, env.At, &res, e.Usage
-	st.Spec, st.Layout = nil, nil // nobody needs them any more, and they can be large
-	if res.Exit.Code > j.StepExit.Code {
-		j.StepExit = res.Exit
+	step.State, step.Ended, step.Result, step.Usage = e.State, env.At, &res, e.Usage
+	step.Spec, step.Layout = nil, nil // nobody needs them any more, and they can be large
+	if res.Exit.Code > job.StepExit.Code {
+		job.StepExit = res.Exit
 	}
 	ended := 0
-	for i := range j.Steps {
-		if !j.Steps[i].Live() {
+	for i := range job.Steps {
+		if !job.Steps[i].Live() {
 			ended++
 		}
 	}
 	if ended > keptSteps {
-		i := slices.IndexFunc(j.Steps, func(st Step) bool { return !st.Live() })
-		j.Steps = slices.Delete(j.Steps, i, i+1)
+		i := slices.IndexFunc(job.Steps, func(st Step) bool { return !st.Live() })
+		job.Steps = slices.Delete(job.Steps, i, i+1)
 	}
-	s.storeJob(j)
+	s.storeJob(job)
 	return nil
 }
 
 // CheckSteps is S21: what steps have lies within what their job holds, and no
 // two that do not share have the same.
-func CheckSteps(s *State) error {
-	return s.eachJob(func(j *Job) error {
-		for i := range j.Steps {
-			st := &j.Steps[i]
+func CheckSteps(state *State) error {
+	return state.eachJob(func(job *Job) error {
+		for i := range job.Steps {
+			step := &job.Steps[i]
 			switch {
-			case len(st.Layout) > 0 && j.NextStep <= st.ID:
-				return brokenInvariant("%s: its step %s is not below the next one, %d", s.labelJob(j), st.ID, j.NextStep)
-			case !st.Live() && (st.Ended < st.Started || st.Done.Count() < len(st.Layout)):
-				return brokenInvariant("%s: its step %s has ended, but not everywhere, or before it began", s.labelJob(j), st.ID)
-			case !st.Live() || len(st.Layout) == 0: // histories from before layouts
+			case len(step.Layout) > 0 && job.NextStep <= step.ID:
+				return brokenInvariant("%s: its step %s is not below the next one, %d", state.labelJob(job), step.ID, job.NextStep)
+			case !step.Live() && (step.Ended < step.Started || step.Done.Count() < len(step.Layout)):
+				return brokenInvariant("%s: its step %s has ended, but not everywhere, or before it began", state.labelJob(job), step.ID)
+			case !step.Live() || len(step.Layout) == 0: // histories from before layouts
 				continue
-			case !j.HoldsNodes():
-				return brokenInvariant("%s: its step %s runs, but it holds no nodes", s.labelJob(j), st.ID)
+			case !job.HoldsNodes():
+				return brokenInvariant("%s: its step %s runs, but it holds no nodes", state.labelJob(job), step.ID)
 			}
-			if why := j.checkLayout(st); why != "" {
-				return brokenInvariant("%s: step %s: %s", s.labelJob(j), st.ID, why)
+			if why := job.checkLayout(step); why != "" {
+				return brokenInvariant("%s: step %s: %s", state.labelJob(job), step.ID, why)
 			}
 		}
 		return nil

@@ -61,11 +61,11 @@ func brokenInvariant(format string, args ...any) error {
 }
 
 // labelJob names a job as people know it, with its key.
-func (s *State) labelJob(j *Job) string {
-	if a := s.ArrayOf(j); a != nil && !j.IsArrayRecord() {
-		return fmt.Sprintf("job %d_%d (uid %d)", a.ID, j.Task, j.UID)
+func (s *State) labelJob(job *Job) string {
+	if a := s.ArrayOf(job); a != nil && !job.IsArrayRecord() {
+		return fmt.Sprintf("job %d_%d (uid %d)", a.ID, job.Task, job.UID)
 	}
-	return fmt.Sprintf("job %d (uid %d)", j.ID, j.UID)
+	return fmt.Sprintf("job %d (uid %d)", job.ID, job.UID)
 }
 
 // Breathing is a frozen state whose invariants, while they are checked, call a
@@ -83,15 +83,15 @@ const breatheEvery = 64
 func (s *State) eachJob(f func(j *Job) error) error {
 	var err error
 	n := 0
-	s.Jobs.Range(func(uid uint64, j *Job) bool {
+	s.Jobs.Range(func(uid uint64, job *Job) bool {
 		n++
 		if s.breathe != nil && n%breatheEvery == 0 {
 			s.breathe()
 		}
-		if uint64(j.UID) != uid {
-			err = brokenInvariant("the record of job uid %d says uid %d", uid, j.UID)
+		if uint64(job.UID) != uid {
+			err = brokenInvariant("the record of job uid %d says uid %d", uid, job.UID)
 		} else {
-			err = f(j)
+			err = f(job)
 		}
 		return err == nil
 	})
@@ -99,13 +99,13 @@ func (s *State) eachJob(f func(j *Job) error) error {
 }
 
 // countHeldNodes counts the nodes that a job still holds, without trusting its methods.
-func countHeldNodes(j *Job) int {
+func countHeldNodes(job *Job) int {
 	n := 0
-	if j.Alloc == nil || j.State == spec.Pending {
+	if job.Alloc == nil || job.State == spec.Pending {
 		return 0
 	}
-	for i := range j.Alloc.Nodes {
-		if !j.Done.Has(i) {
+	for i := range job.Alloc.Nodes {
+		if !job.Done.Has(i) {
 			n++
 		}
 	}
@@ -113,20 +113,20 @@ func countHeldNodes(j *Job) int {
 }
 
 // CheckIndexes is S1: no job is lost, none is in two places.
-func CheckIndexes(s *State) error {
+func CheckIndexes(state *State) error {
 	var waiting, active, finished, ids int
 	owned := map[uint32]int{}
-	err := s.eachJob(func(j *Job) error {
-		owned[j.Spec.UID]++
-		inWaiting, inActive := s.Waiting.Has(uint64(j.UID)), s.Active.Has(uint64(j.UID))
-		end, inFinished := s.Finished.Get(j.EndSeq)
-		inFinished = inFinished && end == j.UID && j.EndSeq != 0
+	err := state.eachJob(func(job *Job) error {
+		owned[job.Spec.UID]++
+		inWaiting, inActive := state.Waiting.Has(uint64(job.UID)), state.Active.Has(uint64(job.UID))
+		end, inFinished := state.Finished.Get(job.EndSeq)
+		inFinished = inFinished && end == job.UID && job.EndSeq != 0
 		var want string
 		switch {
-		case j.State == spec.Pending:
+		case job.State == spec.Pending:
 			want = "Waiting"
 			waiting++
-		case j.State == spec.Running || j.State == spec.Suspended || countHeldNodes(j) > 0:
+		case job.State == spec.Running || job.State == spec.Suspended || countHeldNodes(job) > 0:
 			want = "Active"
 			active++
 		default:
@@ -135,38 +135,38 @@ func CheckIndexes(s *State) error {
 		}
 		if inWaiting != (want == "Waiting") || inActive != (want == "Active") || inFinished != (want == "Finished") {
 			return brokenInvariant("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
-				s.labelJob(j), j.State, countHeldNodes(j), want, inWaiting, inActive, inFinished)
+				state.labelJob(job), job.State, countHeldNodes(job), want, inWaiting, inActive, inFinished)
 		}
-		if s.Sleeping.Has(uint64(j.UID)) != j.Auto {
-			return brokenInvariant("%s goes on by itself: %v, but Sleeping says otherwise", s.labelJob(j), j.Auto)
+		if state.Sleeping.Has(uint64(job.UID)) != job.Auto {
+			return brokenInvariant("%s goes on by itself: %v, but Sleeping says otherwise", state.labelJob(job), job.Auto)
 		}
-		if j.Array == j.UID && j.Array != 0 {
+		if job.Array == job.UID && job.Array != 0 {
 			return nil // its number is the array's
 		}
 		ids++
-		if uid, ok := s.ByID.Get(uint64(j.ID)); !ok || uid != j.UID {
-			return brokenInvariant("%s is not found by its number: ByID says uid %d", s.labelJob(j), uid)
+		if uid, ok := state.ByID.Get(uint64(job.ID)); !ok || uid != job.UID {
+			return brokenInvariant("%s is not found by its number: ByID says uid %d", state.labelJob(job), uid)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	s.Arrays.Range(func(key uint64, a *Array) bool {
+	state.Arrays.Range(func(key uint64, array *Array) bool {
 		ids++
-		if uid, ok := s.ByID.Get(uint64(a.ID)); !ok || uid != a.UID || uint64(a.UID) != key {
-			err = brokenInvariant("array %d (uid %d) is not found by its number: ByID says uid %d", a.ID, a.UID, uid)
+		if uid, ok := state.ByID.Get(uint64(array.ID)); !ok || uid != array.UID || uint64(array.UID) != key {
+			err = brokenInvariant("array %d (uid %d) is not found by its number: ByID says uid %d", array.ID, array.UID, uid)
 		}
 		return err == nil
 	})
-	if err == nil && (waiting != s.Waiting.Len() || active != s.Active.Len() || finished != s.Finished.Len() || ids != s.ByID.Len()) {
+	if err == nil && (waiting != state.Waiting.Len() || active != state.Active.Len() || finished != state.Finished.Len() || ids != state.ByID.Len()) {
 		err = brokenInvariant("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
-			s.Waiting.Len(), waiting, s.Active.Len(), active, s.Finished.Len(), finished, s.ByID.Len(), ids)
+			state.Waiting.Len(), waiting, state.Active.Len(), active, state.Finished.Len(), finished, state.ByID.Len(), ids)
 	}
-	if err == nil && s.Owned.Len() != len(owned) {
-		err = brokenInvariant("%d users have jobs, and Owned holds %d", len(owned), s.Owned.Len())
+	if err == nil && state.Owned.Len() != len(owned) {
+		err = brokenInvariant("%d users have jobs, and Owned holds %d", len(owned), state.Owned.Len())
 	}
-	s.Owned.Range(func(uid uint64, n int) bool {
+	state.Owned.Range(func(uid uint64, n int) bool {
 		if err == nil && owned[uint32(uid)] != n {
 			err = brokenInvariant("user %d has %d jobs, and Owned says %d", uid, owned[uint32(uid)], n)
 		}
@@ -176,37 +176,37 @@ func CheckIndexes(s *State) error {
 }
 
 // CheckGroups is S1 for Named, Waiters and Ends.
-func CheckGroups(s *State) error {
+func CheckGroups(state *State) error {
 	named := 0
 	waits := 0
 	ends := 0
-	err := s.eachJob(func(j *Job) error {
-		if j.State < spec.Completed {
+	err := state.eachJob(func(job *Job) error {
+		if job.State < spec.Completed {
 			named++
-			set, _ := s.Named.Get(NameKey(j.Spec.UID, j.Spec.Name))
-			if !set.Has(uint64(j.UID)) {
-				return brokenInvariant("%s has no verdict and is not named %q of user %d", s.labelJob(j), j.Spec.Name, j.Spec.UID)
+			set, _ := state.Named.Get(NameKey(job.Spec.UID, job.Spec.Name))
+			if !set.Has(uint64(job.UID)) {
+				return brokenInvariant("%s has no verdict and is not named %q of user %d", state.labelJob(job), job.Spec.Name, job.Spec.UID)
 			}
 		}
-		if end, still := (&recounter{s: s}).dueOf(j); j.Alloc != nil && j.State.Active() && !still {
+		if end, still := (&recounter{s: state}).dueOf(job); job.Alloc != nil && job.State.Active() && !still {
 			ends++
-			if jobs, _ := s.Ends.Get(uint64(end)); !jobs.Has(uint64(j.UID)) {
-				return brokenInvariant("%s ends at second %d, and Ends does not say so", s.labelJob(j), end)
+			if jobs, _ := state.Ends.Get(uint64(end)); !jobs.Has(uint64(job.UID)) {
+				return brokenInvariant("%s ends at second %d, and Ends does not say so", state.labelJob(job), end)
 			}
 		}
-		if j.State != spec.Pending || j.Spec.Queue.Dependency == nil {
+		if job.State != spec.Pending || job.Spec.Queue.Dependency == nil {
 			return nil
 		}
 		seen := make(map[spec.JobUID]bool)
-		for _, t := range j.Spec.Queue.Dependency.Terms {
-			if t.UID == 0 || seen[t.UID] {
+		for _, term := range job.Spec.Queue.Dependency.Terms {
+			if term.UID == 0 || seen[term.UID] {
 				continue
 			}
-			seen[t.UID] = true
+			seen[term.UID] = true
 			waits++
-			set, _ := s.Waiters.Get(uint64(t.UID))
-			if !set.Has(uint64(j.UID)) {
-				return brokenInvariant("%s waits for uid %d and is not among its waiters", s.labelJob(j), t.UID)
+			set, _ := state.Waiters.Get(uint64(term.UID))
+			if !set.Has(uint64(job.UID)) {
+				return brokenInvariant("%s waits for uid %d and is not among its waiters", state.labelJob(job), term.UID)
 			}
 		}
 		return nil
@@ -214,13 +214,13 @@ func CheckGroups(s *State) error {
 	if err != nil {
 		return err
 	}
-	if n, ok := countEntries(&s.Named); n != named || !ok {
+	if n, ok := countEntries(&state.Named); n != named || !ok {
 		return brokenInvariant("Named has %d entries for %d jobs without a verdict, or an empty group", n, named)
 	}
-	if n, ok := countEntries(&s.Waiters); n != waits || !ok {
+	if n, ok := countEntries(&state.Waiters); n != waits || !ok {
 		return brokenInvariant("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
 	}
-	if n, ok := countEntries(&s.Ends); n != ends || !ok {
+	if n, ok := countEntries(&state.Ends); n != ends || !ok {
 		return brokenInvariant("Ends has %d entries for %d jobs whose time limits run, or an empty group", n, ends)
 	}
 	return nil
@@ -238,24 +238,24 @@ func countEntries(m *Groups) (n int, ok bool) {
 }
 
 // CheckNumbers is S1 for the numbers to come.
-func CheckNumbers(s *State) error {
-	err := s.eachJob(func(j *Job) error {
-		if j.UID >= s.NextUID || j.ID == 0 {
-			return brokenInvariant("%s exists, but the next uid is %d", s.labelJob(j), s.NextUID)
+func CheckNumbers(state *State) error {
+	err := state.eachJob(func(job *Job) error {
+		if job.UID >= state.NextUID || job.ID == 0 {
+			return brokenInvariant("%s exists, but the next uid is %d", state.labelJob(job), state.NextUID)
 		}
-		if j.Changed > s.Seq || j.EndSeq > s.Seq || j.Submitted > s.At {
-			return brokenInvariant("%s changed at event %d and ended at %d, but the last event is %d", s.labelJob(j), j.Changed, j.EndSeq, s.Seq)
+		if job.Changed > state.Seq || job.EndSeq > state.Seq || job.Submitted > state.At {
+			return brokenInvariant("%s changed at event %d and ended at %d, but the last event is %d", state.labelJob(job), job.Changed, job.EndSeq, state.Seq)
 		}
 		return nil
 	})
-	last := s.Job(s.NextUID - 1)
+	last := state.Job(state.NextUID - 1)
 	if err != nil || last == nil {
 		return err
 	}
 	// A loss of history leaves out the numbers that were given away in it.
-	leftOut := s.Lost != nil && s.NextID > last.ID
-	if last.ID+1 != s.NextID && !leftOut {
-		err = brokenInvariant("%s is the youngest, but the next number is %d", s.labelJob(last), s.NextID)
+	leftOut := state.Lost != nil && state.NextID > last.ID
+	if last.ID+1 != state.NextID && !leftOut {
+		err = brokenInvariant("%s is the youngest, but the next number is %d", state.labelJob(last), state.NextID)
 	}
 	return err
 }
@@ -264,125 +264,125 @@ func CheckNumbers(s *State) error {
 type arrayCount struct{ records, live, running, started, ended, ok, split int64 }
 
 // CheckArrays is S1 for the tasks of arrays.
-func CheckArrays(s *State) error {
+func CheckArrays(state *State) error {
 	counts := make(map[spec.JobUID]*arrayCount)
-	err := s.eachJob(func(j *Job) error {
-		if j.Array == 0 {
-			if len(j.Tasks) > 0 || j.Task != spec.NoTask {
-				return brokenInvariant("%s has task %d and tasks %s, but no array", s.labelJob(j), j.Task, j.Tasks)
+	err := state.eachJob(func(job *Job) error {
+		if job.Array == 0 {
+			if len(job.Tasks) > 0 || job.Task != spec.NoTask {
+				return brokenInvariant("%s has task %d and tasks %s, but no array", state.labelJob(job), job.Task, job.Tasks)
 			}
 			return nil
 		}
-		a := s.ArrayOf(j)
-		if a == nil {
-			return brokenInvariant("%s belongs to array uid %d, which does not exist", s.labelJob(j), j.Array)
+		array := state.ArrayOf(job)
+		if array == nil {
+			return brokenInvariant("%s belongs to array uid %d, which does not exist", state.labelJob(job), job.Array)
 		}
-		c := counts[j.Array]
-		if c == nil {
-			c = &arrayCount{}
-			counts[j.Array] = c
+		count := counts[job.Array]
+		if count == nil {
+			count = &arrayCount{}
+			counts[job.Array] = count
 		}
-		return s.countTask(c, a, j)
+		return state.countTask(count, array, job)
 	})
 	if err != nil {
 		return err
 	}
-	s.Arrays.Range(func(_ uint64, a *Array) bool {
-		c := counts[a.UID]
-		if c == nil {
-			err = brokenInvariant("array %d (uid %d) has no record left", a.ID, a.UID)
+	state.Arrays.Range(func(_ uint64, array *Array) bool {
+		count := counts[array.UID]
+		if count == nil {
+			err = brokenInvariant("array %d (uid %d) has no record left", array.ID, array.UID)
 			return false
 		}
-		purged := a.Total - c.live - c.ended
+		purged := array.Total - count.live - count.ended
 		switch {
-		case c.records != a.Records || c.running != a.Running || c.split != int64(a.Split.Len()):
+		case count.records != array.Records || count.running != array.Running || count.split != int64(array.Split.Len()):
 			err = brokenInvariant("array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
-				a.ID, a.UID, a.Records, a.Running, a.Split.Len(), c.records, c.running, c.split)
-		case purged < 0 || a.Ended != c.ended+purged || a.Started < c.started || a.Started > c.started+purged || a.OK < c.ok || a.OK > c.ok+purged:
+				array.ID, array.UID, array.Records, array.Running, array.Split.Len(), count.records, count.running, count.split)
+		case purged < 0 || array.Ended != count.ended+purged || array.Started < count.started || array.Started > count.started+purged || array.OK < count.ok || array.OK > count.ok+purged:
 			err = brokenInvariant("array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
-				a.ID, a.UID, a.Total, a.Started, a.Ended, a.OK, a.Total-purged, c.started, c.ended, c.ok)
+				array.ID, array.UID, array.Total, array.Started, array.Ended, array.OK, array.Total-purged, count.started, count.ended, count.ok)
 		}
 		return err == nil
 	})
 	return err
 }
 
-func (s *State) countTask(c *arrayCount, a *Array, j *Job) error {
+func (s *State) countTask(count *arrayCount, array *Array, job *Job) error {
 	n := int64(1)
-	if len(j.Tasks) > 0 {
+	if len(job.Tasks) > 0 {
 		n = 0
-		j.Tasks.Each(func(int64) bool { n++; return true })
-		if j.UID != j.Array || j.Task != spec.NoTask {
-			return brokenInvariant("%s stands for tasks %s, but is not the record of array uid %d", s.labelJob(j), j.Tasks, j.Array)
+		job.Tasks.Each(func(int64) bool { n++; return true })
+		if job.UID != job.Array || job.Task != spec.NoTask {
+			return brokenInvariant("%s stands for tasks %s, but is not the record of array uid %d", s.labelJob(job), job.Tasks, job.Array)
 		}
 	} else {
-		c.split++
-		if uid, ok := a.Split.Get(uint64(j.Task)); !ok || uid != j.UID || j.Task < 0 {
-			return brokenInvariant("%s is not split off as task %d: array %d says uid %d", s.labelJob(j), j.Task, a.ID, uid)
+		count.split++
+		if uid, ok := array.Split.Get(uint64(job.Task)); !ok || uid != job.UID || job.Task < 0 {
+			return brokenInvariant("%s is not split off as task %d: array %d says uid %d", s.labelJob(job), job.Task, array.ID, uid)
 		}
 	}
-	c.records++
+	count.records++
 	switch {
-	case j.State == spec.Pending:
-		c.live += n
-	case j.State < spec.Completed:
-		c.live += n
-		c.running++
+	case job.State == spec.Pending:
+		count.live += n
+	case job.State < spec.Completed:
+		count.live += n
+		count.running++
 	default:
-		c.ended += n
-		if j.State == spec.Completed && j.Exit == (spec.ExitStatus{}) {
-			c.ok += n
+		count.ended += n
+		if job.State == spec.Completed && job.Exit == (spec.ExitStatus{}) {
+			count.ok += n
 		}
 	}
-	if j.Attempt > 0 {
-		c.started++
+	if job.Attempt > 0 {
+		count.started++
 	}
 	return nil
 }
 
 // CheckAttempts is S4: what a job may and may not show in its state.
-func CheckAttempts(s *State) error {
-	return s.eachJob(func(j *Job) error {
+func CheckAttempts(state *State) error {
+	return state.eachJob(func(job *Job) error {
 		bad := func(what string) error {
-			return brokenInvariant("%s, %s in attempt %d: %s", s.labelJob(j), j.State, j.Attempt, what)
+			return brokenInvariant("%s, %s in attempt %d: %s", state.labelJob(job), job.State, job.Attempt, what)
 		}
-		ran := j.Alloc != nil
+		ran := job.Alloc != nil
 		switch {
-		case j.State < spec.Pending || j.State > spec.OutOfMemory:
+		case job.State < spec.Pending || job.State > spec.OutOfMemory:
 			return bad("no such state")
-		case j.Spec == nil:
+		case job.Spec == nil:
 			return bad("it has no spec")
-		case j.State == spec.Pending && (ran || j.Done != nil || j.Ending != nil || j.EndSeq != 0):
+		case job.State == spec.Pending && (ran || job.Done != nil || job.Ending != nil || job.EndSeq != 0):
 			return bad("it waits, but has an allocation, an end or a decision to end")
-		case j.State.Active() && (!ran || j.Attempt == 0 || j.EndSeq != 0 || len(j.Tasks) > 0):
+		case job.State.Active() && (!ran || job.Attempt == 0 || job.EndSeq != 0 || len(job.Tasks) > 0):
 			return bad("it runs, but has no allocation or attempt, or a verdict, or stands for several tasks")
-		case j.State.Terminal() && j.EndSeq == 0:
+		case job.State.Terminal() && job.EndSeq == 0:
 			return bad("it has a verdict that no event gave")
-		case j.State.Terminal() && !ran && (j.Ending != nil || j.Done != nil):
+		case job.State.Terminal() && !ran && (job.Ending != nil || job.Done != nil):
 			return bad("it ended waiting, but shows parts of a run")
-		case (j.SuspendedAt != 0) != (j.State == spec.Suspended) || j.Paused < 0:
+		case (job.SuspendedAt != 0) != (job.State == spec.Suspended) || job.Paused < 0:
 			return bad("it is suspended since an instant that does not fit its state")
-		case (j.Yields && j.State != spec.Suspended && !j.State.Terminal()) || (j.Auto && j.State != spec.Suspended):
+		case (job.Yields && job.State != spec.Suspended && !job.State.Terminal()) || (job.Auto && job.State != spec.Suspended):
 			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
-		case j.Prepares && !j.State.Active():
+		case job.Prepares && !job.State.Active():
 			return bad("its PrologSlurmctld runs, but it does not")
-		case slices.ContainsFunc(j.Epilogs, func(d Epilog) bool {
-			return d.Alloc == nil || d.Attempt > j.Attempt || (d.Attempt == j.Attempt && j.State.Active())
+		case slices.ContainsFunc(job.Epilogs, func(d Epilog) bool {
+			return d.Alloc == nil || d.Attempt > job.Attempt || (d.Attempt == job.Attempt && job.State.Active())
 		}):
 			return bad("an EpilogSlurmctld is due for an attempt that is not over")
-		case j.Claim != nil && j.State != spec.Pending:
+		case job.Claim != nil && job.State != spec.Pending:
 			return bad("others make room for it, but it does not wait")
-		case j.Attempt == 0 && (ran || len(j.Steps) > 0 || j.Started != 0):
+		case job.Attempt == 0 && (ran || len(job.Steps) > 0 || job.Started != 0):
 			return bad("it never ran, but shows parts of a run")
-		case ran && j.Started < j.Submitted, j.State.Terminal() && ran && j.Ended < j.Started, j.State.Terminal() && j.Ended < j.Submitted:
-			return bad(fmt.Sprintf("submitted %d, started %d, ended %d", j.Submitted, j.Started, j.Ended))
-		case j.Ending != nil && (j.Ending.At < j.Started || j.Ending.Seq > s.Seq):
+		case ran && job.Started < job.Submitted, job.State.Terminal() && ran && job.Ended < job.Started, job.State.Terminal() && job.Ended < job.Submitted:
+			return bad(fmt.Sprintf("submitted %d, started %d, ended %d", job.Submitted, job.Started, job.Ended))
+		case job.Ending != nil && (job.Ending.At < job.Started || job.Ending.Seq > state.Seq):
 			return bad("the decision to end it is not of this attempt")
 		}
-		for i := range j.Steps {
+		for i := range job.Steps {
 			for k := range i {
-				if j.Steps[k].ID == j.Steps[i].ID {
-					return bad(fmt.Sprintf("step %s is there twice", j.Steps[i].ID))
+				if job.Steps[k].ID == job.Steps[i].ID {
+					return bad(fmt.Sprintf("step %s is there twice", job.Steps[i].ID))
 				}
 			}
 		}

@@ -6,21 +6,21 @@ import "github.com/musterhpc/muster/spec"
 // of a job may still live on a node that was given up, no other attempt runs.
 // Only requeue_unfenced, a site's explicit choice, lets one run beside it; the
 // job then has a later attempt than the one that is owed.
-func CheckFences(s *State) error {
+func CheckFences(state *State) error {
 	owed := map[spec.JobUID]uint32{}
 	var err error
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		for i, debt := range n.Unfenced {
-			if n.findOwed(debt.UID, debt.Attempt) != i {
-				err = brokenInvariant("attempt %d of job uid %d is owed twice on node %s", debt.Attempt, debt.UID, n.Spec.Name)
+	state.Nodes.Range(func(_ uint64, node *Node) bool {
+		for i, debt := range node.Unfenced {
+			if node.findOwed(debt.UID, debt.Attempt) != i {
+				err = brokenInvariant("attempt %d of job uid %d is owed twice on node %s", debt.Attempt, debt.UID, node.Spec.Name)
 			}
 			owed[debt.UID]++
-			j := s.Job(debt.UID)
-			if j == nil || j.State == spec.Pending || j.Attempt > debt.Attempt {
+			job := state.Job(debt.UID)
+			if job == nil || job.State == spec.Pending || job.Attempt > debt.Attempt {
 				continue
 			}
-			if j.Attempt == debt.Attempt && holdsNode(j, n) {
-				err = brokenInvariant("%s holds node %s, on which that attempt was given up", s.labelJob(j), n.Spec.Name)
+			if job.Attempt == debt.Attempt && holdsNode(job, node) {
+				err = brokenInvariant("%s holds node %s, on which that attempt was given up", state.labelJob(job), node.Spec.Name)
 			}
 		}
 		return err == nil
@@ -28,22 +28,22 @@ func CheckFences(s *State) error {
 	if err != nil {
 		return err
 	}
-	return s.eachJob(func(j *Job) error {
-		if j.Unfenced != owed[j.UID] {
-			return brokenInvariant("%s counts %d unfenced nodes, there are %d", s.labelJob(j), j.Unfenced, owed[j.UID])
+	return state.eachJob(func(job *Job) error {
+		if job.Unfenced != owed[job.UID] {
+			return brokenInvariant("%s counts %d unfenced nodes, there are %d", state.labelJob(job), job.Unfenced, owed[job.UID])
 		}
 		return nil
 	})
 }
 
 // holdsNode tells whether a job still holds a node.
-func holdsNode(j *Job, n *Node) bool {
-	if j.Alloc == nil {
+func holdsNode(job *Job, node *Node) bool {
+	if job.Alloc == nil {
 		return false
 	}
-	for i := range j.Alloc.Nodes {
-		if j.Alloc.Nodes[i].ID == n.ID {
-			return !j.Done.Has(i)
+	for i := range job.Alloc.Nodes {
+		if job.Alloc.Nodes[i].ID == node.ID {
+			return !job.Done.Has(i)
 		}
 	}
 	return false

@@ -5,48 +5,48 @@ import "github.com/musterhpc/muster/spec"
 // CheckHolds is S25: jobs and the holds of other schedulers never have the same
 // CPU or device of a node, and the holds have the CPUs that they need. That
 // their sum fits the node is part of CheckNodes.
-func CheckHolds(s *State) error {
+func CheckHolds(state *State) error {
 	var err error
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		err = s.checkHoldsOf(n)
+	state.Nodes.Range(func(_ uint64, n *Node) bool {
+		err = state.checkHoldsOf(n)
 		return err == nil
 	})
 	return err
 }
 
-func (s *State) checkHoldsOf(n *Node) error {
-	name := n.Spec.Name
+func (s *State) checkHoldsOf(node *Node) error {
+	name := node.Spec.Name
 	devices := map[string]string{}
-	for _, uid := range n.Jobs {
-		j := s.Job(uid)
-		i := j.Alloc.Index(n.ID)
-		if i < 0 || j.Done.Has(i) {
+	for _, uid := range node.Jobs {
+		job := s.Job(uid)
+		i := job.Alloc.Index(node.ID)
+		if i < 0 || job.Done.Has(i) {
 			continue
 		}
-		if j.Alloc.Nodes[i].CPUs.Intersects(n.HeldCPU) {
-			return brokenInvariant("%s and another scheduler have the same CPUs of node %s", s.labelJob(j), name)
+		if job.Alloc.Nodes[i].CPUs.Intersects(node.HeldCPU) {
+			return brokenInvariant("%s and another scheduler have the same CPUs of node %s", s.labelJob(job), name)
 		}
-		for _, g := range j.Alloc.Nodes[i].GPUs {
-			devices[g.UUID] = s.labelJob(j)
+		for _, g := range job.Alloc.Nodes[i].GPUs {
+			devices[g.UUID] = s.labelJob(job)
 		}
-		for k := range j.Alloc.Nodes[i].Shares {
-			devices[j.Alloc.Nodes[i].Shares[k].UUID] = s.labelJob(j)
+		for k := range job.Alloc.Nodes[i].Shares {
+			devices[job.Alloc.Nodes[i].Shares[k].UUID] = s.labelJob(job)
 		}
 	}
-	for i := range n.Holds {
-		h := &n.Holds[i]
-		if i > 0 && n.Holds[i-1].ID >= h.ID {
-			return brokenInvariant("hold %s of node %s is there twice or out of order", h.ID, name)
+	for i := range node.Holds {
+		hold := &node.Holds[i]
+		if i > 0 && node.Holds[i-1].ID >= hold.ID {
+			return brokenInvariant("hold %s of node %s is there twice or out of order", hold.ID, name)
 		}
-		for _, g := range h.GPUs {
-			if other, twice := devices[g.UUID]; twice {
-				return brokenInvariant("GPU %s of node %s is held by %s and by %s", g.UUID, name, other, h.Name())
+		for _, gpu := range hold.GPUs {
+			if other, twice := devices[gpu.UUID]; twice {
+				return brokenInvariant("GPU %s of node %s is held by %s and by %s", gpu.UUID, name, other, hold.Name())
 			}
-			devices[g.UUID] = h.Name()
+			devices[gpu.UUID] = hold.Name()
 		}
 	}
-	if milli := n.HeldMilli(); int64(n.HeldCPU.Count())*1000 < milli || (milli == 0 && !n.HeldCPU.Empty()) {
-		return brokenInvariant("the holds of node %s have %d CPUs for %d thousandths", name, n.HeldCPU.Count(), milli)
+	if milli := node.HeldMilli(); int64(node.HeldCPU.Count())*1000 < milli || (milli == 0 && !node.HeldCPU.Empty()) {
+		return brokenInvariant("the holds of node %s have %d CPUs for %d thousandths", name, node.HeldCPU.Count(), milli)
 	}
 	return nil
 }
@@ -55,20 +55,20 @@ func (s *State) checkHoldsOf(n *Node) error {
 const heldByOther = ^spec.JobUID(0)
 
 // addHolds counts what other schedulers have on a node.
-func (h *holding) addHolds(n *Node) error {
-	for _, c := range n.HeldCPU.Members() {
+func (h *holding) addHolds(node *Node) error {
+	for _, c := range node.HeldCPU.Members() {
 		if other, twice := h.cpus[c]; twice {
-			return brokenInvariant("CPU %d of node %s is held by job uid %d and by another scheduler", c, n.Spec.Name, other)
+			return brokenInvariant("CPU %d of node %s is held by job uid %d and by another scheduler", c, node.Spec.Name, other)
 		}
 		h.cpus[c] = heldByOther
 	}
-	for i := range n.Holds {
-		hold := &n.Holds[i]
-		for _, g := range hold.GPUs {
-			if other, twice := h.gpus[g.UUID]; twice {
-				return brokenInvariant("GPU %s of node %s is held by uid %d and by %s", g.UUID, n.Spec.Name, other, hold.Name())
+	for i := range node.Holds {
+		hold := &node.Holds[i]
+		for _, gpu := range hold.GPUs {
+			if other, twice := h.gpus[gpu.UUID]; twice {
+				return brokenInvariant("GPU %s of node %s is held by uid %d and by %s", gpu.UUID, node.Spec.Name, other, hold.Name())
 			}
-			h.gpus[g.UUID] = heldByOther
+			h.gpus[gpu.UUID] = heldByOther
 		}
 		h.mem += hold.Mem
 	}

@@ -25,18 +25,18 @@ type LostHistory struct {
 // one cannot be judged and counts as unknown.
 const maxEpochs = 4096
 
-func (s *State) applyEpochBegan(env *event.Envelope, e *event.EpochBegan) error {
-	if e.Value == 0 {
+func (s *State) applyEpochBegan(env *event.Envelope, epoch *event.EpochBegan) error {
+	if epoch.Value == 0 {
 		return contradictionError("an epoch has no value")
 	}
-	if s.epochIndex(e.Value) >= 0 {
-		return contradictionError("epoch %016x begins twice", e.Value)
+	if s.epochIndex(epoch.Value) >= 0 {
+		return contradictionError("epoch %016x begins twice", epoch.Value)
 	}
 	next := slices.Clone(s.Epochs)
 	if len(next) >= maxEpochs {
 		next = slices.Delete(next, 0, len(next)-maxEpochs+1)
 	}
-	s.Epochs = append(next, Epoch{Value: e.Value, Seq: env.Seq})
+	s.Epochs = append(next, Epoch{Value: epoch.Value, Seq: env.Seq})
 	return nil
 }
 
@@ -101,11 +101,11 @@ func (s *State) HasSeen(epoch, seq uint64) bool {
 // longer ago than the state remembers.
 func (s *State) EpochAt(seq uint64) uint64 {
 	value := uint64(0)
-	for _, e := range s.Epochs {
-		if e.Seq > seq {
+	for _, epoch := range s.Epochs {
+		if epoch.Seq > seq {
 			break
 		}
-		value = e.Value
+		value = epoch.Value
 	}
 	return value
 }

@@ -313,23 +313,23 @@ func (j *Job) Deadline() spec.Instant {
 
 // Claims tells whether others make room for a job that waits: of a heterogeneous
 // job the leader has the claim of all components.
-func (s *State) Claims(j *Job) bool {
-	if j.Het.Follows() {
-		leader := s.Job(j.Het.Leader)
-		return j.State == spec.Pending && leader != nil && leader.Claim != nil
+func (s *State) Claims(job *Job) bool {
+	if job.Het.Follows() {
+		leader := s.Job(job.Het.Leader)
+		return job.State == spec.Pending && leader != nil && leader.Claim != nil
 	}
-	return j.Claim != nil
+	return job.Claim != nil
 }
 
 // Components are those of a heterogeneous job that are still known, in order,
 // given any of them; nil for another job.
-func (s *State) Components(j *Job) []*Job {
-	if j.Het == nil {
+func (s *State) Components(job *Job) []*Job {
+	if job.Het == nil {
 		return nil
 	}
 	var out []*Job
-	for k := range spec.JobUID(j.Het.Size) {
-		if c := s.Job(j.Het.Leader + k); c != nil {
+	for k := range spec.JobUID(job.Het.Size) {
+		if c := s.Job(job.Het.Leader + k); c != nil {
 			out = append(out, c)
 		}
 	}

@@ -181,39 +181,39 @@ func (n *Node) FreeMem() int64 { return n.Mem - n.UsedMem }
 
 // Capacity is everything the node offers to jobs, as a vector.
 func (n *Node) Capacity() spec.TRES {
-	t := spec.TRES{CPU: n.CPUs, Mem: n.Mem, Node: 1}
+	tres := spec.TRES{CPU: n.CPUs, Mem: n.Mem, Node: 1}
 	for _, g := range n.GPUs {
-		t = countGPU(t, g.Type)
+		tres = countGPU(tres, g.Type)
 	}
-	for _, c := range n.GRES {
-		t = t.With(c.TRES(), t.Get(c.TRES())+c.N)
-		if typed := c.TypedTRES(); typed != "" {
-			t = t.With(typed, t.Get(typed)+c.N)
+	for _, count := range n.GRES {
+		tres = tres.With(count.TRES(), tres.Get(count.TRES())+count.N)
+		if typed := count.TypedTRES(); typed != "" {
+			tres = tres.With(typed, tres.Get(typed)+count.N)
 		}
 	}
-	return t
+	return tres
 }
 
 // InUse is what jobs and other schedulers hold on the node, as a vector.
 func (n *Node) InUse() spec.TRES {
-	t := spec.TRES{CPU: int64(n.UsedCPU.Count()), Mem: n.UsedMem}
+	tres := spec.TRES{CPU: int64(n.UsedCPU.Count()), Mem: n.UsedMem}
 	for i := range n.GPUs {
 		if n.UsedGPU.Has(i) {
-			t = countGPU(t, n.GPUs[i].Type)
+			tres = countGPU(tres, n.GPUs[i].Type)
 		}
 	}
 	for _, c := range n.UsedGRES {
-		t = t.With(c.TRES(), t.Get(c.TRES())+c.N)
+		tres = tres.With(c.TRES(), tres.Get(c.TRES())+c.N)
 	}
-	return t
+	return tres
 }
 
-func countGPU(t spec.TRES, typ string) spec.TRES {
-	t = t.With("gres/gpu", t.Get("gres/gpu")+1)
+func countGPU(tres spec.TRES, typ string) spec.TRES {
+	tres = tres.With("gres/gpu", tres.Get("gres/gpu")+1)
 	if typ != "" {
-		t = t.With("gres/gpu:"+typ, t.Get("gres/gpu:"+typ)+1)
+		tres = tres.With("gres/gpu:"+typ, tres.Get("gres/gpu:"+typ)+1)
 	}
-	return t
+	return tres
 }
 
 // ShareAt is how the device at a position can be shared; the zero value if it
@@ -234,13 +234,13 @@ func (n *Node) ShareUsed(i int) int64 {
 }
 
 // TakesShare tells whether the node can give one more part of a device.
-func (n *Node) TakesShare(s *spec.GPUShare) bool {
-	i := n.gpuAt(s.UUID)
-	if i < 0 || s.N <= 0 || n.UsedGPU.Has(i) {
+func (n *Node) TakesShare(share *spec.GPUShare) bool {
+	i := n.gpuAt(share.UUID)
+	if i < 0 || share.N <= 0 || n.UsedGPU.Has(i) {
 		return false
 	}
 	have := n.ShareAt(i)
-	if have.Name != s.Name || n.ShareUsed(i)+s.N > have.N {
+	if have.Name != share.Name || n.ShareUsed(i)+share.N > have.N {
 		return false
 	}
 	for k, used := range n.UsedShare {

@@ -107,9 +107,9 @@ const maxChain = 64
 // Chain lists an association and its ancestors, nearest first.
 func (p *Policy) Chain(id uint32) []*spec.Association {
 	var out []*spec.Association
-	for a := p.Assoc(id); a != nil && len(out) < maxChain; a = p.Assoc(a.Parent) {
-		out = append(out, a)
-		if a.Parent == 0 {
+	for assoc := p.Assoc(id); assoc != nil && len(out) < maxChain; assoc = p.Assoc(assoc.Parent) {
+		out = append(out, assoc)
+		if assoc.Parent == 0 {
 			break
 		}
 	}

@@ -47,30 +47,30 @@ func (s *State) RunsOf(uid uint32) []PastRun {
 }
 
 // RequestOf describes a job as a run that has not taken any time yet.
-func RequestOf(j *Job) PastRun {
+func RequestOf(job *Job) PastRun {
 	return PastRun{
-		Name:  RunName(j.Spec.Name),
-		Limit: j.Spec.Time.Limit,
-		CPUs:  j.Req.CPU,
-		GPUs:  j.Req.Get("gres/gpu"),
-		Nodes: j.Req.Node,
+		Name:  RunName(job.Spec.Name),
+		Limit: job.Spec.Time.Limit,
+		CPUs:  job.Req.CPU,
+		GPUs:  job.Req.Get("gres/gpu"),
+		Nodes: job.Req.Node,
 	}
 }
 
 // rememberRun adds a run that has just ended to the history of its user. A run
 // that a node or another job cut short says nothing about the user's work and
 // is left out.
-func (s *State) rememberRun(j *Job, e *event.JobEnded, at spec.Instant) {
-	if e.State == spec.NodeFailed || e.State == spec.Preempted || e.State == spec.BootFailed {
+func (s *State) rememberRun(job *Job, ended *event.JobEnded, at spec.Instant) {
+	if ended.State == spec.NodeFailed || ended.State == spec.Preempted || ended.State == spec.BootFailed {
 		return
 	}
-	run := RequestOf(j)
-	run.Limit = j.Limit
-	run.Length = max(at.Sub(max(j.Started, j.Ready))-j.Paused, 0)
-	past := s.RunsOf(j.Spec.UID)
+	run := RequestOf(job)
+	run.Limit = job.Limit
+	run.Length = max(at.Sub(max(job.Started, job.Ready))-job.Paused, 0)
+	past := s.RunsOf(job.Spec.UID)
 	if len(past) >= MaxPastRuns {
 		past = past[len(past)-MaxPastRuns+1:]
 	}
 	kept := append(slices.Clone(past), run)
-	s.Runs.Set(s.own, uint64(j.Spec.UID), &UserRuns{Runs: kept})
+	s.Runs.Set(s.own, uint64(job.Spec.UID), &UserRuns{Runs: kept})
 }

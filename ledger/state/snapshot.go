@@ -201,8 +201,8 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 		e.putRecord(snapRuns, &runsRecord{UID: uid, Runs: u.Runs})
 		return e.err == nil
 	})
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		c := *n
+	s.Nodes.Range(func(_ uint64, node *Node) bool {
+		c := *node
 		if !c.Removed {
 			c.Spec = nil // it is in the configuration
 		}
@@ -226,10 +226,10 @@ func (s *State) encodeJobs(e *encoder) {
 	byPointer := make(map[*spec.JobSpec]uint64, s.Jobs.Len())
 	byContent := make(map[[32]byte]uint64)
 	var scratch []byte
-	s.Jobs.Range(func(_ uint64, j *Job) bool {
-		at, ok := byPointer[j.Spec]
+	s.Jobs.Range(func(_ uint64, job *Job) bool {
+		at, ok := byPointer[job.Spec]
 		if !ok {
-			scratch, e.err = e.set.Append(scratch[:0], j.Spec)
+			scratch, e.err = e.set.Append(scratch[:0], job.Spec)
 			if e.err != nil {
 				return false
 			}
@@ -238,11 +238,11 @@ func (s *State) encodeJobs(e *encoder) {
 			if !ok {
 				at = uint64(len(byContent))
 				byContent[sum] = at
-				e.putRecord(snapSpec, j.Spec)
+				e.putRecord(snapSpec, job.Spec)
 			}
-			byPointer[j.Spec] = at
+			byPointer[job.Spec] = at
 		}
-		e.putRecord(snapJob, j, at)
+		e.putRecord(snapJob, job, at)
 		return e.err == nil
 	})
 	e.putRecord(snapEnd, &endRecord{Jobs: uint64(s.Jobs.Len()), Specs: uint64(len(byContent))})

@@ -92,12 +92,12 @@ func (d *decoder) decodeRecord(kind uint64) error {
 	case snapRuns:
 		return d.decodeRuns()
 	case snapArray:
-		var a arrayRecord
-		if err := d.rec.Value(&a); err != nil {
+		var array arrayRecord
+		if err := d.rec.Value(&array); err != nil {
 			return err
 		}
-		d.s.Arrays.Set(d.s.own, uint64(a.UID),
-			&Array{UID: a.UID, ID: a.ID, Started: a.Started, Ended: a.Ended, OK: a.OK, Total: a.Total})
+		d.s.Arrays.Set(d.s.own, uint64(array.UID),
+			&Array{UID: array.UID, ID: array.ID, Started: array.Started, Ended: array.Ended, OK: array.OK, Total: array.Total})
 	case snapSpec:
 		sp := new(spec.JobSpec)
 		d.specs = append(d.specs, sp)
@@ -105,12 +105,12 @@ func (d *decoder) decodeRecord(kind uint64) error {
 	case snapJob:
 		return d.decodeJob()
 	default:
-		var e endRecord
-		if err := d.rec.Value(&e); err != nil {
+		var end endRecord
+		if err := d.rec.Value(&end); err != nil {
 			return err
 		}
-		if e.Jobs != uint64(d.s.Jobs.Len()) || e.Specs != uint64(len(d.specs)) {
-			return damaged("%d jobs of %d and %d specs of %d were read", d.s.Jobs.Len(), e.Jobs, len(d.specs), e.Specs)
+		if end.Jobs != uint64(d.s.Jobs.Len()) || end.Specs != uint64(len(d.specs)) {
+			return damaged("%d jobs of %d and %d specs of %d were read", d.s.Jobs.Len(), end.Jobs, len(d.specs), end.Specs)
 		}
 	}
 	return nil
@@ -146,22 +146,22 @@ func (d *decoder) decodeRuns() error {
 }
 
 func (d *decoder) decodeMeta() error {
-	var m metaRecord
-	if err := d.rec.Value(&m); err != nil {
+	var meta metaRecord
+	if err := d.rec.Value(&meta); err != nil {
 		return err
 	}
-	s := d.s
-	s.UUID, s.ClusterName, s.Version, s.Created = m.UUID, m.ClusterName, m.Version, m.Created
-	s.Reservations = m.Reservations
-	s.Epochs, s.Lost = m.Epochs, m.Lost
-	s.Seq, s.At, s.NextUID, s.NextID = m.Seq, m.At, m.NextUID, m.NextID
-	if len(m.NodeNames) > 0 {
-		s.NodeIDs = make(map[string]spec.NodeID, len(m.NodeNames))
+	state := d.s
+	state.UUID, state.ClusterName, state.Version, state.Created = meta.UUID, meta.ClusterName, meta.Version, meta.Created
+	state.Reservations = meta.Reservations
+	state.Epochs, state.Lost = meta.Epochs, meta.Lost
+	state.Seq, state.At, state.NextUID, state.NextID = meta.Seq, meta.At, meta.NextUID, meta.NextID
+	if len(meta.NodeNames) > 0 {
+		state.NodeIDs = make(map[string]spec.NodeID, len(meta.NodeNames))
 	}
-	for i, name := range m.NodeNames {
-		s.NodeIDs[name] = spec.NodeID(i)
+	for i, name := range meta.NodeNames {
+		state.NodeIDs[name] = spec.NodeID(i)
 	}
-	if len(s.NodeIDs) != len(m.NodeNames) {
+	if len(state.NodeIDs) != len(meta.NodeNames) {
 		return damaged("two node ids have one name")
 	}
 	return nil
@@ -172,15 +172,15 @@ func (d *decoder) decodeJob() error {
 	if err != nil {
 		return err
 	}
-	j := new(Job)
-	if err := d.rec.Value(j); err != nil {
+	job := new(Job)
+	if err := d.rec.Value(job); err != nil {
 		return err
 	}
-	if at >= uint64(len(d.specs)) || j.State < spec.Pending || j.State > spec.OutOfMemory || !j.Tasks.Valid() {
-		return damaged("job uid %d has spec %d of %d, state %d, tasks %v", j.UID, at, len(d.specs), j.State, j.Tasks)
+	if at >= uint64(len(d.specs)) || job.State < spec.Pending || job.State > spec.OutOfMemory || !job.Tasks.Valid() {
+		return damaged("job uid %d has spec %d of %d, state %d, tasks %v", job.UID, at, len(d.specs), job.State, job.Tasks)
 	}
-	j.Spec = d.specs[at]
-	d.s.putJob(j)
+	job.Spec = d.specs[at]
+	d.s.putJob(job)
 	return nil
 }
 
@@ -226,61 +226,61 @@ func (s *State) rebuildDerived() error {
 // rebuildNodes gives each node its specification and capacity.
 func (s *State) rebuildNodes() error {
 	for i := range s.Config.Nodes {
-		ns := &s.Config.Nodes[i]
-		if n := s.Node(ns.Name); n != nil {
-			n.Spec = ns
+		nodeSpec := &s.Config.Nodes[i]
+		if n := s.Node(nodeSpec.Name); n != nil {
+			n.Spec = nodeSpec
 		}
 	}
 	var err error
-	s.Nodes.Range(func(_ uint64, n *Node) bool {
-		if n.Spec == nil || s.NodeByID(n.ID) != n || s.Node(n.Spec.Name) != n {
-			err = damaged("node %d is not configured", n.ID)
+	s.Nodes.Range(func(_ uint64, node *Node) bool {
+		if node.Spec == nil || s.NodeByID(node.ID) != node || s.Node(node.Spec.Name) != node {
+			err = damaged("node %d is not configured", node.ID)
 			return false
 		}
-		n.deriveCapacity()
-		n.takeHolds()
+		node.deriveCapacity()
+		node.takeHolds()
 		return true
 	})
 	return err
 }
 
 // adoptJob enters a job into every index and counter.
-func (s *State) adoptJob(j *Job) error {
-	if j.UID >= s.NextUID || (j.State.Active() && j.Alloc == nil) {
-		return damaged("job uid %d (%s) does not fit", j.UID, j.State)
+func (s *State) adoptJob(job *Job) error {
+	if job.UID >= s.NextUID || (job.State.Active() && job.Alloc == nil) {
+		return damaged("job uid %d (%s) does not fit", job.UID, job.State)
 	}
-	if j.Array == 0 || j.Array != j.UID {
-		s.ByID.Set(s.own, uint64(j.ID), j.UID)
+	if job.Array == 0 || job.Array != job.UID {
+		s.ByID.Set(s.own, uint64(job.ID), job.UID)
 	}
-	s.updateIndexes(nil, j)
-	s.moveCounters(nil, j)
-	if a := s.ArrayOf(j); a != nil {
-		a.Records++
-		if j.State.Active() {
-			a.Running++
+	s.updateIndexes(nil, job)
+	s.moveCounters(nil, job)
+	if array := s.ArrayOf(job); array != nil {
+		array.Records++
+		if job.State.Active() {
+			array.Running++
 		}
-		if !j.IsArrayRecord() {
-			a.Split.Set(s.own, uint64(j.Task), j.UID)
+		if !job.IsArrayRecord() {
+			array.Split.Set(s.own, uint64(job.Task), job.UID)
 		}
-	} else if j.Array != 0 {
-		return damaged("job uid %d belongs to array %d, which is not there", j.UID, j.Array)
+	} else if job.Array != 0 {
+		return damaged("job uid %d belongs to array %d, which is not there", job.UID, job.Array)
 	}
-	if j.State.Active() {
-		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, 1)
+	if job.State.Active() {
+		s.Licenses = addCounts(s.Licenses, job.Alloc.Licenses, 1)
 	}
-	if !j.HoldsNodes() {
+	if !job.HoldsNodes() {
 		return nil
 	}
-	for i := range j.Alloc.Nodes {
-		if j.Done.Has(i) {
+	for i := range job.Alloc.Nodes {
+		if job.Done.Has(i) {
 			continue
 		}
-		n := s.NodeByID(j.Alloc.Nodes[i].ID)
-		if n == nil || n.Spec.Name != j.Alloc.Nodes[i].Name {
-			return damaged("job uid %d holds node %s, which is not there", j.UID, j.Alloc.Nodes[i].Name)
+		node := s.NodeByID(job.Alloc.Nodes[i].ID)
+		if node == nil || node.Spec.Name != job.Alloc.Nodes[i].Name {
+			return damaged("job uid %d holds node %s, which is not there", job.UID, job.Alloc.Nodes[i].Name)
 		}
-		n.take(&j.Alloc.Nodes[i], j.Alloc.Share > 0, j.Yields)
-		n.Jobs = append(n.Jobs, j.UID)
+		node.take(&job.Alloc.Nodes[i], job.Alloc.Share > 0, job.Yields)
+		node.Jobs = append(node.Jobs, job.UID)
 	}
 	return nil
 }

@@ -53,32 +53,32 @@ func (s *State) SpentOf(kind UsageKind, qos, subject uint32) *Spent {
 
 // spentKeys appends what a job's use is charged to: its QOS, that of its
 // partition where it is another, and its associations up to the root.
-func (s *State) spentKeys(keys []uint64, j *Job) []uint64 {
-	own := s.Policy.FindQOS(j.QOS())
+func (s *State) spentKeys(keys []uint64, job *Job) []uint64 {
+	own := s.Policy.FindQOS(job.QOS())
 	if own != nil {
 		keys = append(keys, UsageKey(UsageQOS, own.ID, 0))
 	}
-	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != j.QOS() {
+	if p := s.Parts.Find(job.Partition()); p != nil && p.Spec.QOS != job.QOS() {
 		if q := s.Policy.FindQOS(p.Spec.QOS); q != nil {
 			keys = append(keys, UsageKey(UsageQOS, q.ID, 0))
 		}
 	}
-	for id, depth := j.Assoc, 0; id != 0 && depth < maxChain; depth++ {
-		a := s.Policy.Assoc(id)
-		if a == nil {
+	for id, depth := job.Assoc, 0; id != 0 && depth < maxChain; depth++ {
+		assoc := s.Policy.Assoc(id)
+		if assoc == nil {
 			break
 		}
 		keys = append(keys, UsageKey(UsageAssoc, 0, id))
-		id = a.Parent
+		id = assoc.Parent
 	}
 	return keys
 }
 
 // chargeUse charges what an active job has used until an instant since it was
 // last charged. What was used earlier in that time has faded by its end.
-func (s *State) chargeUse(j *Job, until spec.Instant) {
-	from := max(j.Started, s.Aging.At, j.Charged)
-	if j.Alloc == nil || until <= from {
+func (s *State) chargeUse(job *Job, until spec.Instant) {
+	from := max(job.Started, s.Aging.At, job.Charged)
+	if job.Alloc == nil || until <= from {
 		return
 	}
 	ran := until.Sub(from)
@@ -87,9 +87,9 @@ func (s *State) chargeUse(j *Job, until spec.Instant) {
 	if s.Aging.PerSecond != 0 {
 		faded = secs.Scale(fixed.Pow(s.Aging.PerSecond, ran.Seconds()))
 	}
-	factor := s.Policy.FindQOS(j.QOS()).Factor()
+	factor := s.Policy.FindQOS(job.QOS()).Factor()
 	var buf [24]uint64
-	for _, key := range s.spentKeys(buf[:0], j) {
+	for _, key := range s.spentKeys(buf[:0], job) {
 		wall := faded
 		if s.isLasting(key) {
 			wall = secs
@@ -97,8 +97,8 @@ func (s *State) chargeUse(j *Job, until spec.Instant) {
 		u := s.ownSpent(key)
 		u.Wall = u.Wall.Add(wall)
 		weighted := wall.Times(factor).Over(1_000_000)
-		u.Raw = u.Raw.Add(weighted.Times(j.Alloc.TRES.Billing))
-		for _, c := range j.Alloc.TRES.All() {
+		u.Raw = u.Raw.Add(weighted.Times(job.Alloc.TRES.Billing))
+		for _, c := range job.Alloc.TRES.All() {
 			u.add(c.Name, weighted.Times(c.N))
 		}
 	}
@@ -237,9 +237,9 @@ func (s *State) shiftSpent(assoc uint32, by *Spent, add bool) {
 
 // CheckSpent checks what was used: nothing is charged to nobody, and records
 // are as their readers expect them.
-func CheckSpent(s *State) error {
+func CheckSpent(state *State) error {
 	var err error
-	s.Spent.Range(func(key uint64, u *Spent) bool {
+	state.Spent.Range(func(key uint64, u *Spent) bool {
 		kind, _, _ := ParseUsageKey(key)
 		switch {
 		case kind != UsageQOS && kind != UsageAssoc:
@@ -251,8 +251,8 @@ func CheckSpent(s *State) error {
 		}
 		return err == nil
 	})
-	if err == nil && s.Aging.At > s.At {
-		err = brokenInvariant("use faded last at %d, after the last event", s.Aging.At)
+	if err == nil && state.Aging.At > state.At {
+		err = brokenInvariant("use faded last at %d, after the last event", state.Aging.At)
 	}
 	return err
 }

@@ -136,11 +136,11 @@ func (s *State) ArrayByID(id spec.JobID) *Array {
 }
 
 // ArrayOf returns the array a job belongs to, or nil.
-func (s *State) ArrayOf(j *Job) *Array {
-	if j.Array == 0 {
+func (s *State) ArrayOf(job *Job) *Array {
+	if job.Array == 0 {
 		return nil
 	}
-	a, _ := s.Arrays.Get(uint64(j.Array))
+	a, _ := s.Arrays.Get(uint64(job.Array))
 	return a
 }
 
@@ -175,15 +175,15 @@ func (s *State) countOwned(uid uint32, by int) {
 	}
 }
 
-func (s *State) putJob(j *Job) {
-	switch old := s.Job(j.UID); {
+func (s *State) putJob(job *Job) {
+	switch old := s.Job(job.UID); {
 	case old == nil:
-		s.countOwned(j.Spec.UID, 1)
-	case old.Spec.UID != j.Spec.UID:
+		s.countOwned(job.Spec.UID, 1)
+	case old.Spec.UID != job.Spec.UID:
 		s.countOwned(old.Spec.UID, -1)
-		s.countOwned(j.Spec.UID, 1)
+		s.countOwned(job.Spec.UID, 1)
 	}
-	s.Jobs.Set(s.own, uint64(j.UID), j)
+	s.Jobs.Set(s.own, uint64(job.UID), job)
 }
 
 func (s *State) putNode(n *Node) { s.Nodes.Set(s.own, uint64(n.ID), n) }

@@ -240,44 +240,44 @@ func (p *PartTotals) sizeTotals(own *pmap.Owner, class SizeClass) *SizeTotals {
 }
 
 // countSubmitted counts a new job, or the tasks of one, in the totals.
-func (s *State) countSubmitted(j *Job) {
+func (s *State) countSubmitted(job *Job) {
 	if s.draft {
 		return
 	}
-	n := uint64(j.Count())
+	n := uint64(job.Count())
 	s.Totals.Submitted += n
-	s.partitionTotals(j.Partition()).Submitted += n
+	s.partitionTotals(job.Partition()).Submitted += n
 }
 
 // countStart counts an attempt that starts in the totals.
-func (s *State) countStart(j *Job, at spec.Instant) {
+func (s *State) countStart(job *Job, at spec.Instant) {
 	if s.draft {
 		return
 	}
 	s.Totals.Started++
-	if j.Backfill {
+	if job.Backfill {
 		s.Totals.Backfilled++
 	}
-	wait := at.Sub(j.Submitted)
-	p := s.partitionTotals(j.Partition())
-	p.Started++
-	p.Wait.addValue(wait)
-	p.sizeTotals(s.own, SizeOf(&j.Req)).Wait.add(wait)
-	s.Totals.qos(s.own, j.QOS()).Wait.add(wait)
+	wait := at.Sub(job.Submitted)
+	part := s.partitionTotals(job.Partition())
+	part.Started++
+	part.Wait.addValue(wait)
+	part.sizeTotals(s.own, SizeOf(&job.Req)).Wait.add(wait)
+	s.Totals.qos(s.own, job.QOS()).Wait.add(wait)
 }
 
 // countEnd counts a verdict on a job, or on so many tasks, in the totals.
-func (s *State) countEnd(j *Job, count uint64, ran bool, at spec.Instant) {
+func (s *State) countEnd(job *Job, count uint64, ran bool, at spec.Instant) {
 	if s.draft {
 		return
 	}
-	s.Totals.Ended[j.State] += count
-	p := s.partitionTotals(j.Partition())
-	p.Ended[j.State] += count
+	s.Totals.Ended[job.State] += count
+	part := s.partitionTotals(job.Partition())
+	part.Ended[job.State] += count
 	if ran {
-		run := at.Sub(j.Started)
-		p.Run.addValue(run)
-		p.sizeTotals(s.own, SizeOf(&j.Req)).Run.add(run)
+		run := at.Sub(job.Started)
+		part.Run.addValue(run)
+		part.sizeTotals(s.own, SizeOf(&job.Req)).Run.add(run)
 	}
 }
 
@@ -296,13 +296,13 @@ func (s *State) countRequeue(partition string, as spec.JobState) {
 // partitionTotals returns the totals of one partition for a change. The list is copied
 // once after each Freeze or Fork.
 func (s *State) partitionTotals(name string) *PartTotals {
-	t := &s.Totals
+	totals := &s.Totals
 	if s.partsOwn != s.own {
-		t.Parts, s.partsOwn = slices.Clone(t.Parts), s.own
+		totals.Parts, s.partsOwn = slices.Clone(totals.Parts), s.own
 	}
-	i, ok := searchSorted(t.Parts, name, func(p *PartTotals) string { return p.Name })
+	i, ok := searchSorted(totals.Parts, name, func(p *PartTotals) string { return p.Name })
 	if !ok {
-		t.Parts = slices.Insert(t.Parts, i, PartTotals{Name: name})
+		totals.Parts = slices.Insert(totals.Parts, i, PartTotals{Name: name})
 	}
-	return &t.Parts[i]
+	return &totals.Parts[i]
 }

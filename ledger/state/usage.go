@@ -33,12 +33,12 @@ type Usage struct {
 // RunSeconds is how much of a TRES, times seconds, the running jobs of a
 // subject may still use until their time limits.
 func (s *State) RunSeconds(key uint64, tres string, now spec.Instant) int64 {
-	u, ok := s.Usage.Get(key)
+	usage, ok := s.Usage.Get(key)
 	if !ok {
 		return 0
 	}
 	at := s.secondOf(now)
-	sum := u.Due.Get(tres) - (u.TRES.Get(tres)-u.Still.Get(tres))*at
+	sum := usage.Due.Get(tres) - (usage.TRES.Get(tres)-usage.Still.Get(tres))*at
 	s.Ends.Range(func(end uint64, jobs Set) bool { // which ended since the last event
 		if int64(end) >= at {
 			return false
@@ -64,41 +64,41 @@ const unlimited = 365 * spec.Day
 // limitSecond is when a running job ends at its time limit, in seconds since the
 // cluster was made; of a suspended one still is true, and it is the seconds
 // that are left.
-func (s *State) limitSecond(j *Job) (due int64, still bool) {
-	limit := j.Limit
+func (s *State) limitSecond(job *Job) (due int64, still bool) {
+	limit := job.Limit
 	if limit <= 0 || limit == spec.Infinite {
 		limit = unlimited
 	}
-	end := s.secondOf(j.Started) + limit.Seconds() + j.Paused.Seconds()
-	if j.SuspendedAt != 0 {
-		return max(end-s.secondOf(j.SuspendedAt), 0), true
+	end := s.secondOf(job.Started) + limit.Seconds() + job.Paused.Seconds()
+	if job.SuspendedAt != 0 {
+		return max(end-s.secondOf(job.SuspendedAt), 0), true
 	}
 	return end, false
 }
 
 // endOf is the key in Ends of a job whose time limit runs at an instant; 0 if
 // it does not.
-func (s *State) endOf(j *Job, at spec.Instant) uint64 {
-	if j == nil || !j.State.Active() {
+func (s *State) endOf(job *Job, at spec.Instant) uint64 {
+	if job == nil || !job.State.Active() {
 		return 0
 	}
-	if end, still := s.limitSecond(j); !still && end > s.secondOf(at) {
+	if end, still := s.limitSecond(job); !still && end > s.secondOf(at) {
 		return uint64(end)
 	}
 	return 0
 }
 
 // updateEnds keeps Ends.
-func (s *State) updateEnds(old, j *Job) {
-	was, is := s.endOf(old, s.At), s.endOf(j, s.At)
+func (s *State) updateEnds(old, job *Job) {
+	was, is := s.endOf(old, s.At), s.endOf(job, s.At)
 	if was == is {
 		return
 	}
 	if was != 0 {
-		s.updateGroup(&s.Ends, was, j.UID, false)
+		s.updateGroup(&s.Ends, was, job.UID, false)
 	}
 	if is != 0 {
-		s.updateGroup(&s.Ends, is, j.UID, true)
+		s.updateGroup(&s.Ends, is, job.UID, true)
 	}
 }
 
@@ -160,34 +160,34 @@ func (s *State) UsageOf(kind UsageKind, qos, subject uint32) Usage {
 // usageKeys appends the counters a job counts in: its QOS, the partition's
 // QOS when it differs, the user and account within each, and its
 // associations. A job with a verdict counts nowhere, like no job (nil).
-func (s *State) usageKeys(keys []uint64, j *Job) []uint64 {
-	if j == nil || j.State.Terminal() {
+func (s *State) usageKeys(keys []uint64, job *Job) []uint64 {
+	if job == nil || job.State.Terminal() {
 		return keys
 	}
-	account := s.Policy.AccountAssoc(j.Spec.Account)
-	keys = s.qosKeys(keys, j.QOS(), j.Spec.UID, account)
-	if p := s.Parts.Find(j.Partition()); p != nil && p.Spec.QOS != "" && p.Spec.QOS != j.QOS() {
-		keys = s.qosKeys(keys, p.Spec.QOS, j.Spec.UID, account)
+	account := s.Policy.AccountAssoc(job.Spec.Account)
+	keys = s.qosKeys(keys, job.QOS(), job.Spec.UID, account)
+	if p := s.Parts.Find(job.Partition()); p != nil && p.Spec.QOS != "" && p.Spec.QOS != job.QOS() {
+		keys = s.qosKeys(keys, p.Spec.QOS, job.Spec.UID, account)
 	}
-	for id, depth := j.Assoc, 0; id != 0 && depth < maxChain; depth++ {
-		a := s.Policy.Assoc(id)
-		if a == nil {
+	for id, depth := job.Assoc, 0; id != 0 && depth < maxChain; depth++ {
+		assoc := s.Policy.Assoc(id)
+		if assoc == nil {
 			break
 		}
 		keys = append(keys, UsageKey(UsageAssoc, 0, id))
-		id = a.Parent
+		id = assoc.Parent
 	}
 	return keys
 }
 
 func (s *State) qosKeys(keys []uint64, name string, user, account uint32) []uint64 {
-	q := s.Policy.FindQOS(name)
-	if q == nil {
+	qos := s.Policy.FindQOS(name)
+	if qos == nil {
 		return keys
 	}
-	keys = append(keys, UsageKey(UsageQOS, q.ID, 0), UsageKey(UsageQOSUser, q.ID, user))
+	keys = append(keys, UsageKey(UsageQOS, qos.ID, 0), UsageKey(UsageQOSUser, qos.ID, user))
 	if account != 0 {
-		keys = append(keys, UsageKey(UsageQOSAccount, q.ID, account))
+		keys = append(keys, UsageKey(UsageQOSAccount, qos.ID, account))
 	}
 	return keys
 }
@@ -218,18 +218,18 @@ type load struct {
 	still                        bool
 }
 
-func (s *State) loadOf(j *Job, at spec.Instant) load {
+func (s *State) loadOf(job *Job, at spec.Instant) load {
 	var l load
-	if j == nil || j.State.Terminal() {
+	if job == nil || job.State.Terminal() {
 		return l
 	}
-	l.submitted = j.Count()
-	if j.isAging() {
+	l.submitted = job.Count()
+	if job.isAging() {
 		l.accruing = l.submitted
 	}
-	if j.State.Active() {
-		l.running, l.alloc = 1, j.Alloc
-		l.due, l.still = s.limitSecond(j)
+	if job.State.Active() {
+		l.running, l.alloc = 1, job.Alloc
+		l.due, l.still = s.limitSecond(job)
 		if !l.still && l.due <= s.secondOf(at) {
 			l.due, l.still = 0, true
 		}
@@ -240,10 +240,10 @@ func (s *State) loadOf(j *Job, at spec.Instant) load {
 // Hold counts a waiting job in limits and licences as if one run of it had an
 // allocation, or takes that away again. It is for forks on which starts are
 // tried: in a state that is kept it would be counted for ever.
-func (s *State) Hold(j *Job, a *spec.Allocation, limit spec.Span, held bool) {
-	run := *j
+func (s *State) Hold(job *Job, allocation *spec.Allocation, limit spec.Span, held bool) {
+	run := *job
 	run.State = spec.Running
-	run.Alloc = a
+	run.Alloc = allocation
 	run.Started = s.At
 	run.Limit = limit
 	run.Tasks = nil
@@ -257,7 +257,7 @@ func (s *State) Hold(j *Job, a *spec.Allocation, limit spec.Span, held bool) {
 	}
 	var keys [24]uint64
 	s.chargeCounters(s.usageKeys(keys[:0], &run), was, is)
-	s.Licenses = addCounts(s.Licenses, a.Licenses, sign)
+	s.Licenses = addCounts(s.Licenses, allocation.Licenses, sign)
 }
 
 // chargeCounters adds to counters what a job is and takes away what it was.
@@ -266,13 +266,13 @@ func (s *State) chargeCounters(keys []uint64, was, is load) {
 		was.alloc, is.alloc = nil, nil
 	}
 	for _, k := range keys {
-		u := s.ownUsage(k)
-		u.Submitted += is.submitted - was.submitted
-		u.Running += is.running - was.running
-		u.Accruing += is.accruing - was.accruing
-		s.chargeAlloc(u, &was, -1)
-		s.chargeAlloc(u, &is, 1)
-		if u.Submitted == 0 && u.Running == 0 && u.TRES.IsZero() {
+		usage := s.ownUsage(k)
+		usage.Submitted += is.submitted - was.submitted
+		usage.Running += is.running - was.running
+		usage.Accruing += is.accruing - was.accruing
+		s.chargeAlloc(usage, &was, -1)
+		s.chargeAlloc(usage, &is, 1)
+		if usage.Submitted == 0 && usage.Running == 0 && usage.TRES.IsZero() {
 			s.Usage.Delete(s.own, k)
 		}
 	}
@@ -284,56 +284,56 @@ func (s *State) ownUsage(key uint64) *Usage {
 	if ok && old.own == s.own {
 		return old
 	}
-	u := &Usage{}
+	usage := &Usage{}
 	if ok {
-		*u = *old
-		u.TRES.Other, u.Due.Other, u.Still.Other = slices.Clone(u.TRES.Other), slices.Clone(u.Due.Other), slices.Clone(u.Still.Other)
+		*usage = *old
+		usage.TRES.Other, usage.Due.Other, usage.Still.Other = slices.Clone(usage.TRES.Other), slices.Clone(usage.Due.Other), slices.Clone(usage.Still.Other)
 	}
-	u.own = s.own
-	s.Usage.Set(s.own, key, u)
-	return u
+	usage.own = s.own
+	s.Usage.Set(s.own, key, usage)
+	return usage
 }
 
-func (s *State) chargeAlloc(u *Usage, l *load, sign int64) {
-	a := l.alloc
-	if a == nil {
+func (s *State) chargeAlloc(usage *Usage, l *load, sign int64) {
+	allocation := l.alloc
+	if allocation == nil {
 		return
 	}
-	addTRES(&u.TRES, &a.TRES, sign)
+	addTRES(&usage.TRES, &allocation.TRES, sign)
 	if l.due != 0 {
-		addTRES(&u.Due, &a.TRES, sign*l.due)
+		addTRES(&usage.Due, &allocation.TRES, sign*l.due)
 	}
 	if l.still {
-		addTRES(&u.Still, &a.TRES, sign)
+		addTRES(&usage.Still, &allocation.TRES, sign)
 	}
-	for i := range a.Nodes {
-		id := uint64(a.Nodes[i].ID)
-		n, _ := u.Nodes.Get(id)
+	for i := range allocation.Nodes {
+		id := uint64(allocation.Nodes[i].ID)
+		n, _ := usage.Nodes.Get(id)
 		n += int32(sign)
 		if n == 0 {
-			u.Nodes.Delete(s.own, id)
+			usage.Nodes.Delete(s.own, id)
 		} else {
-			u.Nodes.Set(s.own, id, n)
+			usage.Nodes.Set(s.own, id, n)
 		}
 	}
 }
 
 // addTRES adds n times a vector in place.
-func addTRES(to, t *spec.TRES, n int64) {
-	to.CPU += n * t.CPU
-	to.Mem += n * t.Mem
-	to.Node += n * t.Node
-	to.Billing += n * t.Billing
-	to.Energy += n * t.Energy
+func addTRES(to, tres *spec.TRES, n int64) {
+	to.CPU += n * tres.CPU
+	to.Mem += n * tres.Mem
+	to.Node += n * tres.Node
+	to.Billing += n * tres.Billing
+	to.Energy += n * tres.Energy
 	i := 0
-	for _, c := range t.Other {
-		for i < len(to.Other) && to.Other[i].Name < c.Name {
+	for _, count := range tres.Other {
+		for i < len(to.Other) && to.Other[i].Name < count.Name {
 			i++
 		}
-		if i == len(to.Other) || to.Other[i].Name != c.Name {
-			to.Other = slices.Insert(to.Other, i, spec.TRESCount{Name: c.Name})
+		if i == len(to.Other) || to.Other[i].Name != count.Name {
+			to.Other = slices.Insert(to.Other, i, spec.TRESCount{Name: count.Name})
 		}
-		to.Other[i].N += n * c.N
+		to.Other[i].N += n * count.N
 		if to.Other[i].N == 0 {
 			to.Other = slices.Delete(to.Other, i, i+1)
 		}

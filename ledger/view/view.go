@@ -60,15 +60,15 @@ type PlannedDevice struct {
 
 // NewPlan indexes a list of predictions.
 func NewPlan(at spec.Instant, seq uint64, jobs []Planned, truncated bool) *Plan {
-	p := &Plan{At: at, Seq: seq, Jobs: jobs, Truncated: truncated}
+	plan := &Plan{At: at, Seq: seq, Jobs: jobs, Truncated: truncated}
 	if len(jobs) <= short {
-		return p
+		return plan
 	}
-	p.byUID = make(map[spec.JobUID]int, len(jobs))
+	plan.byUID = make(map[spec.JobUID]int, len(jobs))
 	for i := len(jobs) - 1; i >= 0; i-- {
-		p.byUID[jobs[i].UID] = i
+		plan.byUID[jobs[i].UID] = i
 	}
-	return p
+	return plan
 }
 
 // short is a plan that is looked through faster than in an index.

@@ -76,15 +76,15 @@ func New(cfg Config, deps Deps) *Agent {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
+	agent := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
 		tunes:    newQueue[func(context.Context)](),
 		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
-	a.samples.wake = make(chan struct{}, 1)
-	a.aborts, a.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
-	a.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
-	a.health.Store(&Health{})
-	a.vigil = newVigil(cfg.MessageTimeout)
-	return a
+	agent.samples.wake = make(chan struct{}, 1)
+	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
+	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
+	agent.health.Store(&Health{})
+	agent.vigil = newVigil(cfg.MessageTimeout)
+	return agent
 }
 
 // Heard takes the shepherd's news; it never waits.
@@ -241,9 +241,9 @@ func (a *Agent) sendHeartbeats(now spec.Instant) {
 func (a *Agent) unready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unable, a.unable) }
 
 // judge finds out whether the shepherd can do what the configuration asks for.
-func (a *Agent) judge(h *plan.Hello) {
+func (a *Agent) judge(hello *plan.Hello) {
 	a.unable = ""
-	if sp := a.cfg.Node.Space; sp != nil && !h.Enforces.Spaces {
+	if sp := a.cfg.Node.Space; sp != nil && !hello.Enforces.Spaces {
 		a.unable = fmt.Sprintf("JobContainerType: jobs cannot have their own %s here: the shepherd is not root, or may not make mount namespaces", strings.Join(sp.Dirs, " and "))
 		a.log.Error("this node takes no jobs", "because", a.unable)
 	}
@@ -358,7 +358,7 @@ func (a *Agent) spaces(ctx context.Context) []plan.RunKey {
 }
 
 // askUntilAnswered asks the shepherd until it has answered.
-func (a *Agent) askUntilAnswered(ctx context.Context, k plan.RunKey, what string, ask func(context.Context) error) {
+func (a *Agent) askUntilAnswered(ctx context.Context, key plan.RunKey, what string, ask func(context.Context) error) {
 	a.wg.Go(func() {
 		wait := 50 * spec.Millisecond
 		for {
@@ -371,7 +371,7 @@ func (a *Agent) askUntilAnswered(ctx context.Context, k plan.RunKey, what string
 				a.inbox.put(func() { a.relist = true })
 				return
 			case !errors.Is(err, ErrDown):
-				a.log.Error("the shepherd refuses", "to", what, "run", k.String(), "error", err)
+				a.log.Error("the shepherd refuses", "to", what, "run", key.String(), "error", err)
 				return
 			}
 			if !a.sleepFor(ctx, wait) {

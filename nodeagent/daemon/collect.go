@@ -62,30 +62,30 @@ func (a *Agent) recheckGPUs(ctx context.Context) {
 // readGPUs makes one collection; changed tells that devices have come or gone.
 func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 	began := a.deps.Clock.Now()
-	rd := &Reading{}
-	rd.Err = a.deps.GPUs.Sample(ctx, began, &rd.Sample)
-	if rd.Err == nil {
+	reading := &Reading{}
+	reading.Err = a.deps.GPUs.Sample(ctx, began, &reading.Sample)
+	if reading.Err == nil {
 		var err error
-		rd.Processes, err = a.deps.GPUs.Processes(ctx, nil)
-		rd.Listed = err == nil
-		rd.Events, err = a.deps.GPUs.Events(ctx, began, nil)
+		reading.Processes, err = a.deps.GPUs.Processes(ctx, nil)
+		reading.Listed = err == nil
+		reading.Events, err = a.deps.GPUs.Events(ctx, began, nil)
 		if err != nil {
 			a.log.Warn("GPU events cannot be read", "error", err)
 		}
-		a.deps.Telemetry.SetSample(&rd.Sample)
+		a.deps.Telemetry.SetSample(&reading.Sample)
 	}
 	if ctx.Err() != nil {
 		return false
 	}
-	a.deps.Telemetry.Collected(CollectGPU, a.deps.Clock.Now().Sub(began), rd.Err)
-	for i := range rd.Events {
-		e := &rd.Events[i]
+	a.deps.Telemetry.Collected(CollectGPU, a.deps.Clock.Now().Sub(began), reading.Err)
+	for i := range reading.Events {
+		e := &reading.Events[i]
 		a.deps.Telemetry.GPUEvent(e.Kind)
 		changed = changed || e.Kind == device.EventLost || e.Kind == device.EventReturned || e.Kind == device.EventMIGChanged
 		a.log.Warn("GPU event", "kind", e.Kind.String(), "gpu", e.UUID, "xid", e.XID, "class", device.ClassifyXID(e.XID).String(), "text", e.Text)
 	}
 	a.inbox.put(func() {
-		a.core.Collected(rd)
+		a.core.Collected(reading)
 		a.deps.Telemetry.SetGPUAccounts(a.core.Accounts())
 	})
 	return changed

@@ -220,40 +220,40 @@ func (c *Core) UseKeys(keys [][]byte) bool {
 
 // Welcome begins a connection. What the controller does not name is either
 // over, and its report repeated, or an orphan, which the next Resync finds.
-func (c *Core) Welcome(w *apiv1.Welcome) {
+func (c *Core) Welcome(welcome *apiv1.Welcome) {
 	var cluster [16]byte
-	if len(w.GetClusterUuid()) != len(cluster) {
-		c.fx.Leave = fmt.Sprintf("the controller names its cluster by %d bytes, want %d: its release does not fit this agent's", len(w.GetClusterUuid()), len(cluster))
+	if len(welcome.GetClusterUuid()) != len(cluster) {
+		c.fx.Leave = fmt.Sprintf("the controller names its cluster by %d bytes, want %d: its release does not fit this agent's", len(welcome.GetClusterUuid()), len(cluster))
 		return
 	}
-	copy(cluster[:], w.GetClusterUuid())
+	copy(cluster[:], welcome.GetClusterUuid())
 	if c.cluster != cluster {
 		if c.cluster != ([16]byte{}) {
 			c.fx.Leave = fmt.Sprintf("this node belongs to another cluster (%x) than the controller's (%x, %s): give the agent an empty state folder to move the node",
-				c.cluster, cluster, w.GetCluster())
+				c.cluster, cluster, welcome.GetCluster())
 			return
 		}
 		c.cluster, c.fx.Save = cluster, true
 	}
-	if c.isOutdated(w) {
+	if c.isOutdated(welcome) {
 		return
 	}
-	if !c.UseKeys(w.GetCredentialKeys()) {
+	if !c.UseKeys(welcome.GetCredentialKeys()) {
 		return
 	}
-	if w.GetKillWait() > 0 {
-		c.killWait = spec.Span(w.GetKillWait())
+	if welcome.GetKillWait() > 0 {
+		c.killWait = spec.Span(welcome.GetKillWait())
 	}
 	c.stream++
 	c.complete = true
 	clear(c.desired)
-	for _, k := range w.GetDesired() {
+	for _, k := range welcome.GetDesired() {
 		c.desired[runKey(k)] = true
 	}
-	c.setUnknown(w.GetUnknown())
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
-		r.wanted = c.wantsAttempt(k)
+	c.setUnknown(welcome.GetUnknown())
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
+		r.wanted = c.wantsAttempt(key)
 		if r.wanted {
 			continue
 		}
@@ -263,9 +263,9 @@ func (c *Core) Welcome(w *apiv1.Welcome) {
 		case held:
 			c.releaseRun(r) // given away long ago: nothing to tell
 		case asked:
-			c.endRun(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
+			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
 		case preparing, tuning:
-			c.endRun(r, &plan.Terminate{Key: k, Scope: plan.ScopeJob})
+			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
 		case living, closing, measuring, cleaning, reported:
 		}
 	}
@@ -322,11 +322,11 @@ func (c *Core) Ack(upTo uint64) {
 // Tick lets time pass.
 func (c *Core) Tick() {
 	now := c.clock()
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		switch {
 		case r.phase == measuring && now.Sub(r.since) > measureWait:
-			c.log.Warn("a run is reported without a last reading of its GPUs", "run", k.String())
+			c.log.Warn("a run is reported without a last reading of its GPUs", "run", key.String())
 			c.finishRun(r)
 		case r.phase == asked && r.retry:
 			r.retry = false
@@ -351,92 +351,92 @@ func (c *Core) Listing() {
 
 // Resync compares what the controller wants with what the shepherd has.
 func (c *Core) Resync(seen []plan.Observed) {
-	in := plan.Input{Now: c.clock(), Stream: c.stream, Complete: c.complete, Observed: seen, Up: true, Unknown: c.unknown}
+	input := plan.Input{Now: c.clock(), Stream: c.stream, Complete: c.complete, Observed: seen, Up: true, Unknown: c.unknown}
 	observed := make(map[plan.RunKey]bool, len(seen))
 	for i := range seen {
 		observed[seen[i].Key] = true
 		c.adoptRun(&seen[i])
 		c.reportUnkillable(&seen[i])
 	}
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		switch {
 		case !c.complete:
 			continue // nothing is concluded before the controller has spoken
-		case !observed[k] && (!c.snapshot[k] || r.phase != living):
+		case !observed[key] && (!c.snapshot[key] || r.phase != living):
 			continue
-		case !r.wanted && !observed[k]:
+		case !r.wanted && !observed[key]:
 			c.releaseRun(r) // known from the spool, and over long ago
 			continue
 		case !r.wanted:
 			continue
 		}
-		w := plan.Wish{Key: k, Begun: r.phase == living}
+		wish := plan.Wish{Key: key, Begun: r.phase == living}
 		if r.term != nil && r.phase == living {
-			w.Stop, w.Grace = true, r.term.Grace
+			wish.Stop, wish.Grace = true, r.term.Grace
 		}
-		in.Wishes = append(in.Wishes, w)
+		input.Wishes = append(input.Wishes, wish)
 	}
-	for _, a := range c.memory.Step(in, c.cfg.Orphans) {
+	for _, a := range c.memory.Step(input, c.cfg.Orphans) {
 		c.carryAction(a)
 	}
 }
 
 // reportUnkillable says once that processes outlive SIGKILL: their node needs help.
-func (c *Core) reportUnkillable(o *plan.Observed) {
-	r := c.runs[o.Key]
-	if r == nil || r.stuck || o.KillSent == 0 || o.State == plan.Exited || c.cfg.UnkillableAfter <= 0 || c.clock().Sub(o.KillSent) < c.cfg.UnkillableAfter {
+func (c *Core) reportUnkillable(observed *plan.Observed) {
+	r := c.runs[observed.Key]
+	if r == nil || r.stuck || observed.KillSent == 0 || observed.State == plan.Exited || c.cfg.UnkillableAfter <= 0 || c.clock().Sub(observed.KillSent) < c.cfg.UnkillableAfter {
 		return
 	}
 	r.stuck = true
-	c.log.Error("processes of a job cannot be killed; the job keeps the node until they are gone", "run", o.Key.String(), "job", o.JobID, "pid", o.PID,
-		"seconds", c.clock().Sub(o.KillSent).Seconds())
+	c.log.Error("processes of a job cannot be killed; the job keeps the node until they are gone", "run", observed.Key.String(), "job", observed.JobID, "pid", observed.PID,
+		"seconds", c.clock().Sub(observed.KillSent).Seconds())
 }
 
 // carryAction takes one action of the plan. Launches and starts need none: orders
 // and the shepherd's news bring them.
-func (c *Core) carryAction(a plan.Action) {
-	switch a.Kind {
+func (c *Core) carryAction(action plan.Action) {
+	switch action.Kind {
 	case plan.DoAck:
-		c.fx.Forget = append(c.fx.Forget, a.Key)
+		c.fx.Forget = append(c.fx.Forget, action.Key)
 	case plan.ReportExit:
-		c.noteExited(a.Exit)
+		c.noteExited(action.Exit)
 	case plan.ReportMissing:
-		if r := c.runs[a.Key]; r != nil && r.phase == living {
-			c.log.Error("a run is lost: the shepherd does not know it", "run", a.Key.String())
-			c.noteExited(&plan.Exit{Key: a.Key, Failure: plan.Lost, Start: r.from, End: c.clock(), Message: "the node's shepherd does not know the run any more"})
+		if r := c.runs[action.Key]; r != nil && r.phase == living {
+			c.log.Error("a run is lost: the shepherd does not know it", "run", action.Key.String())
+			c.noteExited(&plan.Exit{Key: action.Key, Failure: plan.Lost, Start: r.from, End: c.clock(), Message: "the node's shepherd does not know the run any more"})
 		}
 	case plan.ReportOrphan:
-		c.log.Warn("a run is here that the controller does not know", "run", a.Key.String(), "job", a.Observed.JobID, "pid", a.Observed.PID)
+		c.log.Warn("a run is here that the controller does not know", "run", action.Key.String(), "job", action.Observed.JobID, "pid", action.Observed.PID)
 	case plan.DoTerminate:
-		t := plan.Terminate{Key: a.Key, Scope: scopeOfRun(a.Key), Grace: a.Grace}
-		if r := c.runs[a.Key]; r != nil && r.term == nil {
-			t.Notice = c.noticeLine(r, "")
-			r.term = &t
+		terminate := plan.Terminate{Key: action.Key, Scope: scopeOfRun(action.Key), Grace: action.Grace}
+		if r := c.runs[action.Key]; r != nil && r.term == nil {
+			terminate.Notice = c.noticeLine(r, "")
+			r.term = &terminate
 		}
-		c.fx.Terminate = append(c.fx.Terminate, t)
+		c.fx.Terminate = append(c.fx.Terminate, terminate)
 	case plan.ReportStarted, plan.DoLaunch:
 	}
 }
 
 // adoptRun learns of a living run that this life of the agent did not start.
-func (c *Core) adoptRun(o *plan.Observed) {
-	if o.State == plan.Exited || c.recent.of[o.Key] != nil {
+func (c *Core) adoptRun(observed *plan.Observed) {
+	if observed.State == plan.Exited || c.recent.of[observed.Key] != nil {
 		return
 	}
-	r := c.runs[o.Key]
+	r := c.runs[observed.Key]
 	if r == nil {
-		r = &run{key: o.Key, wanted: c.wantsAttempt(o.Key), facts: facts{Batch: o.Key.Step == plan.StepBatch, ID: o.JobID}}
-		c.runs[o.Key] = r
+		r = &run{key: observed.Key, wanted: c.wantsAttempt(observed.Key), facts: facts{Batch: observed.Key.Step == plan.StepBatch, ID: observed.JobID}}
+		c.runs[observed.Key] = r
 	}
 	if r.phase == 0 || r.phase == asked {
 		c.noteLive(r)
 	}
-	r.socket = o.Socket
-	r.launch = o.Launch
-	r.seq = o.Seq
-	r.user = o.UID
-	if o.Start != 0 {
-		c.noteBegan(r, o.Start)
+	r.socket = observed.Socket
+	r.launch = observed.Launch
+	r.seq = observed.Seq
+	r.user = observed.UID
+	if observed.Start != 0 {
+		c.noteBegan(r, observed.Start)
 	}
 }

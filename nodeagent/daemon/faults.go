@@ -54,9 +54,9 @@ type faults struct {
 }
 
 // reportFault tells the controller, at once or, if it was told a moment ago, later.
-func (c *Core) reportFault(f spec.GPUFault) {
-	k := gateKey{uuid: f.UUID, kind: f.Kind, xid: f.XID, job: f.Job, attempt: f.Attempt}
-	g := c.faults.gates[k]
+func (c *Core) reportFault(fault spec.GPUFault) {
+	key := gateKey{uuid: fault.UUID, kind: fault.Kind, xid: fault.XID, job: fault.Job, attempt: fault.Attempt}
+	g := c.faults.gates[key]
 	if g == nil {
 		if len(c.faults.order) >= maxFaultGates {
 			delete(c.faults.gates, c.faults.order[0])
@@ -66,11 +66,11 @@ func (c *Core) reportFault(f spec.GPUFault) {
 		if c.faults.gates == nil {
 			c.faults.gates = map[gateKey]*gate{}
 		}
-		c.faults.gates[k] = g
-		c.faults.order = append(c.faults.order, k)
+		c.faults.gates[key] = g
+		c.faults.order = append(c.faults.order, key)
 	}
-	g.count += f.Times()
-	g.held = f
+	g.count += fault.Times()
+	g.held = fault
 	c.letOut(g)
 }
 
@@ -89,20 +89,20 @@ func (c *Core) letOut(g *gate) {
 
 // watchDevices turns a collection into news: the provider's events, and GPUs that are
 // held without a process.
-func (c *Core) watchDevices(rd *Reading) {
-	for i := range rd.Events {
-		e := &rd.Events[i]
-		f := spec.GPUFault{UUID: e.UUID, Kind: faultKind(e.Kind), Text: e.Text, At: e.At}
-		if e.Kind == device.EventXID {
-			f.XID, f.Class = int64(e.XID), device.ClassifyXID(e.XID).String()
+func (c *Core) watchDevices(reading *Reading) {
+	for i := range reading.Events {
+		event := &reading.Events[i]
+		fault := spec.GPUFault{UUID: event.UUID, Kind: faultKind(event.Kind), Text: event.Text, At: event.At}
+		if event.Kind == device.EventXID {
+			fault.XID, fault.Class = int64(event.XID), device.ClassifyXID(event.XID).String()
 		}
-		if f.Kind == 0 {
+		if fault.Kind == 0 {
 			continue
 		}
-		f.Job, f.Attempt = c.holderOf(e.UUID, e.At)
-		c.reportFault(f)
+		fault.Job, fault.Attempt = c.holderOf(event.UUID, event.At)
+		c.reportFault(fault)
 	}
-	if rd.Err == nil {
+	if reading.Err == nil {
 		c.watchIdle()
 	}
 	for _, k := range c.faults.order {
@@ -110,8 +110,8 @@ func (c *Core) watchDevices(rd *Reading) {
 	}
 }
 
-func faultKind(k device.EventKind) spec.GPUFaultKind {
-	switch k {
+func faultKind(kind device.EventKind) spec.GPUFaultKind {
+	switch kind {
 	case device.EventXID:
 		return spec.GPUXID
 	case device.EventLost:
@@ -133,8 +133,8 @@ func faultKind(k device.EventKind) spec.GPUFaultKind {
 // still counts, and one that began after the error does not.
 func (c *Core) holderOf(uuid string, at spec.Instant) (spec.JobUID, uint32) {
 	var found *run
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		holds := r.phase == living || r.phase == held || r.phase == closing || r.phase == measuring
 		if r.from == 0 || !holds || !slices.Contains(r.facts.GPUs, uuid) {
 			continue
@@ -161,30 +161,30 @@ func (c *Core) watchIdle() {
 		return
 	}
 	open := map[attrib.Key]bool{}
-	for _, a := range c.book.Accounts() {
-		if a.Share < whole {
+	for _, account := range c.book.Accounts() {
+		if account.Share < whole {
 			continue // whose processes they are nobody knows
 		}
-		open[a.Key] = true
-		m := c.faults.idle[a.Key]
-		used := a.Allocated - a.NoProcess
-		if m == nil {
-			m = &idleMark{since: a.To.Add(-spec.Span(a.NoProcess)), used: used}
+		open[account.Key] = true
+		mark := c.faults.idle[account.Key]
+		used := account.Allocated - account.NoProcess
+		if mark == nil {
+			mark = &idleMark{since: account.To.Add(-spec.Span(account.NoProcess)), used: used}
 			if used > 0 {
-				m.since = a.To
+				mark.since = account.To
 			}
 			if c.faults.idle == nil {
 				c.faults.idle = map[attrib.Key]*idleMark{}
 			}
-			c.faults.idle[a.Key] = m
+			c.faults.idle[account.Key] = mark
 		}
-		if used > m.used {
-			m.since, m.used, m.told = a.To, used, 0
+		if used > mark.used {
+			mark.since, mark.used, mark.told = account.To, used, 0
 		}
-		idle := a.To.Sub(m.since)
-		if next := c.nextIdle(m.told); idle >= next {
-			m.told = next
-			c.reportFault(spec.GPUFault{UUID: a.GPU, Kind: spec.GPUIdle, At: a.To, Job: a.Job, Attempt: a.Attempt, Idle: idle, Text: "allocated, and no process on it"})
+		idle := account.To.Sub(mark.since)
+		if next := c.nextIdle(mark.told); idle >= next {
+			mark.told = next
+			c.reportFault(spec.GPUFault{UUID: account.GPU, Kind: spec.GPUIdle, At: account.To, Job: account.Job, Attempt: account.Attempt, Idle: idle, Text: "allocated, and no process on it"})
 		}
 	}
 	for k := range c.faults.idle {

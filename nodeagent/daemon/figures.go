@@ -27,19 +27,19 @@ type Reading struct {
 }
 
 // Collected takes a collection. Runs whose end it has seen are reported.
-func (c *Core) Collected(rd *Reading) {
-	if rd.Err == nil {
-		c.book.ObserveSample(&rd.Sample, rd.Processes, rd.Listed)
-		for i := range rd.Events {
-			if e := &rd.Events[i]; e.Kind == device.EventXID {
+func (c *Core) Collected(reading *Reading) {
+	if reading.Err == nil {
+		c.book.ObserveSample(&reading.Sample, reading.Processes, reading.Listed)
+		for i := range reading.Events {
+			if e := &reading.Events[i]; e.Kind == device.EventXID {
 				c.book.XID(e.UUID, e.XID)
 			}
 		}
 	}
-	c.watchDevices(rd)
-	c.makeSamples(rd)
+	c.watchDevices(reading)
+	c.makeSamples(reading)
 	for _, k := range c.sortedKeys() {
-		if r := c.runs[k]; r.phase == measuring && r.seenAfterEnd(rd) {
+		if r := c.runs[k]; r.phase == measuring && r.seenAfterEnd(reading) {
 			c.finishRun(r)
 		}
 	}
@@ -104,12 +104,12 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 		end = r.since
 	}
 	var out []spec.GPUUsage
-	for _, k := range c.accountsOf(r) {
-		a, err := c.book.End(k, end)
+	for _, key := range c.accountsOf(r) {
+		account, err := c.book.End(key, end)
 		if err != nil {
 			continue // the run never began to hold it
 		}
-		out = append(out, c.gpuUsage(&a))
+		out = append(out, c.gpuUsage(&account))
 	}
 	return out
 }
@@ -118,27 +118,27 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 // the package's comment. Time in which the device was lost is left out: the
 // three states then add up to less than the time held. Of a device that the run had a part of,
 // it has that part: the energy is divided in the book.
-func (c *Core) gpuUsage(a *attrib.Account) spec.GPUUsage {
-	u := spec.GPUUsage{
-		UUID: a.GPU, NoProcess: spec.Span(a.NoProcess + a.Unobserved - a.Lost), Idle: spec.Span(a.Idle), Busy: spec.Span(a.Busy),
-		UtilNS: spec.Span(a.Util.Whole), SMNS: spec.Span(a.SM.Whole), TensorNS: spec.Span(a.Tensor.Whole),
-		PeakMem: a.MemoryPeakMiB << 20, MemMiBS: a.MemoryMiBNS.Whole, EnergyMJ: a.EnergyMJ,
-		Throttled: spec.Span(min(a.Thermal+a.Power, a.Allocated)), XIDs: a.XIDsOther, Has: a.Allocated > a.Unobserved,
+func (c *Core) gpuUsage(account *attrib.Account) spec.GPUUsage {
+	usage := spec.GPUUsage{
+		UUID: account.GPU, NoProcess: spec.Span(account.NoProcess + account.Unobserved - account.Lost), Idle: spec.Span(account.Idle), Busy: spec.Span(account.Busy),
+		UtilNS: spec.Span(account.Util.Whole), SMNS: spec.Span(account.SM.Whole), TensorNS: spec.Span(account.Tensor.Whole),
+		PeakMem: account.MemoryPeakMiB << 20, MemMiBS: account.MemoryMiBNS.Whole, EnergyMJ: account.EnergyMJ,
+		Throttled: spec.Span(min(account.Thermal+account.Power, account.Allocated)), XIDs: account.XIDsOther, Has: account.Allocated > account.Unobserved,
 	}
-	for _, x := range a.XIDs {
-		u.XIDs += x.Count
+	for _, x := range account.XIDs {
+		usage.XIDs += x.Count
 	}
 	switch {
-	case a.Share < whole:
-		u.Method, u.Share, u.PeakMem, u.XIDs = spec.GPUByShare, a.Share, 0, 0
-		for _, t := range [...]*spec.Span{&u.NoProcess, &u.Idle, &u.Busy, &u.UtilNS, &u.SMNS, &u.TensorNS, &u.Throttled} {
-			*t = spec.Span(partOf(int64(*t), a.Share))
+	case account.Share < whole:
+		usage.Method, usage.Share, usage.PeakMem, usage.XIDs = spec.GPUByShare, account.Share, 0, 0
+		for _, t := range [...]*spec.Span{&usage.NoProcess, &usage.Idle, &usage.Busy, &usage.UtilNS, &usage.SMNS, &usage.TensorNS, &usage.Throttled} {
+			*t = spec.Span(partOf(int64(*t), account.Share))
 		}
-		u.MemMiBS = partOf(u.MemMiBS, a.Share)
-	case c.units[a.GPU].profile != "":
-		u.Method = spec.GPUBySlices
+		usage.MemMiBS = partOf(usage.MemMiBS, account.Share)
+	case c.units[account.GPU].profile != "":
+		usage.Method = spec.GPUBySlices
 	}
-	return u
+	return usage
 }
 
 // partOf is some thousandths of a number, rounded down, without overflow.
@@ -147,13 +147,13 @@ func partOf(n, share int64) int64 { return n/whole*share + n%whole*share/whole }
 // Jobs lists what holds the node, for metrics.
 func (c *Core) Jobs() []JobOnNode {
 	var out []JobOnNode
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		if r.phase != living && r.phase != held && r.phase != closing || r.from == 0 || r.isStep() {
 			continue
 		}
 		f := &r.facts
-		out = append(out, JobOnNode{UID: r.jobUID(), Attempt: k.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
+		out = append(out, JobOnNode{UID: r.jobUID(), Attempt: key.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
 			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs), Shares: partsOf(f.Shares)})
 	}
 	return out
@@ -163,16 +163,16 @@ func (c *Core) Jobs() []JobOnNode {
 // still does, so that its last reading is its own.
 func (c *Core) Assignments() []Assignment {
 	var out []Assignment
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living || r.phase > measuring {
 			continue
 		}
 		if len(r.facts.GPUs) > 0 {
-			out = append(out, Assignment{Job: r.jobUID(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+			out = append(out, Assignment{Job: r.jobUID(), Attempt: key.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
 		}
 		for _, p := range partsOf(r.facts.Shares) {
-			out = append(out, Assignment{Job: r.jobUID(), Attempt: k.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
+			out = append(out, Assignment{Job: r.jobUID(), Attempt: key.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
 		}
 	}
 	return out
@@ -222,8 +222,8 @@ func (c *Core) Save(boot string) ([]byte, error) {
 	if c.cluster != ([16]byte{}) {
 		s.Cluster = hex.EncodeToString(c.cluster[:])
 	}
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		// A held part whose epilog runs is held again after a restart: nothing
 		// else would remember that it is not clean.
 		hold := r.phase == held || (r.phase == cleaning || r.phase == closing) && r.exit == nil
@@ -231,7 +231,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 			continue
 		}
 		m := &r.memory
-		s.Runs = append(s.Runs, savedRun{Key: k.String(), Launch: r.launch, Seq: r.seq, User: r.user, Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
+		s.Runs = append(s.Runs, savedRun{Key: key.String(), Launch: r.launch, Seq: r.seq, User: r.user, Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
 			Peak: m.peak, Seen: m.seen, VM: m.vm, KHz: m.khz, Whole: m.whole, Rest: m.rest, Signal: r.signal,
 			Steps: r.steps, Summed: r.summed})
 	}
@@ -267,16 +267,16 @@ func (c *Core) Restore(data []byte, boot string) error {
 	c.book = book
 	for i := range s.Runs {
 		sr := &s.Runs[i]
-		k, err := plan.ParseRunKey(sr.Key)
+		key, err := plan.ParseRunKey(sr.Key)
 		if err != nil {
 			return err
 		}
-		r := &run{key: k, launch: sr.Launch, seq: sr.Seq, user: sr.User, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
+		r := &run{key: key, launch: sr.Launch, seq: sr.Seq, user: sr.User, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
 			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, vm: sr.VM, khz: sr.KHz, whole: sr.Whole, rest: sr.Rest}}
 		if sr.Held {
 			r.phase = held
 		}
-		c.runs[k] = r
+		c.runs[key] = r
 	}
 	return nil
 }

@@ -20,16 +20,16 @@ type identity struct {
 
 // identityOf reads the identity of an order. Controllers of older releases send
 // none.
-func identityOf(l *apiv1.Launch) identity {
+func identityOf(launch *apiv1.Launch) identity {
 	var out identity
-	if len(l.GetLaunch()) != len(out.Launch) {
+	if len(launch.GetLaunch()) != len(out.Launch) {
 		return out
 	}
-	copy(out.Launch[:], l.GetLaunch())
-	out.Seq = l.GetSeq()
-	short := &apiv1.Launch{Job: l.GetJob(), Groups: l.GetGroups(), Batch: l.GetBatch(), NodeIndex: l.GetNodeIndex(), Here: l.GetHere(),
-		CpusPerNode: l.GetCpusPerNode(), TasksPerNode: l.GetTasksPerNode(), Launch: l.GetLaunch(), Seq: l.GetSeq()}
-	if l.GetStep() == nil { // a step is nothing without its job
+	copy(out.Launch[:], launch.GetLaunch())
+	out.Seq = launch.GetSeq()
+	short := &apiv1.Launch{Job: launch.GetJob(), Groups: launch.GetGroups(), Batch: launch.GetBatch(), NodeIndex: launch.GetNodeIndex(), Here: launch.GetHere(),
+		CpusPerNode: launch.GetCpusPerNode(), TasksPerNode: launch.GetTasksPerNode(), Launch: launch.GetLaunch(), Seq: launch.GetSeq()}
+	if launch.GetStep() == nil { // a step is nothing without its job
 		out.Order, _ = proto.Marshal(short) // what arrived as a message can be sent as one
 	}
 	return out
@@ -38,13 +38,13 @@ func identityOf(l *apiv1.Launch) identity {
 // hasConflict tells that a run which is here, or was, and an order have the same
 // key and are not the same launch. The order is refused: neither what the run
 // does nor how it ended may be told of another job.
-func (c *Core) hasConflict(k plan.RunKey, here spec.Hash, order identity) bool {
+func (c *Core) hasConflict(key plan.RunKey, here spec.Hash, order identity) bool {
 	if here.IsZero() || order.Launch.IsZero() || here == order.Launch {
 		return false
 	}
-	err := &plan.ConflictError{Key: k, Here: here, Ordered: order.Launch}
+	err := &plan.ConflictError{Key: key, Here: here, Ordered: order.Launch}
 	c.log.Error("an order is refused", "error", err)
-	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, k, false)
+	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, key, false)
 	c.fx.Send = true
 	return true
 }
@@ -74,15 +74,15 @@ func (c *Core) Head(p *apiv1.LedgerPosition) {
 // isOutdated tells that the controller's lead began before one that this node has
 // followed: it only believes that it still leads. One that has recorded a loss of
 // history may begin earlier.
-func (c *Core) isOutdated(w *apiv1.Welcome) bool {
-	if w.GetLead() < c.seen.Lead && !w.GetLost() {
-		c.fx.Leave = fmt.Sprintf("the controller's lead began with event %d, and another's with event %d: its orders are refused", w.GetLead(), c.seen.Lead)
+func (c *Core) isOutdated(welcome *apiv1.Welcome) bool {
+	if welcome.GetLead() < c.seen.Lead && !welcome.GetLost() {
+		c.fx.Leave = fmt.Sprintf("the controller's lead began with event %d, and another's with event %d: its orders are refused", welcome.GetLead(), c.seen.Lead)
 		return true
 	}
-	if w.GetLead() != c.seen.Lead {
+	if welcome.GetLead() != c.seen.Lead {
 		c.fx.Save = true
 	}
-	c.seen.Lead = w.GetLead()
+	c.seen.Lead = welcome.GetLead()
 	return false
 }
 

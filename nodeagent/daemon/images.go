@@ -70,12 +70,12 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 
 // abandon gives up the image of a run that is not to begin. It tells whether there
 // was one.
-func (a *Agent) abandon(k plan.RunKey) bool {
-	cancel := a.fetching[k]
+func (a *Agent) abandon(key plan.RunKey) bool {
+	cancel := a.fetching[key]
 	if cancel == nil {
 		return false
 	}
 	cancel()
-	delete(a.fetching, k)
+	delete(a.fetching, key)
 	return true
 }

@@ -40,29 +40,29 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 			continue
 		}
 		for _, a := range allocatableDevices(d) {
-			g := spec.GPU{Index: uint32(len(out)), UUID: a.UUID, Type: gpuType(&a, declared), Minor: int32(a.Minor), PCI: a.PCIBusID,
+			gpu := spec.GPU{Index: uint32(len(out)), UUID: a.UUID, Type: gpuType(&a, declared), Minor: int32(a.Minor), PCI: a.PCIBusID,
 				Model: a.Model, Mem: a.MemoryMiB, NUMA: int32(a.NUMA), Provider: provider}
 			if len(d.MIG) > 0 {
-				g.Parent = d.UUID
+				gpu.Parent = d.UUID
 			} else {
 				// Beside instances, which have no number of their own, everything is
 				// counted through.
 				if !parted {
-					g.Index = uint32(d.Index)
+					gpu.Index = uint32(d.Index)
 				}
 				for k, l := range d.Links {
 					if k < len(devices) && !devices[k].Lost { // one for each of those that are registered
-						g.Links = append(g.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatableDevices(&devices[k])))...)
+						gpu.Links = append(gpu.Links, slices.Repeat([]int32{l.Closeness()}, len(allocatableDevices(&devices[k])))...)
 					}
 				}
 			}
 			if len(a.Files) > 0 {
-				g.Path = a.Files[0]
+				gpu.Path = a.Files[0]
 			}
 			for _, cpu := range a.CPUs {
-				g.CPUs = g.CPUs.Set(cpu)
+				gpu.CPUs = gpu.CPUs.Set(cpu)
 			}
-			out = append(out, g)
+			out = append(out, gpu)
 		}
 	}
 	return out
@@ -144,17 +144,17 @@ func describeProfiles(d *device.Device) string {
 func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 	var types []string
 	for i := range declared {
-		g := &declared[i]
-		if g.Name != "gpu" || g.Type == "" {
+		gres := &declared[i]
+		if gres.Name != "gpu" || gres.Type == "" {
 			continue
 		}
-		if g.Files != "" && len(d.Files) > 0 {
-			if files, err := DeviceFiles(g.Files); err == nil && slices.Contains(files, d.Files[0]) {
-				return g.Type
+		if gres.Files != "" && len(d.Files) > 0 {
+			if files, err := DeviceFiles(gres.Files); err == nil && slices.Contains(files, d.Files[0]) {
+				return gres.Type
 			}
 		}
-		if !slices.Contains(types, g.Type) {
-			types = append(types, g.Type)
+		if !slices.Contains(types, gres.Type) {
+			types = append(types, gres.Type)
 		}
 	}
 	for _, t := range types { // an instance's type is its profile; sites put the model before it
@@ -219,20 +219,20 @@ func checkDeclared(gpus []spec.GPU, declared []spec.GRESSpec) string {
 	var out []string
 	want, any := int64(0), false
 	for i := range declared {
-		g := &declared[i]
-		if g.Name != "gpu" {
+		gres := &declared[i]
+		if gres.Name != "gpu" {
 			continue
 		}
 		any = true
-		want += g.N
+		want += gres.N
 		have := int64(0)
 		for k := range gpus {
-			if gpus[k].Type == g.Type {
+			if gpus[k].Type == gres.Type {
 				have++
 			}
 		}
-		if g.Type != "" && have < g.N {
-			out = append(out, fmt.Sprintf("%d GPUs of type %s are declared and %d found", g.N, g.Type, have))
+		if gres.Type != "" && have < gres.N {
+			out = append(out, fmt.Sprintf("%d GPUs of type %s are declared and %d found", gres.N, gres.Type, have))
 		}
 	}
 	switch have := int64(len(gpus)); {

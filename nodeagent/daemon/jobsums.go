@@ -33,14 +33,14 @@ func (s *jobSums) addReading(list []plan.Usage) []JobUsage {
 			gone[k] = u
 		}
 	}
-	for key, u := range s.last {
+	for key, usage := range s.last {
 		k := attempt{spec.JobUID(key.Job), key.Attempt}
 		if _, runs := now[key]; !runs && sums[k] != nil {
-			u.RSS = 0
-			u.VM = 0
-			u.Procs = 0
+			usage.RSS = 0
+			usage.VM = 0
+			usage.Procs = 0
 			sum := gone[k]
-			addUsage(&sum, &u)
+			addUsage(&sum, &usage)
 			gone[k] = sum
 		}
 	}
@@ -55,18 +55,18 @@ func (s *jobSums) addReading(list []plan.Usage) []JobUsage {
 	return out
 }
 
-func addUsage(sum, u *plan.Usage) {
-	sum.UserCPU += u.UserCPU
-	sum.SystemCPU += u.SystemCPU
-	sum.RSS += u.RSS
-	sum.VM += u.VM
-	sum.PeakRSS = max(sum.PeakRSS, u.PeakRSS)
-	sum.PeakVM = max(sum.PeakVM, u.PeakVM)
-	sum.PeakGroup = max(sum.PeakGroup, u.PeakGroup)
-	sum.ReadB += u.ReadB
-	sum.WriteB += u.WriteB
-	sum.MinFaults += u.MinFaults
-	sum.MajFaults += u.MajFaults
-	sum.OOMKills += u.OOMKills
-	sum.Procs += u.Procs
+func addUsage(sum, usage *plan.Usage) {
+	sum.UserCPU += usage.UserCPU
+	sum.SystemCPU += usage.SystemCPU
+	sum.RSS += usage.RSS
+	sum.VM += usage.VM
+	sum.PeakRSS = max(sum.PeakRSS, usage.PeakRSS)
+	sum.PeakVM = max(sum.PeakVM, usage.PeakVM)
+	sum.PeakGroup = max(sum.PeakGroup, usage.PeakGroup)
+	sum.ReadB += usage.ReadB
+	sum.WriteB += usage.WriteB
+	sum.MinFaults += usage.MinFaults
+	sum.MajFaults += usage.MajFaults
+	sum.OOMKills += usage.OOMKills
+	sum.Procs += usage.Procs
 }

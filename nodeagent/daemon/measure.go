@@ -19,15 +19,15 @@ type attempt struct {
 // measureFor answers what runs have used so far. The shepherd is asked while
 // others go on; an answer that it cannot give is none, which says that nothing
 // is known here.
-func (a *Agent) measureFor(ctx context.Context, s *session, m *apiv1.Measure) {
+func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measure) {
 	want := map[attempt]bool{}
-	for _, k := range m.GetAttempts() {
+	for _, k := range measure.GetAttempts() {
 		want[attempt{spec.JobUID(k.GetJobUid()), k.GetAttempt()}] = true
 	}
 	a.inbox.put(func() {
 		keys := a.core.livingRuns(want)
 		answer := func(runs []*apiv1.Measurement) {
-			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: m.GetAsk(), Runs: runs}}})
+			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: measure.GetAsk(), Runs: runs}}})
 		}
 		if len(keys) == 0 {
 			answer(nil)
@@ -62,20 +62,20 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 	c.Usage(at, list)
 	var out []*apiv1.Measurement
 	for i := range list {
-		u := &list[i]
-		r := c.runs[u.Key]
+		usage := &list[i]
+		r := c.runs[usage.Key]
 		if r == nil || r.phase != living {
 			continue // it ended meanwhile
 		}
-		now := spec.Usage{UserCPU: u.UserCPU, SystemCPU: u.SystemCPU, PeakRSS: max(u.PeakRSS, r.memory.peak), HasRSS: true, ReadB: u.ReadB, WriteB: u.WriteB,
-			MajFaults: u.MajFaults, MemMiBS: r.memory.whole, OOMKilled: u.OOMKills > 0, PeakVM: max(u.PeakVM, r.memory.vm), CPUKHz: cmp.Or(u.KHz, r.memory.khz)}
+		now := spec.Usage{UserCPU: usage.UserCPU, SystemCPU: usage.SystemCPU, PeakRSS: max(usage.PeakRSS, r.memory.peak), HasRSS: true, ReadB: usage.ReadB, WriteB: usage.WriteB,
+			MajFaults: usage.MajFaults, MemMiBS: r.memory.whole, OOMKilled: usage.OOMKills > 0, PeakVM: max(usage.PeakVM, r.memory.vm), CPUKHz: cmp.Or(usage.KHz, r.memory.khz)}
 		for _, a := range c.book.Accounts() {
-			if a.Key.Job == r.jobUID() && a.Key.Attempt == u.Key.Attempt && u.Key.Step == plan.StepBatch {
+			if a.Key.Job == r.jobUID() && a.Key.Attempt == usage.Key.Attempt && usage.Key.Step == plan.StepBatch {
 				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
 			}
 		}
-		out = append(out, &apiv1.Measurement{Run: wireKey(u.Key), At: int64(at), Usage: wire.Usage(&now), Rss: u.RSS, Vm: u.VM, PeakVm: now.PeakVM,
-			HasVm: now.PeakVM > 0, Pids: u.PIDs})
+		out = append(out, &apiv1.Measurement{Run: wireKey(usage.Key), At: int64(at), Usage: wire.Usage(&now), Rss: usage.RSS, Vm: usage.VM, PeakVm: now.PeakVM,
+			HasVm: now.PeakVM > 0, Pids: usage.PIDs})
 	}
 	return out
 }

@@ -23,59 +23,59 @@ import (
 // Orders carries out what the controller orders. All launches of one message
 // leave in one Effects.
 func (c *Core) Orders(list []*apiv1.Order) {
-	for _, o := range list {
-		k := runKey(o.GetRun())
-		switch kind := o.GetKind().(type) {
+	for _, order := range list {
+		key := runKey(order.GetRun())
+		switch kind := order.GetKind().(type) {
 		case *apiv1.Order_Launch:
 			if kind.Launch.GetStep() != nil {
-				c.launchStep(k, kind.Launch)
+				c.launchStep(key, kind.Launch)
 			} else {
-				c.takeLaunch(k, kind.Launch)
+				c.takeLaunch(key, kind.Launch)
 			}
 		case *apiv1.Order_Terminate:
-			c.terminateRun(k, kind.Terminate)
+			c.terminateRun(key, kind.Terminate)
 		case *apiv1.Order_Signal:
-			c.passSignal(k, kind.Signal)
+			c.passSignal(key, kind.Signal)
 		case *apiv1.Order_Limit:
 			// The controller watches time limits; nothing here depends on them.
 		case *apiv1.Order_Reboot:
 			c.orderReboot(kind.Reboot)
 		default:
-			c.log.Warn("an order of a kind that this release does not know was left out", "run", k.String())
+			c.log.Warn("an order of a kind that this release does not know was left out", "run", key.String())
 		}
 	}
 }
 
 // orderReboot takes the order to reboot the node, each only once.
-func (c *Core) orderReboot(r *apiv1.Reboot) {
-	if r.GetSeq() <= c.reboot {
+func (c *Core) orderReboot(reboot *apiv1.Reboot) {
+	if reboot.GetSeq() <= c.reboot {
 		return
 	}
-	c.reboot, c.fx.Reboot = r.GetSeq(), true
-	c.log.Warn("the node is to be rebooted", "reason", r.GetReason())
+	c.reboot, c.fx.Reboot = reboot.GetSeq(), true
+	c.log.Warn("the node is to be rebooted", "reason", reboot.GetReason())
 }
 
 // takeLaunch takes a run on, once. A run that is here already only learns whose it
 // is; one that is over is answered with what was said before.
-func (c *Core) takeLaunch(k plan.RunKey, l *apiv1.Launch) {
-	identity := identityOf(l)
-	if last := c.recent.of[k]; last != nil {
-		if !c.hasConflict(k, c.recent.launch[k], identity) {
-			c.desired[k] = true
-			c.repeatEnd(k, last)
+func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
+	identity := identityOf(launch)
+	if last := c.recent.of[key]; last != nil {
+		if !c.hasConflict(key, c.recent.launch[key], identity) {
+			c.desired[key] = true
+			c.repeatEnd(key, last)
 		}
 		return
 	}
-	r := c.runs[k]
+	r := c.runs[key]
 	if r != nil {
-		if c.hasConflict(k, r.launch, identity) {
+		if c.hasConflict(key, r.launch, identity) {
 			return
 		}
-		c.desired[k] = true
+		c.desired[key] = true
 		r.wanted = true
 		if r.phase == living && len(r.facts.GPUs) == 0 {
-			if job, err := c.readLaunch(k, l); err == nil {
-				r.facts = c.factsOf(job, l)
+			if job, err := c.readLaunch(key, launch); err == nil {
+				r.facts = c.factsOf(job, launch)
 				if r.env == nil && c.cfg.Epilog {
 					r.env = plan.ScriptEnv(job, &c.cfg.Node)
 				}
@@ -85,32 +85,32 @@ func (c *Core) takeLaunch(k plan.RunKey, l *apiv1.Launch) {
 		}
 		return
 	}
-	c.desired[k] = true
-	c.endEarlier(k)
-	r = &run{key: k, wanted: true, since: c.clock(), launch: identity.Launch, seq: identity.Seq, user: l.GetJob().GetUserId()}
-	c.runs[k] = r
-	job, err := c.readLaunch(k, l)
+	c.desired[key] = true
+	c.endEarlier(key)
+	r = &run{key: key, wanted: true, since: c.clock(), launch: identity.Launch, seq: identity.Seq, user: launch.GetJob().GetUserId()}
+	c.runs[key] = r
+	job, err := c.readLaunch(key, launch)
 	if err != nil {
-		r.facts.Batch = l.GetBatch()
+		r.facts.Batch = launch.GetBatch()
 		c.refuseRun(r, refusal{text: err.Error()})
 		return
 	}
-	r.facts = c.factsOf(job, l)
-	if why := c.check(job, l); why.text != "" {
+	r.facts = c.factsOf(job, launch)
+	if why := c.check(job, launch); why.text != "" {
 		c.refuseRun(r, why)
 		return
 	}
-	if l.GetBatch() {
+	if launch.GetBatch() {
 		c.specifyBatch(r, job)
 		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
-		r.spec.Lease = leaseOf(l)
+		r.spec.Lease = leaseOf(launch)
 	}
 	if c.cfg.Prolog || c.cfg.Epilog {
 		r.env = plan.ScriptEnv(job, &c.cfg.Node)
 	}
 	if c.cfg.Prolog {
 		r.phase = preparing
-		c.fx.Prepare = append(c.fx.Prepare, Script{k, plan.PrologEnv(r.env)})
+		c.fx.Prepare = append(c.fx.Prepare, Script{key, plan.PrologEnv(r.env)})
 		return
 	}
 	c.beginRun(r)
@@ -118,10 +118,10 @@ func (c *Core) takeLaunch(k plan.RunKey, l *apiv1.Launch) {
 
 // endEarlier kills what lives of earlier attempts of a job that are over for the
 // controller: two attempts are never to work side by side.
-func (c *Core) endEarlier(k plan.RunKey) {
+func (c *Core) endEarlier(key plan.RunKey) {
 	for _, o := range c.sortedKeys() {
-		if o.Job == k.Job && o.Attempt < k.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wantsAttempt(o) && c.cfg.Orphans.KillOrphans {
-			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", k.String())
+		if o.Job == key.Job && o.Attempt < key.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wantsAttempt(o) && c.cfg.Orphans.KillOrphans {
+			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", key.String())
 			c.carryAction(plan.Action{Kind: plan.DoTerminate, Key: o})
 		}
 	}
@@ -159,56 +159,56 @@ func (c *Core) beginRun(r *run) {
 }
 
 // Prepared takes the end of a prolog; why is empty when it went well.
-func (c *Core) Prepared(k plan.RunKey, why string) {
-	r := c.runs[k]
+func (c *Core) Prepared(key plan.RunKey, why string) {
+	r := c.runs[key]
 	switch {
 	case r == nil || r.phase != preparing:
 	case r.term != nil: // cancelled meanwhile; whether it then failed says nothing
-		c.endUnbegun(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(r, &plan.Exit{Key: key, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
 	case why != "":
-		c.log.Error("a job is not started: the prolog failed", "run", k.String(), "job", r.facts.ID, "why", why)
+		c.log.Error("a job is not started: the prolog failed", "run", key.String(), "job", r.facts.ID, "why", why)
 		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
-		c.endUnbegun(r, &plan.Exit{Key: k, Code: 1, Start: r.since, End: c.clock(), Message: why})
+		c.endUnbegun(r, &plan.Exit{Key: key, Code: 1, Start: r.since, End: c.clock(), Message: why})
 	default:
 		c.beginRun(r)
 	}
 }
 
 // endUnbegun ends a run whose prolog ran and that did not begin: its epilog runs.
-func (c *Core) endUnbegun(r *run, e *plan.Exit) {
+func (c *Core) endUnbegun(r *run, exit *plan.Exit) {
 	if r.facts.Batch {
-		r.exit, r.unborn = e, true
+		r.exit, r.unborn = exit, true
 	}
 	r.spec = nil
 	c.finishRun(r)
 }
 
 // readLaunch makes a job of an order; the error says what is wrong with the order.
-func (c *Core) readLaunch(k plan.RunKey, l *apiv1.Launch) (*plan.Job, error) {
-	j := l.GetJob()
-	js, err := wire.ToJobSpec(j.GetSpec())
+func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, error) {
+	job := launch.GetJob()
+	jobSpec, err := wire.ToJobSpec(job.GetSpec())
 	if err != nil {
 		return nil, fmt.Errorf("the order's job cannot be read: %w", err)
 	}
 	out := &plan.Job{
-		Key: k, ID: uint64(j.GetJobId()), ArrayID: uint64(j.GetArrayJobId()), Task: spec.NoTask, Spec: js,
-		User: j.GetUser(), Group: j.GetGroup(), UID: j.GetUserId(), GID: j.GetGroupId(), Groups: l.GetGroups(),
-		Partition: j.GetPartition(), Nodes: j.GetNodes(), Index: int(l.GetNodeIndex()), Tasks: j.GetNumTasks(), Restarts: j.GetRestarts(),
-		Start: spec.Instant(j.GetStart()), End: spec.Instant(j.GetEnd()), Script: l.GetScript(), Env: l.GetEnvironment(),
+		Key: key, ID: uint64(job.GetJobId()), ArrayID: uint64(job.GetArrayJobId()), Task: spec.NoTask, Spec: jobSpec,
+		User: job.GetUser(), Group: job.GetGroup(), UID: job.GetUserId(), GID: job.GetGroupId(), Groups: launch.GetGroups(),
+		Partition: job.GetPartition(), Nodes: job.GetNodes(), Index: int(launch.GetNodeIndex()), Tasks: job.GetNumTasks(), Restarts: job.GetRestarts(),
+		Start: spec.Instant(job.GetStart()), End: spec.Instant(job.GetEnd()), Script: launch.GetScript(), Env: launch.GetEnvironment(),
 	}
 	if out.ArrayID != 0 {
-		out.Task = j.GetArrayTask()
+		out.Task = job.GetArrayTask()
 	}
-	out.Here = readAllocation(l.GetHere())
-	out.CPUsPerNode, err = perNode(l.GetCpusPerNode())
+	out.Here = readAllocation(launch.GetHere())
+	out.CPUsPerNode, err = perNode(launch.GetCpusPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's CPUs: %w", err)
 	}
-	out.TasksOnNode, err = perNode(l.GetTasksPerNode())
+	out.TasksOnNode, err = perNode(launch.GetTasksPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's tasks: %w", err)
 	}
-	for _, h := range l.GetComponents() {
+	for _, h := range launch.GetComponents() {
 		out.Components = append(out.Components, plan.Component{ID: uint64(h.GetJobId()), Partition: h.GetPartition(), Nodes: h.GetNodes(), Tasks: h.GetTasks(),
 			NumNodes: h.GetNumNodes(), CPUsPerNode: h.GetCpusPerNode(), TasksPerNode: h.GetTasksPerNode(), Mem: h.GetMem()})
 	}
@@ -243,21 +243,21 @@ type refusal struct {
 
 // check verifies that the controller signed the run and that its devices are
 // here. It completes the job with what this node knows of them.
-func (c *Core) check(j *plan.Job, l *apiv1.Launch) refusal {
+func (c *Core) check(job *plan.Job, launch *apiv1.Launch) refusal {
 	var script spec.Hash
-	if l.GetBatch() && len(l.GetScript()) > 0 {
-		script = sha256.Sum256(l.GetScript())
+	if launch.GetBatch() && len(launch.GetScript()) > 0 {
+		script = sha256.Sum256(launch.GetScript())
 	}
-	if why := c.checkClaims(j, j.Key, l, script); why.text != "" {
+	if why := c.checkClaims(job, job.Key, launch, script); why.text != "" {
 		return why
 	}
-	return c.bindDevices(j)
+	return c.bindDevices(job)
 }
 
 // checkClaims verifies that the controller signed a run of a job. content is the
 // hash of what is to be run; of a part without a script it is not looked at.
-func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, l *apiv1.Launch, content spec.Hash) refusal {
-	claims, err := c.creds.Verify(l.GetCredential(), c.clock())
+func (c *Core) checkClaims(job *plan.Job, key plan.RunKey, launch *apiv1.Launch, content spec.Hash) refusal {
+	claims, err := c.creds.Verify(launch.GetCredential(), c.clock())
 	if err != nil {
 		return refusal{text: "the job's credential is refused: " + err.Error(), drain: errors.Is(err, ErrClock)}
 	}
@@ -266,14 +266,14 @@ func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, l *apiv1.Launch, content 
 		ok   bool
 	}{
 		{"cluster", claims.Cluster == c.cluster},
-		{"job", uint64(claims.Job) == k.Job},
-		{"attempt", claims.Attempt == k.Attempt},
-		{"step", int32(claims.Step) == k.Step},
-		{"user", claims.UID == j.UID && claims.GID == j.GID},
-		{"groups", slices.Equal(claims.Groups, j.Groups)},
-		{"epoch", claims.Epoch == k.Epoch},
+		{"job", uint64(claims.Job) == key.Job},
+		{"attempt", claims.Attempt == key.Attempt},
+		{"step", int32(claims.Step) == key.Step},
+		{"user", claims.UID == job.UID && claims.GID == job.GID},
+		{"groups", slices.Equal(claims.Groups, job.Groups)},
+		{"epoch", claims.Epoch == key.Epoch},
 		{"script", content.IsZero() || claims.Launch == content},
-		{"launch", claims.Epoch == 0 || claims.Run == identityOf(l).Launch},
+		{"launch", claims.Epoch == 0 || claims.Run == identityOf(launch).Launch},
 	} {
 		if !claim.ok {
 			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
@@ -284,27 +284,27 @@ func (c *Core) checkClaims(j *plan.Job, k plan.RunKey, l *apiv1.Launch, content 
 
 // bindDevices gives a job the files and the environment of its GPUs, and of
 // those that it has a part of.
-func (c *Core) bindDevices(j *plan.Job) refusal {
-	here := &j.Here
+func (c *Core) bindDevices(job *plan.Job) refusal {
+	here := &job.Here
 	refs := plan.Devices(here)
 	devices := make([]device.Device, len(refs))
-	for i, g := range refs {
-		d, ok := c.devices[g.UUID]
+	for i, gpu := range refs {
+		d, ok := c.devices[gpu.UUID]
 		if !ok {
-			return refusal{text: "GPU " + g.UUID + " is not on this node", drain: true}
+			return refusal{text: "GPU " + gpu.UUID + " is not on this node", drain: true}
 		}
 		devices[i] = d
-		if strings.HasPrefix(g.UUID, "MIG-") {
-			devices[i].Index = int(g.Index) // its own, not its device's
+		if strings.HasPrefix(gpu.UUID, "MIG-") {
+			devices[i].Index = int(gpu.Index) // its own, not its device's
 		}
-		j.Devices = append(j.Devices, d.Files...)
+		job.Devices = append(job.Devices, d.Files...)
 	}
 	if c.cfg.Node.HasGPUs {
 		fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
-		j.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)})
-		j.GPUEnv = append(j.GPUEnv, nearEnv(devices)...)
+		job.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)})
+		job.GPUEnv = append(job.GPUEnv, nearEnv(devices)...)
 	}
-	j.GPUEnv = append(j.GPUEnv, plan.ShareEnv(here.Shares, c.cfg.Node.MPSEach)...)
+	job.GPUEnv = append(job.GPUEnv, plan.ShareEnv(here.Shares, c.cfg.Node.MPSEach)...)
 	return refusal{}
 }
 
@@ -328,10 +328,10 @@ func nearEnv(devices []device.Device) []string {
 // loadPrefix begins a job's comment that says what it does to simulated GPUs.
 const loadPrefix = "sim:"
 
-func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
-	here := &j.Here
-	f := facts{Batch: l.GetBatch(), ID: j.ID, User: j.User, Account: j.Spec.Account, Partition: j.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
-	switch every := j.Spec.SampleEvery; {
+func (c *Core) factsOf(job *plan.Job, launch *apiv1.Launch) facts {
+	here := &job.Here
+	f := facts{Batch: launch.GetBatch(), ID: job.ID, User: job.User, Account: job.Spec.Account, Partition: job.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
+	switch every := job.Spec.SampleEvery; {
 	case every == spec.Infinite:
 		f.Every = -1
 	case every > 0: // no oftener than anybody looks
@@ -344,9 +344,9 @@ func (c *Core) factsOf(j *plan.Job, l *apiv1.Launch) facts {
 		f.Shares = append(f.Shares, share{UUID: s.UUID, Name: s.Name, N: s.N, Of: s.Of})
 	}
 	if len(f.GPUs) > 0 {
-		f.Freq = cmp.Or(j.Spec.GPUFreq, c.cfg.GPUFreq)
+		f.Freq = cmp.Or(job.Spec.GPUFreq, c.cfg.GPUFreq)
 	}
-	if load, ok := strings.CutPrefix(j.Spec.Comment, loadPrefix); ok {
+	if load, ok := strings.CutPrefix(job.Spec.Comment, loadPrefix); ok {
 		f.Load = strings.TrimSpace(load)
 	}
 	return f
@@ -418,16 +418,16 @@ func (c *Core) Withdrawn(k plan.RunKey) {
 
 // terminateRun ends a run. One that is not here is answered at once: nothing of
 // it is left.
-func (c *Core) terminateRun(k plan.RunKey, t *apiv1.Terminate) {
-	c.desired[k] = true
-	if last := c.recent.of[k]; last != nil {
-		c.repeatEnd(k, last)
+func (c *Core) terminateRun(key plan.RunKey, terminate *apiv1.Terminate) {
+	c.desired[key] = true
+	if last := c.recent.of[key]; last != nil {
+		c.repeatEnd(key, last)
 		return
 	}
-	r := c.runs[k]
+	r := c.runs[key]
 	if r == nil {
-		r = &run{key: k, wanted: true, phase: reported}
-		c.runs[k] = r
+		r = &run{key: key, wanted: true, phase: reported}
+		c.runs[key] = r
 		if r.isStep() {
 			c.stepLost(r)
 			return
@@ -436,18 +436,18 @@ func (c *Core) terminateRun(k plan.RunKey, t *apiv1.Terminate) {
 		return
 	}
 	r.wanted = true
-	c.endRun(r, &plan.Terminate{Key: k, Scope: scopeOfRun(k), Grace: max(spec.Span(t.GetGrace()), 0), Notice: c.noticeLine(r, t.GetNote())})
+	c.endRun(r, &plan.Terminate{Key: key, Scope: scopeOfRun(key), Grace: max(spec.Span(terminate.GetGrace()), 0), Notice: c.noticeLine(r, terminate.GetNote())})
 }
 
 // endRun carries a termination out, as far as the run has come. The first line
 // that explains it stands; a shorter grace is passed on.
-func (c *Core) endRun(r *run, t *plan.Terminate) {
+func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 	again := r.term != nil
 	if again {
-		t.Notice = ""
+		terminate.Notice = ""
 	}
-	if !again || t.Grace < r.term.Grace {
-		r.term = t
+	if !again || terminate.Grace < r.term.Grace {
+		r.term = terminate
 	}
 	switch r.phase {
 	case preparing:
@@ -464,10 +464,10 @@ func (c *Core) endRun(r *run, t *plan.Terminate) {
 		}
 		c.fx.Withdraw = append(c.fx.Withdraw, r.key)
 	case living:
-		c.fx.Terminate = append(c.fx.Terminate, *t)
+		c.fx.Terminate = append(c.fx.Terminate, *terminate)
 	case closing:
 		for _, s := range c.stepsOf(r.key) {
-			c.endRun(s, &plan.Terminate{Key: s.key, Scope: plan.ScopeRun, Grace: t.Grace})
+			c.endRun(s, &plan.Terminate{Key: s.key, Scope: plan.ScopeRun, Grace: terminate.Grace})
 		}
 	case measuring, cleaning, reported:
 	}
@@ -497,19 +497,19 @@ func (c *Core) location() *time.Location {
 }
 
 // passSignal passes a signal on, each once.
-func (c *Core) passSignal(k plan.RunKey, s *apiv1.SignalRun) {
-	r := c.runs[k]
-	if r == nil || s.GetSeq() != 0 && s.GetSeq() <= r.signal {
+func (c *Core) passSignal(key plan.RunKey, signal *apiv1.SignalRun) {
+	r := c.runs[key]
+	if r == nil || signal.GetSeq() != 0 && signal.GetSeq() <= r.signal {
 		return
 	}
-	if s.GetMessage() != "" && s.GetSignal() == 0 {
+	if signal.GetMessage() != "" && signal.GetSignal() == 0 {
 		if r.phase == living {
-			c.fx.Tell = append(c.fx.Tell, Line{k, s.GetMessage()})
+			c.fx.Tell = append(c.fx.Tell, Line{key, signal.GetMessage()})
 		}
 		return
 	}
-	r.signal = s.GetSeq()
-	sig := Signal{Key: k, Number: s.GetSignal(), Scope: scopeOf(event.SignalScope(s.GetScope()))}
+	r.signal = signal.GetSeq()
+	sig := Signal{Key: key, Number: signal.GetSignal(), Scope: scopeOf(event.SignalScope(signal.GetScope()))}
 	if r.isStep() {
 		sig.Scope = plan.ScopeRun
 	}
@@ -519,15 +519,15 @@ func (c *Core) passSignal(k plan.RunKey, s *apiv1.SignalRun) {
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)
 	case held: // nothing runs here but its steps
-		if sig.Scope != plan.ScopeLeader && len(c.stepsOf(k)) > 0 {
+		if sig.Scope != plan.ScopeLeader && len(c.stepsOf(key)) > 0 {
 			c.fx.Signal = append(c.fx.Signal, sig)
 		}
 	case closing, measuring, cleaning, reported:
 	}
 }
 
-func scopeOf(s event.SignalScope) plan.Scope {
-	switch s {
+func scopeOf(scope event.SignalScope) plan.Scope {
+	switch scope {
 	case event.SignalBatch:
 		return plan.ScopeLeader
 	case event.SignalFull:

@@ -21,13 +21,13 @@ type outbox struct {
 	sent  int
 }
 
-func (o *outbox) addReport(r *apiv1.Report, k plan.RunKey, last bool) {
+func (o *outbox) addReport(report *apiv1.Report, key plan.RunKey, last bool) {
 	if o.next == 0 {
 		o.next = 1
 	}
-	r.Number, r.Run = o.next, wireKey(k)
+	report.Number, report.Run = o.next, wireKey(key)
 	o.next++
-	o.queue = append(o.queue, posted{report: r, run: k, last: last})
+	o.queue = append(o.queue, posted{report: report, run: key, last: last})
 }
 
 // take gives what is to be sent now.
@@ -74,20 +74,20 @@ type recent struct {
 
 const recentLimit = 4096
 
-func (r *recent) addEnded(k plan.RunKey, last *apiv1.Report, launch spec.Hash) {
+func (r *recent) addEnded(key plan.RunKey, last *apiv1.Report, launch spec.Hash) {
 	if r.of == nil {
 		r.of, r.launch = map[plan.RunKey]*apiv1.Report{}, map[plan.RunKey]spec.Hash{}
 	}
-	if r.of[k] == nil {
+	if r.of[key] == nil {
 		if len(r.order) == recentLimit {
 			delete(r.of, r.order[0])
 			delete(r.launch, r.order[0])
 			r.order = r.order[1:]
 		}
-		r.order = append(r.order, k)
+		r.order = append(r.order, key)
 	}
-	r.of[k] = last
+	r.of[key] = last
 	if !launch.IsZero() {
-		r.launch[k] = launch
+		r.launch[key] = launch
 	}
 }

@@ -72,11 +72,11 @@ func (l *launches) putRuns(specs []plan.RunSpec) {
 }
 
 // withdrawRun takes a run back that the shepherd was never asked for.
-func (l *launches) withdrawRun(k plan.RunKey) bool {
+func (l *launches) withdrawRun(key plan.RunKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.items {
-		if l.items[i].spec.Key == k && !l.items[i].tried {
+		if l.items[i].spec.Key == key && !l.items[i].tried {
 			l.items = append(l.items[:i], l.items[i+1:]...)
 			return true
 		}
@@ -91,15 +91,15 @@ func (l *launches) nextRuns() []plan.RunSpec {
 	var out []plan.RunSpec
 	bytes := 0
 	for i := range l.items {
-		s := &l.items[i].spec
-		for _, e := range s.Env {
+		spec := &l.items[i].spec
+		for _, e := range spec.Env {
 			bytes += len(e)
 		}
-		bytes += len(s.Script)
+		bytes += len(spec.Script)
 		if len(out) > 0 && (len(out) == launchRuns || bytes > launchBytes) {
 			break
 		}
-		out = append(out, *s)
+		out = append(out, *spec)
 	}
 	l.items = l.items[len(out):]
 	if len(l.items) > 0 {

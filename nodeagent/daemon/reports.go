@@ -14,33 +14,33 @@ import (
 // Heard takes the shepherd's news. Exits may come again.
 func (c *Core) Heard(batch []plan.Event) {
 	for i := range batch {
-		switch e := &batch[i]; {
-		case e.Exited != nil:
-			c.noteExited(e.Exited)
-		case e.Started != nil:
-			c.adoptRun(e.Started)
+		switch event := &batch[i]; {
+		case event.Exited != nil:
+			c.noteExited(event.Exited)
+		case event.Started != nil:
+			c.adoptRun(event.Started)
 		}
 	}
 }
 
 // noteExited takes the end of a run.
-func (c *Core) noteExited(e *plan.Exit) {
-	if c.recent.of[e.Key] != nil {
-		c.fx.Forget = append(c.fx.Forget, e.Key) // the acknowledgement did not reach the shepherd
+func (c *Core) noteExited(exit *plan.Exit) {
+	if c.recent.of[exit.Key] != nil {
+		c.fx.Forget = append(c.fx.Forget, exit.Key) // the acknowledgement did not reach the shepherd
 		return
 	}
-	r := c.runs[e.Key]
+	r := c.runs[exit.Key]
 	if r == nil {
-		r = &run{key: e.Key, wanted: c.wantsAttempt(e.Key), facts: facts{Batch: e.Key.Step == plan.StepBatch}}
-		c.runs[e.Key] = r
+		r = &run{key: exit.Key, wanted: c.wantsAttempt(exit.Key), facts: facts{Batch: exit.Key.Step == plan.StepBatch}}
+		c.runs[exit.Key] = r
 	}
 	if r.phase > held {
 		return
 	}
-	if r.from == 0 && e.Start != 0 {
-		c.noteBegan(r, e.Start)
+	if r.from == 0 && exit.Start != 0 {
+		c.noteBegan(r, exit.Start)
 	}
-	r.exit = e
+	r.exit = exit
 	r.spec = nil
 	r.early = nil
 	c.measureEnd(r)
@@ -66,9 +66,9 @@ func (c *Core) measureEnd(r *run) {
 // removed: the node is given back when they are gone.
 func (c *Core) finishRun(r *run) {
 	r.usage = c.usageOf(r)
-	e := r.exit
+	exit := r.exit
 	if r.isStep() {
-		ended := runEnded(e)
+		ended := runEnded(exit)
 		ended.Usage = wire.Usage(r.usage)
 		if job := c.runs[jobKey(r.key)]; job != nil {
 			job.steps = job.steps.Add(*r.usage)
@@ -84,12 +84,12 @@ func (c *Core) finishRun(r *run) {
 	r.phase = cleaning
 	c.closeAccounts(r)
 	c.fx.Jobs = true
-	if e != nil && !r.unborn && !e.Failure.NodeFault() {
-		c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(e)}}, false)
+	if exit != nil && !r.unborn && !exit.Failure.NodeFault() {
+		c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: runEnded(exit)}}, false)
 	}
 	clean := Script{Key: r.key}
 	if epilog {
-		clean.Env = plan.EpilogEnv(r.env, e)
+		clean.Env = plan.EpilogEnv(r.env, exit)
 	}
 	c.fx.Clean = append(c.fx.Clean, clean)
 }
@@ -115,28 +115,28 @@ func (c *Core) Abandoned(spaces []plan.RunKey) []plan.RunKey {
 }
 
 // Cleaned takes the end of an epilog; why is empty when it went well.
-func (c *Core) Cleaned(k plan.RunKey, why string) {
-	r := c.runs[k]
+func (c *Core) Cleaned(key plan.RunKey, why string) {
+	r := c.runs[key]
 	if r == nil || r.phase != cleaning {
 		return
 	}
 	if why != "" {
-		c.log.Error("the epilog failed", "run", k.String(), "job", r.facts.ID, "why", why)
+		c.log.Error("the epilog failed", "run", key.String(), "job", r.facts.ID, "why", why)
 	}
 	c.giveNodeBack(r, why)
 }
 
 // giveNodeBack gives the node back.
 func (c *Core) giveNodeBack(r *run, drain string) {
-	e := r.exit
+	exit := r.exit
 	done := &apiv1.NodeDone{Usage: wire.Usage(r.usage), Drain: drain}
-	if e != nil {
-		done.Batch = runEnded(e)
-		if e.Failure.NodeFault() {
-			text := strings.TrimSuffix("the batch script could not be started ("+e.Failure.String()+"): "+e.Message, ": ")
+	if exit != nil {
+		done.Batch = runEnded(exit)
+		if exit.Failure.NodeFault() {
+			text := strings.TrimSuffix("the batch script could not be started ("+exit.Failure.String()+"): "+exit.Message, ": ")
 			c.log.Error("a job's script could not be started", "run", r.key.String(), "job", r.facts.ID, "why", text)
 			// A shepherd that died before it began a run says nothing about the node.
-			c.reportFailed(r, refusal{text: text, drain: e.Failure != plan.NotBegun}, int32(e.Failure))
+			c.reportFailed(r, refusal{text: text, drain: exit.Failure != plan.NotBegun}, int32(exit.Failure))
 		}
 	}
 	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
@@ -199,9 +199,9 @@ func (c *Core) queueReport(r *run, m *apiv1.Report, last bool) {
 
 // repeatEnd answers a controller that asks for a run whose end it has
 // acknowledged: its ledger may have lost the fact.
-func (c *Core) repeatEnd(k plan.RunKey, last *apiv1.Report) {
+func (c *Core) repeatEnd(key plan.RunKey, last *apiv1.Report) {
 	for _, p := range c.outbox.queue {
-		if p.run == k && p.last {
+		if p.run == key && p.last {
 			return // on its way
 		}
 	}
@@ -209,7 +209,7 @@ func (c *Core) repeatEnd(k plan.RunKey, last *apiv1.Report) {
 	if !ok {
 		return
 	}
-	c.outbox.addReport(m, k, true)
+	c.outbox.addReport(m, key, true)
 	c.fx.Send = true
 }
 
@@ -225,8 +225,8 @@ func (c *Core) releaseRun(r *run) {
 func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // runEnded writes an exit as the controller learns it.
-func runEnded(e *plan.Exit) *apiv1.RunEnded {
-	out := &apiv1.RunEnded{Started: int64(e.Start), Ended: int64(e.End), ExitCode: e.Code, ExitSignal: e.Signal, Unknown: e.Unknown(), Oom: e.OOM, Detail: validText(e.Message)}
+func runEnded(exit *plan.Exit) *apiv1.RunEnded {
+	out := &apiv1.RunEnded{Started: int64(exit.Start), Ended: int64(exit.End), ExitCode: exit.Code, ExitSignal: exit.Signal, Unknown: exit.Unknown(), Oom: exit.OOM, Detail: validText(exit.Message)}
 	if out.Started == 0 {
 		out.Started = out.Ended
 	}
@@ -280,22 +280,22 @@ func (c *Core) usageOf(r *run) *spec.Usage {
 // reading's memory; a run that was never read counts with its peak.
 func (c *Core) ownUsage(r *run) *spec.Usage {
 	out := &spec.Usage{GPUs: c.endAccounts(r)}
-	e := r.exit
-	if e == nil {
+	exit := r.exit
+	if exit == nil {
 		return out
 	}
-	u := &e.Usage
-	out.UserCPU, out.SystemCPU, out.MajFaults = u.UserCPU, u.SystemCPU, u.MajFaults
-	out.ReadB, out.WriteB = u.ReadB, u.WriteB
-	out.PeakRSS = max(u.PeakRSS, r.memory.peak)
-	out.HasRSS = e.Started && out.PeakRSS > 0
-	out.PeakVM, out.CPUKHz = max(u.PeakVM, r.memory.vm), cmp.Or(u.KHz, r.memory.khz)
-	out.OOMKilled = e.OOM
+	usage := &exit.Usage
+	out.UserCPU, out.SystemCPU, out.MajFaults = usage.UserCPU, usage.SystemCPU, usage.MajFaults
+	out.ReadB, out.WriteB = usage.ReadB, usage.WriteB
+	out.PeakRSS = max(usage.PeakRSS, r.memory.peak)
+	out.HasRSS = exit.Started && out.PeakRSS > 0
+	out.PeakVM, out.CPUKHz = max(usage.PeakVM, r.memory.vm), cmp.Or(usage.KHz, r.memory.khz)
+	out.OOMKilled = exit.OOM
 	level := r.memory.rss
 	if !r.memory.seen {
 		level = out.PeakRSS
 	}
-	r.memory.countUntil(e.End, level)
+	r.memory.countUntil(exit.End, level)
 	out.MemMiBS = r.memory.whole
 	return out
 }
@@ -305,23 +305,23 @@ func (c *Core) ownUsage(r *run) *spec.Usage {
 func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 	together := map[*run]int64{}
 	for i := range list {
-		u := &list[i]
-		r := c.runs[u.Key]
+		usage := &list[i]
+		r := c.runs[usage.Key]
 		if r == nil || r.phase != living {
 			continue
 		}
-		if job := c.runs[jobKey(u.Key)]; job != nil {
-			together[job] += u.RSS
+		if job := c.runs[jobKey(usage.Key)]; job != nil {
+			together[job] += usage.RSS
 			job.summed = max(job.summed, together[job])
 		}
-		r.memory.countUntil(at, u.RSS)
-		r.memory.rss, r.memory.peak, r.memory.seen = u.RSS, max(r.memory.peak, u.RSS, u.PeakRSS), true
-		r.memory.vm, r.memory.khz = max(r.memory.vm, u.PeakVM), cmp.Or(u.KHz, r.memory.khz)
+		r.memory.countUntil(at, usage.RSS)
+		r.memory.rss, r.memory.peak, r.memory.seen = usage.RSS, max(r.memory.peak, usage.RSS, usage.PeakRSS), true
+		r.memory.vm, r.memory.khz = max(r.memory.vm, usage.PeakVM), cmp.Or(usage.KHz, r.memory.khz)
 		limit := r.facts.MemoryMiB << 20
-		if c.cfg.OverMemoryKill && limit > 0 && u.RSS > limit && !r.over {
+		if c.cfg.OverMemoryKill && limit > 0 && usage.RSS > limit && !r.over {
 			r.over = true
-			c.log.Warn("a job uses more memory than it was given and is ended", "job", r.facts.ID, "bytes", u.RSS, "given", limit)
-			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: scopeOfRun(r.key), Grace: 0, Notice: overMemory(r, u.RSS, limit)})
+			c.log.Warn("a job uses more memory than it was given and is ended", "job", r.facts.ID, "bytes", usage.RSS, "given", limit)
+			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: scopeOfRun(r.key), Grace: 0, Notice: overMemory(r, usage.RSS, limit)})
 		}
 	}
 }

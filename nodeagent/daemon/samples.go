@@ -50,15 +50,15 @@ const noSample = -1
 
 // SampleReading writes a reading of a device at a time, in Unix seconds, behind
 // those that a series has; processes is -1 where they could not be listed.
-func SampleReading(g *apiv1.GpuSeries, at int64, r *device.Reading, processes int64) {
-	g.At = append(g.At, at)
-	g.Processes = append(g.Processes, processes)
-	for _, f := range sampleFields() {
+func SampleReading(gpu *apiv1.GpuSeries, at int64, reading *device.Reading, processes int64) {
+	gpu.At = append(gpu.At, at)
+	gpu.Processes = append(gpu.Processes, processes)
+	for _, field := range sampleFields() {
 		v := int64(noSample)
-		if n, ok := r.Get(f.field); ok && n >= 0 {
-			v = (n + f.scale/2) / f.scale
+		if n, ok := reading.Get(field.field); ok && n >= 0 {
+			v = (n + field.scale/2) / field.scale
 		}
-		list := f.list(g)
+		list := field.list(gpu)
 		*list = append(*list, v)
 	}
 }
@@ -72,45 +72,45 @@ type unitFacts struct {
 // makeSamples turns a collection into samples, if one is due: the first collection
 // in each interval of the clock. A device is in the hands of the one run that
 // lives on it and began before the reading; where several share it, of nobody.
-func (c *Core) makeSamples(rd *Reading) {
+func (c *Core) makeSamples(reading *Reading) {
 	every := int64(c.cfg.SampleEvery)
-	if every <= 0 || c.cfg.SampleEvery == spec.Infinite || rd.Err != nil {
+	if every <= 0 || c.cfg.SampleEvery == spec.Infinite || reading.Err != nil {
 		return
 	}
-	slot := int64(rd.Sample.At) / every
+	slot := int64(reading.Sample.At) / every
 	if slot == c.sampleSlot {
 		return
 	}
 	c.sampleSlot = slot
 	processes := map[string]int64{}
-	for i := range rd.Processes {
-		processes[rd.Processes[i].UUID]++
+	for i := range reading.Processes {
+		processes[reading.Processes[i].UUID]++
 	}
-	for i := range rd.Sample.Readings {
-		r := &rd.Sample.Readings[i]
+	for i := range reading.Sample.Readings {
+		r := &reading.Sample.Readings[i]
 		unit, known := c.units[r.UUID]
 		if r.Lost || !known {
 			continue
 		}
 		n := int64(noSample)
-		if rd.Listed {
+		if reading.Listed {
 			n = processes[r.UUID]
 		}
-		g := &apiv1.GpuSeries{Uuid: r.UUID, Index: unit.index, Profile: unit.profile}
-		if h := c.holderAt(r.UUID, rd.Sample.At); h != nil {
-			g.Uid, g.Attempt, g.JobId = h.key.Job, h.key.Attempt, uint32(h.facts.ID)
-			g.User, g.Account, g.Partition = h.facts.User, h.facts.Account, h.facts.Partition
+		gpu := &apiv1.GpuSeries{Uuid: r.UUID, Index: unit.index, Profile: unit.profile}
+		if h := c.holderAt(r.UUID, reading.Sample.At); h != nil {
+			gpu.Uid, gpu.Attempt, gpu.JobId = h.key.Job, h.key.Attempt, uint32(h.facts.ID)
+			gpu.User, gpu.Account, gpu.Partition = h.facts.User, h.facts.Account, h.facts.Partition
 		}
-		SampleReading(g, int64(rd.Sample.At)/int64(spec.Second), r, n)
-		c.fx.Samples = append(c.fx.Samples, g)
+		SampleReading(gpu, int64(reading.Sample.At)/int64(spec.Second), r, n)
+		c.fx.Samples = append(c.fx.Samples, gpu)
 	}
 }
 
 // holderAt is the one run that holds a GPU and held it at an instant.
 func (c *Core) holderAt(uuid string, at spec.Instant) *run {
 	var found *run
-	for _, k := range c.sortedKeys() {
-		r := c.runs[k]
+	for _, key := range c.sortedKeys() {
+		r := c.runs[key]
 		if r.from == 0 || r.phase != living && r.phase != held || !r.holdsGPU(uuid) {
 			continue
 		}
@@ -183,20 +183,20 @@ func (q *sampleQueue) openBatch() *sampleBatchOf {
 }
 
 // addReading puts one reading behind those of the same device and holder.
-func (b *sampleBatchOf) addReading(g *apiv1.GpuSeries) {
+func (b *sampleBatchOf) addReading(gpu *apiv1.GpuSeries) {
 	b.rows++
-	for _, s := range b.series {
-		if s.Uuid != g.Uuid || s.Uid != g.Uid || s.Attempt != g.Attempt || s.Index != g.Index || s.Profile != g.Profile {
+	for _, series := range b.series {
+		if series.Uuid != gpu.Uuid || series.Uid != gpu.Uid || series.Attempt != gpu.Attempt || series.Index != gpu.Index || series.Profile != gpu.Profile {
 			continue
 		}
-		s.At, s.Processes = append(s.At, g.At...), append(s.Processes, g.Processes...)
+		series.At, series.Processes = append(series.At, gpu.At...), append(series.Processes, gpu.Processes...)
 		for _, f := range sampleFields() {
-			list := f.list(s)
-			*list = append(*list, *f.list(g)...)
+			list := f.list(series)
+			*list = append(*list, *f.list(gpu)...)
 		}
 		return
 	}
-	b.series = append(b.series, g)
+	b.series = append(b.series, gpu)
 }
 
 // take gives the oldest batch, to be sent; nil = there is none.
@@ -211,13 +211,13 @@ func (q *sampleQueue) take() *sampleBatchOf {
 }
 
 // settleBatch forgets a batch that was stored, or keeps it to be sent again.
-func (q *sampleQueue) settleBatch(b *sampleBatchOf, stored bool) {
+func (q *sampleQueue) settleBatch(batch *sampleBatchOf, stored bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b.sending = false
-	if stored && len(q.batches) > 0 && q.batches[0] == b {
+	batch.sending = false
+	if stored && len(q.batches) > 0 && q.batches[0] == batch {
 		q.batches = q.batches[1:]
-		q.rows -= b.rows
+		q.rows -= batch.rows
 	}
 }
 
@@ -239,8 +239,8 @@ const (
 func (a *Agent) runShipper(ctx context.Context) {
 	pause, failing := samplePause, false
 	for {
-		b := a.samples.take()
-		if b == nil {
+		batch := a.samples.take()
+		if batch == nil {
 			select {
 			case <-ctx.Done():
 				return
@@ -248,11 +248,11 @@ func (a *Agent) runShipper(ctx context.Context) {
 			}
 			continue
 		}
-		err := a.shipBatch(ctx, b)
+		err := a.shipBatch(ctx, batch)
 		if ctx.Err() != nil {
 			return
 		}
-		a.samples.settleBatch(b, err == nil)
+		a.samples.settleBatch(batch, err == nil)
 		a.deps.Telemetry.SetSamplesPending(a.samples.countWaiting())
 		if failed := err != nil; failed != failing {
 			failing = failed
@@ -263,7 +263,7 @@ func (a *Agent) runShipper(ctx context.Context) {
 			}
 		}
 		if err == nil {
-			a.deps.Telemetry.SamplesStored(b.rows)
+			a.deps.Telemetry.SamplesStored(batch.rows)
 			pause = samplePause
 			continue
 		}
@@ -274,15 +274,15 @@ func (a *Agent) runShipper(ctx context.Context) {
 	}
 }
 
-func (a *Agent) shipBatch(ctx context.Context, b *sampleBatchOf) error {
+func (a *Agent) shipBatch(ctx context.Context, batch *sampleBatchOf) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late, stop := a.deps.Clock.After(samplePatience)
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		done <- a.deps.Samples.Put(ctx, &apiv1.PutGpuSamplesRequest{Node: a.cfg.Node.Name, Seconds: uint32(a.cfg.SampleEvery / spec.Second), Series: b.series,
-			UsageSeconds: uint32(a.cfg.UsageEvery / spec.Second), Usage: b.usage})
+		done <- a.deps.Samples.Put(ctx, &apiv1.PutGpuSamplesRequest{Node: a.cfg.Node.Name, Seconds: uint32(a.cfg.SampleEvery / spec.Second), Series: batch.series,
+			UsageSeconds: uint32(a.cfg.UsageEvery / spec.Second), Usage: batch.usage})
 	}()
 	select {
 	case err := <-done:

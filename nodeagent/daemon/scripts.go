@@ -11,13 +11,13 @@ import (
 // runScripts runs prologs and epilogs, each in a goroutine of its own. What an
 // agent that ends has begun is ended, and run again by the next.
 func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
-	for _, s := range fx.Prepare {
+	for _, script := range fx.Prepare {
 		run, abort := context.WithCancel(ctx)
-		a.aborts[s.Key] = abort
-		a.runScript(ctx, s, func() error { return a.deps.Scripts.Prolog(run, s.Env) }, func(why string) {
+		a.aborts[script.Key] = abort
+		a.runScript(ctx, script, func() error { return a.deps.Scripts.Prolog(run, script.Env) }, func(why string) {
 			abort()
-			delete(a.aborts, s.Key)
-			a.core.Prepared(s.Key, why)
+			delete(a.aborts, script.Key)
+			a.core.Prepared(script.Key, why)
 		})
 	}
 	for _, k := range fx.Abort {
@@ -31,27 +31,27 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 }
 
 // clean runs a job's epilog, if there is one, and removes its private folders.
-func (a *Agent) clean(ctx context.Context, s Script) error {
+func (a *Agent) clean(ctx context.Context, script Script) error {
 	var err error
-	if s.Env != nil {
-		err = a.deps.Scripts.Epilog(ctx, s.Env)
+	if script.Env != nil {
+		err = a.deps.Scripts.Epilog(ctx, script.Env)
 	}
 	if a.cfg.Node.Space != nil {
-		a.vacate(ctx, s.Key)
+		a.vacate(ctx, script.Key)
 	}
 	return err
 }
 
 // vacate removes the private folders of an attempt. What cannot be removed is
 // logged, and tried again with each list of runs: a job is not held up by it.
-func (a *Agent) vacate(ctx context.Context, k plan.RunKey) {
+func (a *Agent) vacate(ctx context.Context, key plan.RunKey) {
 	for wait := 50 * spec.Millisecond; ; wait = min(2*wait, 2*spec.Second) {
-		err := a.deps.Shepherd.Vacate(ctx, k)
+		err := a.deps.Shepherd.Vacate(ctx, key)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if !errors.Is(err, ErrDown) {
-			a.log.Error("the private folders of a job cannot be removed; it is tried again", "run", k.String(), "error", err)
+			a.log.Error("the private folders of a job cannot be removed; it is tried again", "run", key.String(), "error", err)
 			return
 		}
 		if !a.sleepFor(ctx, wait) {
@@ -77,14 +77,14 @@ func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
 }
 
 // runScript runs one and tells the owner how it went.
-func (a *Agent) runScript(ctx context.Context, s Script, do func() error, tell func(why string)) {
+func (a *Agent) runScript(ctx context.Context, script Script, do func() error, tell func(why string)) {
 	a.wg.Go(func() {
 		began := a.deps.Clock.Now()
 		err := do()
 		if ctx.Err() != nil {
 			return
 		}
-		a.log.Debug("a prolog or epilog has ended", "run", s.Key.String(), "took", a.deps.Clock.Now().Sub(began).Seconds(), "error", err)
+		a.log.Debug("a prolog or epilog has ended", "run", script.Key.String(), "took", a.deps.Clock.Now().Sub(began).Seconds(), "error", err)
 		why := ""
 		if err != nil {
 			why = err.Error()

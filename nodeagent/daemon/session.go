@@ -155,7 +155,7 @@ func (a *Agent) awaitWelcome(ctx context.Context, stream Stream, cancel context.
 		case <-ctx.Done():
 		}
 	})
-	m, err := stream.Recv()
+	message, err := stream.Recv()
 	stop()
 	close(done)
 	wg.Wait()
@@ -165,13 +165,13 @@ func (a *Agent) awaitWelcome(ctx context.Context, stream Stream, cancel context.
 	if err != nil {
 		return nil, err
 	}
-	if g := m.GetGoodbye(); g != nil {
+	if g := message.GetGoodbye(); g != nil {
 		return nil, errors.New("the controller says: " + g.GetReason())
 	}
-	if m.GetWelcome() == nil {
-		return nil, fmt.Errorf("the controller began with %T instead of a welcome", m.GetKind())
+	if message.GetWelcome() == nil {
+		return nil, fmt.Errorf("the controller began with %T instead of a welcome", message.GetKind())
 	}
-	return m, nil
+	return message, nil
 }
 
 // noteRevoked takes what the controller says of certificates that hold no more.
@@ -182,15 +182,15 @@ func (a *Agent) noteRevoked(r *apiv1.Revoked) {
 }
 
 // admitConn makes a connection the one that is used.
-func (a *Agent) admitConn(s *session, w *apiv1.Welcome) {
+func (a *Agent) admitConn(s *session, welcome *apiv1.Welcome) {
 	if a.session != nil {
 		a.session.cancel(errors.New("replaced by a newer connection"))
 	}
 	a.session = s
-	a.beat = max(spec.Span(w.GetHeartbeat()), spec.Second)
+	a.beat = max(spec.Span(welcome.GetHeartbeat()), spec.Second)
 	a.beatAt = 0 // the first one at the next tick
 	a.noteConnected(true)
-	a.core.Welcome(w)
+	a.core.Welcome(welcome)
 }
 
 // runWriter sends what the owner queues until the connection ends.
@@ -212,14 +212,14 @@ func runWriter(ctx context.Context, stream Stream, out *queue[*apiv1.AgentMessag
 // runReader hands the owner what the controller says until the connection ends.
 func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error {
 	for {
-		m, err := stream.Recv()
+		message, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		if head := m.GetHead(); head != nil {
+		if head := message.GetHead(); head != nil {
 			a.inbox.put(func() { a.core.Head(head) })
 		}
-		switch k := m.GetKind().(type) {
+		switch k := message.GetKind().(type) {
 		case *apiv1.ControllerMessage_Orders:
 			a.inbox.put(func() { a.core.Orders(k.Orders.GetOrders()) })
 		case *apiv1.ControllerMessage_Ack:

@@ -26,8 +26,8 @@ func (r *run) isStep() bool { return r.key.Step >= 0 }
 func jobKey(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
 
 // scopeOfRun is what ends with a run: a job's steps with it, a step alone.
-func scopeOfRun(k plan.RunKey) plan.Scope {
-	if k.Step >= 0 {
+func scopeOfRun(key plan.RunKey) plan.Scope {
+	if key.Step >= 0 {
 		return plan.ScopeRun
 	}
 	return plan.ScopeJob
@@ -35,28 +35,28 @@ func scopeOfRun(k plan.RunKey) plan.Scope {
 
 // launchStep takes a step's part on, once. It begins when its job has: the
 // node's prolog may still run.
-func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
-	identity := identityOf(l)
-	if last := c.recent.of[k]; last != nil {
-		if !c.hasConflict(k, c.recent.launch[k], identity) {
-			c.repeatEnd(k, last)
+func (c *Core) launchStep(key plan.RunKey, launch *apiv1.Launch) {
+	identity := identityOf(launch)
+	if last := c.recent.of[key]; last != nil {
+		if !c.hasConflict(key, c.recent.launch[key], identity) {
+			c.repeatEnd(key, last)
 		}
 		return
 	}
-	if r := c.runs[k]; r != nil {
-		r.wanted = r.wanted || !c.hasConflict(k, r.launch, identity)
+	if r := c.runs[key]; r != nil {
+		r.wanted = r.wanted || !c.hasConflict(key, r.launch, identity)
 		return
 	}
-	r := &run{key: k, wanted: true, phase: queued, since: c.clock(), launch: identity.Launch, seq: identity.Seq}
-	c.runs[k] = r
-	part, err := c.readStep(k, l)
+	r := &run{key: key, wanted: true, phase: queued, since: c.clock(), launch: identity.Launch, seq: identity.Seq}
+	c.runs[key] = r
+	part, err := c.readStep(key, launch)
 	if err != nil {
 		c.stepFailed(r, err.Error())
 		return
 	}
 	r.facts = facts{ID: part.Job.ID, User: part.Job.User, Account: part.Job.Spec.Account, Partition: part.Job.Partition, CPUs: part.Here.CPUs.Count(),
 		MemoryMiB: part.Here.Mem}
-	if err := c.checkStep(part, l); err != nil {
+	if err := c.checkStep(part, launch); err != nil {
 		c.stepFailed(r, err.Error())
 		return
 	}
@@ -64,7 +64,7 @@ func (c *Core) launchStep(k plan.RunKey, l *apiv1.Launch) {
 		c.stepFailed(r, err.Error())
 		return
 	}
-	r.spec.Lease = leaseOf(l)
+	r.spec.Lease = leaseOf(launch)
 	c.beginStep(r)
 }
 
@@ -120,65 +120,65 @@ func (c *Core) closeSteps(job *run) bool {
 }
 
 // stepOver goes on with a job that waited for its steps.
-func (c *Core) stepOver(k plan.RunKey) {
-	job := c.runs[jobKey(k)]
+func (c *Core) stepOver(key plan.RunKey) {
+	job := c.runs[jobKey(key)]
 	if job != nil && job.phase == closing && len(c.stepsOf(job.key)) == 0 {
 		c.measureEnd(job)
 	}
 }
 
 // readStep makes a part of an order; the error says what is wrong with it.
-func (c *Core) readStep(k plan.RunKey, l *apiv1.Launch) (*plan.StepPart, error) {
-	job, err := c.readLaunch(k, l)
+func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, error) {
+	job, err := c.readLaunch(key, launch)
 	if err != nil {
 		return nil, err
 	}
 	if c.cfg.Account != nil {
 		job.Home, job.Shell = c.cfg.Account(job.UID)
 	}
-	m := l.GetStep()
+	m := launch.GetStep()
 	ss, err := wire.ToStepSpec(m.GetSpec())
 	if err != nil {
 		return nil, fmt.Errorf("the order's step cannot be read: %w", err)
 	}
-	s := &plan.StepPart{Job: job, Key: k, Spec: ss, Here: readAllocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
+	step := &plan.StepPart{Job: job, Key: key, Spec: ss, Here: readAllocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
 		Ranks: m.GetRanks(), LaunchHost: m.GetLaunchHost()}
-	s.TasksOnNode, err = perNode(m.GetTasksPerNode())
+	step.TasksOnNode, err = perNode(m.GetTasksPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's step: %w", err)
 	}
-	if n := len(s.TasksOnNode); s.Index >= n || int(s.TasksOnNode[s.Index]) != len(s.Ranks) {
-		return nil, fmt.Errorf("the order's step has %d tasks for place %d of %d nodes, and they are not that many", len(s.Ranks), s.Index, n)
+	if n := len(step.TasksOnNode); step.Index >= n || int(step.TasksOnNode[step.Index]) != len(step.Ranks) {
+		return nil, fmt.Errorf("the order's step has %d tasks for place %d of %d nodes, and they are not that many", len(step.Ranks), step.Index, n)
 	}
 	if w := ss.World; w != nil {
-		return s, ofWorld(s, w)
+		return step, ofWorld(step, w)
 	}
-	nodeOf := make([]uint32, s.Tasks)
+	nodeOf := make([]uint32, step.Tasks)
 	for i, p := range m.GetPeers() {
 		for _, r := range p.GetRanks() {
-			if r < s.Tasks {
+			if r < step.Tasks {
 				nodeOf[r] = uint32(i)
 			}
 		}
 	}
-	s.Mapping = pmi.Mapping(nodeOf)
-	return s, nil
+	step.Mapping = pmi.Mapping(nodeOf)
+	return step, nil
 }
 
 // ofWorld makes of a part what it is of a step in several components: its tasks
 // count all nodes and tasks.
-func ofWorld(s *plan.StepPart, w *spec.StepWorld) error {
-	if int(w.Place) >= len(w.Parts) || !slices.Equal(w.Parts[w.Place].Tasks, s.TasksOnNode) {
+func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
+	if int(world.Place) >= len(world.Parts) || !slices.Equal(world.Parts[world.Place].Tasks, step.TasksOnNode) {
 		return errors.New("the order's step does not fit into what it is of the components' step")
 	}
-	s.Index += w.FirstNode()
-	s.TasksOnNode = w.TasksOnNode()
+	step.Index += world.FirstNode()
+	step.TasksOnNode = world.TasksOnNode()
 	var nodes []string
-	for i := range w.Parts {
-		nodes = append(nodes, w.Parts[i].Nodes)
+	for i := range world.Parts {
+		nodes = append(nodes, world.Parts[i].Nodes)
 	}
-	nodeOf := w.NodeOf()
-	s.Nodes, s.Tasks, s.Mapping = strings.Join(nodes, ","), uint32(len(nodeOf)), pmi.Mapping(nodeOf)
+	nodeOf := world.NodeOf()
+	step.Nodes, step.Tasks, step.Mapping = strings.Join(nodes, ","), uint32(len(nodeOf)), pmi.Mapping(nodeOf)
 	return nil
 }
 
@@ -196,15 +196,15 @@ func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
 
 // checkStep verifies that the controller signed the part, and that its devices
 // are here.
-func (c *Core) checkStep(s *plan.StepPart, l *apiv1.Launch) error {
-	signed, err := proto.MarshalOptions{Deterministic: true}.Marshal(l.GetStep())
+func (c *Core) checkStep(step *plan.StepPart, launch *apiv1.Launch) error {
+	signed, err := proto.MarshalOptions{Deterministic: true}.Marshal(launch.GetStep())
 	if err != nil {
 		return err
 	}
-	if why := c.checkClaims(s.Job, s.Key, l, sha256.Sum256(signed)); why.text != "" {
+	if why := c.checkClaims(step.Job, step.Key, launch, sha256.Sum256(signed)); why.text != "" {
 		return errors.New(why.text)
 	}
-	for _, g := range plan.Devices(&s.Here) {
+	for _, g := range plan.Devices(&step.Here) {
 		d, ok := c.devices[g.UUID]
 		if !ok {
 			return fmt.Errorf("GPU %s is not on this node", g.UUID)
@@ -213,14 +213,14 @@ func (c *Core) checkStep(s *plan.StepPart, l *apiv1.Launch) error {
 		for _, n := range d.CPUs {
 			gpu.CPUs = gpu.CPUs.Set(n)
 		}
-		s.GPUs = append(s.GPUs, gpu)
+		step.GPUs = append(step.GPUs, gpu)
 	}
 	return nil
 }
 
 // specifyStep prepares the tasks.
-func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
-	rs, warnings, err := plan.StepRun(s, &c.cfg.Node, func(places []int) []string { return c.visibleDevices(s, places) })
+func (c *Core) specifyStep(r *run, step *plan.StepPart) error {
+	rs, warnings, err := plan.StepRun(step, &c.cfg.Node, func(places []int) []string { return c.visibleDevices(step, places) })
 	for _, w := range warnings {
 		c.log.Warn("a step cannot have all it asks for", "run", r.key.String(), "problem", w)
 	}
@@ -234,13 +234,13 @@ func (c *Core) specifyStep(r *run, s *plan.StepPart) error {
 
 // visibleDevices are the variables by which a task finds its devices, which stand at
 // places among the step's. Inside a fence a program counts those of the step.
-func (c *Core) visibleDevices(s *plan.StepPart, places []int) []string {
-	env := plan.ShareEnv(s.Here.Shares, c.cfg.Node.MPSEach)
+func (c *Core) visibleDevices(step *plan.StepPart, places []int) []string {
+	env := plan.ShareEnv(step.Here.Shares, c.cfg.Node.MPSEach)
 	if !c.cfg.Node.HasGPUs {
 		return env
 	}
 	fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
-	refs := plan.Devices(&s.Here)
+	refs := plan.Devices(&step.Here)
 	list := make([]device.Device, len(places))
 	numbers := make([]string, len(places))
 	for i, p := range places {
@@ -251,7 +251,7 @@ func (c *Core) visibleDevices(s *plan.StepPart, places []int) []string {
 			list[i].Index = int(refs[p].Index)
 		}
 	}
-	for _, e := range device.VisibleEnv(list, device.EnvOptions{UUIDs: plan.ShareByUUID(s.Here.Shares, fenced)}) {
+	for _, e := range device.VisibleEnv(list, device.EnvOptions{UUIDs: plan.ShareByUUID(step.Here.Shares, fenced)}) {
 		if !strings.HasPrefix(e, "SLURM_") { // SLURM_JOB_GPUS is the job's, which is not here
 			env = append(env, e)
 		}
@@ -289,11 +289,11 @@ type StepState struct {
 
 // Step tells how a step's part is doing. Nothing, while nothing was heard of it:
 // its order may still come.
-func (c *Core) Step(k plan.RunKey) StepState {
-	if c.recent.of[k] != nil {
+func (c *Core) Step(key plan.RunKey) StepState {
+	if c.recent.of[key] != nil {
 		return StepState{Over: true}
 	}
-	r := c.runs[k]
+	r := c.runs[key]
 	if r == nil {
 		return StepState{}
 	}
@@ -308,22 +308,22 @@ const attachWords = "step input and output"
 // on this node, and its whole key: clients do not name the epoch, the credential
 // does. Before the controller has told its keys nothing can be said: the error
 // wraps ErrDown.
-func (c *Core) Attachable(k plan.RunKey, raw []byte) (whole plan.RunKey, uid uint32, err error) {
+func (c *Core) Attachable(key plan.RunKey, raw []byte) (whole plan.RunKey, uid uint32, err error) {
 	if !c.complete {
-		return k, 0, fmt.Errorf("the controller has not been heard of yet: %w", ErrDown)
+		return key, 0, fmt.Errorf("the controller has not been heard of yet: %w", ErrDown)
 	}
 	claims, err := c.creds.Verify(raw, c.clock())
-	k.Epoch = claims.Epoch
+	key.Epoch = claims.Epoch
 	signed := plan.RunKey{Job: uint64(claims.Job), Attempt: claims.Attempt, Step: int32(claims.Step), Epoch: claims.Epoch}
 	switch {
 	case err != nil:
-		return k, 0, err
-	case claims.Cluster != c.cluster || signed != k:
-		return k, 0, errors.New("the credential is for another step")
+		return key, 0, err
+	case claims.Cluster != c.cluster || signed != key:
+		return key, 0, errors.New("the credential is for another step")
 	case claims.Launch != sha256.Sum256([]byte(attachWords)):
-		return k, 0, errors.New("the credential is not for input and output")
+		return key, 0, errors.New("the credential is not for input and output")
 	}
-	return k, claims.UID, nil
+	return key, claims.UID, nil
 }
 
 // Attachable is the core's, from any goroutine.
@@ -357,22 +357,22 @@ const (
 var ErrStepOver = errors.New("the step is not on this node (any more)")
 
 // StepSocket gives the socket of a step's part, once it has begun.
-func (a *Agent) StepSocket(ctx context.Context, k plan.RunKey) (string, error) {
-	if k.Step < 0 || k.Step == math.MaxInt32 {
-		return "", fmt.Errorf("%w: %s has no input and output of its own", ErrStepOver, k)
+func (a *Agent) StepSocket(ctx context.Context, key plan.RunKey) (string, error) {
+	if key.Step < 0 || key.Step == math.MaxInt32 {
+		return "", fmt.Errorf("%w: %s has no input and output of its own", ErrStepOver, key)
 	}
 	until := a.deps.Clock.Now().Add(stepPatience)
 	for look := spec.Millisecond; ; look = min(2*look, stepLook) {
 		got := make(chan StepState, 1)
-		a.inbox.put(func() { got <- a.core.Step(k) })
+		a.inbox.put(func() { got <- a.core.Step(key) })
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
-		case s := <-got:
-			if s.Socket != "" && !s.Over {
-				return s.Socket, nil
+		case state := <-got:
+			if state.Socket != "" && !state.Over {
+				return state.Socket, nil
 			}
-			if s.Over || a.deps.Clock.Now() >= until {
+			if state.Over || a.deps.Clock.Now() >= until {
 				return "", ErrStepOver
 			}
 		}

@@ -11,12 +11,12 @@ import (
 
 // Tuned takes what became of a run's wish for clocks: the run begins either
 // way, and finds the notices in its error output.
-func (c *Core) Tuned(k plan.RunKey, notices []string) {
-	r := c.runs[k]
+func (c *Core) Tuned(key plan.RunKey, notices []string) {
+	r := c.runs[key]
 	switch {
 	case r == nil || r.phase != tuning:
 	case r.term != nil:
-		c.endUnbegun(r, &plan.Exit{Key: k, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(r, &plan.Exit{Key: key, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
 	default:
 		if r.spec != nil {
 			r.spec.Notices = append(r.spec.Notices, notices...)
@@ -53,15 +53,15 @@ func (a *Agent) runTuner(ctx context.Context) {
 }
 
 // queueTune sets the clocks of a run's GPUs.
-func (a *Agent) queueTune(t Tune) {
+func (a *Agent) queueTune(tune Tune) {
 	a.tunes.put(func(ctx context.Context) {
-		notices := a.tuneNow(ctx, t)
-		a.inbox.put(func() { a.core.Tuned(t.Key, notices) })
+		notices := a.tuneNow(ctx, tune)
+		a.inbox.put(func() { a.core.Tuned(tune.Key, notices) })
 	})
 }
 
-func (a *Agent) tuneNow(ctx context.Context, t Tune) []string {
-	ask, err := spec.ParseGPUFreq(t.Freq)
+func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
+	ask, err := spec.ParseGPUFreq(tune.Freq)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -69,16 +69,16 @@ func (a *Agent) tuneNow(ctx context.Context, t Tune) []string {
 	if a.deps.Clocks == nil {
 		failed = []string{"the clocks of GPUs cannot be set on this node"}
 	} else {
-		done, failed = a.deps.Clocks.Tune(ctx, t.Key.String(), t.GPUs, ask)
+		done, failed = a.deps.Clocks.Tune(ctx, tune.Key.String(), tune.GPUs, ask)
 	}
 	if len(failed) > 0 {
-		a.log.Warn("a job does not get the GPU clocks that it asks for, and runs", "run", t.Key.String(), "freq", t.Freq, "why", strings.Join(failed, "; "))
+		a.log.Warn("a job does not get the GPU clocks that it asks for, and runs", "run", tune.Key.String(), "freq", tune.Freq, "why", strings.Join(failed, "; "))
 	}
 	if !ask.Verbose {
 		done = nil
 	}
 	for _, f := range failed {
-		done = append(done, "--gpu-freq="+t.Freq+": "+f)
+		done = append(done, "--gpu-freq="+tune.Freq+": "+f)
 	}
 	return done
 }

@@ -22,8 +22,8 @@ type cpuMark struct {
 // the agent was started meanwhile, it is told with the sample after.
 func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
 	for i := range list {
-		u := &list[i]
-		r := c.runs[u.Key]
+		usage := &list[i]
+		r := c.runs[usage.Key]
 		if r == nil || r.phase != living || r.from == 0 || r.from > at {
 			continue
 		}
@@ -32,7 +32,7 @@ func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
 			continue
 		}
 		r.slot = int64(at) / int64(every)
-		before, now := r.usedAt, cpuMark{at: at, cpu: u.UserCPU + u.SystemCPU}
+		before, now := r.usedAt, cpuMark{at: at, cpu: usage.UserCPU + usage.SystemCPU}
 		if before.at == 0 && r.from >= c.cfg.Started {
 			before.at = r.from
 		}
@@ -41,20 +41,20 @@ func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
 		if before.at != 0 && now.at > before.at && now.cpu >= before.cpu {
 			cpus = int64(now.cpu-before.cpu) / max(int64(now.at-before.at)/1000, 1)
 		}
-		c.fx.Usage = append(c.fx.Usage, &apiv1.UsageSeries{Uid: u.Key.Job, Attempt: u.Key.Attempt, Step: u.Key.Step, JobId: uint32(r.facts.ID),
+		c.fx.Usage = append(c.fx.Usage, &apiv1.UsageSeries{Uid: usage.Key.Job, Attempt: usage.Key.Attempt, Step: usage.Key.Step, JobId: uint32(r.facts.ID),
 			User: r.facts.User, Account: r.facts.Account, Partition: r.facts.Partition, Seconds: uint32(every / spec.Second),
-			At: []int64{int64(at) / int64(spec.Second)}, Cpu: []int64{cpus}, Rss: []int64{u.RSS >> 10}})
+			At: []int64{int64(at) / int64(spec.Second)}, Cpu: []int64{cpus}, Rss: []int64{usage.RSS >> 10}})
 	}
 }
 
 // addUsage puts one reading behind those of the same run.
-func (b *sampleBatchOf) addUsage(u *apiv1.UsageSeries) {
+func (b *sampleBatchOf) addUsage(usage *apiv1.UsageSeries) {
 	b.rows++
-	for _, s := range b.usage {
-		if s.Uid == u.Uid && s.Attempt == u.Attempt && s.Step == u.Step {
-			s.At, s.Cpu, s.Rss = append(s.At, u.At...), append(s.Cpu, u.Cpu...), append(s.Rss, u.Rss...)
+	for _, series := range b.usage {
+		if series.Uid == usage.Uid && series.Attempt == usage.Attempt && series.Step == usage.Step {
+			series.At, series.Cpu, series.Rss = append(series.At, usage.At...), append(series.Cpu, usage.Cpu...), append(series.Rss, usage.Rss...)
 			return
 		}
 	}
-	b.usage = append(b.usage, u)
+	b.usage = append(b.usage, usage)
 }

@@ -85,29 +85,29 @@ type Choice struct {
 func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 	var choice Choice
 	var skipped []string
-	for _, c := range candidates {
+	for _, candidate := range candidates {
 		if err := ctx.Err(); err != nil {
 			return Choice{}, err
 		}
-		p, count, err := openCandidate(ctx, c)
+		provider, count, err := openCandidate(ctx, candidate)
 		switch {
 		case err == nil && count > 0:
-			choice.Provider = p
-			choice.Reason = fmt.Sprintf("GPUs come from %s (%d %s)", c.Name, count, plural(count, "device"))
+			choice.Provider = provider
+			choice.Reason = fmt.Sprintf("GPUs come from %s (%d %s)", candidate.Name, count, plural(count, "device"))
 			if len(skipped) > 0 {
 				choice.Reason += "; not used: " + strings.Join(skipped, "; ")
 			}
 			return choice, nil
 		case err == nil:
-			skipped = append(skipped, c.Name+": no device")
-			if cerr := p.Close(); cerr != nil {
-				choice.Failures = append(choice.Failures, fmt.Errorf("%s: closing: %w", c.Name, cerr))
+			skipped = append(skipped, candidate.Name+": no device")
+			if cerr := provider.Close(); cerr != nil {
+				choice.Failures = append(choice.Failures, fmt.Errorf("%s: closing: %w", candidate.Name, cerr))
 			}
 		case errors.Is(err, ErrUnavailable):
-			skipped = append(skipped, c.Name+": "+strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()))
+			skipped = append(skipped, candidate.Name+": "+strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()))
 		default:
-			skipped = append(skipped, c.Name+" failed: "+err.Error())
-			choice.Failures = append(choice.Failures, fmt.Errorf("%s: %w", c.Name, err))
+			skipped = append(skipped, candidate.Name+" failed: "+err.Error())
+			choice.Failures = append(choice.Failures, fmt.Errorf("%s: %w", candidate.Name, err))
 		}
 	}
 	choice.Reason = "this node has no GPU"
@@ -119,16 +119,16 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 
 // openCandidate opens a candidate and counts its devices; a provider that opens but
 // cannot list its devices is closed again.
-func openCandidate(ctx context.Context, c Candidate) (Provider, int, error) {
-	p, err := c.Open(ctx)
+func openCandidate(ctx context.Context, candidate Candidate) (Provider, int, error) {
+	provider, err := candidate.Open(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	devices, err := p.Inventory(ctx)
+	devices, err := provider.Inventory(ctx)
 	if err != nil {
-		return nil, 0, errors.Join(err, p.Close())
+		return nil, 0, errors.Join(err, provider.Close())
 	}
-	return p, len(devices), nil
+	return provider, len(devices), nil
 }
 
 func plural(n int, noun string) string {

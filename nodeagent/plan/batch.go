@@ -105,12 +105,12 @@ func hetVariables(list []Component) []string {
 	}
 	out := []string{"SLURM_HET_SIZE=" + strconv.Itoa(len(list))}
 	for i := range list {
-		c := &list[i]
+		component := &list[i]
 		for _, v := range [...]struct{ name, value string }{
-			{"JOB_ID", formatNumber(c.ID)}, {"JOBID", formatNumber(c.ID)}, {"JOB_NODELIST", c.Nodes}, {"NODELIST", c.Nodes},
-			{"JOB_NUM_NODES", formatNumber(uint64(c.NumNodes))}, {"NNODES", formatNumber(uint64(c.NumNodes))}, {"JOB_PARTITION", c.Partition},
-			{"JOB_CPUS_PER_NODE", c.CPUsPerNode}, {"TASKS_PER_NODE", c.TasksPerNode}, {"NTASKS", formatPositive(c.Tasks)}, {"NPROCS", formatPositive(c.Tasks)},
-			{"MEM_PER_NODE", formatPositive(c.Mem)},
+			{"JOB_ID", formatNumber(component.ID)}, {"JOBID", formatNumber(component.ID)}, {"JOB_NODELIST", component.Nodes}, {"NODELIST", component.Nodes},
+			{"JOB_NUM_NODES", formatNumber(uint64(component.NumNodes))}, {"NNODES", formatNumber(uint64(component.NumNodes))}, {"JOB_PARTITION", component.Partition},
+			{"JOB_CPUS_PER_NODE", component.CPUsPerNode}, {"TASKS_PER_NODE", component.TasksPerNode}, {"NTASKS", formatPositive(component.Tasks)}, {"NPROCS", formatPositive(component.Tasks)},
+			{"MEM_PER_NODE", formatPositive(component.Mem)},
 		} {
 			if v.value != "" {
 				out = append(out, fmt.Sprintf("SLURM_%s_HET_GROUP_%d=%s", v.name, i, v.value))
@@ -121,41 +121,41 @@ func hetVariables(list []Component) []string {
 }
 
 // Batch prepares the batch script of a job. The warnings are for the log.
-func Batch(j *Job, n *Node) (RunSpec, []string) {
-	io := &j.Spec.IO
+func Batch(job *Job, node *Node) (RunSpec, []string) {
+	io := &job.Spec.IO
 	limits, warnings := Rlimits(io.Rlimits)
-	user := splitEnv(j.Env)
-	r := RunSpec{
-		Key: j.Key, JobID: j.ID, UID: j.UID, GID: j.GID, Groups: j.Groups,
-		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: j.Script, Argv: j.Spec.Args, Env: jobEnvironment(user, j, n),
-		Append: io.Append.Or(n.Append), Umask: submitterUmask(io.Umask, user), Rlimits: limits,
-		TaskProlog: n.TaskProlog, TaskEpilog: n.TaskEpilog,
+	user := splitEnv(job.Env)
+	run := RunSpec{
+		Key: job.Key, JobID: job.ID, UID: job.UID, GID: job.GID, Groups: job.Groups,
+		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: job.Script, Argv: job.Spec.Args, Env: jobEnvironment(user, job, node),
+		Append: io.Append.Or(node.Append), Umask: submitterUmask(io.Umask, user), Rlimits: limits,
+		TaskProlog: node.TaskProlog, TaskEpilog: node.TaskEpilog,
 	}
-	r.Stdin, r.Stdout, r.Stderr = Files(j, n)
-	r.CPUs = bindCPUs(j, n)
-	r.Limits = memoryLimits(j, n)
-	r.JobLimits = r.Limits
-	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(r.CPUs) > 0
-	if n.fencesDevices() {
-		r.FenceDevices, r.Devices = true, j.Devices
+	run.Stdin, run.Stdout, run.Stderr = Files(job, node)
+	run.CPUs = bindCPUs(job, node)
+	run.Limits = memoryLimits(job, node)
+	run.JobLimits = run.Limits
+	run.Limits.Cores = node.Confine.Cores && node.Enforces.Cores && len(run.CPUs) > 0
+	if node.fencesDevices() {
+		run.FenceDevices, run.Devices = true, job.Devices
 	}
-	r.Space = spaceOf(j, n)
-	r.Container = containerOf(j.Spec.Container, j)
-	if r.Container != nil {
-		r.leaveOut("TaskProlog", &r.TaskProlog)
+	run.Space = spaceOf(job, node)
+	run.Container = containerOf(job.Spec.Container, job)
+	if run.Container != nil {
+		run.leaveOut("TaskProlog", &run.TaskProlog)
 	}
-	return r, warnings
+	return run, warnings
 }
 
 func (n *Node) fencesDevices() bool { return n.Confine.Devices && n.Enforces.Devices && n.HasGPUs }
 
 // Files gives a batch script's standard files with their patterns expanded;
 // they may be relative to the work directory. An empty stderr is the stdout.
-func Files(j *Job, n *Node) (stdin, stdout, stderr string) {
-	io := &j.Spec.IO
-	facts := FileFacts{JobID: j.ID, ArrayJob: j.ArrayID, ArrayTask: j.Task, Step: StepBatch, Node: n.Host, NodeIndex: uint32(j.Index),
-		User: j.User, JobName: j.Spec.Name, Restarts: j.Restarts}
-	stdout = cmp.Or(io.Stdout, DefaultOutput(j.ArrayID != 0))
+func Files(job *Job, node *Node) (stdin, stdout, stderr string) {
+	io := &job.Spec.IO
+	facts := FileFacts{JobID: job.ID, ArrayJob: job.ArrayID, ArrayTask: job.Task, Step: StepBatch, Node: node.Host, NodeIndex: uint32(job.Index),
+		User: job.User, JobName: job.Spec.Name, Restarts: job.Restarts}
+	stdout = cmp.Or(io.Stdout, DefaultOutput(job.ArrayID != 0))
 	return ExpandFile(io.Stdin, &facts), ExpandFile(stdout, &facts), ExpandFile(io.Stderr, &facts)
 }
 
@@ -179,20 +179,20 @@ func lookUpVariable(env []string, name string) string {
 
 // jobEnvironment is the job's own, the variables of Slurm, the devices, and what
 // a submission that did not come from a shell lacks.
-func jobEnvironment(user []string, j *Job, n *Node) []string {
-	env := BatchEnv(user, batchFacts(user, j, n))
+func jobEnvironment(user []string, job *Job, node *Node) []string {
+	env := BatchEnv(user, batchFacts(user, job, node))
 	named := func(list []string) func(string) bool {
 		return func(e string) bool {
 			name, _, _ := strings.Cut(e, "=")
 			return slices.ContainsFunc(list, func(o string) bool { return strings.HasPrefix(o, name) && strings.HasPrefix(o[len(name):], "=") })
 		}
 	}
-	env = append(slices.DeleteFunc(env, named(j.GPUEnv)), j.GPUEnv...)
+	env = append(slices.DeleteFunc(env, named(job.GPUEnv)), job.GPUEnv...)
 	env = slices.DeleteFunc(env, func(e string) bool { // of a heterogeneous job that submitted this one
 		return strings.HasPrefix(e, "SLURM_HET_SIZE=") || (strings.HasPrefix(e, "SLURM_") && strings.Contains(e, "_HET_GROUP_"))
 	})
-	env = append(env, hetVariables(j.Components)...)
-	for _, e := range [...]string{"USER=" + j.User, "LOGNAME=" + j.User, "HOME=" + j.Home, "SHELL=" + j.Shell, "PATH=" + defaultPath} {
+	env = append(env, hetVariables(job.Components)...)
+	for _, e := range [...]string{"USER=" + job.User, "LOGNAME=" + job.User, "HOME=" + job.Home, "SHELL=" + job.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
 		if v != "" && lookUpVariable(env, name) == "" {
 			env = append(env, e)
@@ -204,55 +204,55 @@ func jobEnvironment(user []string, j *Job, n *Node) []string {
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // batchFacts are what the environment tells of a job.
-func batchFacts(user []string, j *Job, n *Node) *BatchFacts {
-	js, size := j.Spec, &j.Spec.Size
-	f := &BatchFacts{
-		Cluster: n.Cluster, ConfigFile: n.SlurmConf, JobID: j.ID, ArrayJob: j.ArrayID, ArrayTask: j.Task, Restarts: j.Restarts,
-		JobName: js.Name, Partition: j.Partition, Account: js.Account, QOS: js.QOS, Reservation: js.Place.Reservation,
-		Dependency: js.Queue.Dependency.String(), Licenses: formatAmounts(js.Licenses), User: j.User, Group: j.Group, UID: j.UID, GID: j.GID,
-		SubmitDir: cmp.Or(lookUpVariable(user, "SLURM_SUBMIT_DIR"), js.IO.WorkDir), SubmitHost: js.Host, Start: j.Start, End: j.End,
-		NodeName: n.Name, NodeIndex: uint32(j.Index), Nodelist: j.Nodes, Topology: n.Name, TopologyBy: "node",
-		CPUsPerNode: j.CPUsPerNode, TasksOnNode: j.TasksOnNode, GPUs: Devices(&j.Here), Whole: len(j.Here.GPUs), ShardsHere: countShards(&j.Here),
-		GPUsFenced: n.fencesDevices(), CPUsPerTask: size.CPUsPerTask,
+func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
+	jobSpec, size := job.Spec, &job.Spec.Size
+	facts := &BatchFacts{
+		Cluster: node.Cluster, ConfigFile: node.SlurmConf, JobID: job.ID, ArrayJob: job.ArrayID, ArrayTask: job.Task, Restarts: job.Restarts,
+		JobName: jobSpec.Name, Partition: job.Partition, Account: jobSpec.Account, QOS: jobSpec.QOS, Reservation: jobSpec.Place.Reservation,
+		Dependency: jobSpec.Queue.Dependency.String(), Licenses: formatAmounts(jobSpec.Licenses), User: job.User, Group: job.Group, UID: job.UID, GID: job.GID,
+		SubmitDir: cmp.Or(lookUpVariable(user, "SLURM_SUBMIT_DIR"), jobSpec.IO.WorkDir), SubmitHost: jobSpec.Host, Start: job.Start, End: job.End,
+		NodeName: node.Name, NodeIndex: uint32(job.Index), Nodelist: job.Nodes, Topology: node.Name, TopologyBy: "node",
+		CPUsPerNode: job.CPUsPerNode, TasksOnNode: job.TasksOnNode, GPUs: Devices(&job.Here), Whole: len(job.Here.GPUs), ShardsHere: countShards(&job.Here),
+		GPUsFenced: node.fencesDevices(), CPUsPerTask: size.CPUsPerTask,
 	}
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
-		f.Tasks = j.Tasks
+		facts.Tasks = job.Tasks
 	}
-	if a := js.Queue.Array; a != nil {
-		f.ArrayCount = uint64(a.Count)
-		f.ArrayMin = uint64(a.Min)
-		f.ArrayMax = uint64(a.Max)
-		f.ArrayStep = uint64(a.Step)
+	if ask := jobSpec.Queue.Array; ask != nil {
+		facts.ArrayCount = uint64(ask.Count)
+		facts.ArrayMin = uint64(ask.Min)
+		facts.ArrayMax = uint64(ask.Max)
+		facts.ArrayStep = uint64(ask.Step)
 	}
-	m := memoryOf(j, n)
-	f.MemPerCPU = m.PerCPU
-	f.MemPerNode = m.PerNode
-	f.MemPerGPU = m.PerGPU
-	distribution, plane, _ := strings.Cut(js.Place.Distribution, "=")
-	f.Asked = AskedText{
+	memory := memoryOf(job, node)
+	facts.MemPerCPU = memory.PerCPU
+	facts.MemPerNode = memory.PerNode
+	facts.MemPerGPU = memory.PerGPU
+	distribution, plane, _ := strings.Cut(jobSpec.Place.Distribution, "=")
+	facts.Asked = AskedText{
 		NTasksPerNode: formatPositive(size.TasksPerNode), NTasksPerCore: formatPositive(size.TasksPerCore), NTasksPerSocket: formatPositive(size.TasksPerSocket),
 		NTasksPerGPU: formatPositive(size.TasksPerGPU), CPUsPerGPU: formatPositive(size.CPUsPerGPU), ThreadsPerCore: formatPositive(size.ThreadsPerCore),
 		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
-		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: js.GPUBind, GPUFreq: js.GPUFreq, TRESPerTask: perTask(size),
+		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: jobSpec.GPUBind, GPUFreq: jobSpec.GPUFreq, TRESPerTask: perTask(size),
 		ExportEnv: lookUpVariable(user, "SLURM_EXPORT_ENV"),
 	}
-	f.Asked.SegmentSize = formatPositive(js.Place.Segment)
+	facts.Asked.SegmentSize = formatPositive(jobSpec.Place.Segment)
 	if size.Overcommit {
-		f.Asked.Overcommit = "1"
+		facts.Asked.Overcommit = "1"
 	}
-	return f
+	return facts
 }
 
 // gpuCount writes a request for GPUs as sbatch takes it: 4, or h100:2,a100:2.
 func gpuCount(list []spec.Count) string {
 	var parts []string
-	for _, c := range list {
-		if c.Name != "gpu" {
+	for _, count := range list {
+		if count.Name != "gpu" {
 			continue
 		}
-		text := strconv.FormatInt(c.N, 10)
-		if c.Type != "" {
-			text = c.Type + ":" + text
+		text := strconv.FormatInt(count.N, 10)
+		if count.Type != "" {
+			text = count.Type + ":" + text
 		}
 		parts = append(parts, text)
 	}
@@ -260,17 +260,17 @@ func gpuCount(list []spec.Count) string {
 }
 
 // perTask writes what each task was asked to have, as --tres-per-task takes it.
-func perTask(s *spec.Size) string {
+func perTask(size *spec.Size) string {
 	var parts []string
-	if s.CPUsPerTask > 0 {
-		parts = append(parts, "cpu="+formatNumber(uint64(s.CPUsPerTask)))
+	if size.CPUsPerTask > 0 {
+		parts = append(parts, "cpu="+formatNumber(uint64(size.CPUsPerTask)))
 	}
-	for _, c := range s.PerTask {
-		name := c.TRES()
-		if c.Type != "" {
-			name = c.TypedTRES()
+	for _, count := range size.PerTask {
+		name := count.TRES()
+		if count.Type != "" {
+			name = count.TypedTRES()
 		}
-		parts = append(parts, name+"="+strconv.FormatInt(c.N, 10))
+		parts = append(parts, name+"="+strconv.FormatInt(count.N, 10))
 	}
 	return strings.Join(parts, ",")
 }
@@ -286,22 +286,22 @@ func formatAmounts(list []spec.Count) string {
 
 // memoryOf is the memory of the job by what it was asked for; where nothing
 // was, by the default that gave it some; else what this node gave.
-func memoryOf(j *Job, n *Node) MemoryDefault {
-	s := &j.Spec.Size
-	if !s.AllMem {
-		anyGPU := slices.ContainsFunc(slices.Concat(s.PerJob, s.PerNode, s.PerTask, s.PerSocket), func(c spec.Count) bool { return c.Name == "gpu" })
-		for _, m := range [...]MemoryDefault{{s.MemPerCPU, s.MemPerNode, s.MemPerGPU}, n.Parts[j.Partition], n.Memory} {
+func memoryOf(job *Job, node *Node) MemoryDefault {
+	size := &job.Spec.Size
+	if !size.AllMem {
+		anyGPU := slices.ContainsFunc(slices.Concat(size.PerJob, size.PerNode, size.PerTask, size.PerSocket), func(c spec.Count) bool { return c.Name == "gpu" })
+		for _, memory := range [...]MemoryDefault{{size.MemPerCPU, size.MemPerNode, size.MemPerGPU}, node.Parts[job.Partition], node.Memory} {
 			switch {
-			case m.PerCPU > 0:
-				return MemoryDefault{PerCPU: m.PerCPU}
-			case m.PerNode > 0:
-				return MemoryDefault{PerNode: m.PerNode}
-			case m.PerGPU > 0 && anyGPU:
-				return MemoryDefault{PerGPU: m.PerGPU}
+			case memory.PerCPU > 0:
+				return MemoryDefault{PerCPU: memory.PerCPU}
+			case memory.PerNode > 0:
+				return MemoryDefault{PerNode: memory.PerNode}
+			case memory.PerGPU > 0 && anyGPU:
+				return MemoryDefault{PerGPU: memory.PerGPU}
 			}
 		}
 	}
-	return MemoryDefault{PerNode: j.Here.Mem}
+	return MemoryDefault{PerNode: job.Here.Mem}
 }
 
 // submitterUmask is the submitter's; one that was not sent is looked for where Slurm's
@@ -318,9 +318,9 @@ func submitterUmask(given uint32, user []string) uint32 {
 
 // bindCPUs gives the CPUs to run on. A node that is declared larger than it is (a
 // lab) has no such CPUs: its jobs are left where the kernel puts them.
-func bindCPUs(j *Job, n *Node) []int32 {
-	mine := j.Here.CPUs
-	if !n.Affinity && !n.Confine.Cores || mine.Empty() || !mine.AndNot(n.CPUs).Empty() {
+func bindCPUs(job *Job, node *Node) []int32 {
+	mine := job.Here.CPUs
+	if !node.Affinity && !node.Confine.Cores || mine.Empty() || !mine.AndNot(node.CPUs).Empty() {
 		return nil
 	}
 	members := mine.Members()
@@ -332,32 +332,32 @@ func bindCPUs(j *Job, n *Node) []int32 {
 }
 
 // memoryLimits gives the memory limits of cgroup.conf for what the job was given.
-func memoryLimits(j *Job, n *Node) Limits {
-	c := &n.Confine
-	var l Limits
-	if n.Enforces.Pids {
-		l.Pids = c.Tasks
+func memoryLimits(job *Job, node *Node) Limits {
+	confine := &node.Confine
+	var limits Limits
+	if node.Enforces.Pids {
+		limits.Pids = confine.Tasks
 	}
-	if !c.RAM || !n.Enforces.Memory {
-		return l
+	if !confine.RAM || !node.Enforces.Memory {
+		return limits
 	}
 	const mib = 1 << 20
-	most := percentOf(n.MemoryMiB*mib, c.MaxRAM)
-	given := j.Here.Mem * mib
+	most := percentOf(node.MemoryMiB*mib, confine.MaxRAM)
+	given := job.Here.Mem * mib
 	if given == 0 {
 		given = most
 	}
-	l.MemoryBytes = max(percentOf(given, c.AllowedRAM), c.MinRAM*mib)
+	limits.MemoryBytes = max(percentOf(given, confine.AllowedRAM), confine.MinRAM*mib)
 	if most > 0 {
-		l.MemoryBytes = min(l.MemoryBytes, most)
+		limits.MemoryBytes = min(limits.MemoryBytes, most)
 	}
-	if c.Swap {
-		l.SwapBytes = percentOf(given, c.AllowedSwap)
-		if l.SwapBytes == 0 {
-			l.SwapBytes = NoSwap
+	if confine.Swap {
+		limits.SwapBytes = percentOf(given, confine.AllowedSwap)
+		if limits.SwapBytes == 0 {
+			limits.SwapBytes = NoSwap
 		}
 	}
-	return l
+	return limits
 }
 
 // percentOf gives a share in hundredths of a percent, without overflow.
@@ -378,15 +378,15 @@ var rlimits = []rlimit{
 // Rlimits turns the soft limits of a submission into those of a run; hard
 // limits stay the node's. A negative amount is no limit.
 func Rlimits(list []spec.Count) (out []Rlimit, warnings []string) {
-	for _, c := range list {
-		name := strings.TrimPrefix(strings.ToUpper(c.Name), "RLIMIT_")
+	for _, count := range list {
+		name := strings.TrimPrefix(strings.ToUpper(count.Name), "RLIMIT_")
 		i := slices.IndexFunc(rlimits, func(r rlimit) bool { return r.name == name })
 		if i < 0 {
-			warnings = append(warnings, "resource limit "+c.Name+" is not known and is not set")
+			warnings = append(warnings, "resource limit "+count.Name+" is not known and is not set")
 			continue
 		}
-		soft := uint64(c.N)
-		if c.N < 0 {
+		soft := uint64(count.N)
+		if count.N < 0 {
 			soft = RlimitInfinity
 		}
 		out = append(out, Rlimit{Resource: rlimits[i].number, Soft: soft, Hard: RlimitKeep})

@@ -26,32 +26,32 @@ type Container struct {
 }
 
 // containerOf gives the container of a script or a step; nil where there is none.
-func containerOf(c *spec.Container, j *Job) *Container {
-	if c == nil {
+func containerOf(container *spec.Container, job *Job) *Container {
+	if container == nil {
 		return nil
 	}
-	out := &Container{Image: c.Image, Mounts: slices.Clone(c.Mounts), WorkDir: c.WorkDir, ReadOnly: c.ReadOnly, Keep: c.Keep}
-	if folder, own := c.Folder(); own {
+	out := &Container{Image: container.Image, Mounts: slices.Clone(container.Mounts), WorkDir: container.WorkDir, ReadOnly: container.ReadOnly, Keep: container.Keep}
+	if folder, own := container.Folder(); own {
 		out.Root, out.Own = folder, true
 	}
-	home := homeOf(j)
-	if c.Home && strings.HasPrefix(home, "/") && home != "/" {
+	home := homeOf(job)
+	if container.Home && strings.HasPrefix(home, "/") && home != "/" {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})
 	}
-	uid, gid := formatNumber(uint64(j.UID)), formatNumber(uint64(j.GID))
-	out.Passwd = cmp.Or(j.User, "user"+uid) + ":x:" + uid + ":" + gid + "::" + cmp.Or(home, "/") + ":/bin/sh"
-	out.Group = cmp.Or(j.Group, "group"+gid) + ":x:" + gid + ":"
+	uid, gid := formatNumber(uint64(job.UID)), formatNumber(uint64(job.GID))
+	out.Passwd = cmp.Or(job.User, "user"+uid) + ":x:" + uid + ":" + gid + "::" + cmp.Or(home, "/") + ":/bin/sh"
+	out.Group = cmp.Or(job.Group, "group"+gid) + ":x:" + gid + ":"
 	return out
 }
 
 // homeOf is the home of a job's user, by its environment or as the node knows it.
-func homeOf(j *Job) string {
-	for _, e := range splitEnv(j.Env) {
+func homeOf(job *Job) string {
+	for _, e := range splitEnv(job.Env) {
 		if v, ok := strings.CutPrefix(e, "HOME="); ok && v != "" {
 			return v
 		}
 	}
-	return j.Home
+	return job.Home
 }
 
 // Unpacked is an image that is on the node.
@@ -62,24 +62,24 @@ type Unpacked struct {
 
 // Contain completes a run with its image: what the image says of the environment
 // replaces what the job has, but for what is to be kept.
-func (r *RunSpec) Contain(u *Unpacked) {
-	c := *r.Container
-	if !c.Own {
-		c.Root = u.Root
+func (r *RunSpec) Contain(unpacked *Unpacked) {
+	container := *r.Container
+	if !container.Own {
+		container.Root = unpacked.Root
 	}
-	c.WorkDir = cmp.Or(c.WorkDir, u.WorkDir, "/")
-	r.Container = &c
-	about := append(slices.Clip(u.Env), "SLURM_CONTAINER="+c.Image)
-	if u.Digest != "" {
-		about = append(about, "MUSTER_CONTAINER_DIGEST="+u.Digest)
+	container.WorkDir = cmp.Or(container.WorkDir, unpacked.WorkDir, "/")
+	r.Container = &container
+	about := append(slices.Clip(unpacked.Env), "SLURM_CONTAINER="+container.Image)
+	if unpacked.Digest != "" {
+		about = append(about, "MUSTER_CONTAINER_DIGEST="+unpacked.Digest)
 	}
 	if r.Tasks == nil {
-		r.Env = overlayEnv(r.Env, about, c.Keep)
+		r.Env = overlayEnv(r.Env, about, container.Keep)
 		return
 	}
 	t := *r.Tasks
-	t.Env = overlayEnv(t.Env, about, c.Keep)
-	t.WorkDir = c.WorkDir
+	t.Env = overlayEnv(t.Env, about, container.Keep)
+	t.WorkDir = container.WorkDir
 	r.Tasks = &t
 }
 

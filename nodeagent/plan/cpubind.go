@@ -25,10 +25,10 @@ func (b *binding) taskCPUs(local int) []int32 {
 // bindTasks carries --cpu-bind out. cpus are the step's on this node; none
 // means that nothing is bound here. What is said is for the user of a verbose
 // binding.
-func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
+func bindTasks(step *StepPart, node *Node, cpus []int32) (*binding, []string, error) {
 	b := &binding{verbose: "quiet"}
 	kind := ""
-	rest := s.Spec.CPUBind
+	rest := step.Spec.CPUBind
 	for rest != "" {
 		word, more, _ := strings.Cut(rest, ",")
 		switch word {
@@ -41,8 +41,8 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 		rest = more
 	}
 	kind, list, _ := strings.Cut(kind, ":")
-	tasks := len(s.Ranks)
-	each := max(int(s.Spec.CPUsPerTask), 1)
+	tasks := len(step.Ranks)
+	each := max(int(step.Spec.CPUsPerTask), 1)
 	var err error
 	switch {
 	case len(cpus) == 0:
@@ -84,12 +84,12 @@ func bindTasks(s *StepPart, n *Node, cpus []int32) (*binding, []string, error) {
 	}
 	var told []string
 	if b.verbose == "verbose" {
-		for i, r := range s.Ranks {
+		for i, r := range step.Ranks {
 			of := b.taskCPUs(i)
 			if of == nil {
 				of = cpus
 			}
-			told = append(told, fmt.Sprintf("cpu-bind=%s - %s, task %2d %2d: mask %s set", strings.ToUpper(strings.TrimSuffix(b.kind, ":")), n.Host, r, i, formatMask(of)))
+			told = append(told, fmt.Sprintf("cpu-bind=%s - %s, task %2d %2d: mask %s set", strings.ToUpper(strings.TrimSuffix(b.kind, ":")), node.Host, r, i, formatMask(of)))
 		}
 	}
 	return b, told, nil

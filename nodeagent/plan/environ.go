@@ -91,16 +91,16 @@ func unixTime(t spec.Instant) string {
 	return strconv.FormatInt(t.Unix(), 10)
 }
 
-func inArray(f *BatchFacts, n uint64) string {
-	if f.ArrayTask == spec.NoTask {
+func inArray(facts *BatchFacts, n uint64) string {
+	if facts.ArrayTask == spec.NoTask {
 		return ""
 	}
 	return formatNumber(n)
 }
 
-func cpusHere(f *BatchFacts) string {
-	if int(f.NodeIndex) < len(f.CPUsPerNode) {
-		return formatPositive(f.CPUsPerNode[f.NodeIndex])
+func cpusHere(facts *BatchFacts) string {
+	if int(facts.NodeIndex) < len(facts.CPUsPerNode) {
+		return formatPositive(facts.CPUsPerNode[facts.NodeIndex])
 	}
 	return ""
 }
@@ -127,10 +127,10 @@ func Runs(counts []uint32) string {
 
 // gpuIndexes lists this node's devices by the node's numbering, or from 0 if
 // the job can see no others.
-func gpuIndexes(f *BatchFacts, relative bool) string {
+func gpuIndexes(facts *BatchFacts, relative bool) string {
 	var out []string
-	for i, g := range f.GPUs {
-		n := uint64(g.Index)
+	for i, gpu := range facts.GPUs {
+		n := uint64(gpu.Index)
 		if relative {
 			n = uint64(i)
 		}
@@ -140,11 +140,11 @@ func gpuIndexes(f *BatchFacts, relative bool) string {
 }
 
 func visible(vendors ...GPUVendor) func(*BatchFacts) string {
-	return func(f *BatchFacts) string {
-		if !slices.Contains(vendors, f.GPUVendor) {
+	return func(facts *BatchFacts) string {
+		if !slices.Contains(vendors, facts.GPUVendor) {
 			return ""
 		}
-		return gpuIndexes(f, f.GPUsFenced)
+		return gpuIndexes(facts, facts.GPUsFenced)
 	}
 }
 
@@ -255,7 +255,7 @@ const taskPID = "SLURM_TASK_PID"
 // that the facts leave empty is absent, even if the job was submitted from
 // inside another job that had it. Ours come last, in the order of the table;
 // the user's keep their order, and of a repeated name the last one counts.
-func BatchEnv(user []string, f *BatchFacts) []string {
+func BatchEnv(user []string, facts *BatchFacts) []string {
 	table := slices.Concat(identityVariables(), placeVariables(), askedVariables())
 	table = append(table, variable{"ENVIRONMENT", func(*BatchFacts) string { return "BATCH" }},
 		variable{"HOSTNAME", func(f *BatchFacts) string { return f.NodeName }})
@@ -283,7 +283,7 @@ func BatchEnv(user []string, f *BatchFacts) []string {
 		out = append(out, "TMPDIR=/tmp")
 	}
 	for _, v := range table {
-		if s := v.value(f); s != "" {
+		if s := v.value(facts); s != "" {
 			out = append(out, v.name+"="+s)
 		}
 	}

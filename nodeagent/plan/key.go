@@ -72,23 +72,23 @@ func ParseRunKey(s string) (RunKey, error) {
 	if err != nil {
 		return RunKey{}, fmt.Errorf("run key %q: bad attempt", s)
 	}
-	k := RunKey{Job: job, Attempt: uint32(attempt)}
+	key := RunKey{Job: job, Attempt: uint32(attempt)}
 	if len(part) == keyPartsEpoch {
-		k.Epoch, err = strconv.ParseUint(part[3], 16, 64)
-		if err != nil || k.Epoch == 0 {
+		key.Epoch, err = strconv.ParseUint(part[3], 16, 64)
+		if err != nil || key.Epoch == 0 {
 			return RunKey{}, fmt.Errorf("run key %q: bad epoch", s)
 		}
 	}
 	for _, named := range []int32{StepBatch, StepExtern, StepInteractive} {
 		if part[2] == spec.StepID(named).String() {
-			return k.StepOf(named), nil
+			return key.StepOf(named), nil
 		}
 	}
 	step, err := strconv.ParseInt(part[2], 10, 32)
 	if err != nil {
 		return RunKey{}, fmt.Errorf("run key %q: bad step", s)
 	}
-	return k.StepOf(int32(step)), nil
+	return key.StepOf(int32(step)), nil
 }
 
 // SameAttempt tells that two runs are steps of one attempt of one job.

@@ -71,13 +71,13 @@ func appendItem(out []byte, major byte, n uint64) []byte {
 
 // UnmarshalCBOR reads either form.
 func (k *RunKey) UnmarshalCBOR(data []byte) error {
-	r := keyReader{rest: data}
-	parts := r.item(majorArray, keyPartsEpoch)
-	out := RunKey{Job: r.item(majorUint, math.MaxUint64), Attempt: uint32(r.item(majorUint, math.MaxUint32)), Step: r.step()}
+	reader := keyReader{rest: data}
+	parts := reader.item(majorArray, keyPartsEpoch)
+	out := RunKey{Job: reader.item(majorUint, math.MaxUint64), Attempt: uint32(reader.item(majorUint, math.MaxUint32)), Step: reader.step()}
 	if parts == keyPartsEpoch {
-		out.Epoch = r.item(majorUint, math.MaxUint64)
+		out.Epoch = reader.item(majorUint, math.MaxUint64)
 	}
-	if r.bad || len(r.rest) > 0 || parts < keyParts {
+	if reader.bad || len(reader.rest) > 0 || parts < keyParts {
 		return fmt.Errorf("%w: %x", errKey, data)
 	}
 	*k = out

@@ -96,15 +96,15 @@ func (m *Memory) init() {
 
 // Launched notes the shepherd's answer to a launch. A refused one is asked
 // again by a later step; one without an answer too, which the shepherd bears.
-func (m *Memory) Launched(r LaunchResult) {
+func (m *Memory) Launched(result LaunchResult) {
 	m.init()
-	switch r.Status {
+	switch result.Status {
 	case Accepted, Known:
-		m.accepted[r.Key] = true
+		m.accepted[result.Key] = true
 	case Ended:
 		// It ran, and its exit was confirmed once: the wish is stale.
-		m.accepted[r.Key] = true
-		m.missing[r.Key] = true
+		m.accepted[result.Key] = true
+		m.missing[result.Key] = true
 	case Refused:
 	}
 }
@@ -118,62 +118,62 @@ func (m *Memory) Confirmed(k RunKey) {
 // Step compares wishes and reality and gives the actions, in the order in
 // which to carry them out. Carrying one out twice, or not at all, does no
 // harm: the next step sees what is.
-func (m *Memory) Step(in Input, p Policy) []Action {
+func (m *Memory) Step(input Input, policy Policy) []Action {
 	m.init()
-	if in.Stream != m.stream {
-		m.stream = in.Stream
+	if input.Stream != m.stream {
+		m.stream = input.Stream
 		clear(m.sent)
 	}
-	if !in.Up {
+	if !input.Up {
 		return nil
 	}
-	wishes, attempts := make(map[RunKey]*Wish, len(in.Wishes)), make(map[uint64]uint32, len(in.Wishes))
-	for i := range in.Wishes {
-		k := in.Wishes[i].Key
-		wishes[k], attempts[k.Job] = &in.Wishes[i], max(attempts[k.Job], k.Attempt)
+	wishes, attempts := make(map[RunKey]*Wish, len(input.Wishes)), make(map[uint64]uint32, len(input.Wishes))
+	for i := range input.Wishes {
+		k := input.Wishes[i].Key
+		wishes[k], attempts[k.Job] = &input.Wishes[i], max(attempts[k.Job], k.Attempt)
 	}
-	observed := make(map[RunKey]*Observed, len(in.Observed))
-	for i := range in.Observed {
-		observed[in.Observed[i].Key] = &in.Observed[i]
+	observed := make(map[RunKey]*Observed, len(input.Observed))
+	for i := range input.Observed {
+		observed[input.Observed[i].Key] = &input.Observed[i]
 	}
 	var out []Action
-	for i := range in.Observed {
-		o := &in.Observed[i]
-		out = append(out, m.decidePresent(o, wishes[o.Key], in, p.policyAgainst(o.Key.Attempt < attempts[o.Key.Job]))...)
+	for i := range input.Observed {
+		o := &input.Observed[i]
+		out = append(out, m.decidePresent(o, wishes[o.Key], input, policy.policyAgainst(o.Key.Attempt < attempts[o.Key.Job]))...)
 	}
-	for i := range in.Wishes {
-		if w := &in.Wishes[i]; observed[w.Key] == nil {
+	for i := range input.Wishes {
+		if w := &input.Wishes[i]; observed[w.Key] == nil {
 			out = append(out, m.decideAbsent(w)...)
 		}
 	}
-	m.forgetKeys(in, wishes, observed)
-	slices.SortStableFunc(out, func(a, b Action) int {
-		if a.Kind != b.Kind {
-			return int(a.Kind) - int(b.Kind)
+	m.forgetKeys(input, wishes, observed)
+	slices.SortStableFunc(out, func(action, b Action) int {
+		if action.Kind != b.Kind {
+			return int(action.Kind) - int(b.Kind)
 		}
-		return a.Key.Compare(b.Key)
+		return action.Key.Compare(b.Key)
 	})
 	return out
 }
 
 // decidePresent decides about a run that the shepherd has.
-func (m *Memory) decidePresent(o *Observed, w *Wish, in Input, p Policy) []Action {
-	if o.State == Exited {
-		if m.confirmed[o.Key] {
-			return []Action{{Kind: DoAck, Key: o.Key}}
+func (m *Memory) decidePresent(observed *Observed, wish *Wish, input Input, policy Policy) []Action {
+	if observed.State == Exited {
+		if m.confirmed[observed.Key] {
+			return []Action{{Kind: DoAck, Key: observed.Key}}
 		}
-		return m.reportOnce(Action{Kind: ReportExit, Key: o.Key, Exit: o.Exit})
+		return m.reportOnce(Action{Kind: ReportExit, Key: observed.Key, Exit: observed.Exit})
 	}
-	if w == nil {
-		return m.decideOrphan(o, in, p)
+	if wish == nil {
+		return m.decideOrphan(observed, input, policy)
 	}
-	delete(m.orphans, o.Key)
+	delete(m.orphans, observed.Key)
 	var out []Action
-	if o.State != Starting {
-		out = m.reportOnce(Action{Kind: ReportStarted, Key: o.Key, Observed: *o})
+	if observed.State != Starting {
+		out = m.reportOnce(Action{Kind: ReportStarted, Key: observed.Key, Observed: *observed})
 	}
-	if w.Stop && needsTerm(o, in.Now.Add(w.Grace)) {
-		out = append(out, Action{Kind: DoTerminate, Key: o.Key, Grace: w.Grace, Note: w.Note})
+	if wish.Stop && needsTerm(observed, input.Now.Add(wish.Grace)) {
+		out = append(out, Action{Kind: DoTerminate, Key: observed.Key, Grace: wish.Grace, Note: wish.Note})
 	}
 	return out
 }
@@ -186,47 +186,47 @@ func needsTerm(o *Observed, deadline spec.Instant) bool {
 
 // decideOrphan decides about a living run that is not desired. An incomplete list
 // of wishes proves nothing.
-func (m *Memory) decideOrphan(o *Observed, in Input, p Policy) []Action {
-	if !in.Complete {
+func (m *Memory) decideOrphan(observed *Observed, input Input, policy Policy) []Action {
+	if !input.Complete {
 		return nil
 	}
-	since, known := m.orphans[o.Key]
+	since, known := m.orphans[observed.Key]
 	if !known {
-		since = in.Now
-		m.orphans[o.Key] = since
+		since = input.Now
+		m.orphans[observed.Key] = since
 	}
-	out := m.reportOnce(Action{Kind: ReportOrphan, Key: o.Key, Observed: *o})
-	if p.KillOrphans && !in.Unknown[o.Key.StepOf(StepBatch)] && in.Now.Sub(since) >= p.OrphanAfter && needsTerm(o, in.Now.Add(p.OrphanGrace)) {
-		out = append(out, Action{Kind: DoTerminate, Key: o.Key, Grace: p.OrphanGrace})
+	out := m.reportOnce(Action{Kind: ReportOrphan, Key: observed.Key, Observed: *observed})
+	if policy.KillOrphans && !input.Unknown[observed.Key.StepOf(StepBatch)] && input.Now.Sub(since) >= policy.OrphanAfter && needsTerm(observed, input.Now.Add(policy.OrphanGrace)) {
+		out = append(out, Action{Kind: DoTerminate, Key: observed.Key, Grace: policy.OrphanGrace})
 	}
 	return out
 }
 
 // decideAbsent decides about a wish for a run that the shepherd does not have. It is
 // launched only if it can never have begun.
-func (m *Memory) decideAbsent(w *Wish) []Action {
+func (m *Memory) decideAbsent(wish *Wish) []Action {
 	switch {
-	case m.confirmed[w.Key]:
+	case m.confirmed[wish.Key]:
 		return nil // ended, and the wish is older than that
-	case w.Stop || w.Begun || m.missing[w.Key] || m.accepted[w.Key]:
-		m.missing[w.Key] = true
-		return m.reportOnce(Action{Kind: ReportMissing, Key: w.Key})
+	case wish.Stop || wish.Begun || m.missing[wish.Key] || m.accepted[wish.Key]:
+		m.missing[wish.Key] = true
+		return m.reportOnce(Action{Kind: ReportMissing, Key: wish.Key})
 	}
-	return []Action{{Kind: DoLaunch, Key: w.Key}}
+	return []Action{{Kind: DoLaunch, Key: wish.Key}}
 }
 
 // reportOnce gives a report once for each connection to the controller.
-func (m *Memory) reportOnce(a Action) []Action {
-	if m.sent[a.Key] == a.Kind {
+func (m *Memory) reportOnce(action Action) []Action {
+	if m.sent[action.Key] == action.Kind {
 		return nil
 	}
-	m.sent[a.Key] = a.Kind
-	return []Action{a}
+	m.sent[action.Key] = action.Kind
+	return []Action{action}
 }
 
 // forgetKeys drops what no longer matters: keys that neither side names.
-func (m *Memory) forgetKeys(in Input, wishes map[RunKey]*Wish, observed map[RunKey]*Observed) {
-	if !in.Complete {
+func (m *Memory) forgetKeys(input Input, wishes map[RunKey]*Wish, observed map[RunKey]*Observed) {
+	if !input.Complete {
 		return
 	}
 	idle := func(k RunKey) bool { return wishes[k] == nil && observed[k] == nil }

@@ -18,19 +18,19 @@ func scriptShared() []string {
 
 // ScriptEnv is the environment of the node's prolog and epilog for a job. There
 // is no PATH in it, as there is none in Slurm's.
-func ScriptEnv(j *Job, n *Node) []string {
-	f := batchFacts(nil, j, n)
-	f.GPUsFenced = false // they run outside of the job's fence
+func ScriptEnv(job *Job, node *Node) []string {
+	facts := batchFacts(nil, job, node)
+	facts.GPUsFenced = false // they run outside of the job's fence
 	var out []string
 	shared := scriptShared()
 	for _, v := range slices.Concat(identityVariables(), placeVariables()) {
-		if text := v.value(f); text != "" && slices.Contains(shared, v.name) {
+		if text := v.value(facts); text != "" && slices.Contains(shared, v.name) {
 			out = append(out, v.name+"="+text)
 		}
 	}
-	out = append(out, ShareEnv(j.Here.Shares, n.MPSEach)...)
-	stdin, stdout, stderr := Files(j, n)
-	io := &j.Spec.IO
+	out = append(out, ShareEnv(job.Here.Shares, node.MPSEach)...)
+	stdin, stdout, stderr := Files(job, node)
+	io := &job.Spec.IO
 	dir := cmp.Or(io.WorkDir, "/tmp")
 	in := func(file string) string {
 		if file == "" || strings.HasPrefix(file, "/") {
@@ -39,8 +39,8 @@ func ScriptEnv(j *Job, n *Node) []string {
 		return dir + "/" + file
 	}
 	for _, v := range [...][2]string{
-		{"SLURM_JOB_WORK_DIR", dir}, {"SLURM_JOB_COMMENT", j.Spec.Comment}, {"SLURM_JOB_CONSTRAINTS", j.Spec.Place.Constraint},
-		{"SLURM_JOB_RESTART_COUNT", strconv.FormatUint(uint64(j.Restarts), 10)}, {"SLURM_JOB_STDIN", cmp.Or(in(stdin), "/dev/null")},
+		{"SLURM_JOB_WORK_DIR", dir}, {"SLURM_JOB_COMMENT", job.Spec.Comment}, {"SLURM_JOB_CONSTRAINTS", job.Spec.Place.Constraint},
+		{"SLURM_JOB_RESTART_COUNT", strconv.FormatUint(uint64(job.Restarts), 10)}, {"SLURM_JOB_STDIN", cmp.Or(in(stdin), "/dev/null")},
 		{"SLURM_JOB_STDOUT", in(stdout)}, {"SLURM_JOB_STDERR", cmp.Or(in(stderr), in(stdout))},
 	} {
 		if v[1] != "" {
@@ -57,10 +57,10 @@ func PrologEnv(env []string) []string {
 
 // EpilogEnv completes ScriptEnv for the epilog; e is the batch script's exit,
 // nil on a node that had none. The code is what wait() gives.
-func EpilogEnv(env []string, e *Exit) []string {
+func EpilogEnv(env []string, exit *Exit) []string {
 	out := append(slices.Clip(env), "SLURM_SCRIPT_CONTEXT=epilog_slurmd")
-	if e != nil && !e.Unknown() {
-		out = append(out, "SLURM_JOB_EXIT_CODE="+strconv.Itoa(int(e.Code)<<8|int(e.Signal)))
+	if exit != nil && !exit.Unknown() {
+		out = append(out, "SLURM_JOB_EXIT_CODE="+strconv.Itoa(int(exit.Code)<<8|int(exit.Signal)))
 	}
 	return out
 }

@@ -15,16 +15,16 @@ import (
 func ShareEnv(shares []spec.GPUShare, byDevice bool) []string {
 	var out []string
 	for i := range shares {
-		s := &shares[i]
-		switch s.Name {
+		share := &shares[i]
+		switch share.Name {
 		case "mps":
-			out = append(out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+strconv.FormatInt(s.Percent(), 10))
+			out = append(out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+strconv.FormatInt(share.Percent(), 10))
 			if byDevice {
-				out = append(out, "CUDA_MPS_PIPE_DIRECTORY="+MPSDirectory(s.Index))
+				out = append(out, "CUDA_MPS_PIPE_DIRECTORY="+MPSDirectory(share.Index))
 			}
 		case spec.VRAM:
-			out = append(out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(i)+"="+strconv.FormatInt(s.N>>20, 10)+"M",
-				"MUSTER_VRAM_BYTES="+strconv.FormatInt(s.N, 10))
+			out = append(out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(i)+"="+strconv.FormatInt(share.N>>20, 10)+"M",
+				"MUSTER_VRAM_BYTES="+strconv.FormatInt(share.N, 10))
 		}
 	}
 	return out
@@ -44,21 +44,21 @@ func ShareByUUID(shares []spec.GPUShare, fenced bool) bool {
 
 // Devices are the devices that a part of an allocation may use: its own and those
 // of which it has a part.
-func Devices(a *spec.NodeAlloc) []spec.GPURef {
-	if len(a.Shares) == 0 {
-		return a.GPUs
+func Devices(alloc *spec.NodeAlloc) []spec.GPURef {
+	if len(alloc.Shares) == 0 {
+		return alloc.GPUs
 	}
-	out := slices.Clone(a.GPUs)
-	for _, s := range a.Shares {
+	out := slices.Clone(alloc.GPUs)
+	for _, s := range alloc.Shares {
 		out = append(out, spec.GPURef{UUID: s.UUID, Index: s.Index, Type: s.Type})
 	}
 	return out
 }
 
 // countShards is how many shards a part of an allocation has.
-func countShards(a *spec.NodeAlloc) uint32 {
+func countShards(alloc *spec.NodeAlloc) uint32 {
 	var n int64
-	for _, s := range a.Shares {
+	for _, s := range alloc.Shares {
 		if s.Name == "shard" {
 			n += s.N
 		}

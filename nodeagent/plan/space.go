@@ -27,22 +27,22 @@ const mpsDirectory = "/tmp/nvidia-mps"
 
 // spaceOf gives the private folders of a job on its node; nil where there are
 // none. The server that a job shares a GPU through is seen in them.
-func spaceOf(j *Job, n *Node) *Space {
-	if n.Space == nil {
+func spaceOf(job *Job, node *Node) *Space {
+	if node.Space == nil {
 		return nil
 	}
-	s := *n.Space
-	if s.Init != "" {
-		s.InitEnv = append(ScriptEnv(j, n), "SLURM_SCRIPT_CONTEXT=namespace_init")
+	space := *node.Space
+	if space.Init != "" {
+		space.InitEnv = append(ScriptEnv(job, node), "SLURM_SCRIPT_CONTEXT=namespace_init")
 	}
-	for _, share := range j.Here.Shares {
+	for _, share := range job.Here.Shares {
 		server := mpsDirectory
-		if n.MPSEach {
+		if node.MPSEach {
 			server = MPSDirectory(share.Index)
 		}
-		if (share.Name == "mps" || share.Name == spec.VRAM) && !slices.Contains(s.Through, server) {
-			s.Through = append(slices.Clip(s.Through), server)
+		if (share.Name == "mps" || share.Name == spec.VRAM) && !slices.Contains(space.Through, server) {
+			space.Through = append(slices.Clip(space.Through), server)
 		}
 	}
-	return &s
+	return &space
 }

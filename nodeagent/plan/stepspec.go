@@ -36,47 +36,47 @@ type StepGPU struct {
 
 // StepRun prepares the tasks of a step. The error is for its user: the step
 // cannot be run as it was asked for.
-func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, []string, error) {
-	js, ss := s.Job.Spec, s.Spec
+func StepRun(step *StepPart, node *Node, visible func(gpus []int) []string) (RunSpec, []string, error) {
+	jobSpec, ss := step.Job.Spec, step.Spec
 	limits, warnings := Rlimits(ss.Rlimits)
-	user := splitEnv(s.Job.Env)
-	part := *s.Job // with what the step has of the node
-	part.Here = s.Here
+	user := splitEnv(step.Job.Env)
+	part := *step.Job // with what the step has of the node
+	part.Here = step.Here
 	if part.Here.Mem == 0 {
-		part.Here.Mem = s.Job.Here.Mem
+		part.Here.Mem = step.Job.Here.Mem
 	}
-	t := &Tasks{Argv: ss.Argv, WorkDir: cmp.Or(ss.WorkDir, js.IO.WorkDir, "/tmp"), Umask: ss.Umask & 0o777, Append: ss.Append || n.Append,
+	tasks := &Tasks{Argv: ss.Argv, WorkDir: cmp.Or(ss.WorkDir, jobSpec.IO.WorkDir, "/tmp"), Umask: ss.Umask & 0o777, Append: ss.Append || node.Append,
 		Rlimits: limits, Input: ss.InputTask, Cast: ss.Cast}
 	if ss.Pty {
-		t.Input = spec.InputAll
-		t.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
-		if !slices.Contains(s.Ranks, 0) {
-			t.Terminal, t.Input = nil, spec.InputNone // only the first task has one
+		tasks.Input = spec.InputAll
+		tasks.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
+		if !slices.Contains(step.Ranks, 0) {
+			tasks.Terminal, tasks.Input = nil, spec.InputNone // only the first task has one
 		}
 	}
-	sites := [2]string{n.TaskProlog, n.TaskEpilog}
+	sites := [2]string{node.TaskProlog, node.TaskEpilog}
 	if ss.Container != nil { // the site's programs need not be in the image
 		sites = [2]string{}
 	}
 	for _, p := range []string{sites[0], ss.TaskProlog} {
 		if p != "" && ss.Cast == nil {
-			t.Prologs = append(t.Prologs, p)
+			tasks.Prologs = append(tasks.Prologs, p)
 		}
 	}
 	for _, p := range []string{ss.TaskEpilog, sites[1]} {
 		if p != "" && ss.Cast == nil {
-			t.Epilogs = append(t.Epilogs, p)
+			tasks.Epilogs = append(tasks.Epilogs, p)
 		}
 	}
-	cpus := bindCPUs(&part, n)
-	bound, told, err := bindTasks(s, n, cpus)
+	cpus := bindCPUs(&part, node)
+	bound, told, err := bindTasks(step, node, cpus)
 	if err != nil {
 		return RunSpec{}, warnings, err
 	}
-	pmi := s.pmiConfig()
-	t.PMI = pmi
-	t.Env = s.commonEnv(user, n, bound, pmi != nil)
-	for i, rank := range s.Ranks {
+	pmi := step.pmiConfig()
+	tasks.PMI = pmi
+	tasks.Env = step.commonEnv(user, node, bound, pmi != nil)
+	for i, rank := range step.Ranks {
 		task := Task{Rank: rank, CPUs: bound.taskCPUs(i)}
 		if len(ss.Programs) > 0 {
 			task.Argv, err = programOf(ss.Programs, rank)
@@ -84,28 +84,28 @@ func StepRun(s *StepPart, n *Node, visible func(gpus []int) []string) (RunSpec, 
 				return RunSpec{}, warnings, err
 			}
 		}
-		s.expandFiles(&task, n)
-		task.Env, err = s.taskEnv(i, n, &task, visible)
+		step.expandFiles(&task, node)
+		task.Env, err = step.taskEnv(i, node, &task, visible)
 		if err != nil {
 			return RunSpec{}, warnings, err
 		}
 		if pmi != nil {
-			task.Env = append(task.Env, "PMI_RANK="+formatNumber(uint64(rank)), "PMI_SIZE="+formatNumber(uint64(s.Tasks)), "PMI_JOBID="+pmi.Job)
+			task.Env = append(task.Env, "PMI_RANK="+formatNumber(uint64(rank)), "PMI_SIZE="+formatNumber(uint64(step.Tasks)), "PMI_JOBID="+pmi.Job)
 		}
-		t.List = append(t.List, task)
+		tasks.List = append(tasks.List, task)
 	}
-	r := RunSpec{Key: s.Key, JobID: s.Job.ID, UID: s.Job.UID, GID: s.Job.GID, Groups: s.Job.Groups, CPUs: cpus, Limits: memoryLimits(&part, n),
-		JobLimits: memoryLimits(s.Job, n), Notices: told, Tasks: t}
-	t.Notices = told
-	r.Space, r.Container = spaceOf(s.Job, n), containerOf(ss.Container, s.Job)
-	r.Limits.Cores = n.Confine.Cores && n.Enforces.Cores && len(cpus) > 0
-	if n.fencesDevices() {
-		r.FenceDevices = true
-		for i := range s.GPUs {
-			r.Devices = append(r.Devices, s.GPUs[i].Files...)
+	run := RunSpec{Key: step.Key, JobID: step.Job.ID, UID: step.Job.UID, GID: step.Job.GID, Groups: step.Job.Groups, CPUs: cpus, Limits: memoryLimits(&part, node),
+		JobLimits: memoryLimits(step.Job, node), Notices: told, Tasks: tasks}
+	tasks.Notices = told
+	run.Space, run.Container = spaceOf(step.Job, node), containerOf(ss.Container, step.Job)
+	run.Limits.Cores = node.Confine.Cores && node.Enforces.Cores && len(cpus) > 0
+	if node.fencesDevices() {
+		run.FenceDevices = true
+		for i := range step.GPUs {
+			run.Devices = append(run.Devices, step.GPUs[i].Files...)
 		}
 	}
-	return r, warnings, nil
+	return run, warnings, nil
 }
 
 // pmiConfig is what the tasks' server is told; nil where there is none to be.
@@ -124,16 +124,16 @@ func (s *StepPart) pmiConfig() *PMI {
 }
 
 // expandFiles gives a task's files with their patterns expanded.
-func (s *StepPart) expandFiles(t *Task, n *Node) {
-	facts := FileFacts{JobID: s.Job.ID, ArrayJob: s.Job.ArrayID, ArrayTask: s.Job.Task, Step: s.Key.Step, Node: n.Host, NodeIndex: uint32(s.Index),
-		Task: t.Rank, User: s.Job.User, JobName: s.Job.Spec.Name, Restarts: s.Job.Restarts}
+func (s *StepPart) expandFiles(task *Task, node *Node) {
+	facts := FileFacts{JobID: s.Job.ID, ArrayJob: s.Job.ArrayID, ArrayTask: s.Job.Task, Step: s.Key.Step, Node: node.Host, NodeIndex: uint32(s.Index),
+		Task: task.Rank, User: s.Job.User, JobName: s.Job.Spec.Name, Restarts: s.Job.Restarts}
 	expand := func(pattern string) string {
 		if pattern == "none" {
 			return "/dev/null"
 		}
 		return ExpandFile(pattern, &facts)
 	}
-	t.Stdin, t.Stdout, t.Stderr = expand(s.Spec.Stdin), expand(s.Spec.Stdout), expand(s.Spec.Stderr)
+	task.Stdin, task.Stdout, task.Stderr = expand(s.Spec.Stdin), expand(s.Spec.Stdout), expand(s.Spec.Stderr)
 }
 
 // programOf finds what a rank runs of --multi-prog: the first line that names it,
@@ -163,10 +163,10 @@ func programOf(list []spec.TaskProgram, rank uint32) ([]string, error) {
 	return nil, fmt.Errorf("no program is configured for task %d", rank)
 }
 
-func programFor(p *spec.TaskProgram, rank uint32, place int) []string {
+func programFor(program *spec.TaskProgram, rank uint32, place int) []string {
 	swap := strings.NewReplacer("%t", formatNumber(uint64(rank)), "%o", strconv.Itoa(place))
-	out := make([]string, len(p.Argv))
-	for i, a := range p.Argv {
+	out := make([]string, len(program.Argv))
+	for i, a := range program.Argv {
 		out[i] = swap.Replace(a)
 	}
 	return out
@@ -174,7 +174,7 @@ func programFor(p *spec.TaskProgram, rank uint32, place int) []string {
 
 // commonEnv is the environment of all tasks here: the client's, less what is
 // the step's, and that.
-func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []string {
+func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool) []string {
 	mpi := "none"
 	if served {
 		mpi = "pmi2"
@@ -186,7 +186,7 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		"SLURM_STEP_NUM_TASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
 		"SLURM_NTASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_NPROCS=" + formatNumber(uint64(s.Tasks)),
 		"SLURM_NNODES=" + strconv.Itoa(len(s.TasksOnNode)), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + n.Name, "SLURM_TOPOLOGY_ADDR=" + n.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
+		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + node.Name, "SLURM_TOPOLOGY_ADDR=" + node.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
 		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
 		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
@@ -211,7 +211,7 @@ func (s *StepPart) commonEnv(user []string, n *Node, b *binding, served bool) []
 		}
 		seen[name] = true
 		if name == "HOSTNAME" && v != "" {
-			e = "HOSTNAME=" + n.Host
+			e = "HOSTNAME=" + node.Host
 		}
 		out = append(out, e)
 	}
@@ -258,13 +258,13 @@ func (s *StepPart) gpuNumbers() string {
 }
 
 // taskEnv is what one task alone has.
-func (s *StepPart) taskEnv(local int, n *Node, t *Task, visible func([]int) []string) ([]string, error) {
+func (s *StepPart) taskEnv(local int, node *Node, task *Task, visible func([]int) []string) ([]string, error) {
 	ids := make([]string, len(s.Ranks))
 	for i, r := range s.Ranks {
 		ids[i] = formatNumber(uint64(r))
 	}
-	env := []string{"SLURM_PROCID=" + formatNumber(uint64(t.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
-	places, err := s.gpusOf(local, t, n)
+	env := []string{"SLURM_PROCID=" + formatNumber(uint64(task.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
+	places, err := s.gpusOf(local, task, node)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +272,7 @@ func (s *StepPart) taskEnv(local int, n *Node, t *Task, visible func([]int) []st
 }
 
 // gpusOf gives the places of the devices that a task sees among the step's.
-func (s *StepPart) gpusOf(local int, t *Task, n *Node) ([]int, error) {
+func (s *StepPart) gpusOf(local int, task *Task, node *Node) ([]int, error) {
 	text := s.Spec.GPUBind
 	per := int64(0)
 	for _, c := range s.Spec.PerTask {
@@ -283,12 +283,12 @@ func (s *StepPart) gpusOf(local int, t *Task, n *Node) ([]int, error) {
 	if text == "" && per > 0 { // as --gpus-per-task has it
 		text = "per_task:" + strconv.FormatInt(per, 10)
 	}
-	b, err := spec.ParseGPUBind(cmp.Or(text, "none"))
+	bind, err := spec.ParseGPUBind(cmp.Or(text, "none"))
 	if err != nil {
 		return nil, err
 	}
 	var cpus spec.Bitset
-	for _, c := range t.CPUs {
+	for _, c := range task.CPUs {
 		cpus = cpus.Set(int(c))
 	}
 	if cpus.Empty() {
@@ -297,10 +297,10 @@ func (s *StepPart) gpusOf(local int, t *Task, n *Node) ([]int, error) {
 	list := make([]spec.BindableGPU, len(s.GPUs))
 	for i := range s.GPUs {
 		list[i] = spec.BindableGPU{Number: uint32(i), CPUs: s.GPUs[i].CPUs}
-		if !n.fencesDevices() {
+		if !node.fencesDevices() {
 			list[i].Number = s.GPUs[i].Index
 		}
 	}
-	places, _ := b.Devices(spec.BoundTask{Local: local, CPUs: cpus}, list)
+	places, _ := bind.Devices(spec.BoundTask{Local: local, CPUs: cpus}, list)
 	return places, nil
 }

@@ -38,17 +38,17 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 }
 
 func dialWithin(ctx context.Context, socket string, limit time.Duration) (*Client, error) {
-	c := &Client{news: make(chan struct{}, 1), limit: limit}
+	client := &Client{news: make(chan struct{}, 1), limit: limit}
 	var err error
-	c.link, err = connectShepherd(ctx, socket, c.take)
+	client.link, err = connectShepherd(ctx, socket, client.take)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the shepherd: %w", err)
 	}
-	if err := c.askOnce(ctx, protocol.OpHello, nil, &c.hello); err != nil {
-		c.Close()
+	if err := client.askOnce(ctx, protocol.OpHello, nil, &client.hello); err != nil {
+		client.Close()
 		return nil, err
 	}
-	return c, nil
+	return client, nil
 }
 
 // askOnce makes one call within the limit of this connection.
@@ -182,13 +182,13 @@ func (c *Client) Subscribe(ctx context.Context, fn func([]plan.Event)) error {
 }
 
 // take notes what the shepherd says unasked.
-func (c *Client) take(r *protocol.Reader, m protocol.Message) error {
-	var e protocol.Events
-	if err := r.Decode(m, &e); err != nil {
+func (c *Client) take(reader *protocol.Reader, message protocol.Message) error {
+	var events protocol.Events
+	if err := reader.Decode(message, &events); err != nil {
 		return err
 	}
 	c.pushed.Lock()
-	c.queue = append(c.queue, e.Events...)
+	c.queue = append(c.queue, events.Events...)
 	c.pushed.Unlock()
 	select {
 	case c.news <- struct{}{}:

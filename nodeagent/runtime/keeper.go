@@ -43,43 +43,43 @@ func Keep(ctx context.Context, cfg Config, log *slog.Logger, events func([]plan.
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	k := &Keeper{cfg: cfg, log: log, events: events, clients: map[string]*Client{}, owner: map[plan.RunKey]string{}}
+	keeper := &Keeper{cfg: cfg, log: log, events: events, clients: map[string]*Client{}, owner: map[plan.RunKey]string{}}
 	// Older shepherds first: ours drains them as soon as it starts, and an
 	// empty one is gone then.
-	k.findOthers(ctx)
-	c, err := Start(ctx, cfg)
+	keeper.findOthers(ctx)
+	client, err := Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.attachConn(ctx, cfg.Release, c); err != nil {
+	if err := keeper.attachConn(ctx, cfg.Release, client); err != nil {
 		return nil, err
 	}
-	k.wg.Go(func() { k.keepConnected(ctx, c) })
-	return k, nil
+	keeper.wg.Go(func() { keeper.keepConnected(ctx, client) })
+	return keeper, nil
 }
 
 // Wait returns when the context has ended and all connections are closed.
 func (k *Keeper) Wait() { k.wg.Wait() }
 
 // keepConnected replaces the connection whenever it ends.
-func (k *Keeper) keepConnected(ctx context.Context, c *Client) {
+func (k *Keeper) keepConnected(ctx context.Context, client *Client) {
 	const first, longest = 50 * time.Millisecond, 5 * time.Second
 	wait := first
 	for {
 		select {
 		case <-ctx.Done():
-			c.Close()
+			client.Close()
 			return
-		case <-c.Done():
+		case <-client.Done():
 		}
-		k.detachConn(k.cfg.Release, c)
+		k.detachConn(k.cfg.Release, client)
 		k.log.Warn("the shepherd is gone; starting it again")
 		for {
 			next, err := Start(ctx, k.cfg)
 			if err == nil {
 				err = k.attachConn(ctx, k.cfg.Release, next)
 				if err == nil {
-					c, wait = next, first
+					client, wait = next, first
 					break
 				}
 			}
@@ -101,27 +101,27 @@ func (k *Keeper) keepConnected(ctx context.Context, c *Client) {
 }
 
 // attachConn makes a connection known and begins its news.
-func (k *Keeper) attachConn(ctx context.Context, release string, c *Client) error {
+func (k *Keeper) attachConn(ctx context.Context, release string, client *Client) error {
 	k.mu.Lock()
-	k.clients[release] = c
+	k.clients[release] = client
 	k.mu.Unlock()
-	err := c.Subscribe(ctx, func(batch []plan.Event) {
+	err := client.Subscribe(ctx, func(batch []plan.Event) {
 		k.deliver.Lock()
 		defer k.deliver.Unlock()
 		k.rememberOwner(release, batch)
 		k.events(batch)
 	})
 	if err != nil {
-		k.detachConn(release, c)
-		c.Close()
+		k.detachConn(release, client)
+		client.Close()
 	}
 	return err
 }
 
-func (k *Keeper) detachConn(release string, c *Client) {
+func (k *Keeper) detachConn(release string, client *Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.clients[release] == c {
+	if k.clients[release] == client {
 		delete(k.clients, release)
 	}
 	for key, r := range k.owner {
@@ -138,11 +138,11 @@ func (k *Keeper) rememberOwner(release string, batch []plan.Event) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, e := range batch {
-		if e.Exited != nil {
-			k.owner[e.Exited.Key] = release
-		} else if e.Started != nil {
-			k.owner[e.Started.Key] = release
+	for _, event := range batch {
+		if event.Exited != nil {
+			k.owner[event.Exited.Key] = release
+		} else if event.Started != nil {
+			k.owner[event.Started.Key] = release
 		}
 	}
 }
@@ -162,11 +162,11 @@ func (k *Keeper) findOthers(ctx context.Context) {
 		if _, err := os.Stat(filepath.Join(k.cfg.Dir, release, "sock")); err != nil || known || release == k.cfg.Release {
 			continue
 		}
-		c, err := dialWithin(ctx, Socket(k.cfg.Dir, release), k.cfg.callTimeout())
+		client, err := dialWithin(ctx, Socket(k.cfg.Dir, release), k.cfg.callTimeout())
 		if err != nil {
 			continue // dead: our shepherd takes its runs over
 		}
-		if err := k.attachConn(ctx, release, c); err != nil {
+		if err := k.attachConn(ctx, release, client); err != nil {
 			k.log.Warn("older shepherd", "release", release, "err", err)
 			continue
 		}
@@ -174,10 +174,10 @@ func (k *Keeper) findOthers(ctx context.Context) {
 		k.wg.Go(func() {
 			select {
 			case <-ctx.Done():
-			case <-c.Done():
+			case <-client.Done():
 			}
-			k.detachConn(release, c)
-			c.Close()
+			k.detachConn(release, client)
+			client.Close()
 		})
 	}
 }
@@ -216,20 +216,20 @@ func (k *Keeper) allConns() ([]*Client, error) {
 
 // Hello asks our shepherd what it says of itself now.
 func (k *Keeper) Hello(ctx context.Context) (plan.Hello, error) {
-	c, err := k.Client()
+	client, err := k.Client()
 	if err != nil {
 		return plan.Hello{}, err
 	}
-	return c.Greet(ctx)
+	return client.Greet(ctx)
 }
 
 // Launch asks our shepherd for runs.
 func (k *Keeper) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
-	c, err := k.Client()
+	client, err := k.Client()
 	if err != nil {
 		return nil, err
 	}
-	return c.Launch(ctx, runs)
+	return client.Launch(ctx, runs)
 }
 
 // List gives the runs of all shepherds, in the order of keys.
@@ -239,15 +239,15 @@ func (k *Keeper) List(ctx context.Context) ([]plan.Observed, error) {
 		return nil, err
 	}
 	var out []plan.Observed
-	for i, c := range clients {
-		runs, err := c.List(ctx)
+	for i, client := range clients {
+		runs, err := client.List(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if i > 0 {
 			k.mu.Lock()
 			for _, o := range runs {
-				k.owner[o.Key] = c.Hello().Release
+				k.owner[o.Key] = client.Hello().Release
 			}
 			k.mu.Unlock()
 		}
@@ -263,8 +263,8 @@ func (k *Keeper) askEach(fn func(*Client) error) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range clients {
-		err = fn(c)
+	for _, client := range clients {
+		err = fn(client)
 		if !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -294,8 +294,8 @@ func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, 
 		return nil, err
 	}
 	var out []plan.Usage
-	for _, c := range clients {
-		u, err := c.Usage(ctx, keys...)
+	for _, client := range clients {
+		u, err := client.Usage(ctx, keys...)
 		if err != nil {
 			return nil, err
 		}
@@ -305,14 +305,14 @@ func (k *Keeper) Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, 
 }
 
 // Grant tells all shepherds that the controller has answered a heartbeat.
-func (k *Keeper) Grant(ctx context.Context, g plan.Grant) error {
+func (k *Keeper) Grant(ctx context.Context, grant plan.Grant) error {
 	clients, err := k.allConns()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range clients {
-		errs = append(errs, c.Grant(ctx, g))
+		errs = append(errs, c.Grant(ctx, grant))
 	}
 	return errors.Join(errs...)
 }
@@ -320,20 +320,20 @@ func (k *Keeper) Grant(ctx context.Context, g plan.Grant) error {
 // Spaces gives the attempts that have private folders: those of all releases are
 // in one place.
 func (k *Keeper) Spaces(ctx context.Context, base string) ([]plan.RunKey, error) {
-	c, err := k.Client()
+	client, err := k.Client()
 	if err != nil {
 		return nil, err
 	}
-	return c.Spaces(ctx, base)
+	return client.Spaces(ctx, base)
 }
 
 // Vacate removes the private folders of an attempt that is over.
 func (k *Keeper) Vacate(ctx context.Context, key plan.RunKey) error {
-	c, err := k.Client()
+	client, err := k.Client()
 	if err != nil {
 		return err
 	}
-	return c.Vacate(ctx, key)
+	return client.Vacate(ctx, key)
 }
 
 // BootClock is the machine's boot clock in nanoseconds, in which leases are counted.

@@ -32,12 +32,12 @@ func connectShepherd(ctx context.Context, socket string, news func(*protocol.Rea
 	if err != nil {
 		return nil, err
 	}
-	r, err := protocol.NewReader(sock)
+	reader, err := protocol.NewReader(sock)
 	if err != nil {
 		_ = sock.Close()
 		return nil, err
 	}
-	c := &link{sock: sock, r: r, w: protocol.NewWriter(sock), done: make(chan struct{}), news: news, waiting: map[uint64]chan protocol.Message{}}
+	c := &link{sock: sock, r: reader, w: protocol.NewWriter(sock), done: make(chan struct{}), news: news, waiting: map[uint64]chan protocol.Message{}}
 	go c.readAnswers()
 	return c, nil
 }
@@ -115,23 +115,23 @@ func (c *link) callShepherd(ctx context.Context, op protocol.Op, body, into any)
 	}
 }
 
-func (c *link) answer(m protocol.Message, into any) error {
-	if m.Err != nil {
-		return m.Err
+func (c *link) answer(message protocol.Message, into any) error {
+	if message.Err != nil {
+		return message.Err
 	}
 	if into == nil {
 		return nil
 	}
-	return c.r.Decode(m, into)
+	return c.r.Decode(message, into)
 }
 
 // readAnswers hands out answers and news until the connection ends.
 func (c *link) readAnswers() {
 	defer close(c.done)
 	for {
-		m, err := c.r.Next()
-		if err == nil && m.ID == 0 {
-			err = c.news(c.r, m)
+		message, err := c.r.Next()
+		if err == nil && message.ID == 0 {
+			err = c.news(c.r, message)
 			if err == nil {
 				continue
 			}
@@ -144,10 +144,10 @@ func (c *link) readAnswers() {
 			return
 		}
 		c.mu.Lock()
-		ch := c.waiting[m.ID]
+		ch := c.waiting[message.ID]
 		c.mu.Unlock()
 		if ch != nil {
-			ch <- m
+			ch <- message
 		}
 	}
 }

@@ -49,23 +49,23 @@ const exitRunning = 3
 // of its own, or set KillMode=process.)
 func Start(ctx context.Context, cfg Config) (*Client, error) {
 	socket := Socket(cfg.Dir, cfg.Release)
-	c, err := dialWithin(ctx, socket, cfg.callTimeout())
+	client, err := dialWithin(ctx, socket, cfg.callTimeout())
 	switch {
 	case errors.Is(err, ErrNoAnswer):
 		// A second shepherd must not start beside one that is only stopped: both
 		// would own the same runs once it goes on.
 		return nil, fmt.Errorf("the shepherd at %s is running but does not answer; continue or kill its process: %w", socket, err)
 	case err != nil:
-	case !c.Hello().Draining:
-		return c, nil
+	case !client.Hello().Draining:
+		return client, nil
 	default:
 		// It was drained, by a `muster down` or by a newer release that has been
 		// taken back: it is wanted again. One that refuses is about to be gone.
-		err = c.Resume(ctx)
+		err = client.Resume(ctx)
 		if err == nil {
-			return c, nil
+			return client, nil
 		}
-		c.Close()
+		client.Close()
 	}
 	if err := launchShepherd(ctx, cfg); err != nil {
 		return nil, err

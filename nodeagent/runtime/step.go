@@ -22,22 +22,22 @@ type Step struct {
 // takes the frames as stepio writes them, from one goroutine, which waits for it;
 // they are not kept.
 func DialStep(ctx context.Context, socket string, plain func([]byte)) (*Step, error) {
-	s := &Step{plain: plain}
+	step := &Step{plain: plain}
 	var err error
-	s.link, err = connectShepherd(ctx, socket, s.take)
+	step.link, err = connectShepherd(ctx, socket, step.take)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the step: %w", err)
 	}
-	return s, nil
+	return step, nil
 }
 
-func (s *Step) take(r *protocol.Reader, m protocol.Message) error {
-	if m.Plain != nil {
-		s.plain(m.Plain)
+func (s *Step) take(reader *protocol.Reader, message protocol.Message) error {
+	if message.Plain != nil {
+		s.plain(message.Plain)
 		return nil
 	}
 	var q protocol.StepFrames
-	if err := r.Decode(m, &q); err != nil {
+	if err := reader.Decode(message, &q); err != nil {
 		return err
 	}
 	s.buf = s.buf[:0]

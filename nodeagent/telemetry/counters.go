@@ -32,7 +32,7 @@ func ParseCounters(file, text string) (*Counters, error) {
 	r.FieldsPerRecord = -1
 	r.TrimLeadingSpace = true
 	r.LazyQuotes = true
-	var c Counters
+	var counters Counters
 	var problems error
 	for {
 		record, err := r.Read()
@@ -42,7 +42,7 @@ func ParseCounters(file, text string) (*Counters, error) {
 		if err != nil {
 			return nil, errors.Join(problems, fmt.Errorf("%w: %s: %w", ErrCounters, file, err))
 		}
-		column, text := c.addLine(record)
+		column, text := counters.addLine(record)
 		if text != "" {
 			line, col := r.FieldPos(column)
 			problems = errors.Join(problems, fmt.Errorf("%w: %s:%d:%d: %s", ErrCounters, file, line, col, text))
@@ -51,8 +51,8 @@ func ParseCounters(file, text string) (*Counters, error) {
 	if problems != nil {
 		return nil, problems
 	}
-	slices.SortFunc(c.Fields, func(a, b device.Info) int { return int(a.Field) - int(b.Field) })
-	return &c, nil
+	slices.SortFunc(counters.Fields, func(a, b device.Info) int { return int(a.Field) - int(b.Field) })
+	return &counters, nil
 }
 
 // addLine takes one line, or says what is wrong in which column.

@@ -177,12 +177,12 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 	each := func(name string, one func(j *JobOnNode, u *JobUsage, put emit)) {
 		t.printFamily(w, name, func(put emit) {
 			for i := range s.jobs {
-				j := &s.jobs[i]
-				var u *JobUsage
-				if got, ok := s.usage[jobKey{j.UID, j.Attempt}]; ok {
-					u = &got
+				job := &s.jobs[i]
+				var usage *JobUsage
+				if got, ok := s.usage[jobKey{job.UID, job.Attempt}]; ok {
+					usage = &got
 				}
-				one(j, u, func(_, more string, n int64, decimals int) {
+				one(job, usage, func(_, more string, n int64, decimals int) {
 					labels := s.jobText[i]
 					if more != "" {
 						labels += "," + more
@@ -200,10 +200,10 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 		})
 	}
 	each("muster_job_cpus", func(j *JobOnNode, _ *JobUsage, put emit) { put("", "", int64(j.CPUs), 0) })
-	each("muster_job_cpu_seconds_total", func(_ *JobOnNode, u *JobUsage, put emit) {
-		if u != nil {
-			put("", `mode="user"`, u.UserNS, 9)
-			put("", `mode="system"`, u.SystemNS, 9)
+	each("muster_job_cpu_seconds_total", func(_ *JobOnNode, usage *JobUsage, put emit) {
+		if usage != nil {
+			put("", `mode="user"`, usage.UserNS, 9)
+			put("", `mode="system"`, usage.SystemNS, 9)
 		}
 	})
 	used("muster_job_memory_bytes", 0, func(u *JobUsage) int64 { return u.MemoryBytes })
@@ -228,10 +228,10 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 	}
 	var lines, shared []line
 	for i := range s.accounts {
-		a := &s.accounts[i]
-		if j := s.findJob(jobKey{a.Job, a.Attempt}); j >= 0 {
-			gpu := labelPairs([]string{"gpu", "gpu_uuid"}, s.deviceIndex(a.GPU), a.GPU)
-			if l := (line{s.jobText[j] + "," + gpu, a}); a.Share < 1000 {
+		account := &s.accounts[i]
+		if j := s.findJob(jobKey{account.Job, account.Attempt}); j >= 0 {
+			gpu := labelPairs([]string{"gpu", "gpu_uuid"}, s.deviceIndex(account.GPU), account.GPU)
+			if l := (line{s.jobText[j] + "," + gpu, account}); account.Share < 1000 {
 				shared = append(shared, l)
 			} else {
 				lines = append(lines, l)
@@ -338,13 +338,13 @@ func (t *Telemetry) annotateSeries(w *scratch) {
 		if end <= 0 || line[0] == '#' {
 			continue
 		}
-		m, ok := t.lookUpFamily(line[:end])
+		metric, ok := t.lookUpFamily(line[:end])
 		if !ok {
 			continue
 		}
-		if m.Name != last {
-			w.printHead(m.Name, m.Help, m.Type.String())
-			last = m.Name
+		if metric.Name != last {
+			w.printHead(metric.Name, metric.Help, metric.Type.String())
+			last = metric.Name
 		}
 		w.out = append(w.out, line...)
 		w.out = append(w.out, '\n')

@@ -19,22 +19,22 @@ func (t *Telemetry) Mappings() []Mapping {
 	out := make([]Mapping, 0, len(s.entities))
 	for i := range s.entities {
 		e := &s.entities[i]
-		m := Mapping{Name: e.gpu}
+		mapping := Mapping{Name: e.gpu}
 		if e.instance >= 0 {
-			m.Name += "." + strconv.Itoa(e.instance)
+			mapping.Name += "." + strconv.Itoa(e.instance)
 		}
 		if e.info != "" {
-			m.Job = e.job
+			mapping.Job = e.job
 		}
 		// Compute instances of one GPU instance share its file: who holds the
 		// first of them is named, unless another holds the second.
-		if n := len(out); n > 0 && out[n-1].Name == m.Name {
-			if out[n-1].Job != m.Job {
+		if n := len(out); n > 0 && out[n-1].Name == mapping.Name {
+			if out[n-1].Job != mapping.Job {
 				out[n-1].Job = 0
 			}
 			continue
 		}
-		out = append(out, m)
+		out = append(out, mapping)
 	}
 	return out
 }

@@ -28,15 +28,15 @@ func withLabels(base []string, more ...string) []string {
 func Metrics() []catalogue.Metric {
 	var out []catalogue.Metric
 	for _, f := range device.Fields() {
-		m := catalogue.Metric{
+		metric := catalogue.Metric{
 			Name: f.Name, Type: catalogue.Gauge, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: f.Help,
 			Labels: withLabels(deviceLabels[:], jobLabels[:]...), Source: fieldSource,
 			Cardinality: "GPUs and MIG instances of the node",
 		}
 		if f.Kind == device.Counter {
-			m.Type, m.Labels = catalogue.Counter, withLabels(deviceLabels[:])
+			metric.Type, metric.Labels = catalogue.Counter, withLabels(deviceLabels[:])
 		}
-		out = append(out, m)
+		out = append(out, metric)
 	}
 	out = append(out, gpuMetrics()...)
 	out = append(out, jobMetrics()...)

@@ -30,8 +30,8 @@ type Push struct {
 // PushUntil pushes what a scrape would get until the context ends. A failed
 // push is counted and not repeated: the next one carries newer values, and
 // counters lose nothing by it.
-func (t *Telemetry) PushUntil(ctx context.Context, p Push) {
-	timer := time.NewTimer(time.Duration(p.First))
+func (t *Telemetry) PushUntil(ctx context.Context, push Push) {
+	timer := time.NewTimer(time.Duration(push.First))
 	defer timer.Stop()
 	failing := false
 	for {
@@ -40,8 +40,8 @@ func (t *Telemetry) PushUntil(ctx context.Context, p Push) {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(time.Duration(p.Interval))
-		err := t.push(ctx, p)
+		timer.Reset(time.Duration(push.Interval))
+		err := t.push(ctx, push)
 		if ctx.Err() != nil {
 			return
 		}
@@ -51,14 +51,14 @@ func (t *Telemetry) PushUntil(ctx context.Context, p Push) {
 		}
 		if failed := err != nil; failed != failing {
 			failing = failed
-			p.Changed(err)
+			push.Changed(err)
 		}
 	}
 }
 
-func (t *Telemetry) push(ctx context.Context, p Push) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Interval))
+func (t *Telemetry) push(ctx context.Context, push Push) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(push.Interval))
 	defer cancel()
 	write := func(w io.Writer) { _, _ = t.WriteTo(w) } // into memory
-	return metrics.PushMetricsExt(ctx, p.URL, write, &metrics.PushOptions{Headers: p.Headers, Method: "POST"})
+	return metrics.PushMetricsExt(ctx, push.URL, write, &metrics.PushOptions{Headers: push.Headers, Method: "POST"})
 }

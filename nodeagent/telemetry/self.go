@@ -52,8 +52,8 @@ type self struct {
 	events     map[device.EventKind]*metrics.Counter // does not change
 }
 
-func newSelf(o *Options) *self {
-	node := labelPairs(nodeLabels[:], o.Cluster, o.Node)
+func newSelf(options *Options) *self {
+	node := labelPairs(nodeLabels[:], options.Cluster, options.Node)
 	set := metrics.NewSet()
 	name := func(metric string, extra ...string) string {
 		labels := node
@@ -85,9 +85,9 @@ func newSelf(o *Options) *self {
 		events: map[device.EventKind]*metrics.Counter{},
 	}
 	gauge("muster_agent_up", 1)
-	gauge("muster_agent_build_info", 1, labelPairs([]string{"version", "commit", "goversion"}, o.Version, o.Commit, goVersion()))
-	if o.Provider != "" {
-		gauge("muster_agent_gpu_provider_info", 1, labelPairs([]string{"provider"}, o.Provider))
+	gauge("muster_agent_build_info", 1, labelPairs([]string{"version", "commit", "goversion"}, options.Version, options.Commit, goVersion()))
+	if options.Provider != "" {
+		gauge("muster_agent_gpu_provider_info", 1, labelPairs([]string{"provider"}, options.Provider))
 	}
 	for src := SourceGPU; src < sources; src++ {
 		l := labelPairs([]string{"source"}, src.String())

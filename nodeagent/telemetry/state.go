@@ -61,15 +61,15 @@ func (s *state) deriveOwners(describe describer, owner []string) {
 	s.jobText = make([]string, len(s.jobs))
 	claims := map[string][]claim{}
 	for i := range s.jobs {
-		j := &s.jobs[i]
-		id := strconv.FormatUint(uint64(j.ID), 10)
-		s.jobText[i] = labelPairs(owner, id, j.User, j.Account, j.Partition, id)
-		for _, g := range j.GPUs {
-			part := g.Share
+		job := &s.jobs[i]
+		id := strconv.FormatUint(uint64(job.ID), 10)
+		s.jobText[i] = labelPairs(owner, id, job.User, job.Account, job.Partition, id)
+		for _, gpu := range job.GPUs {
+			part := gpu.Share
 			if part <= 0 || part > 1000 {
 				part = 1000
 			}
-			claims[g.UUID] = append(claims[g.UUID], claim{i, part})
+			claims[gpu.UUID] = append(claims[gpu.UUID], claim{i, part})
 		}
 	}
 	s.entities = s.entities[:0:0]
@@ -96,13 +96,13 @@ type describer func(*device.Device, *device.MIG) string
 // describeDevice is the describer of a telemetry. An instance keeps its device's
 // UUID, as dcgm-exporter has it; GPU_I_ID tells instances apart, and compute
 // instances that share a GPU instance by "GPU instance.compute instance".
-func (t *Telemetry) describeDevice(d *device.Device, m *device.MIG) string {
+func (t *Telemetry) describeDevice(d *device.Device, mig *device.MIG) string {
 	profile, instance := "", ""
-	if m != nil {
-		profile, instance = m.Profile, strconv.Itoa(m.GPUInstance)
+	if mig != nil {
+		profile, instance = mig.Profile, strconv.Itoa(mig.GPUInstance)
 		for i := range d.MIG {
-			if d.MIG[i].GPUInstance == m.GPUInstance && d.MIG[i].UUID != m.UUID {
-				instance = strconv.Itoa(m.GPUInstance) + "." + strconv.Itoa(m.ComputeInstance)
+			if d.MIG[i].GPUInstance == mig.GPUInstance && d.MIG[i].UUID != mig.UUID {
+				instance = strconv.Itoa(mig.GPUInstance) + "." + strconv.Itoa(mig.ComputeInstance)
 			}
 		}
 	}
@@ -118,12 +118,12 @@ func (t *Telemetry) describeDevice(d *device.Device, m *device.MIG) string {
 }
 
 // makeEntity makes the printed form of a device or of one of its instances.
-func (s *state) makeEntity(d *device.Device, m *device.MIG, claims []claim, describe describer, nobody string) entity {
+func (s *state) makeEntity(d *device.Device, mig *device.MIG, claims []claim, describe describer, nobody string) entity {
 	e := entity{lost: d.Lost, uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
-	if m != nil {
-		e.uuid, e.instance = m.UUID, m.GPUInstance
+	if mig != nil {
+		e.uuid, e.instance = mig.UUID, mig.GPUInstance
 	}
-	e.labels = describe(d, m)
+	e.labels = describe(d, mig)
 	if s.sample != nil {
 		e.reading = s.sample.Find(e.uuid)
 	}

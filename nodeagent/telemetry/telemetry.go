@@ -28,39 +28,39 @@ type Telemetry struct {
 }
 
 // New makes the telemetry of one node.
-func New(o Options) (*Telemetry, error) {
-	if o.Node == "" {
+func New(options Options) (*Telemetry, error) {
+	if options.Node == "" {
 		return nil, fmt.Errorf("%w: the node has no name", ErrOption)
 	}
-	if o.JobLabels > JobLabelsNone {
-		return nil, fmt.Errorf("%w: job labels %d", ErrOption, o.JobLabels)
+	if options.JobLabels > JobLabelsNone {
+		return nil, fmt.Errorf("%w: job labels %d", ErrOption, options.JobLabels)
 	}
-	if o.MaxJobs <= 0 {
-		o.MaxJobs = 1024
+	if options.MaxJobs <= 0 {
+		options.MaxJobs = 1024
 	}
-	t := &Telemetry{options: o, listed: map[string]catalogue.Metric{}}
+	telemetry := &Telemetry{options: options, listed: map[string]catalogue.Metric{}}
 	for _, m := range Metrics() {
-		t.listed[m.Name] = m
+		telemetry.listed[m.Name] = m
 	}
-	t.labels, t.owner = deviceLabels[:], jobLabels[:]
-	if o.JobAlias != "" && o.JobAlias != jobLabels[0] {
-		t.owner = withLabels(jobLabels[:], o.JobAlias)
+	telemetry.labels, telemetry.owner = deviceLabels[:], jobLabels[:]
+	if options.JobAlias != "" && options.JobAlias != jobLabels[0] {
+		telemetry.owner = withLabels(jobLabels[:], options.JobAlias)
 	}
-	if o.ClusterLabel != "" {
-		t.labels = withLabels(t.labels, o.ClusterLabel)
+	if options.ClusterLabel != "" {
+		telemetry.labels = withLabels(telemetry.labels, options.ClusterLabel)
 	}
-	if o.Counters != nil {
-		t.fields = slices.Clone(o.Counters.Fields)
-		if o.Counters.DriverVersion {
-			t.labels = withLabels(t.labels, driverLabel)
+	if options.Counters != nil {
+		telemetry.fields = slices.Clone(options.Counters.Fields)
+		if options.Counters.DriverVersion {
+			telemetry.labels = withLabels(telemetry.labels, driverLabel)
 		}
 	} else {
-		t.fields = slices.DeleteFunc(device.Fields(), func(f device.Info) bool { return !f.Default })
+		telemetry.fields = slices.DeleteFunc(device.Fields(), func(f device.Info) bool { return !f.Default })
 	}
-	t.self = newSelf(&t.options)
-	t.pool.New = func() any { return &scratch{} }
-	t.state.Store(&state{})
-	return t, nil
+	telemetry.self = newSelf(&telemetry.options)
+	telemetry.pool.New = func() any { return &scratch{} }
+	telemetry.state.Store(&state{})
+	return telemetry, nil
 }
 
 // publishState replaces the state by a changed copy.
@@ -122,26 +122,26 @@ func (t *Telemetry) Served() []catalogue.Metric {
 		fields[f.Name] = f
 	}
 	var out []catalogue.Metric
-	for _, m := range Metrics() {
-		if m.Source == fieldSource {
-			f, ok := fields[m.Name]
+	for _, metric := range Metrics() {
+		if metric.Source == fieldSource {
+			f, ok := fields[metric.Name]
 			if !ok {
 				continue
 			}
-			m.Help, m.Type, m.Labels = f.Help, catalogue.Gauge, withLabels(t.labels)
+			metric.Help, metric.Type, metric.Labels = f.Help, catalogue.Gauge, withLabels(t.labels)
 			if f.Kind == device.Counter {
-				m.Type = catalogue.Counter
+				metric.Type = catalogue.Counter
 			}
 			if t.isLabelled(f) {
-				m.Labels = withLabels(t.labels, jobLabels[:]...)
+				metric.Labels = withLabels(t.labels, jobLabels[:]...)
 			}
-		} else if m.Dialect == catalogue.DCGM {
-			m.Labels = withLabels(t.labels, m.Labels[len(deviceLabels):]...)
+		} else if metric.Dialect == catalogue.DCGM {
+			metric.Labels = withLabels(t.labels, metric.Labels[len(deviceLabels):]...)
 		}
-		if at := slices.Index(m.Labels, jobLabels[0]); at >= 0 {
-			m.Labels = slices.Replace(slices.Clone(m.Labels), at, at+len(jobLabels), t.owner...)
+		if at := slices.Index(metric.Labels, jobLabels[0]); at >= 0 {
+			metric.Labels = slices.Replace(slices.Clone(metric.Labels), at, at+len(jobLabels), t.owner...)
 		}
-		out = append(out, m)
+		out = append(out, metric)
 	}
 	return out
 }

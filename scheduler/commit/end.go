@@ -17,15 +17,15 @@ func (d Changes) RequestEnd(j *state.Job, cause event.EndCause, requeue bool, ho
 
 // RequeueJob closes an attempt whose nodes are all done and puts the job back
 // into the queue. counts tells whether it counts towards MaxBatchRequeue.
-func (d Changes) RequeueJob(j *state.Job, closedAs spec.JobState, hold spec.Hold, counts bool) error {
+func (d Changes) RequeueJob(job *state.Job, closedAs spec.JobState, hold spec.Hold, counts bool) error {
 	most := d.t.Config.Limits.MaxBatchRequeue
 	if most == 0 {
 		most = 5
 	}
-	if counts && j.Requeues+1 > most {
+	if counts && job.Requeues+1 > most {
 		hold = spec.HeldMaxRequeue
 	}
-	ev := &event.JobRequeued{UID: j.UID, Attempt: j.Attempt, State: closedAs, Exit: j.Exit, Hold: hold, Counts: counts}
+	ev := &event.JobRequeued{UID: job.UID, Attempt: job.Attempt, State: closedAs, Exit: job.Exit, Hold: hold, Counts: counts}
 	delay := d.t.Config.Timing.RequeueDelay
 	switch {
 	case hold != spec.NotHeld:
@@ -33,7 +33,7 @@ func (d Changes) RequeueJob(j *state.Job, closedAs spec.JobState, hold spec.Hold
 	case delay > 0:
 		ev.Begin = d.t.Now.Add(delay)
 		ev.Reason = spec.Reason{Code: spec.ReasonBeginTime, Until: ev.Begin}
-	case j.Het != nil:
+	case job.Het != nil:
 		ev.Reason.Code = spec.ReasonCleaning // the other components may not be done yet
 	default:
 		ev.Reason.Code = spec.ReasonNone
@@ -41,17 +41,17 @@ func (d Changes) RequeueJob(j *state.Job, closedAs spec.JobState, hold spec.Hold
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
-	return d.adoptThrottle(d.t.State.Job(j.UID))
+	return d.adoptThrottle(d.t.State.Job(job.UID))
 }
 
 // MayRequeue tells whether a job may be run again on its own account: a batch
 // job, or a component of one. A heterogeneous job of which a component has been
 // forgotten may not: it starts with all of them, and would wait for ever.
-func (d Changes) MayRequeue(j *state.Job) bool {
-	if j.Het != nil && len(d.t.Components(j)) < int(j.Het.Size) {
+func (d Changes) MayRequeue(job *state.Job) bool {
+	if job.Het != nil && len(d.t.Components(job)) < int(job.Het.Size) {
 		return false
 	}
-	return (!j.Spec.Shell || j.Het.Follows()) && j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
+	return (!job.Spec.Shell || job.Het.Follows()) && job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
 }
 
 // NodeDone tells that nothing of the attempt is left on the node.
@@ -66,14 +66,14 @@ type NodeDone struct {
 // FinishNode gives a node back. The batch script's end, or the last node, is the
 // verdict of the attempt; if another run was decided on, the job is queued
 // again when the last node is done.
-func (d Changes) FinishNode(j *state.Job, node string, done *NodeDone, lost bool) error {
-	j, err := d.RequeueUnseen(j, done.Batch)
+func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bool) error {
+	job, err := d.RequeueUnseen(job, done.Batch)
 	if err != nil {
 		return err
 	}
-	verdict := j.State.Active() && (done.Batch != nil || IsLastNode(j, node)) && (j.Ending == nil || !j.Ending.Requeue)
+	verdict := job.State.Active() && (done.Batch != nil || IsLastNode(job, node)) && (job.Ending == nil || !job.Ending.Requeue)
 	if verdict {
-		if err := d.Emit(d.DeriveEnd(j, done)); err != nil {
+		if err := d.Emit(d.DeriveEnd(job, done)); err != nil {
 			return err
 		}
 	}
@@ -82,45 +82,45 @@ func (d Changes) FinishNode(j *state.Job, node string, done *NodeDone, lost bool
 			return err
 		}
 	}
-	if err := d.stepsLeave(d.t.Job(j.UID), node, lost); err != nil {
+	if err := d.stepsLeave(d.t.Job(job.UID), node, lost); err != nil {
 		return err
 	}
-	gone := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: node, Usage: done.Usage,
-		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(j.UID), node)}
-	if done.Unfenced && j.Alloc.Lease > 0 {
-		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(j.Alloc.Lease))
+	gone := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: node, Usage: done.Usage,
+		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(job.UID), node)}
+	if done.Unfenced && job.Alloc.Lease > 0 {
+		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(job.Alloc.Lease))
 	}
 	if err := d.Emit(gone); err != nil {
 		return err
 	}
-	j = d.t.Job(j.UID)
-	if !j.HoldsNodes() && j.Ending != nil && j.Ending.Requeue && j.State.Active() {
-		closedAs, counts := requeuedAs(j.Ending.Cause)
-		return d.RequeueJob(j, closedAs, j.Ending.Hold, counts)
+	job = d.t.Job(job.UID)
+	if !job.HoldsNodes() && job.Ending != nil && job.Ending.Requeue && job.State.Active() {
+		closedAs, counts := requeuedAs(job.Ending.Cause)
+		return d.RequeueJob(job, closedAs, job.Ending.Hold, counts)
 	}
 	return nil
 }
 
 // restWithout is what an attempt holds that goes on without a node that it was told
 // to give back; nil for any other.
-func (d Changes) restWithout(j *state.Job, node string) *spec.TRES {
-	if !j.State.Active() || !slices.Contains(j.Leaving, node) {
+func (d Changes) restWithout(job *state.Job, node string) *spec.TRES {
+	if !job.State.Active() || !slices.Contains(job.Leaving, node) {
 		return nil
 	}
 	var less []spec.NodeAlloc
-	for i := range j.Alloc.Nodes {
-		if j.Alloc.Nodes[i].Name != node {
-			less = append(less, j.Alloc.Nodes[i])
+	for i := range job.Alloc.Nodes {
+		if job.Alloc.Nodes[i].Name != node {
+			less = append(less, job.Alloc.Nodes[i])
 		}
 	}
 	if len(less) == 0 {
 		return nil
 	}
 	var part spec.PartitionSpec
-	if p := d.t.Parts.Find(j.Alloc.Partition); p != nil {
+	if p := d.t.Parts.Find(job.Alloc.Partition); p != nil {
 		part = *p.Spec
 	}
-	demand := place.Resolve(d.t.Config, &part, j.Spec)
+	demand := place.Resolve(d.t.Config, &part, job.Spec)
 	sum := place.Sum(less, &demand, part.BillingWeights)
 	return &sum
 }
@@ -129,14 +129,14 @@ func (d Changes) restWithout(j *state.Job, node string) *spec.TRES {
 // together with the agent and the shepherd. The shepherd reports such an end only
 // when nothing of the run is left, so that the next attempt is alone. A job that
 // must not run again ends as NODE_FAIL.
-func (d Changes) RequeueUnseen(j *state.Job, batch *event.StepResult) (*state.Job, error) {
-	if batch == nil || !batch.Unknown || !j.State.Active() || j.Ending != nil || !d.MayRequeue(j) {
-		return j, nil
+func (d Changes) RequeueUnseen(job *state.Job, batch *event.StepResult) (*state.Job, error) {
+	if batch == nil || !batch.Unknown || !job.State.Active() || job.Ending != nil || !d.MayRequeue(job) {
+		return job, nil
 	}
-	if err := d.RequestEnd(j, event.EndNodeLost, true, spec.NotHeld, batch.Detail); err != nil {
+	if err := d.RequestEnd(job, event.EndNodeLost, true, spec.NotHeld, batch.Detail); err != nil {
 		return nil, err
 	}
-	return d.t.Job(j.UID), nil
+	return d.t.Job(job.UID), nil
 }
 
 func IsLastNode(j *state.Job, node string) bool {
@@ -163,21 +163,21 @@ func requeuedAs(cause event.EndCause) (spec.JobState, bool) {
 
 // DeriveEnd derives how an attempt ended: from the decision to end it if there
 // was one, else from the batch script's exit.
-func (d Changes) DeriveEnd(j *state.Job, done *NodeDone) *event.JobEnded {
-	ev := &event.JobEnded{UID: j.UID, Attempt: j.Attempt, Reason: spec.Reason{Code: spec.ReasonNone}}
+func (d Changes) DeriveEnd(job *state.Job, done *NodeDone) *event.JobEnded {
+	ev := &event.JobEnded{UID: job.UID, Attempt: job.Attempt, Reason: spec.Reason{Code: spec.ReasonNone}}
 	if done.Batch != nil {
-		ev.Exit, ev.Derived = done.Batch.Exit, worstStep(j, done.Batch.Exit)
+		ev.Exit, ev.Derived = done.Batch.Exit, worstStep(job, done.Batch.Exit)
 	}
-	if j.Ending != nil {
-		ev.State, ev.Reason.Code = endedAs(j.Ending.Cause)
-		if leader := d.t.Job(LeaderOf(j)); j.Ending.Cause == event.EndLeader && leader != nil && leader.State.Terminal() {
+	if job.Ending != nil {
+		ev.State, ev.Reason.Code = endedAs(job.Ending.Cause)
+		if leader := d.t.Job(LeaderOf(job)); job.Ending.Cause == event.EndLeader && leader != nil && leader.State.Terminal() {
 			ev.State, ev.Reason.Code = leader.State, leader.Reason.Code
 		}
-		ev.Reason.Detail = j.Ending.Detail
-		if j.Ending.Cause == event.EndCancel {
-			ev.By = j.Ending.By
+		ev.Reason.Detail = job.Ending.Detail
+		if job.Ending.Cause == event.EndCancel {
+			ev.By = job.Ending.By
 		}
-		if j.Ending.Cause == event.EndLaunchFailed && ev.Exit.OK() {
+		if job.Ending.Cause == event.EndLaunchFailed && ev.Exit.OK() {
 			ev.Exit.Code = 1
 		}
 		return ev
@@ -185,7 +185,7 @@ func (d Changes) DeriveEnd(j *state.Job, done *NodeDone) *event.JobEnded {
 	switch {
 	case done.Batch == nil:
 		ev.State, ev.Reason.Code = spec.NodeFailed, spec.ReasonNodeDown
-	case done.Usage.OOMKilled || lastOutOfMemory(j) && !done.Batch.Exit.OK():
+	case done.Usage.OOMKilled || lastOutOfMemory(job) && !done.Batch.Exit.OK():
 		ev.State, ev.Reason.Code = spec.OutOfMemory, spec.ReasonOutOfMemory
 		ev.Exit = outOfMemory(ev.Exit)
 		if done.Usage.OOMKilled {
@@ -262,10 +262,10 @@ func endedAs(cause event.EndCause) (spec.JobState, spec.ReasonCode) {
 }
 
 // worstStep is the worst exit of a job's steps: a code is worse than a signal.
-func worstStep(j *state.Job, batch spec.ExitStatus) spec.ExitStatus {
-	worst := j.StepExit
-	for i := range j.Steps {
-		r := j.Steps[i].Result
+func worstStep(job *state.Job, batch spec.ExitStatus) spec.ExitStatus {
+	worst := job.StepExit
+	for i := range job.Steps {
+		r := job.Steps[i].Result
 		if r != nil && (r.Exit.Code > worst.Code || (r.Exit.Code == worst.Code && r.Exit.Signal > worst.Signal)) {
 			worst = r.Exit
 		}
@@ -282,10 +282,10 @@ func (d Changes) DrainNode(node, why string) error {
 }
 
 // HoldsNode tells whether the attempt still holds a node.
-func HoldsNode(j *state.Job, node string) bool {
-	for i := range j.Alloc.Nodes {
-		if j.Alloc.Nodes[i].Name == node {
-			return !j.Done.Has(i)
+func HoldsNode(job *state.Job, node string) bool {
+	for i := range job.Alloc.Nodes {
+		if job.Alloc.Nodes[i].Name == node {
+			return !job.Done.Has(i)
 		}
 	}
 	return false
@@ -294,16 +294,16 @@ func HoldsNode(j *state.Job, node string) bool {
 // neverRan lets an attempt that is to end be over at once if it still waits
 // for its nodes to boot: nothing of it was started anywhere.
 func (d Changes) neverRan(ev event.Event) error {
-	e, ok := ev.(*event.JobEndRequested)
+	end, ok := ev.(*event.JobEndRequested)
 	if !ok {
 		return nil
 	}
-	for j := d.t.Job(e.UID); j.Configuring(); j = d.t.Job(e.UID) {
+	for job := d.t.Job(end.UID); job.Configuring(); job = d.t.Job(end.UID) {
 		i := 0
-		for j.Done.Has(i) {
+		for job.Done.Has(i) {
 			i++
 		}
-		if err := d.FinishNode(j, j.Alloc.Nodes[i].Name, &NodeDone{}, false); err != nil {
+		if err := d.FinishNode(job, job.Alloc.Nodes[i].Name, &NodeDone{}, false); err != nil {
 			return err
 		}
 	}

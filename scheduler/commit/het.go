@@ -9,11 +9,11 @@ import (
 )
 
 // LeaderOf is the uid of the leader of a component; its own for another job.
-func LeaderOf(j *state.Job) spec.JobUID {
-	if j.Het == nil {
-		return j.UID
+func LeaderOf(job *state.Job) spec.JobUID {
+	if job.Het == nil {
+		return job.UID
 	}
-	return j.Het.Leader
+	return job.Het.Leader
 }
 
 // tellSiblings lets the components of a heterogeneous job share its fate: all
@@ -21,17 +21,17 @@ func LeaderOf(j *state.Job) spec.JobUID {
 func (d Changes) tellSiblings(ev event.Event) error {
 	switch e := ev.(type) {
 	case *event.JobEnded:
-		j := d.t.Job(e.UID)
-		if leader := d.t.Job(LeaderOf(j)); j.Het.Follows() && e.State == spec.NodeFailed && leader != nil && leader.State.Active() && leader.Ending == nil {
+		job := d.t.Job(e.UID)
+		if leader := d.t.Job(LeaderOf(job)); job.Het.Follows() && e.State == spec.NodeFailed && leader != nil && leader.State.Active() && leader.Ending == nil {
 			return d.RequestEnd(leader, event.EndNodeLost, false, spec.NotHeld, e.Reason.Detail) // which tells the others
 		}
-		if leader := d.t.Job(LeaderOf(j)); j.Het.Follows() && leader != nil && leader.State == spec.Pending && !j.HoldsNodes() {
+		if leader := d.t.Job(LeaderOf(job)); job.Het.Follows() && leader != nil && leader.State == spec.Pending && !job.HoldsNodes() {
 			return d.Emit(&event.JobEnded{UID: leader.UID, Attempt: leader.Attempt, State: e.State, Reason: e.Reason, By: e.By})
 		}
-		if !j.Het.Leads() {
+		if !job.Het.Leads() {
 			return nil
 		}
-		for _, c := range d.t.Components(j)[1:] {
+		for _, c := range d.t.Components(job)[1:] {
 			var err error
 			switch {
 			case c.State == spec.Pending:
@@ -75,11 +75,11 @@ func (d Changes) tellSiblings(ev event.Event) error {
 // alone, where their leader waits: it starts with all of them. One that still has nodes is
 // queued when it has given them back.
 func (d Changes) waitTogether(uid spec.JobUID) error {
-	j := d.t.Job(uid)
-	if leader := d.t.Job(LeaderOf(j)); j.Het == nil || leader == nil || leader.State != spec.Pending {
+	job := d.t.Job(uid)
+	if leader := d.t.Job(LeaderOf(job)); job.Het == nil || leader == nil || leader.State != spec.Pending {
 		return nil
 	}
-	for _, c := range d.t.Components(j) {
+	for _, c := range d.t.Components(job) {
 		c = d.t.Job(c.UID)
 		if !c.State.Terminal() || c.HoldsNodes() {
 			continue // or was queued with one before it

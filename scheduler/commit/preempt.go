@@ -24,10 +24,10 @@ type Preempt struct {
 
 // PreemptJob tells a victim to end, or to stand still.
 func (d Changes) PreemptJob(pr *Preempt) error {
-	v := &pr.Victim
-	if v.Mode == preempt.Suspend {
-		return d.Emit(&event.JobSuspended{UID: v.UID, Attempt: v.Attempt, Yields: true, Auto: true, For: pr.For, Room: pr.Room})
+	victim := &pr.Victim
+	if victim.Mode == preempt.Suspend {
+		return d.Emit(&event.JobSuspended{UID: victim.UID, Attempt: victim.Attempt, Yields: true, Auto: true, For: pr.For, Room: pr.Room})
 	}
-	return d.Emit(&event.JobEndRequested{UID: v.UID, Attempt: v.Attempt, Cause: event.EndPreempt, Requeue: v.Mode == preempt.Requeue,
-		For: pr.For, Grace: v.Grace, Room: pr.Room})
+	return d.Emit(&event.JobEndRequested{UID: victim.UID, Attempt: victim.Attempt, Cause: event.EndPreempt, Requeue: victim.Mode == preempt.Requeue,
+		For: pr.For, Grace: victim.Grace, Room: pr.Room})
 }

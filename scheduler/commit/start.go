@@ -24,29 +24,29 @@ type Start struct {
 
 // StartJob emits the events of a start and returns the record that runs: a task
 // of an array gets one of its own.
-func (d Changes) StartJob(s *Start) (spec.JobUID, error) {
-	j := d.t.Job(s.UID)
-	if s.Task != spec.NoTask {
+func (d Changes) StartJob(start *Start) (spec.JobUID, error) {
+	j := d.t.Job(start.UID)
+	if start.Task != spec.NoTask {
 		var err error
-		j, err = d.SplitTask(j, s.Task)
+		j, err = d.SplitTask(j, start.Task)
 		if err != nil {
 			return 0, err
 		}
 	}
-	if err := d.wakeNodes(s.Alloc); err != nil {
+	if err := d.wakeNodes(start.Alloc); err != nil {
 		return 0, err
 	}
-	if err := d.rebootFor(j, s.Alloc); err != nil {
+	if err := d.rebootFor(j, start.Alloc); err != nil {
 		return 0, err
 	}
-	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.setLease(j, s.Alloc), Limit: s.Limit, Backfill: s.Backfill, Priority: s.Priority})
+	return j.UID, d.Emit(&event.JobStarted{UID: j.UID, Attempt: j.Attempt + 1, Alloc: d.setLease(j, start.Alloc), Limit: start.Limit, Backfill: start.Backfill, Priority: start.Priority})
 }
 
 // setLease gives an allocation the lease of its partition's jobs. A job that may not
 // run again has none: nobody would gain by its end.
-func (d Changes) setLease(j *state.Job, alloc *spec.Allocation) *spec.Allocation {
+func (d Changes) setLease(job *state.Job, alloc *spec.Allocation) *spec.Allocation {
 	policy := d.t.FencingOf(alloc.Partition)
-	if policy.Kind != spec.FenceLease || !d.MayRequeue(j) {
+	if policy.Kind != spec.FenceLease || !d.MayRequeue(job) {
 		return alloc
 	}
 	out := *alloc
@@ -55,9 +55,9 @@ func (d Changes) setLease(j *state.Job, alloc *spec.Allocation) *spec.Allocation
 }
 
 // SplitTask gives an array's task a record of its own and returns it.
-func (d Changes) SplitTask(j *state.Job, task int64) (*state.Job, error) {
-	ev := &event.ArrayTaskSplit{Array: j.UID, Task: task, UID: j.UID, ID: j.ID}
-	if j.Tasks.Len() > 1 {
+func (d Changes) SplitTask(job *state.Job, task int64) (*state.Job, error) {
+	ev := &event.ArrayTaskSplit{Array: job.UID, Task: task, UID: job.UID, ID: job.ID}
+	if job.Tasks.Len() > 1 {
 		ev.UID, ev.ID = d.t.NextUID, d.NextJobID()
 	}
 	if err := d.Emit(ev); err != nil {
@@ -89,10 +89,10 @@ func (d Changes) NextJobID() spec.JobID {
 }
 
 // wakeNodes asks for the nodes of an allocation that are powered down.
-func (d Changes) wakeNodes(a *spec.Allocation) error {
+func (d Changes) wakeNodes(allocation *spec.Allocation) error {
 	var names []string
-	for i := range a.Nodes {
-		if n := d.t.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+	for i := range allocation.Nodes {
+		if n := d.t.NodeByID(allocation.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
 			names = append(names, n.Spec.Name)
 		}
 	}
@@ -104,16 +104,16 @@ func (d Changes) wakeNodes(a *spec.Allocation) error {
 
 // rebootFor asks for a reboot of the nodes of an allocation for a job that wants
 // them so, but for those that are powered up for it.
-func (d Changes) rebootFor(j *state.Job, a *spec.Allocation) error {
-	if !j.Spec.Queue.Reboot {
+func (d Changes) rebootFor(job *state.Job, allocation *spec.Allocation) error {
+	if !job.Spec.Queue.Reboot {
 		return nil
 	}
-	for i := range a.Nodes {
-		n := d.t.NodeByID(a.Nodes[i].ID)
-		if n == nil || n.Asleep() || n.Reboot != nil {
+	for i := range allocation.Nodes {
+		node := d.t.NodeByID(allocation.Nodes[i].ID)
+		if node == nil || node.Asleep() || node.Reboot != nil {
 			continue
 		}
-		if err := d.Emit(&event.NodeReboot{Node: n.Spec.Name, Phase: event.RebootWanted, ASAP: true, Reason: fmt.Sprintf("job %d", j.ID)}); err != nil {
+		if err := d.Emit(&event.NodeReboot{Node: node.Spec.Name, Phase: event.RebootWanted, ASAP: true, Reason: fmt.Sprintf("job %d", job.ID)}); err != nil {
 			return err
 		}
 	}

@@ -20,9 +20,9 @@ type StepPart struct {
 }
 
 // StepParts are the parts of a step in several components that have not ended.
-func (d Changes) StepParts(j *state.Job, id spec.StepID) []StepPart {
+func (d Changes) StepParts(job *state.Job, id spec.StepID) []StepPart {
 	var out []StepPart
-	for _, c := range d.t.Components(j) {
+	for _, c := range d.t.Components(job) {
 		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && st.Spec.World != nil {
 			out = append(out, StepPart{c, st})
 		}
@@ -31,17 +31,17 @@ func (d Changes) StepParts(j *state.Job, id spec.StepID) []StepPart {
 }
 
 // FinishStepPart closes a node's part of a step, and the step with its last part.
-func (d Changes) FinishStepPart(j *state.Job, node string, over *StepOver) error {
-	st := j.StepByID(over.Step)
-	if err := d.Emit(&event.StepNodeDone{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Node: node, Result: over.Result, Usage: over.Usage}); err != nil {
+func (d Changes) FinishStepPart(job *state.Job, node string, over *StepOver) error {
+	step := job.StepByID(over.Step)
+	if err := d.Emit(&event.StepNodeDone{UID: job.UID, Attempt: job.Attempt, Step: step.ID, Node: node, Result: over.Result, Usage: over.Usage}); err != nil {
 		return err
 	}
-	j = d.t.Job(j.UID)
-	st = j.StepByID(over.Step)
-	if err := d.failedStep(j, st); err != nil || st.Done.Count() < len(st.Layout) {
+	job = d.t.Job(job.UID)
+	step = job.StepByID(over.Step)
+	if err := d.failedStep(job, step); err != nil || step.Done.Count() < len(step.Layout) {
 		return err
 	}
-	ev := &event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: st.ID, State: stepState(j, st), Result: *st.Result, Usage: st.Usage}
+	ev := &event.StepEnded{UID: job.UID, Attempt: job.Attempt, Step: step.ID, State: stepState(job, step), Result: *step.Result, Usage: step.Usage}
 	if ev.State == spec.OutOfMemory {
 		ev.Result.Exit = outOfMemory(ev.Result.Exit)
 	}
@@ -50,19 +50,19 @@ func (d Changes) FinishStepPart(j *state.Job, node string, over *StepOver) error
 
 // failedStep ends a step of which a part could not be started or was lost, in
 // all its components: the rest would wait for it.
-func (d Changes) failedStep(j *state.Job, st *state.Step) error {
-	if !st.Result.Unknown {
+func (d Changes) failedStep(job *state.Job, step *state.Step) error {
+	if !step.Result.Unknown {
 		return nil
 	}
-	parts := []StepPart{{j, st}}
-	if st.Spec != nil && st.Spec.World != nil {
-		parts = d.StepParts(j, st.ID)
+	parts := []StepPart{{job, step}}
+	if step.Spec != nil && step.Spec.World != nil {
+		parts = d.StepParts(job, step.ID)
 	}
-	for _, p := range parts {
-		if p.Step.Done.Count() == len(p.Step.Layout) {
+	for _, part := range parts {
+		if part.Step.Done.Count() == len(part.Step.Layout) {
 			continue
 		}
-		if err := d.RequestStepEnd(p.Job, p.Step, event.EndNodeLost); err != nil {
+		if err := d.RequestStepEnd(part.Job, part.Step, event.EndNodeLost); err != nil {
 			return err
 		}
 	}
@@ -70,24 +70,24 @@ func (d Changes) failedStep(j *state.Job, st *state.Step) error {
 }
 
 // RequestStepEnd decides that a step must end, once.
-func (d Changes) RequestStepEnd(j *state.Job, st *state.Step, cause event.EndCause) error {
-	if st.Ending != nil {
+func (d Changes) RequestStepEnd(job *state.Job, step *state.Step, cause event.EndCause) error {
+	if step.Ending != nil {
 		return nil
 	}
-	return d.Emit(&event.StepEndRequested{UID: j.UID, Attempt: j.Attempt, Step: st.ID, Cause: cause, By: d.t.Actor.UID})
+	return d.Emit(&event.StepEndRequested{UID: job.UID, Attempt: job.Attempt, Step: step.ID, Cause: cause, By: d.t.Actor.UID})
 }
 
 // stepsLeave closes what is left of a job's steps on a node that is given back.
-func (d Changes) stepsLeave(j *state.Job, node string, lost bool) error {
-	for _, st := range j.Steps {
-		if st.Part(node) < 0 {
+func (d Changes) stepsLeave(job *state.Job, node string, lost bool) error {
+	for _, step := range job.Steps {
+		if step.Part(node) < 0 {
 			continue
 		}
-		over := &StepOver{Step: st.ID, Result: event.StepResult{Ended: d.t.Now, Unknown: true, Detail: "its end was not seen"}}
+		over := &StepOver{Step: step.ID, Result: event.StepResult{Ended: d.t.Now, Unknown: true, Detail: "its end was not seen"}}
 		if lost {
 			over.Result.Detail = "node " + node + " was lost"
 		}
-		if err := d.FinishStepPart(d.t.Job(j.UID), node, over); err != nil {
+		if err := d.FinishStepPart(d.t.Job(job.UID), node, over); err != nil {
 			return err
 		}
 	}
@@ -95,20 +95,20 @@ func (d Changes) stepsLeave(j *state.Job, node string, lost bool) error {
 }
 
 // stepState derives how a step ended.
-func stepState(j *state.Job, st *state.Step) spec.JobState {
-	r := st.Result
+func stepState(job *state.Job, step *state.Step) spec.JobState {
+	result := step.Result
 	switch {
-	case st.Ending != nil:
-		s, _ := endedAs(st.Ending.Cause)
+	case step.Ending != nil:
+		s, _ := endedAs(step.Ending.Cause)
 		return s
-	case j.Ending != nil:
-		s, _ := endedAs(j.Ending.Cause)
+	case job.Ending != nil:
+		s, _ := endedAs(job.Ending.Cause)
 		return s
-	case r.Exit.OK() && !r.Unknown:
+	case result.Exit.OK() && !result.Unknown:
 		return spec.Completed
-	case j.State.Terminal():
+	case job.State.Terminal():
 		return spec.Cancelled
-	case st.Usage.OOMKilled:
+	case step.Usage.OOMKilled:
 		return spec.OutOfMemory
 	}
 	return spec.Failed
@@ -116,10 +116,10 @@ func stepState(j *state.Job, st *state.Step) spec.JobState {
 
 // lastOutOfMemory tells that the last step to end ran out of memory, which is
 // then why its srun has failed, and the script with it.
-func lastOutOfMemory(j *state.Job) bool {
+func lastOutOfMemory(job *state.Job) bool {
 	var last *state.Step
-	for i := range j.Steps {
-		if st := &j.Steps[i]; !st.Live() && (last == nil || st.Ended >= last.Ended) {
+	for i := range job.Steps {
+		if st := &job.Steps[i]; !st.Live() && (last == nil || st.Ended >= last.Ended) {
 			last = st
 		}
 	}

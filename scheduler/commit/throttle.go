@@ -12,25 +12,25 @@ const ThrottleKey = "ArrayTaskThrottle"
 
 // CurrentSpec is a copy of a job's spec with what is in force now, for an event
 // that changes part of it.
-func CurrentSpec(j *state.Job) spec.JobSpec {
-	js := *j.Spec
-	if js.Queue.Array != nil {
-		array := *js.Queue.Array
-		js.Queue.Array = &array
+func CurrentSpec(job *state.Job) spec.JobSpec {
+	jobSpec := *job.Spec
+	if jobSpec.Queue.Array != nil {
+		array := *jobSpec.Queue.Array
+		jobSpec.Queue.Array = &array
 	}
-	js.Queue.Hold = j.Hold
-	js.Time.Begin = j.Begin
-	if j.State.Active() {
-		js.Time.Limit = j.Limit
+	jobSpec.Queue.Hold = job.Hold
+	jobSpec.Time.Begin = job.Begin
+	if job.State.Active() {
+		jobSpec.Time.Limit = job.Limit
 	}
-	return js
+	return jobSpec
 }
 
 // ShareThrottle gives the live records of a job's array the throttle of the job.
 // Records that disagree would let each other's tasks exceed the lower one.
-func (d Changes) ShareThrottle(j *state.Job) error {
-	for _, other := range d.liveRecords(j) {
-		if err := d.setThrottle(other, j.Spec.Queue.Array.Throttle); err != nil {
+func (d Changes) ShareThrottle(job *state.Job) error {
+	for _, other := range d.liveRecords(job) {
+		if err := d.setThrottle(other, job.Spec.Queue.Array.Throttle); err != nil {
 			return err
 		}
 	}
@@ -39,26 +39,26 @@ func (d Changes) ShareThrottle(j *state.Job) error {
 
 // adoptThrottle gives a task that was queued again the throttle of its array,
 // which may have changed after the task had ended.
-func (d Changes) adoptThrottle(j *state.Job) error {
-	others := d.liveRecords(j)
+func (d Changes) adoptThrottle(job *state.Job) error {
+	others := d.liveRecords(job)
 	if len(others) == 0 {
 		return nil
 	}
-	return d.setThrottle(j, others[0].Spec.Queue.Array.Throttle)
+	return d.setThrottle(job, others[0].Spec.Queue.Array.Throttle)
 }
 
-func (d Changes) setThrottle(j *state.Job, throttle uint32) error {
-	if j.Spec.Queue.Array.Throttle == throttle {
+func (d Changes) setThrottle(job *state.Job, throttle uint32) error {
+	if job.Spec.Queue.Array.Throttle == throttle {
 		return nil
 	}
-	js := CurrentSpec(j)
-	js.Queue.Array.Throttle = throttle
-	return d.Emit(&event.JobUpdated{UID: j.UID, Spec: &js, Req: j.Req, Assoc: j.Assoc, Changed: []string{ThrottleKey}})
+	jobSpec := CurrentSpec(job)
+	jobSpec.Queue.Array.Throttle = throttle
+	return d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: job.Req, Assoc: job.Assoc, Changed: []string{ThrottleKey}})
 }
 
 // liveRecords are the other records of a job's array that have not ended.
-func (d Changes) liveRecords(j *state.Job) []*state.Job {
-	array := d.t.State.ArrayOf(j)
+func (d Changes) liveRecords(job *state.Job) []*state.Job {
+	array := d.t.State.ArrayOf(job)
 	if array == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (d Changes) liveRecords(j *state.Job) []*state.Job {
 	var live []*state.Job
 	for _, uid := range uids {
 		other := d.t.State.Job(uid)
-		if other == nil || uid == j.UID || other.State.Terminal() {
+		if other == nil || uid == job.UID || other.State.Terminal() {
 			continue
 		}
 		if other.Spec.Queue.Array != nil {

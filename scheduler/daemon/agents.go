@@ -29,13 +29,13 @@ type AgentService struct {
 // a node that lost the answer asks again with the same key and gets another
 // certificate for it.
 func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
-	c := s.C
-	used := &tokens{c: c}
-	cert, err := c.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), used)
+	controller := s.C
+	used := &tokens{c: controller}
+	cert, err := controller.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), used)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.recordCertificate(ctx, cert, used.spent); err != nil {
+	if err := controller.recordCertificate(ctx, cert, used.spent); err != nil {
 		return nil, err
 	}
 	return &apiv1.EnrolReply{Certificate: cert.PEM, Ca: cert.CA}, nil
@@ -104,7 +104,7 @@ func (s *AgentService) Configuration(ctx context.Context, _ *apiv1.Configuration
 
 // Connect is an agent's stream for as long as it lives.
 func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
-	c := s.C
+	controller := s.C
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	first, err := stream.Recv()
@@ -112,42 +112,42 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		return err
 	}
 	reg := first.GetRegistration()
-	caller := c.deps.Identify(ctx)
+	caller := controller.deps.Identify(ctx)
 	if reg.GetNode() == "" || (caller.Node != reg.GetNode() && !caller.Admin) {
 		return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()))
 	}
-	if err := c.hub.refuseRival(reg.GetNode(), reg.GetPlace()); err != nil {
+	if err := controller.hub.refuseRival(reg.GetNode(), reg.GetPlace()); err != nil {
 		return err
 	}
 	actor := event.Actor{Kind: event.ActorNode, Name: reg.GetNode()}
-	dynamic, err := c.describedNode(reg)
+	dynamic, err := controller.describedNode(reg)
 	if err != nil {
 		return err
 	}
-	unknown, lost, err := c.compareRuns(ctx, reg, actor)
+	unknown, lost, err := controller.compareRuns(ctx, reg, actor)
 	if err != nil {
 		return err
 	}
 	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory()), Dynamic: dynamic}
-	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+	if rep := controller.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}
 	if len(unknown) > 0 {
 		// A dynamic node exists only now.
-		if err := c.holdOrphans(ctx, reg.GetNode(), len(unknown)); err != nil {
+		if err := controller.holdOrphans(ctx, reg.GetNode(), len(unknown)); err != nil {
 			return err
 		}
-		if !c.hub.wasConnected(reg.GetNode()) {
-			c.recallJobs(ctx, reg.GetNode())
+		if !controller.hub.wasConnected(reg.GetNode()) {
+			controller.recallJobs(ctx, reg.GetNode())
 		}
 	}
 	conn := newAgentConn(reg)
-	v, desired := c.hub.attachConn(conn, reg)
-	defer c.hub.detachConn(conn)
-	c.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
-	welcome := &apiv1.Welcome{Cluster: v.State.ClusterName, ClusterUuid: v.State.UUID[:], Heartbeat: int64(c.hub.heartbeatInterval()),
-		KillWait: int64(killWait(v.State.Config)), Now: int64(c.deps.Clock.Now()), CredentialKeys: c.deps.Access.Keys(), Desired: desired, Revoked: c.revokedCertificates(),
-		Lead: v.State.LeadBegan(), Lost: lost}
+	view, desired := controller.hub.attachConn(conn, reg)
+	defer controller.hub.detachConn(conn)
+	controller.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
+	welcome := &apiv1.Welcome{Cluster: view.State.ClusterName, ClusterUuid: view.State.UUID[:], Heartbeat: int64(controller.hub.heartbeatInterval()),
+		KillWait: int64(killWait(view.State.Config)), Now: int64(controller.deps.Clock.Now()), CredentialKeys: controller.deps.Access.Keys(), Desired: desired, Revoked: controller.revokedCertificates(),
+		Lead: view.State.LeadBegan(), Lost: lost}
 	for _, r := range unknown {
 		welcome.Unknown = append(welcome.Unknown, r.GetRun())
 	}
@@ -155,19 +155,19 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	// ends the stream: when this returns, Send and Recv do too.
 	ended := make(chan error, 2)
 	go func() {
-		tell := headed{stream, c}
+		tell := headed{stream, controller}
 		err := tell.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
 		if err == nil {
-			err = conn.runSender(ctx, tell, c)
+			err = conn.runSender(ctx, tell, controller)
 		}
 		ended <- err
 	}()
-	go func() { ended <- c.receiveMessage(ctx, stream, conn, actor) }()
+	go func() { ended <- controller.receiveMessage(ctx, stream, conn, actor) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-conn.full:
-		c.deps.Logger.Warn("an agent does not read its orders and is cut off", "node", conn.node, "orders", maxOrders)
+		controller.deps.Logger.Warn("an agent does not read its orders and is cut off", "node", conn.node, "orders", maxOrders)
 		return spec.Refuse(spec.CodeSocketTimeout, "the agent does not read its orders: connect again")
 	}
 }
@@ -208,17 +208,17 @@ func firstMessage(orders []*apiv1.Order) int {
 
 // runSender writes the queue until the stream or the connection ends. c tells which
 // certificates hold no more, and which keys sign credentials.
-func (a *agentConn) runSender(ctx context.Context, stream headed, c *Controller) error {
+func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Controller) error {
 	for {
 		q := a.take()
 		if q.barred {
-			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: c.revokedCertificates()}}); err != nil {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Revoked{Revoked: controller.revokedCertificates()}}); err != nil {
 				return err
 			}
 		}
 		// Before the orders, which may be signed with the new key.
 		if q.keyed {
-			keys := &apiv1.CredentialKeys{Keys: c.deps.Access.Keys()}
+			keys := &apiv1.CredentialKeys{Keys: controller.deps.Access.Keys()}
 			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Keys{Keys: keys}}); err != nil {
 				return err
 			}
@@ -267,43 +267,43 @@ func (c *Controller) receiveMessage(ctx context.Context, stream service.Agents_C
 	}()
 	defer func() { close(acks); <-done }()
 	for {
-		m, err := stream.Recv()
+		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if k := m.GetMeasured(); k != nil {
+		if k := message.GetMeasured(); k != nil {
 			c.hub.asks.take(conn.node, k)
 		}
-		c.takePulse(ctx, conn, m.GetHeartbeat(), actor)
-		for _, r := range m.GetReports().GetReports() {
-			a := pendingAck{number: r.GetNumber()}
-			if r.GetNodeDone() != nil {
-				c.orphanEnded(ctx, conn.node, r.GetRun())
+		c.takePulse(ctx, conn, message.GetHeartbeat(), actor)
+		for _, report := range message.GetReports().GetReports() {
+			ack := pendingAck{number: report.GetNumber()}
+			if report.GetNodeDone() != nil {
+				c.orphanEnded(ctx, conn.node, report.GetRun())
 			}
-			if f := r.GetGpuFault(); f != nil {
-				a.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(f), Policy: c.deps.Settings.GPU}, actor: actor}
-				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
+			if fault := report.GetGpuFault(); fault != nil {
+				ack.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(fault), Policy: c.deps.Settings.GPU}, actor: actor}
+				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
-			} else if k := r.GetNodeCheck(); k != nil {
-				a.req = &request{cmd: scheduler.CheckReport{Node: conn.node, Failed: k.GetFailed()}, actor: actor}
-				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
+			} else if k := report.GetNodeCheck(); k != nil {
+				ack.req = &request{cmd: scheduler.CheckReport{Node: conn.node, Failed: k.GetFailed()}, actor: actor}
+				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
-			} else if cmd, ok := reportCommand(conn.node, r); ok {
+			} else if cmd, ok := reportCommand(conn.node, report); ok {
 				if !conn.epochs {
 					cmd.Epoch = c.epochOf(cmd.Run.UID)
 				}
-				a.req = &request{cmd: cmd, actor: actor}
-				if err := c.writer.enqueueCommand(ctx, a.req); err != nil {
+				ack.req = &request{cmd: cmd, actor: actor}
+				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
 			}
 			select {
-			case acks <- a:
+			case acks <- ack:
 			case <-ctx.Done():
 				return nil
 			}
@@ -321,12 +321,12 @@ type pendingAck struct {
 // sends them again when it reconnects.
 func (c *Controller) acknowledgeReports(ctx context.Context, conn *agentConn, acks <-chan pendingAck) {
 	failed := false
-	for a := range acks {
+	for ack := range acks {
 		if failed {
 			continue
 		}
-		if a.req != nil {
-			if rep := c.writer.awaitReply(ctx, a.req); rep.err != nil {
+		if ack.req != nil {
+			if rep := c.writer.awaitReply(ctx, ack.req); rep.err != nil {
 				failed = true
 				if ctx.Err() == nil {
 					c.deps.Logger.Warn("a report could not be recorded", "node", conn.node, "error", rep.err)
@@ -335,7 +335,7 @@ func (c *Controller) acknowledgeReports(ctx context.Context, conn *agentConn, ac
 				continue
 			}
 		}
-		conn.ackReports(a.number)
+		conn.ackReports(ack.number)
 	}
 }
 
@@ -349,15 +349,15 @@ func (c *Controller) epochOf(uid spec.JobUID) uint64 {
 }
 
 // reportCommand is the command of a report; false for what is no fact.
-func reportCommand(node string, r *apiv1.Report) (scheduler.Report, bool) {
-	run := scheduler.Run{UID: spec.JobUID(r.GetRun().GetJobUid()), Attempt: r.GetRun().GetAttempt()}
-	out := scheduler.Report{Node: node, Run: run, Epoch: r.GetRun().GetEpoch()}
-	switch k := r.GetKind().(type) {
+func reportCommand(node string, report *apiv1.Report) (scheduler.Report, bool) {
+	run := scheduler.Run{UID: spec.JobUID(report.GetRun().GetJobUid()), Attempt: report.GetRun().GetAttempt()}
+	out := scheduler.Report{Node: node, Run: run, Epoch: report.GetRun().GetEpoch()}
+	switch k := report.GetKind().(type) {
 	case *apiv1.Report_LaunchFailed:
 		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),
 			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun, Hold: k.LaunchFailed.GetHold()}
 	case *apiv1.Report_Ended:
-		if step := r.GetRun().GetStep(); step >= 0 {
+		if step := report.GetRun().GetStep(); step >= 0 {
 			out.StepOver = &scheduler.StepOver{Step: spec.StepID(step), Result: *wire.ToStepResult(k.Ended), Usage: wire.ToUsage(k.Ended.GetUsage())}
 			out.StepOver.Usage.OOMKilled = out.StepOver.Usage.OOMKilled || k.Ended.GetOom()
 			return out, true

@@ -60,10 +60,10 @@ func (s *senders) slotOf(uid uint32, h spec.Hash) *atomic.Pointer[sent] {
 	return &s[(binary.LittleEndian.Uint32(h[:])^uid)%maxSenders]
 }
 
-func (s *senders) noteSender(uid uint32, h spec.Hash) {
-	slot := s.slotOf(uid, h)
-	if !s.knowsSender(uid, h) {
-		slot.Store(&sent{uid, h})
+func (s *senders) noteSender(uid uint32, hash spec.Hash) {
+	slot := s.slotOf(uid, hash)
+	if !s.knowsSender(uid, hash) {
+		slot.Store(&sent{uid, hash})
 	}
 }
 

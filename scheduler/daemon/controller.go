@@ -63,13 +63,13 @@ type figures struct {
 
 // New makes a controller over a machine whose log has been replayed.
 func New(deps Deps, machine *Machine) *Controller {
-	c := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
+	controller := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	c.orphans, c.readers, c.moments = newOrphans(), newEventReaders(), newMoments(c)
-	c.hub, c.ctl, c.present, c.steps = newHub(c), newCtlScripts(c), newPresence(c), newStepLines(c)
-	c.writer = newWriter(c)
-	c.publishView(func(v *view.View) { v.State = machine.Applied() })
-	return c
+	controller.orphans, controller.readers, controller.moments = newOrphans(), newEventReaders(), newMoments(controller)
+	controller.hub, controller.ctl, controller.present, controller.steps = newHub(controller), newCtlScripts(controller), newPresence(controller), newStepLines(controller)
+	controller.writer = newWriter(controller)
+	controller.publishView(func(v *view.View) { v.State = machine.Applied() })
+	return controller
 }
 
 // Run serves until the context ends or something breaks for good. A cluster

@@ -60,9 +60,9 @@ func (p *ctlScripts) run(ctx context.Context) error {
 			p.noteStarted(st, spec.JobUID(uid))
 			return true
 		})
-		st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-			for i := range j.Epilogs {
-				p.epilog(st, j, &j.Epilogs[i])
+		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+			for i := range job.Epilogs {
+				p.epilog(st, job, &job.Epilogs[i])
 			}
 			return true
 		})
@@ -75,17 +75,17 @@ func (p *ctlScripts) run(ctx context.Context) error {
 
 // noteStarted begins the prolog of a job that has got its nodes.
 func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
-	ctl, j := p.wantedPrograms(st), st.Job(uid)
-	if ctl == nil || j == nil || j.Alloc == nil || j.Ending != nil || !j.State.Active() {
+	ctl, job := p.wantedPrograms(st), st.Job(uid)
+	if ctl == nil || job == nil || job.Alloc == nil || job.Ending != nil || !job.State.Active() {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	run := scheduler.Run{UID: uid, Attempt: j.Attempt}
-	if !j.Prepares || p.prologs[run] != nil || p.ctx == nil || p.ctx.Err() != nil {
+	run := scheduler.Run{UID: uid, Attempt: job.Attempt}
+	if !job.Prepares || p.prologs[run] != nil || p.ctx == nil || p.ctx.Err() != nil {
 		return // run takes it up, or the next controller
 	}
-	env := jobEnv(st, j)
+	env := jobEnv(st, job)
 	ctx, stop := context.WithCancel(p.ctx)
 	p.prologs[run] = stop
 	p.wg.Go(func() { p.runProlog(ctx, ctl, run, env) })
@@ -128,20 +128,20 @@ func (p *ctlScripts) stopProlog(run scheduler.Run) {
 // noteEnded runs the epilog of a job whose attempt is over, if one is due.
 func (p *ctlScripts) noteEnded(st *state.State, run scheduler.Run) {
 	p.stopProlog(run)
-	j := st.Job(run.UID)
-	if j == nil {
+	job := st.Job(run.UID)
+	if job == nil {
 		return
 	}
-	for i := range j.Epilogs {
-		if j.Epilogs[i].Attempt == run.Attempt {
-			p.epilog(st, j, &j.Epilogs[i])
+	for i := range job.Epilogs {
+		if job.Epilogs[i].Attempt == run.Attempt {
+			p.epilog(st, job, &job.Epilogs[i])
 		}
 	}
 }
 
 // epilog runs an epilog that is due, unless it is under way.
-func (p *ctlScripts) epilog(st *state.State, j *state.Job, due *state.Epilog) {
-	ctl, run := p.wantedPrograms(st), scheduler.Run{UID: j.UID, Attempt: due.Attempt}
+func (p *ctlScripts) epilog(st *state.State, job *state.Job, due *state.Epilog) {
+	ctl, run := p.wantedPrograms(st), scheduler.Run{UID: job.UID, Attempt: due.Attempt}
 	if ctl == nil || ctl.Epilog == "" {
 		return
 	}
@@ -151,7 +151,7 @@ func (p *ctlScripts) epilog(st *state.State, j *state.Job, due *state.Epilog) {
 		return // run takes it up, or the next controller
 	}
 	p.epilogs[run] = true
-	env := epilogEnv(st, j, due)
+	env := epilogEnv(st, job, due)
 	go p.runEpilog(p.ctx, ctl, run, env)
 }
 
@@ -185,8 +185,8 @@ func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run sc
 
 // epilogEnv is what an epilog knows of an attempt: the job may be waiting, or
 // running again.
-func epilogEnv(st *state.State, j *state.Job, due *state.Epilog) []string {
-	was := *j
+func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
+	was := *job
 	was.State, was.Attempt, was.Restarts, was.Alloc, was.Started = spec.Running, due.Attempt, due.Restarts, due.Alloc, due.Started
 	was.Ready = 0
 	was.Paused = 0
@@ -203,11 +203,11 @@ func waitStatus(e spec.ExitStatus) string { return strconv.Itoa(int(e.Code)<<8 |
 
 // jobEnv is what PrologSlurmctld and EpilogSlurmctld know of a job. There is no
 // PATH in it, as there is none in Slurm's.
-func jobEnv(st *state.State, j *state.Job) []string {
-	js := j.Spec
-	names, cpus := make([]string, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
-	for i := range j.Alloc.Nodes {
-		names[i], cpus[i] = j.Alloc.Nodes[i].Name, int64(j.Alloc.Nodes[i].CPUs.Count())
+func jobEnv(st *state.State, job *state.Job) []string {
+	jobSpec := job.Spec
+	names, cpus := make([]string, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
+	for i := range job.Alloc.Nodes {
+		names[i], cpus[i] = job.Alloc.Nodes[i].Name, int64(job.Alloc.Nodes[i].CPUs.Count())
 	}
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	when := func(t spec.Instant) string {
@@ -216,21 +216,21 @@ func jobEnv(st *state.State, j *state.Job) []string {
 		}
 		return strconv.FormatInt(int64(t)/int64(spec.Second), 10)
 	}
-	licenses := make([]string, len(j.Alloc.Licenses))
-	for i, l := range j.Alloc.Licenses {
+	licenses := make([]string, len(job.Alloc.Licenses))
+	for i, l := range job.Alloc.Licenses {
 		licenses[i] = l.Name + ":" + strconv.FormatInt(l.N, 10)
 	}
 	vars := [][2]string{
-		{"SLURM_CLUSTER_NAME", st.ClusterName}, {"SLURM_JOB_ID", num(uint64(j.ID))}, {"SLURM_JOBID", num(uint64(j.ID))}, {"SLURM_JOB_NAME", js.Name},
-		{"SLURM_JOB_USER", js.User}, {"SLURM_JOB_UID", num(uint64(js.UID))}, {"SLURM_JOB_GROUP", js.Group}, {"SLURM_JOB_GID", num(uint64(js.GID))},
-		{"SLURM_JOB_ACCOUNT", js.Account}, {"SLURM_JOB_PARTITION", j.Alloc.Partition}, {"SLURM_JOB_QOS", j.QOS()}, {"SLURM_JOB_RESERVATION", js.Place.Reservation},
+		{"SLURM_CLUSTER_NAME", st.ClusterName}, {"SLURM_JOB_ID", num(uint64(job.ID))}, {"SLURM_JOBID", num(uint64(job.ID))}, {"SLURM_JOB_NAME", jobSpec.Name},
+		{"SLURM_JOB_USER", jobSpec.User}, {"SLURM_JOB_UID", num(uint64(jobSpec.UID))}, {"SLURM_JOB_GROUP", jobSpec.Group}, {"SLURM_JOB_GID", num(uint64(jobSpec.GID))},
+		{"SLURM_JOB_ACCOUNT", jobSpec.Account}, {"SLURM_JOB_PARTITION", job.Alloc.Partition}, {"SLURM_JOB_QOS", job.QOS()}, {"SLURM_JOB_RESERVATION", jobSpec.Place.Reservation},
 		{"SLURM_JOB_NODELIST", hostlist.Fold(names)}, {"SLURM_JOB_NUM_NODES", num(uint64(len(names)))}, {"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
-		{"SLURM_JOB_START_TIME", when(j.Started)}, {"SLURM_JOB_END_TIME", when(j.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
-		{"SLURM_JOB_WORK_DIR", js.IO.WorkDir}, {"SLURM_JOB_COMMENT", js.Comment}, {"SLURM_JOB_CONSTRAINTS", js.Place.Constraint},
-		{"SLURM_WCKEY", js.WCKey}, {"SLURM_JOB_RESTART_COUNT", num(uint64(j.Restarts))},
+		{"SLURM_JOB_START_TIME", when(job.Started)}, {"SLURM_JOB_END_TIME", when(job.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
+		{"SLURM_JOB_WORK_DIR", jobSpec.IO.WorkDir}, {"SLURM_JOB_COMMENT", jobSpec.Comment}, {"SLURM_JOB_CONSTRAINTS", jobSpec.Place.Constraint},
+		{"SLURM_WCKEY", jobSpec.WCKey}, {"SLURM_JOB_RESTART_COUNT", num(uint64(job.Restarts))},
 	}
-	if a := st.ArrayOf(j); a != nil {
-		vars = append(vars, [2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))}, [2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(j.Task, 10)},
+	if a := st.ArrayOf(job); a != nil {
+		vars = append(vars, [2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))}, [2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(job.Task, 10)},
 			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(a.Total, 10)})
 	}
 	var out []string

@@ -112,20 +112,20 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 	}
 	var desired []*apiv1.RunKey
 	for _, uid := range n.Jobs {
-		j := v.State.Job(uid)
-		if j == nil || j.Alloc == nil {
+		job := v.State.Job(uid)
+		if job == nil || job.Alloc == nil {
 			continue
 		}
-		desired = append(desired, runKey(j))
-		if j.State.Active() && j.Ending == nil && !slices.Contains(j.Leaving, node) {
+		desired = append(desired, runKey(job))
+		if job.State.Active() && job.Ending == nil && !slices.Contains(job.Leaving, node) {
 			h.orderLaunch(v.State, uid, node)
-			if j.Paused > 0 || j.State == spec.Suspended { // it stands still there, or goes on
-				h.orderSignal(j, node)
+			if job.Paused > 0 || job.State == spec.Suspended { // it stands still there, or goes on
+				h.orderSignal(job, node)
 			}
 		} else {
-			h.orderTermination(v.State, j, node)
+			h.orderTermination(v.State, job, node)
 		}
-		desired = append(desired, h.reconcileSteps(v.State, j, node)...)
+		desired = append(desired, h.reconcileSteps(v.State, job, node)...)
 	}
 	return desired
 }
@@ -136,18 +136,18 @@ func runKey(j *state.Job) *apiv1.RunKey {
 
 // orderLaunch orders a job's start on its nodes, or on one of them.
 func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
-	j := st.Job(uid)
-	if j == nil || !j.State.Active() || j.Ending != nil || j.Prepares || waitsForBoot(st, j) {
+	job := st.Job(uid)
+	if job == nil || !job.State.Active() || job.Ending != nil || job.Prepares || waitsForBoot(st, job) {
 		return
 	}
 	// Agents of older releases refuse a credential that names an epoch.
 	var orders [2]*apiv1.Launch
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		if (only != "" && a.Name != only) || j.Done.Has(i) || slices.Contains(j.Leaving, a.Name) {
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		if (only != "" && alloc.Name != only) || job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) {
 			continue
 		}
-		conn := h.connOf(a.Name)
+		conn := h.connOf(alloc.Name)
 		if conn == nil {
 			continue // it will be reconciled when it connects
 		}
@@ -157,39 +157,39 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 		}
 		if orders[form] == nil {
 			var err error
-			orders[form], err = h.launchOrder(st, j, conn.epochs)
+			orders[form], err = h.launchOrder(st, job, conn.epochs)
 			if err != nil {
-				h.launchImpossible(j, a.Name, err)
+				h.launchImpossible(job, alloc.Name, err)
 				return
 			}
 		}
 		order := orders[form]
-		l := &apiv1.Launch{Job: order.Job, Credential: order.Credential, Groups: order.Groups, NodeIndex: uint32(i), Batch: i == 0 && !j.Spec.Shell,
-			Here: wire.NodeAlloc(partOf(st, j, i)), CpusPerNode: order.CpusPerNode, TasksPerNode: order.TasksPerNode,
+		launch := &apiv1.Launch{Job: order.Job, Credential: order.Credential, Groups: order.Groups, NodeIndex: uint32(i), Batch: i == 0 && !job.Spec.Shell,
+			Here: wire.NodeAlloc(partOf(st, job, i)), CpusPerNode: order.CpusPerNode, TasksPerNode: order.TasksPerNode,
 			Launch: order.Launch, Seq: order.Seq}
-		if l.Batch {
-			l.Script, l.Environment, l.Components = order.Script, order.Environment, order.Components
+		if launch.Batch {
+			launch.Script, launch.Environment, launch.Components = order.Script, order.Environment, order.Components
 		}
 		var err error
-		l.Lease, err = h.leaseFor(conn, st, j)
+		launch.Lease, err = h.leaseFor(conn, st, job)
 		if err != nil {
-			h.launchImpossible(j, a.Name, err)
+			h.launchImpossible(job, alloc.Name, err)
 			return
 		}
-		conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Launch{Launch: l}})
+		conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Launch{Launch: launch}})
 	}
 }
 
 // partOf is what a job has of one of its nodes, less what --core-spec or
 // --thread-spec leaves to the system there.
-func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
-	a := &j.Alloc.Nodes[i]
-	n := st.NodeByID(a.ID)
-	if n == nil || j.Spec.Size.CoreSpec+j.Spec.Size.ThreadSpec == 0 {
-		return a
+func partOf(st *state.State, job *state.Job, i int) *spec.NodeAlloc {
+	alloc := &job.Alloc.Nodes[i]
+	node := st.NodeByID(alloc.ID)
+	if node == nil || job.Spec.Size.CoreSpec+job.Spec.Size.ThreadSpec == 0 {
+		return alloc
 	}
-	part := *a
-	part.CPUs = place.ForTasks(n, a.CPUs, j.Spec)
+	part := *alloc
+	part.CPUs = place.ForTasks(node, alloc.CPUs, job.Spec)
 	return &part
 }
 
@@ -197,30 +197,30 @@ func partOf(st *state.State, j *state.Job, i int) *spec.NodeAlloc {
 // number, but for lists that are folded: each node learns its own part only,
 // so that a job of a thousand nodes does not send a thousand parts to each.
 // epochs tells whether the agent knows run keys with epochs.
-func (h *hub) launchOrder(st *state.State, j *state.Job, epochs bool) (*apiv1.Launch, error) {
-	js := j.Spec
-	out := h.jobOrder(st, j)
-	out.Components = hetComponents(st, j)
+func (h *hub) launchOrder(st *state.State, job *state.Job, epochs bool) (*apiv1.Launch, error) {
+	jobSpec := job.Spec
+	out := h.jobOrder(st, job)
+	out.Components = hetComponents(st, job)
 	var err error
 	for _, b := range [...]struct {
 		hash spec.Hash
 		to   *[]byte
-	}{{js.Script, &out.Script}, {js.Env, &out.Environment}} {
+	}{{jobSpec.Script, &out.Script}, {jobSpec.Env, &out.Environment}} {
 		if b.hash.IsZero() {
 			continue
 		}
 		*b.to, err = h.c.deps.Blobs.Get(b.hash)
 		if err != nil {
-			return nil, fmt.Errorf("content %s of job %d: %w", b.hash, j.ID, err)
+			return nil, fmt.Errorf("content %s of job %d: %w", b.hash, job.ID, err)
 		}
 	}
 	now := h.c.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: spec.StepBatch,
-		UID: js.UID, GID: js.GID, Groups: js.Groups, Nodes: j.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: js.Script}
-	if epochs && j.Epoch != 0 {
-		hash := launchHash(j)
-		claims.Epoch, claims.Run = j.Epoch, hash
-		out.Launch, out.Seq = hash[:], j.StartSeq
+	claims := credentials.Claims{Cluster: st.UUID, Job: job.UID, Attempt: job.Attempt, Step: spec.StepBatch,
+		UID: jobSpec.UID, GID: jobSpec.GID, Groups: jobSpec.Groups, Nodes: job.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: jobSpec.Script}
+	if epochs && job.Epoch != 0 {
+		hash := launchHash(job)
+		claims.Epoch, claims.Run = job.Epoch, hash
+		out.Launch, out.Seq = hash[:], job.StartSeq
 	}
 	out.Credential, err = h.c.deps.Access.Sign(claims)
 	return out, err
@@ -228,14 +228,14 @@ func (h *hub) launchOrder(st *state.State, j *state.Job, epochs bool) (*apiv1.La
 
 // launchHash identifies what an attempt starts, for whom and where: it never
 // changes while the attempt lives.
-func launchHash(j *state.Job) spec.Hash {
+func launchHash(job *state.Job) spec.Hash {
 	sum := sha256.New()
-	sum.Write(j.Spec.Script[:])
-	sum.Write(j.Spec.Env[:])
+	sum.Write(job.Spec.Script[:])
+	sum.Write(job.Spec.Env[:])
 	number := func(n uint64) { sum.Write(binary.BigEndian.AppendUint64(nil, n)) }
-	number(uint64(j.Spec.UID))
-	number(uint64(j.Spec.GID))
-	nodes := j.StartedWith().Nodes // it may have given some back since
+	number(uint64(job.Spec.UID))
+	number(uint64(job.Spec.GID))
+	nodes := job.StartedWith().Nodes // it may have given some back since
 	number(uint64(len(nodes)))
 	for i := range nodes {
 		part, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.NodeAlloc(&nodes[i]))
@@ -249,12 +249,12 @@ func launchHash(j *state.Job) spec.Hash {
 }
 
 // jobOrder describes a job to the agents of its nodes.
-func (h *hub) jobOrder(st *state.State, j *state.Job) *apiv1.Launch {
-	out := &apiv1.Launch{Job: wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(j), Groups: j.Spec.Groups}
-	out.Job.Allocation, out.Job.Steps, out.Job.Spec.Qos = nil, nil, j.QOS()
-	cpus, tasks := make([]int64, len(j.Alloc.Nodes)), make([]int64, len(j.Alloc.Nodes))
-	for i := range j.Alloc.Nodes {
-		a := partOf(st, j, i)
+func (h *hub) jobOrder(st *state.State, job *state.Job) *apiv1.Launch {
+	out := &apiv1.Launch{Job: wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(job), Groups: job.Spec.Groups}
+	out.Job.Allocation, out.Job.Steps, out.Job.Spec.Qos = nil, nil, job.QOS()
+	cpus, tasks := make([]int64, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
+	for i := range job.Alloc.Nodes {
+		a := partOf(st, job, i)
 		cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
 	}
 	out.CpusPerNode, out.TasksPerNode = format.PerNode(cpus), format.PerNode(tasks)
@@ -262,12 +262,12 @@ func (h *hub) jobOrder(st *state.State, j *state.Job) *apiv1.Launch {
 }
 
 // hetComponents is what the leader of a heterogeneous job is told of all.
-func hetComponents(st *state.State, j *state.Job) []*apiv1.HetComponent {
-	if !j.Het.Leads() {
+func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
+	if !job.Het.Leads() {
 		return nil
 	}
 	var out []*apiv1.HetComponent
-	for _, c := range st.Components(j) {
+	for _, c := range st.Components(job) {
 		if c.Alloc == nil {
 			continue
 		}
@@ -284,12 +284,12 @@ func hetComponents(st *state.State, j *state.Job) []*apiv1.HetComponent {
 
 // launchImpossible ends an attempt whose content is gone, or whose node has an agent
 // that is too old for it. Such a node is drained: it would fail every job.
-func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
-	h.c.deps.Logger.Error("a job cannot be launched", "job", j.ID, "node", node, "error", cause)
+func (h *hub) launchImpossible(job *state.Job, node string, cause error) {
+	h.c.deps.Logger.Error("a job cannot be launched", "job", job.ID, "node", node, "error", cause)
 	failed := &scheduler.LaunchFailed{Text: cause.Error(), Drain: errors.Is(cause, errNoLeases)}
-	run := scheduler.Run{UID: j.UID, Attempt: j.Attempt}
+	run := scheduler.Run{UID: job.UID, Attempt: job.Attempt}
 	r := &request{
-		cmd:   scheduler.Report{Node: node, Run: run, Epoch: j.Epoch, LaunchFailed: failed},
+		cmd:   scheduler.Report{Node: node, Run: run, Epoch: job.Epoch, LaunchFailed: failed},
 		actor: event.Actor{Kind: event.ActorSystem},
 		reply: make(chan reply, 1),
 	}
@@ -300,24 +300,24 @@ func (h *hub) launchImpossible(j *state.Job, node string, cause error) {
 }
 
 // orderTermination orders an attempt's end on the nodes it still holds.
-func (h *hub) orderTermination(st *state.State, j *state.Job, only string) {
-	if j == nil || j.Alloc == nil {
+func (h *hub) orderTermination(st *state.State, job *state.Job, only string) {
+	if job == nil || job.Alloc == nil {
 		return
 	}
-	t := &apiv1.Terminate{Grace: int64(killWait(st.Config))}
-	if j.Ending != nil {
-		t.Cause, t.Note = uint32(j.Ending.Cause), endNote(j)
-		if j.Ending.Grace > 0 {
-			t.Grace = int64(j.Ending.Grace)
+	terminate := &apiv1.Terminate{Grace: int64(killWait(st.Config))}
+	if job.Ending != nil {
+		terminate.Cause, terminate.Note = uint32(job.Ending.Cause), endNote(job)
+		if job.Ending.Grace > 0 {
+			terminate.Grace = int64(job.Ending.Grace)
 		}
 	}
-	for i := range j.Alloc.Nodes {
-		name := j.Alloc.Nodes[i].Name
-		if j.Done.Has(i) || (only != "" && name != only) {
+	for i := range job.Alloc.Nodes {
+		name := job.Alloc.Nodes[i].Name
+		if job.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
 		if conn := h.connOf(name); conn != nil {
-			conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Terminate{Terminate: t}})
+			conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Terminate{Terminate: terminate}})
 		}
 	}
 }
@@ -346,18 +346,18 @@ func causeNote(cause event.EndCause) string {
 	return ""
 }
 
-func (h *hub) orderSignal(j *state.Job, only string) {
-	if j == nil || j.Alloc == nil || j.LastSignal == nil {
+func (h *hub) orderSignal(job *state.Job, only string) {
+	if job == nil || job.Alloc == nil || job.LastSignal == nil {
 		return
 	}
-	s := &apiv1.SignalRun{Signal: j.LastSignal.Number, Scope: uint32(j.LastSignal.Scope), Seq: j.LastSignal.Seq}
-	for i := range j.Alloc.Nodes {
-		name := j.Alloc.Nodes[i].Name
+	signal := &apiv1.SignalRun{Signal: job.LastSignal.Number, Scope: uint32(job.LastSignal.Scope), Seq: job.LastSignal.Seq}
+	for i := range job.Alloc.Nodes {
+		name := job.Alloc.Nodes[i].Name
 		if only != "" && name != only {
 			continue
 		}
-		if conn := h.connOf(name); conn != nil && !j.Done.Has(i) {
-			conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: s}})
+		if conn := h.connOf(name); conn != nil && !job.Done.Has(i) {
+			conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Signal{Signal: signal}})
 		}
 	}
 }

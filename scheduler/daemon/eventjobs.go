@@ -43,9 +43,9 @@ func (j eventJob) displayName() string {
 	return strconv.FormatUint(uint64(j.id), 10)
 }
 
-func eventJobOf(st *state.State, j *state.Job) eventJob {
-	out := eventJob{id: j.ID, task: j.Task, owner: j.Spec.UID, user: j.Spec.User, account: j.Spec.Account}
-	if a := st.ArrayOf(j); a != nil {
+func eventJobOf(st *state.State, job *state.Job) eventJob {
+	out := eventJob{id: job.ID, task: job.Task, owner: job.Spec.UID, user: job.Spec.User, account: job.Spec.Account}
+	if a := st.ArrayOf(job); a != nil {
 		out.array = a.ID
 	}
 	return out
@@ -59,11 +59,11 @@ func (d *eventJobs) findJob(uid spec.JobUID) (eventJob, bool) {
 	if d.base == nil {
 		return eventJob{}, false
 	}
-	j := d.base.Job(uid)
-	if j == nil {
+	job := d.base.Job(uid)
+	if job == nil {
 		return eventJob{}, false
 	}
-	return eventJobOf(d.base, j), true
+	return eventJobOf(d.base, job), true
 }
 
 // usersOf are the users whom a reservation names.
@@ -131,9 +131,9 @@ func (d *eventJobs) releaseState() {
 		return
 	}
 	d.base = nil
-	st.Jobs.Range(func(uid uint64, j *state.Job) bool {
+	st.Jobs.Range(func(uid uint64, job *state.Job) bool {
 		if _, newer := d.jobs[spec.JobUID(uid)]; !newer {
-			d.jobs[spec.JobUID(uid)] = eventJobOf(st, j)
+			d.jobs[spec.JobUID(uid)] = eventJobOf(st, job)
 		}
 		return true
 	})

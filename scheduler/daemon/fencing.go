@@ -37,19 +37,19 @@ func givenUpKey(debt *state.Unfenced) *apiv1.RunKey {
 // about the node, or the site requeues without fencing. A later attempt may run at
 // this moment, so they get no time.
 func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.RunKey) {
-	n := st.Node(conn.node)
-	if n == nil {
+	node := st.Node(conn.node)
+	if node == nil {
 		return
 	}
 	for _, key := range running {
 		if !st.KnowsEpoch(key.GetEpoch()) {
 			continue // of a history that this ledger has lost: an administrator decides
 		}
-		j := st.Job(spec.JobUID(key.GetJobUid()))
-		if key.GetStep() != int32(spec.StepBatch) || j == nil || key.GetAttempt() >= j.Attempt || n.HasUnfenced(j.UID, key.GetAttempt()) {
+		job := st.Job(spec.JobUID(key.GetJobUid()))
+		if key.GetStep() != int32(spec.StepBatch) || job == nil || key.GetAttempt() >= job.Attempt || node.HasUnfenced(job.UID, key.GetAttempt()) {
 			continue
 		}
-		h.c.deps.Logger.Error("an attempt lives that was taken for fenced: it is killed", "job", j.ID, "attempt", key.GetAttempt(), "node", conn.node)
+		h.c.deps.Logger.Error("an attempt lives that was taken for fenced: it is killed", "job", job.ID, "attempt", key.GetAttempt(), "node", conn.node)
 		conn.queueOrder(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)}}})
 	}
 }
@@ -68,15 +68,15 @@ func (c *Controller) takePulse(ctx context.Context, conn *agentConn, beat *apiv1
 		c.hub.noteAble(conn.node)
 		c.hub.answerHeartbeat(conn, beat.GetSent())
 	}
-	n := c.View().State.Node(conn.node)
-	if n == nil {
+	node := c.View().State.Node(conn.node)
+	if node == nil {
 		return
 	}
 	var cmd scheduler.Command
 	switch {
-	case n.Lost && conn.unready == "":
+	case node.Lost && conn.unready == "":
 		cmd = scheduler.NodeHeard{Node: conn.node}
-	case !n.Lost && conn.unready != "":
+	case !node.Lost && conn.unready != "":
 		c.deps.Logger.Warn("a node can start nothing", "node", conn.node, "because", conn.unready)
 		cmd = scheduler.NodeUnready{Node: conn.node, Why: conn.unready, LastSeen: c.hub.lastAble(conn.node)}
 	default:

@@ -85,7 +85,7 @@ func (a *agentConn) wakeSender() {
 
 // queueOrder queues an order for the agent; it leaves in one message with whatever
 // else is waiting.
-func (a *agentConn) queueOrder(o *apiv1.Order) {
+func (a *agentConn) queueOrder(order *apiv1.Order) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -98,7 +98,7 @@ func (a *agentConn) queueOrder(o *apiv1.Order) {
 		close(a.full)
 		return
 	}
-	a.orders = append(a.orders, o)
+	a.orders = append(a.orders, order)
 	a.wakeSender()
 }
 
@@ -147,40 +147,40 @@ type outgoing struct {
 // attachConn makes a connection the one of its node and queues what the node
 // should be doing by the newest view. What is decided after that view follows.
 // reg is what the agent says of itself.
-func (h *hub) attachConn(a *agentConn, reg *apiv1.Registration) (*view.View, []*apiv1.RunKey) {
+func (h *hub) attachConn(agent *agentConn, reg *apiv1.Registration) (*view.View, []*apiv1.RunKey) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
 	h.mu.Lock()
-	old, closed := h.conns[a.node], h.closed
-	h.conns[a.node] = a
-	h.known[a.node] = true
+	old, closed := h.conns[agent.node], h.closed
+	h.conns[agent.node] = agent
+	h.known[agent.node] = true
 	h.mu.Unlock()
 	if old != nil {
 		old.sayGoodbye("the node connected again")
 	}
 	if closed != "" {
-		a.sayGoodbye(closed)
+		agent.sayGoodbye(closed)
 	}
-	h.noteHeard(a.node, -1, -1)
-	h.noteAble(a.node)
-	h.answerHeartbeat(a, reg.GetSent())
+	h.noteHeard(agent.node, -1, -1)
+	h.noteAble(agent.node)
+	h.answerHeartbeat(agent, reg.GetSent())
 	v := h.c.View()
-	desired := h.reconcileNode(v, a.node)
-	desired = append(desired, h.stopGivenUp(v.State, a.node)...)
-	h.stopOutlived(v.State, a, reg.GetRunning())
+	desired := h.reconcileNode(v, agent.node)
+	desired = append(desired, h.stopGivenUp(v.State, agent.node)...)
+	h.stopOutlived(v.State, agent, reg.GetRunning())
 	return v, desired
 }
 
-func (h *hub) detachConn(a *agentConn) {
+func (h *hub) detachConn(agent *agentConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.conns[a.node] != a {
+	if h.conns[agent.node] != agent {
 		return
 	}
-	delete(h.conns, a.node)
-	if r, ok := h.rivals[a.node]; ok && r.of == a.place {
+	delete(h.conns, agent.node)
+	if r, ok := h.rivals[agent.node]; ok && r.of == agent.place {
 		r.left = h.c.deps.Clock.Now()
-		h.rivals[a.node] = r
+		h.rivals[agent.node] = r
 	}
 }
 
@@ -188,11 +188,11 @@ func (h *hub) detachConn(a *agentConn) {
 func (h *hub) tellRevoked() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, a := range h.conns {
-		a.mu.Lock()
-		a.barred = true
-		a.mu.Unlock()
-		a.wakeSender()
+	for _, agent := range h.conns {
+		agent.mu.Lock()
+		agent.barred = true
+		agent.mu.Unlock()
+		agent.wakeSender()
 	}
 }
 
@@ -200,11 +200,11 @@ func (h *hub) tellRevoked() {
 func (c *Controller) KeysChanged() {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	for _, a := range c.hub.conns {
-		a.mu.Lock()
-		a.keyed = true
-		a.mu.Unlock()
-		a.wakeSender()
+	for _, agent := range c.hub.conns {
+		agent.mu.Lock()
+		agent.keyed = true
+		agent.mu.Unlock()
+		agent.wakeSender()
 	}
 }
 
@@ -261,35 +261,35 @@ func (h *hub) copySaid() map[string]wire.NodeLive {
 func (h *hub) noteHeard(node string, load, free int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.live[node]
-	l.LastSeen = h.c.deps.Clock.Now()
+	live := h.live[node]
+	live.LastSeen = h.c.deps.Clock.Now()
 	if _, known := h.live[node]; !known || load >= 0 {
-		l.LoadMilli, l.MemFree = load, free
+		live.LoadMilli, live.MemFree = load, free
 	}
-	h.live[node] = l
+	h.live[node] = live
 }
 
 // nodeLive is what heartbeats told of a node.
 func (h *hub) nodeLive(node string) wire.NodeLive {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l, ok := h.live[node]
+	live, ok := h.live[node]
 	if !ok {
-		l = wire.NodeLive{LoadMilli: -1, MemFree: -1}
+		live = wire.NodeLive{LoadMilli: -1, MemFree: -1}
 	}
-	l.Trouble = h.rivalText(node)
-	if n := h.c.View().State.Node(node); l.Trouble == "" && n != nil {
-		l.Trouble = fenceTrouble(n)
+	live.Trouble = h.rivalText(node)
+	if n := h.c.View().State.Node(node); live.Trouble == "" && n != nil {
+		live.Trouble = fenceTrouble(n)
 	}
-	return l
+	return live
 }
 
 // fenceTrouble tells that the site's program has failed to fence a node.
-func fenceTrouble(n *state.Node) string {
-	if n.FenceTry == nil {
+func fenceTrouble(node *state.Node) string {
+	if node.FenceTry == nil {
 		return ""
 	}
-	return fmt.Sprintf("fence program %s failed %d times: %s", n.FenceTry.Program, n.FenceTry.Try, n.FenceTry.Why)
+	return fmt.Sprintf("fence program %s failed %d times: %s", node.FenceTry.Program, node.FenceTry.Try, node.FenceTry.Why)
 }
 
 func (h *hub) closeAll(why string) {
@@ -369,12 +369,12 @@ func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	grace := max(h.grace, min(h.c.started, now))
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
-	h.c.View().State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if n.Inv == nil || (n.Lost && len(n.Jobs) == 0) || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
+	h.c.View().State.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if node.Inv == nil || (node.Lost && len(node.Jobs) == 0) || node.Asleep() || (node.Reboot != nil && node.Reboot.Issued) {
 			return true
 		}
-		if seen := max(h.ableBefore(n.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {
-			out = append(out, scheduler.NodeSilent{Node: n.Spec.Name, LastSeen: seen})
+		if seen := max(h.ableBefore(node.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {
+			out = append(out, scheduler.NodeSilent{Node: node.Spec.Name, LastSeen: seen})
 		}
 		return true
 	})

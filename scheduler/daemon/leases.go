@@ -64,8 +64,8 @@ func (h *hub) unansweredFor(node string) spec.Span {
 var errNoLeases = errors.New("the site fences by leases, which the agent of this node does not know: restart it with this release")
 
 // leaseFor is what an agent is told of the lease of a job; nil where it has none.
-func (h *hub) leaseFor(conn *agentConn, st *state.State, j *state.Job) (*apiv1.Lease, error) {
-	length := j.Alloc.Lease
+func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1.Lease, error) {
+	length := job.Alloc.Lease
 	if length == 0 {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func (h *hub) leaseFor(conn *agentConn, st *state.State, j *state.Job) (*apiv1.L
 	conn.mu.Unlock()
 	// KillWait may have been raised since the job started.
 	kill := min(killWait(st.Config), length/2)
-	return &apiv1.Lease{From: from, Length: int64(length), Kill: int64(kill), Seq: j.StartSeq}, nil
+	return &apiv1.Lease{From: from, Length: int64(length), Kill: int64(kill), Seq: job.StartSeq}, nil
 }
 
 // maxFencers bounds the fence programs that run at a time.
@@ -99,18 +99,18 @@ type fencers struct {
 // fenceOwed does what can be done about the runs that nodes owe.
 func (h *hub) fenceOwed(ctx context.Context) {
 	st := h.c.View().State
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		name := n.Spec.Name
-		if len(n.Unfenced) == 0 {
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		name := node.Spec.Name
+		if len(node.Unfenced) == 0 {
 			h.forgetFencer(name)
 			return true
 		}
-		if over := scheduler.LeasesOver(n, h.unansweredFor(name)); len(over) > 0 {
+		if over := scheduler.LeasesOver(node, h.unansweredFor(name)); len(over) > 0 {
 			h.c.deps.Logger.Info("the leases of runs are over", "node", name, "runs", len(over))
 			h.recordFencing(ctx, scheduler.FenceNode{Node: name, By: event.FenceLease, Of: over})
 		}
-		if program, owed := scheduler.FenceProgramOf(st, n); program != "" {
-			h.callFencer(ctx, n, program, owed)
+		if program, owed := scheduler.FenceProgramOf(st, node); program != "" {
+			h.callFencer(ctx, node, program, owed)
 		}
 		return true
 	})

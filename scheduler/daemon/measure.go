@@ -60,23 +60,23 @@ func (a *asks) end(ask uint64) {
 
 // take hands an answer on; one that comes too late, twice, or from a node that
 // was not asked is nobody's.
-func (a *asks) take(node string, m *apiv1.Measured) {
+func (a *asks) take(node string, measured *apiv1.Measured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if q := a.open[m.GetAsk()]; q != nil && q.waiting[node] {
+	if q := a.open[measured.GetAsk()]; q != nil && q.waiting[node] {
 		delete(q.waiting, node)
-		q.out <- answered{node, m.GetRuns()}
+		q.out <- answered{node, measured.GetRuns()}
 	}
 }
 
 // queueMeasure queues a question; false when the agent has too many unread.
-func (a *agentConn) queueMeasure(m *apiv1.Measure) bool {
+func (a *agentConn) queueMeasure(measure *apiv1.Measure) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.asks) >= maxMeasureAsks {
 		return false
 	}
-	a.asks = append(a.asks, m)
+	a.asks = append(a.asks, measure)
 	a.wakeSender()
 	return true
 }
@@ -136,16 +136,16 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 			out.Jobs = append(out.Jobs, &apiv1.JobSteps{Job: expr, Error: wire.Error(err)})
 			asked = append(asked, nil)
 		}
-		for _, j := range list {
+		for _, job := range list {
 			if len(asked) >= maxMeasureJobs {
 				return nil, spec.Refuse(spec.CodeBadRequest, "one question is about at most 1000 jobs")
 			}
-			out.Jobs = append(out.Jobs, jobSteps(expr, j))
-			asked = append(asked, j)
-			for i := range nodesOf(j) {
-				if !j.Done.Has(i) {
-					node := j.Alloc.Nodes[i].Name
-					of[node] = append(of[node], runKey(j))
+			out.Jobs = append(out.Jobs, jobSteps(expr, job))
+			asked = append(asked, job)
+			for i := range nodesOf(job) {
+				if !job.Done.Has(i) {
+					node := job.Alloc.Nodes[i].Name
+					of[node] = append(of[node], runKey(job))
 				}
 			}
 		}
@@ -169,15 +169,15 @@ func (s *ClusterService) measurableJobs(v *view.View, who Caller, expr string) (
 	}
 	var out, still []*state.Job
 	for _, t := range list {
-		j := v.State.Job(t.UID)
+		job := v.State.Job(t.UID)
 		switch {
-		case j == nil:
-		case !s.mayChange(who, j):
+		case job == nil:
+		case !s.mayChange(who, job):
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
-		case j.State.Active():
-			out = append(out, j)
+		case job.State.Active():
+			out = append(out, job)
 		default:
-			still = append(still, j)
+			still = append(still, job)
 		}
 	}
 	if len(out) == 0 && len(still) == 0 {
@@ -190,46 +190,46 @@ func (s *ClusterService) measurableJobs(v *view.View, who Caller, expr string) (
 }
 
 // nodesOf are the nodes on which something of a job may run.
-func nodesOf(j *state.Job) []spec.NodeAlloc {
-	if j.Alloc == nil || !j.State.Active() {
+func nodesOf(job *state.Job) []spec.NodeAlloc {
+	if job.Alloc == nil || !job.State.Active() {
 		return nil
 	}
-	return j.Alloc.Nodes
+	return job.Alloc.Nodes
 }
 
 // jobSteps is a job before its nodes have answered.
-func jobSteps(expr string, j *state.Job) *apiv1.JobSteps {
-	out := &apiv1.JobSteps{Job: expr, JobId: uint32(j.ID)}
-	if nodes := nodesOf(j); len(nodes) > 0 {
-		out.Nodes, out.Alloc = hostlist.Fold(j.Alloc.NodeNames()), wire.TRES(j.Alloc.TRES)
+func jobSteps(expr string, job *state.Job) *apiv1.JobSteps {
+	out := &apiv1.JobSteps{Job: expr, JobId: uint32(job.ID)}
+	if nodes := nodesOf(job); len(nodes) > 0 {
+		out.Nodes, out.Alloc = hostlist.Fold(job.Alloc.NodeNames()), wire.TRES(job.Alloc.TRES)
 	}
 	return out
 }
 
 // fillSteps sorts what the nodes say by step. Only what was asked for is
 // taken: an agent speaks for its own node and the job's attempt.
-func fillSteps(out *apiv1.JobSteps, j *state.Job, answers map[string][]*apiv1.Measurement) {
+func fillSteps(out *apiv1.JobSteps, job *state.Job, answers map[string][]*apiv1.Measurement) {
 	steps := map[int32]*apiv1.StepMeasured{}
-	for i, n := range nodesOf(j) {
+	for i, n := range nodesOf(job) {
 		node := n.Name
 		runs, answered := answers[node]
-		if !answered && !j.Done.Has(i) {
+		if !answered && !job.Done.Has(i) {
 			out.Silent = append(out.Silent, node)
 		}
 		seen := map[int32]bool{}
-		for _, m := range runs {
-			k := m.GetRun()
-			if k.GetJobUid() != uint64(j.UID) || k.GetAttempt() != j.Attempt || seen[k.GetStep()] {
+		for _, measurement := range runs {
+			key := measurement.GetRun()
+			if key.GetJobUid() != uint64(job.UID) || key.GetAttempt() != job.Attempt || seen[key.GetStep()] {
 				continue
 			}
-			seen[k.GetStep()] = true
-			st := steps[k.GetStep()]
-			if st == nil {
-				st = &apiv1.StepMeasured{Step: k.GetStep(), Tasks: stepTasks(j, spec.StepID(k.GetStep()))}
-				steps[k.GetStep()] = st
+			seen[key.GetStep()] = true
+			step := steps[key.GetStep()]
+			if step == nil {
+				step = &apiv1.StepMeasured{Step: key.GetStep(), Tasks: stepTasks(job, spec.StepID(key.GetStep()))}
+				steps[key.GetStep()] = step
 			}
-			m.Node, m.Pids = node, m.GetPids()[:min(len(m.GetPids()), maxMeasuredPIDs)]
-			st.Nodes = append(st.Nodes, m)
+			measurement.Node, measurement.Pids = node, measurement.GetPids()[:min(len(measurement.GetPids()), maxMeasuredPIDs)]
+			step.Nodes = append(step.Nodes, measurement)
 		}
 	}
 	for _, st := range steps {
@@ -240,13 +240,13 @@ func fillSteps(out *apiv1.JobSteps, j *state.Job, answers map[string][]*apiv1.Me
 }
 
 // stepTasks is how many tasks a step has; 0 = the ledger does not say.
-func stepTasks(j *state.Job, step spec.StepID) uint32 {
+func stepTasks(job *state.Job, step spec.StepID) uint32 {
 	if step == spec.StepBatch {
 		return 1
 	}
-	for i := range j.Steps {
-		if j.Steps[i].ID == step {
-			return j.Steps[i].Tasks
+	for i := range job.Steps {
+		if job.Steps[i].ID == step {
+			return job.Steps[i].Tasks
 		}
 	}
 	return 0

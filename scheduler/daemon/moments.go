@@ -48,11 +48,11 @@ func newMoments(c *Controller) *moments {
 
 // viewAt is the view that a request asks for, with the instant for which it is
 // shown: the present, unless the request names another.
-func (s *ClusterService) viewAt(ctx context.Context, m *apiv1.Moment) (*view.View, spec.Instant, error) {
-	if m == nil {
+func (s *ClusterService) viewAt(ctx context.Context, moment *apiv1.Moment) (*view.View, spec.Instant, error) {
+	if moment == nil {
 		return s.C.View(), s.C.deps.Clock.Now(), nil
 	}
-	seq, at, err := s.C.findMoment(m)
+	seq, at, err := s.C.findMoment(moment)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -74,7 +74,7 @@ func planAt(st *state.State, at spec.Instant) (*view.Plan, error) {
 }
 
 // findMoment finds the last event of a moment, and refuses one that is not known.
-func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, err error) {
+func (c *Controller) findMoment(moment *apiv1.Moment) (seq uint64, at spec.Instant, err error) {
 	known, err := c.knownRange()
 	if err != nil {
 		return 0, 0, err
@@ -82,14 +82,14 @@ func (c *Controller) findMoment(m *apiv1.Moment) (seq uint64, at spec.Instant, e
 	if known.last < known.first {
 		return 0, 0, spec.Refuse(spec.CodeInvalidTime, "no moment of the past is known yet")
 	}
-	seq = m.GetSeq()
+	seq = moment.GetSeq()
 	if seq != 0 {
 		if seq < known.first || seq > known.last {
 			return 0, 0, c.unknownMoment(known)
 		}
 		return seq, 0, nil
 	}
-	at = spec.Instant(m.GetAt())
+	at = spec.Instant(moment.GetAt())
 	if at > c.deps.Clock.Now() {
 		return 0, 0, c.unknownMoment(known)
 	}
@@ -240,8 +240,8 @@ func (m *moments) foldMoment(ctx context.Context, kept *pastView, seq uint64) (*
 
 // nodeLive is what is known of a node beside the ledger. Of a moment of the past
 // that is nothing.
-func (s *ClusterService) nodeLive(m *apiv1.Moment, node *state.Node) wire.NodeLive {
-	if m == nil {
+func (s *ClusterService) nodeLive(moment *apiv1.Moment, node *state.Node) wire.NodeLive {
+	if moment == nil {
 		return s.C.hub.nodeLive(node.Spec.Name)
 	}
 	return wire.NodeLive{LoadMilli: -1, MemFree: -1, Trouble: fenceTrouble(node)}

@@ -13,9 +13,9 @@ import (
 // nodeChanges reads what scontrol update sets of nodes beside their state.
 func nodeChanges(names []string, set []*apiv1.ConfigEntry) (scheduler.UpdateNodes, error) {
 	cmd := scheduler.UpdateNodes{Nodes: names}
-	for _, e := range set {
-		v := e.GetValue()
-		switch key := strings.ToLower(e.GetKey()); key {
+	for _, entry := range set {
+		v := entry.GetValue()
+		switch key := strings.ToLower(entry.GetKey()); key {
 		case "weight":
 			n, err := strconv.ParseUint(v, 10, 31)
 			if err != nil {
@@ -46,7 +46,7 @@ func nodeChanges(names []string, set []*apiv1.ConfigEntry) (scheduler.UpdateNode
 			}
 			cmd.ResumeAfter = span
 		default:
-			return cmd, spec.Refuse(spec.CodeBadRequest, e.GetKey()+" of a node cannot be updated")
+			return cmd, spec.Refuse(spec.CodeBadRequest, entry.GetKey()+" of a node cannot be updated")
 		}
 	}
 	return cmd, nil

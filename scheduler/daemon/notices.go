@@ -59,25 +59,25 @@ func (l *listeners) tellStreams(uid spec.JobUID, line string) int {
 
 // notifyFollowers gives a line to who follows a job: to the error output of its script, or to
 // the srun or salloc that made it.
-func (c *Controller) notifyFollowers(j *state.Job, line string) *spec.Error {
+func (c *Controller) notifyFollowers(job *state.Job, line string) *spec.Error {
 	line = strings.TrimRightFunc(line, unicode.IsSpace)
 	switch {
 	case line == "" || len(line) > maxNotice || strings.ContainsFunc(line, unicode.IsControl):
 		return spec.Refuse(spec.CodeBadRequest, "a message is one line of at most 1024 bytes without control characters")
-	case j.State.Terminal():
+	case job.State.Terminal():
 		return spec.Refuse(spec.CodeAlreadyDone, "")
-	case j.Spec.Shell && c.listeners.tellStreams(j.UID, line) == 0:
+	case job.Spec.Shell && c.listeners.tellStreams(job.UID, line) == 0:
 		return spec.Refuse(spec.CodeDisabled, "no srun or salloc attends the job")
-	case j.Spec.Shell:
+	case job.Spec.Shell:
 		return nil
-	case !j.State.Active() || j.Ending != nil:
+	case !job.State.Active() || job.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "")
 	}
-	host := j.Alloc.Nodes[0].Name
+	host := job.Alloc.Nodes[0].Name
 	conn := c.hub.connOf(host)
 	if conn == nil {
 		return spec.Refuse(spec.CodeNodesBusy, "the agent of "+host+", where the script runs, is not connected: try again")
 	}
-	conn.queueOrder(&apiv1.Order{Run: runKey(j), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
+	conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
 	return nil
 }

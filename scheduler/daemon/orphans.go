@@ -40,21 +40,21 @@ func (o *orphans) replaceOrphans(node string, list []*apiv1.HeldRun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.byNode, node)
-	for _, r := range list {
+	for _, run := range list {
 		if o.byNode[node] == nil {
 			o.byNode[node] = map[attemptKey]*apiv1.HeldRun{}
 		}
-		o.byNode[node][attemptOf(r.GetRun())] = r
+		o.byNode[node][attemptOf(run.GetRun())] = run
 	}
 }
 
 // removeOrphan forgets an orphan that has ended. It tells how many the node still has,
 // and whether this was one.
-func (o *orphans) removeOrphan(node string, k attemptKey) (left int, was bool) {
+func (o *orphans) removeOrphan(node string, key attemptKey) (left int, was bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, was = o.byNode[node][k]
-	delete(o.byNode[node], k)
+	_, was = o.byNode[node][key]
+	delete(o.byNode[node], key)
 	return len(o.byNode[node]), was
 }
 
@@ -104,19 +104,19 @@ func (c *Controller) publishOrphans() {
 func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
 	var out []*apiv1.HeldRun
 	seen := map[attemptKey]bool{}
-	for _, r := range held {
-		k := attemptOf(r.GetRun())
-		if k.epoch == 0 || seen[k] {
+	for _, run := range held {
+		key := attemptOf(run.GetRun())
+		if key.epoch == 0 || seen[key] {
 			continue
 		}
-		if j := st.Job(spec.JobUID(k.uid)); j != nil && j.Attempt == k.attempt && j.Epoch == k.epoch {
+		if j := st.Job(spec.JobUID(key.uid)); j != nil && j.Attempt == key.attempt && j.Epoch == key.epoch {
 			continue
 		}
-		if st.HasSeen(k.epoch, r.GetSeq()) {
+		if st.HasSeen(key.epoch, run.GetSeq()) {
 			continue // known, and over
 		}
-		seen[k] = true
-		out = append(out, r)
+		seen[key] = true
+		out = append(out, run)
 	}
 	return out
 }
@@ -135,12 +135,12 @@ func (c *Controller) compareRuns(ctx context.Context, reg *apiv1.Registration, a
 	seen := event.Position{Epoch: reg.GetSeen().GetEpoch(), Seq: reg.GetSeen().GetSeq(),
 		NextUID: spec.JobUID(reg.GetSeen().GetNextJobUid()), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
 	lost = reg.GetSeen() != nil && !st.HasSeen(seen.Epoch, seen.Seq)
-	for _, r := range unknown {
+	for _, run := range unknown {
 		if !lost { // the agent's memory of the position is gone, its runs are not
-			seen.Epoch, seen.Seq, lost = r.GetRun().GetEpoch(), r.GetSeq(), true
+			seen.Epoch, seen.Seq, lost = run.GetRun().GetEpoch(), run.GetSeq(), true
 		}
-		seen.NextUID = max(seen.NextUID, spec.JobUID(r.GetRun().GetJobUid())+1)
-		seen.NextID = max(seen.NextID, spec.JobID(r.GetJobId())+1)
+		seen.NextUID = max(seen.NextUID, spec.JobUID(run.GetRun().GetJobUid())+1)
+		seen.NextID = max(seen.NextID, spec.JobID(run.GetJobId())+1)
 	}
 	if lost {
 		if err := c.noteLost(ctx, "node "+node, seen, actor); err != nil {
@@ -181,27 +181,27 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 		return
 	}
 	for _, uid := range n.Jobs {
-		j := st.Job(uid)
-		if j == nil || j.Alloc == nil || j.Epoch != st.CurrentEpoch() || !j.State.Active() || j.Ending != nil {
+		job := st.Job(uid)
+		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() || !job.State.Active() || job.Ending != nil {
 			continue
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node + " has runs of a lost history (muster runs)", Again: true}
-		report := scheduler.Report{Node: node, Run: scheduler.Run{UID: uid, Attempt: j.Attempt}, Epoch: j.Epoch, LaunchFailed: failed}
+		report := scheduler.Report{Node: node, Run: scheduler.Run{UID: uid, Attempt: job.Attempt}, Epoch: job.Epoch, LaunchFailed: failed}
 		if rep := c.writer.commitCommand(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
-			c.deps.Logger.Warn("a job could not be given back to the queue", "job", j.ID, "node", node, "error", rep.err)
+			c.deps.Logger.Warn("a job could not be given back to the queue", "job", job.ID, "node", node, "error", rep.err)
 		}
 	}
 }
 
 // orphanEnded notes that a node has nothing more of an orphan; without any it is
 // back in service.
-func (c *Controller) orphanEnded(ctx context.Context, node string, k *apiv1.RunKey) {
-	left, was := c.orphans.removeOrphan(node, attemptOf(k))
+func (c *Controller) orphanEnded(ctx context.Context, node string, key *apiv1.RunKey) {
+	left, was := c.orphans.removeOrphan(node, attemptOf(key))
 	if !was {
 		return
 	}
 	c.publishOrphans()
-	c.deps.Logger.Info("a run of a lost history has ended", "node", node, "uid", k.GetJobUid(), "attempt", k.GetAttempt(), "left", left)
+	c.deps.Logger.Info("a run of a lost history has ended", "node", node, "uid", key.GetJobUid(), "attempt", key.GetAttempt(), "left", left)
 	if left == 0 {
 		if err := c.holdOrphans(ctx, node, 0); err != nil && ctx.Err() == nil {
 			c.deps.Logger.Warn("a node without orphans could not be put back into service", "node", node, "error", err)

@@ -125,12 +125,12 @@ func (c *Controller) restAfter(ctx context.Context, pause spec.Span, run *planne
 
 // passInterval is how long no pass is due if nothing happens.
 func (c *Controller) passInterval(wake spec.Instant) spec.Span {
-	st := c.View().State
-	interval := st.Config.Sched.Interval
+	state := c.View().State
+	interval := state.Config.Sched.Interval
 	if interval == 0 {
 		interval = 60 * spec.Second
 	}
-	if st.Waiting.Len() > 0 {
+	if state.Waiting.Len() > 0 {
 		interval = min(interval, 30*spec.Second)
 	}
 	if wake != spec.FarFuture {
@@ -194,25 +194,25 @@ func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spe
 		dropped = rep.res.Stale
 	}
 	c.publishView(func(v *view.View) {
-		p := &v.Pass
-		p.Dropped += uint64(dropped)
+		pass := &v.Pass
+		pass.Dropped += uint64(dropped)
 		if quick {
-			p.QuickPasses++
+			pass.QuickPasses++
 			return
 		}
-		p.Passes++
-		p.Count(took)
-		p.Last, p.Max, p.Total, p.LastAt = took, max(p.Max, took), p.Total+took, began
-		p.Depth, p.DepthTotal = out.Depth, p.DepthTotal+uint64(out.Depth)
-		p.Planned, p.Queue, p.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
-		p.QueueTotal, p.PlannedTotal = p.QueueTotal+uint64(max(p.Queue, 0)), p.PlannedTotal+uint64(p.Planned)
+		pass.Passes++
+		pass.Count(took)
+		pass.Last, pass.Max, pass.Total, pass.LastAt = took, max(pass.Max, took), pass.Total+took, began
+		pass.Depth, pass.DepthTotal = out.Depth, pass.DepthTotal+uint64(out.Depth)
+		pass.Planned, pass.Queue, pass.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
+		pass.QueueTotal, pass.PlannedTotal = pass.QueueTotal+uint64(max(pass.Queue, 0)), pass.PlannedTotal+uint64(pass.Planned)
 		switch out.Exit {
 		case "bf_max_job_test":
-			p.ExitDepth++
+			pass.ExitDepth++
 		case "start limit":
-			p.ExitStarts++
+			pass.ExitStarts++
 		default:
-			p.ExitEnd++
+			pass.ExitEnd++
 		}
 	})
 	if dropped > 0 || out.Exit == "start limit" || (out.Again && !quick) {

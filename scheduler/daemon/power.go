@@ -26,11 +26,11 @@ type Programs interface {
 
 // waitsForBoot tells whether a job, or a component of its heterogeneous job,
 // waits for nodes to boot.
-func waitsForBoot(st *state.State, j *state.Job) bool {
-	if j.Configuring() {
+func waitsForBoot(st *state.State, job *state.Job) bool {
+	if job.Configuring() {
 		return true
 	}
-	for _, c := range st.Components(j) {
+	for _, c := range st.Components(job) {
 		if c.Configuring() {
 			return true
 		}
@@ -39,13 +39,13 @@ func waitsForBoot(st *state.State, j *state.Job) bool {
 }
 
 // startReady starts a job whose nodes are all up, with its other components.
-func (h *hub) startReady(st *state.State, j *state.Job) {
-	if j == nil || waitsForBoot(st, j) {
+func (h *hub) startReady(st *state.State, job *state.Job) {
+	if job == nil || waitsForBoot(st, job) {
 		return
 	}
-	all := st.Components(j)
+	all := st.Components(job)
 	if all == nil {
-		all = []*state.Job{j}
+		all = []*state.Job{job}
 	}
 	for _, c := range all {
 		h.orderLaunch(st, c.UID, "")
@@ -57,28 +57,28 @@ func (h *hub) startReady(st *state.State, j *state.Job) {
 
 // runPowerStep runs what is to be run for a step in the power of nodes.
 func (h *hub) runPowerStep(st *state.State, e *event.NodePowered) {
-	p := st.Config.Power
+	power := st.Config.Power
 	run := h.c.deps.Programs
 	nodes := hostlist.Fold(e.Nodes)
-	if p == nil || run == nil {
+	if power == nil || run == nil {
 		return
 	}
 	switch {
 	case e.Failed:
 		h.c.deps.Logger.Warn("nodes did not come up", "nodes", nodes)
-		if p.ResumeFail != "" {
-			run.Start(p.ResumeFail, nodes, nil)
+		if power.ResumeFail != "" {
+			run.Start(power.ResumeFail, nodes, nil)
 		}
-	case e.To == event.PoweringDown && p.Suspend != "":
-		run.Start(p.Suspend, nodes, nil)
-	case e.To == event.PoweringUp && p.Resume != "":
+	case e.To == event.PoweringDown && power.Suspend != "":
+		run.Start(power.Suspend, nodes, nil)
+	case e.To == event.PoweringUp && power.Resume != "":
 		// An agent that is there in spite of all shows that by connecting again.
 		for _, name := range e.Nodes {
 			if conn := h.connOf(name); conn != nil {
 				conn.sayGoodbye("the node is being powered up: register again")
 			}
 		}
-		run.Start(p.Resume, nodes, resumeFile(st, e.Nodes))
+		run.Start(power.Resume, nodes, resumeFile(st, e.Nodes))
 	}
 }
 
@@ -111,28 +111,28 @@ func resumeFile(st *state.State, nodes []string) []byte {
 		return &s
 	}
 	for _, name := range nodes {
-		n := st.Node(name)
-		if n == nil {
+		node := st.Node(name)
+		if node == nil {
 			continue
 		}
-		for _, uid := range n.Jobs {
-			j := st.Job(uid)
+		for _, uid := range node.Jobs {
+			job := st.Job(uid)
 			if seen[uid] {
 				continue
 			}
 			seen[uid] = true
 			var resume []string
-			for _, a := range j.Alloc.NodeNames() {
+			for _, a := range job.Alloc.NodeNames() {
 				if wanted[a] {
 					resume = append(resume, a)
 				}
 			}
 			over := "OK"
-			if j.Alloc.Whole {
+			if job.Alloc.Whole {
 				over = "NO"
 			}
-			out.Jobs = append(out.Jobs, resumeJob{JobID: uint32(j.ID), Features: text(j.Spec.Place.Constraint), NodesAlloc: hostlist.Fold(j.Alloc.NodeNames()),
-				NodesResume: hostlist.Fold(resume), OverSubscribe: over, Partition: j.Alloc.Partition, Reservation: text(j.Alloc.Reservation)})
+			out.Jobs = append(out.Jobs, resumeJob{JobID: uint32(job.ID), Features: text(job.Spec.Place.Constraint), NodesAlloc: hostlist.Fold(job.Alloc.NodeNames()),
+				NodesResume: hostlist.Fold(resume), OverSubscribe: over, Partition: job.Alloc.Partition, Reservation: text(job.Alloc.Reservation)})
 		}
 	}
 	b, err := json.Marshal(out)
@@ -143,11 +143,11 @@ func resumeFile(st *state.State, nodes []string) []byte {
 }
 
 // orderReboot tells a node's agent to reboot it.
-func (h *hub) orderReboot(n *state.Node) {
-	if n == nil || n.Reboot == nil {
+func (h *hub) orderReboot(node *state.Node) {
+	if node == nil || node.Reboot == nil {
 		return
 	}
-	if conn := h.connOf(n.Spec.Name); conn != nil {
-		conn.queueOrder(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(n.Reboot.At), Reason: n.Reboot.Reason}}})
+	if conn := h.connOf(node.Spec.Name); conn != nil {
+		conn.queueOrder(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(node.Reboot.At), Reason: node.Reboot.Reason}}})
 	}
 }

@@ -112,13 +112,13 @@ func (p *presence) markMissing(now spec.Instant) {
 	st := p.c.View().State
 	for _, set := range [...]*state.Set{&st.Active, &st.Waiting} {
 		set.Range(func(uid uint64, _ struct{}) bool {
-			j := st.Job(spec.JobUID(uid))
-			if j.Spec.Attended && !j.State.Terminal() {
-				note(jobKey(j.UID))
+			job := st.Job(spec.JobUID(uid))
+			if job.Spec.Attended && !job.State.Terminal() {
+				note(jobKey(job.UID))
 			}
-			for i := range j.Steps {
-				if j.Steps[i].Live() && j.Steps[i].Ticket != "" {
-					note(attended{j.UID, j.Attempt, j.Steps[i].ID})
+			for i := range job.Steps {
+				if job.Steps[i].Live() && job.Steps[i].Ticket != "" {
+					note(attended{job.UID, job.Attempt, job.Steps[i].ID})
 				}
 			}
 			return true
@@ -128,22 +128,22 @@ func (p *presence) markMissing(now spec.Instant) {
 
 // endJob acts as the client would have: it is the user's own.
 func (p *presence) endJob(ctx context.Context, k attended) {
-	j := p.c.View().State.Job(k.job)
-	if j == nil || j.State.Terminal() {
+	job := p.c.View().State.Job(k.job)
+	if job == nil || job.State.Terminal() {
 		return
 	}
-	actor := event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}
+	actor := event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User}
 	var cmd scheduler.Command = scheduler.Cancel{Target: scheduler.Target{UID: k.job, Task: spec.NoTask}}
 	if k.step != ofJob {
-		st := j.StepByID(k.step)
-		if st == nil || !st.Live() || j.Attempt != k.attempt {
+		step := job.StepByID(k.step)
+		if step == nil || !step.Live() || job.Attempt != k.attempt {
 			return
 		}
 		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
 	}
-	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", j.ID, "step", k.step.String())
+	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", job.ID, "step", k.step.String())
 	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
-		p.c.deps.Logger.Warn("what nobody attends could not be ended: it is tried again", "job", j.ID, "error", rep.err)
+		p.c.deps.Logger.Warn("what nobody attends could not be ended: it is tried again", "job", job.ID, "error", rep.err)
 		p.expectClient(k)
 	}
 }

@@ -53,10 +53,10 @@ func (s *ClusterService) seesUse(st *state.State, who Caller) func(a *spec.Assoc
 // Private tells what PrivateData keeps from a caller, for services beside this
 // one: the words that hold for him.
 func (c *Controller) Private(ctx context.Context) []string {
-	s := &ClusterService{C: c}
+	service := &ClusterService{C: c}
 	who := c.deps.Identify(ctx)
 	conf := c.View().State.Config
-	if conf == nil || len(conf.Private) == 0 || s.isOperator(who) {
+	if conf == nil || len(conf.Private) == 0 || service.isOperator(who) {
 		return nil
 	}
 	return conf.Private

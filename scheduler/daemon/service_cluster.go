@@ -21,7 +21,7 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
@@ -30,24 +30,24 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 		return out, nil
 	}
 	planned := map[spec.NodeID]bool{}
-	if v.Plan != nil {
-		for i := range v.Plan.Jobs {
-			for _, id := range v.Plan.Jobs[i].Nodes {
+	if view.Plan != nil {
+		for i := range view.Plan.Jobs {
+			for _, id := range view.Plan.Jobs[i].Nodes {
 				planned[id] = true
 			}
 		}
 	}
 	add := func(n *state.Node) {
-		out.Nodes = append(out.Nodes, wire.Node(v.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]))
+		out.Nodes = append(out.Nodes, wire.Node(view.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]))
 	}
 	if len(req.GetNodes()) == 0 {
-		v.State.Nodes.Range(func(_ uint64, n *state.Node) bool {
-			if req.GetFuture() || !wire.Future(n) {
-				add(n)
+		view.State.Nodes.Range(func(_ uint64, node *state.Node) bool {
+			if req.GetFuture() || !wire.Future(node) {
+				add(node)
 			}
 			return true
 		})
-		markReserved(v.State, now, out.Nodes)
+		markReserved(view.State, now, out.Nodes)
 		return out, nil
 	}
 	for _, expr := range req.GetNodes() {
@@ -56,14 +56,14 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
 		for _, name := range names {
-			if n := v.State.Node(name); n != nil && (req.GetFuture() || !wire.Future(n)) {
+			if n := view.State.Node(name); n != nil && (req.GetFuture() || !wire.Future(n)) {
 				add(n)
 			} else {
 				out.Unknown = append(out.Unknown, name)
 			}
 		}
 	}
-	markReserved(v.State, now, out.Nodes)
+	markReserved(view.State, now, out.Nodes)
 	return out, nil
 }
 
@@ -110,9 +110,9 @@ func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Comman
 func nodeNames(st *state.State, expr string) ([]string, error) {
 	var names []string
 	if strings.EqualFold(expr, "all") {
-		st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-			if !n.Removed {
-				names = append(names, n.Spec.Name)
+		st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+			if !node.Removed {
+				names = append(names, node.Spec.Name)
 			}
 			return true
 		})
@@ -167,11 +167,11 @@ func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPart
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	st := v.State
+	st := view.State
 	out := &apiv1.ListPartitionsReply{Now: int64(now)}
 	if s.private(privatePartitions, who) {
 		return out, nil
@@ -213,14 +213,14 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 	return out, nil
 }
 
-func topologyInfo(t *spec.Topology) *apiv1.TopologyInfo {
-	out := &apiv1.TopologyInfo{Name: t.Name, BlockSizes: t.Sizes}
-	for i := range t.Switches {
-		s := &t.Switches[i]
+func topologyInfo(topology *spec.Topology) *apiv1.TopologyInfo {
+	out := &apiv1.TopologyInfo{Name: topology.Name, BlockSizes: topology.Sizes}
+	for i := range topology.Switches {
+		s := &topology.Switches[i]
 		out.Switches = append(out.Switches, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
 	}
-	for i := range t.Blocks {
-		out.Blocks = append(out.Blocks, &apiv1.BlockInfo{Name: t.Blocks[i].Name, Nodes: t.Blocks[i].Nodes})
+	for i := range topology.Blocks {
+		out.Blocks = append(out.Blocks, &apiv1.BlockInfo{Name: topology.Blocks[i].Name, Nodes: topology.Blocks[i].Nodes})
 	}
 	return out
 }
@@ -258,22 +258,22 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
-	v := s.C.View()
-	t := &v.State.Totals
+	view := s.C.View()
+	totals := &view.State.Totals
 	running := int64(0)
-	v.State.Active.Range(func(uid uint64, _ struct{}) bool {
-		if v.State.Job(spec.JobUID(uid)).State.Active() {
+	view.State.Active.Range(func(uid uint64, _ struct{}) bool {
+		if view.State.Job(spec.JobUID(uid)).State.Active() {
 			running++
 		}
 		return true
 	})
-	return &apiv1.DiagReply{Now: int64(s.C.deps.Clock.Now()), Seq: v.State.Seq, StartedAt: int64(s.C.started),
-		JobsSubmitted: t.Submitted, JobsStarted: t.Started, JobsBackfilled: t.Backfilled, JobsCompleted: t.Ended[spec.Completed],
-		JobsCancelled: t.Ended[spec.Cancelled], JobsFailed: t.Ended[spec.Failed] + t.Ended[spec.NodeFailed] + t.Ended[spec.OutOfMemory] + t.Ended[spec.TimedOut],
-		Pending: int64(v.State.Waiting.Len()), Running: running,
-		Passes: v.Pass.Passes, PassLast: int64(v.Pass.Last), PassMax: int64(v.Pass.Max), PassTotal: int64(v.Pass.Total), PassDepth: v.Pass.Depth,
-		PassExit: v.Pass.Exit, DroppedProposals: v.Pass.Dropped, LogPosition: v.Writer.LogPosition, AppendLast: int64(v.Writer.AppendLast),
-		AccountedSeq: v.AccountedSeq, Agents: int64(s.C.hub.countConnected()), StaleReports: v.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
+	return &apiv1.DiagReply{Now: int64(s.C.deps.Clock.Now()), Seq: view.State.Seq, StartedAt: int64(s.C.started),
+		JobsSubmitted: totals.Submitted, JobsStarted: totals.Started, JobsBackfilled: totals.Backfilled, JobsCompleted: totals.Ended[spec.Completed],
+		JobsCancelled: totals.Ended[spec.Cancelled], JobsFailed: totals.Ended[spec.Failed] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.TimedOut],
+		Pending: int64(view.State.Waiting.Len()), Running: running,
+		Passes: view.Pass.Passes, PassLast: int64(view.Pass.Last), PassMax: int64(view.Pass.Max), PassTotal: int64(view.Pass.Total), PassDepth: view.Pass.Depth,
+		PassExit: view.Pass.Exit, DroppedProposals: view.Pass.Dropped, LogPosition: view.Writer.LogPosition, AppendLast: int64(view.Writer.AppendLast),
+		AccountedSeq: view.AccountedSeq, Agents: int64(s.C.hub.countConnected()), StaleReports: view.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
 }
 
 // Ping tells that the controller is there.
@@ -303,29 +303,29 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
 	sees := s.visibleTo(who)
-	list, err := visibleTargets(v.State, req.GetJob(), sees)
+	list, err := visibleTargets(view.State, req.GetJob(), sees)
 	if err != nil {
 		return nil, err
 	}
-	j := v.State.Job(list[0].UID)
-	show := wire.NewShower(v, now, true)
-	out := &apiv1.WhyReply{Job: s.showJob(show, v, j), Reason: wire.Reason(j.Reason), Now: int64(now), Seq: v.State.Seq,
-		GpuFaults: wire.FaultsOf(v.State, j)}
-	if j.State != spec.Pending {
+	job := view.State.Job(list[0].UID)
+	show := wire.NewShower(view, now, true)
+	out := &apiv1.WhyReply{Job: s.showJob(show, view, job), Reason: wire.Reason(job.Reason), Now: int64(now), Seq: view.State.Seq,
+		GpuFaults: wire.FaultsOf(view.State, job)}
+	if job.State != spec.Pending {
 		return out, nil
 	}
-	x, err := explain.Job(v, j, now)
+	x, err := explain.Job(view, job, now)
 	if err != nil {
 		return nil, err
 	}
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
 	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
-	out.Prediction, out.PromisedStart = predictionOf(v.State, j), int64(j.Promised)
+	out.Prediction, out.PromisedStart = predictionOf(view.State, job), int64(job.Promised)
 	if x.Free != 0 && out.Reason.Until == 0 {
 		out.Reason.Until = int64(x.Free)
 	}
@@ -340,7 +340,7 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		out.Nodes = append(out.Nodes, &apiv1.NodeVerdict{Nodes: hostlist.FoldSorted(n.Names), Count: uint32(len(n.Names)), Why: n.Why, Free: n.Free, Need: n.Need})
 	}
 	for _, uid := range x.Blockers {
-		if b := v.State.Job(uid); b != nil && sees(b) {
+		if b := view.State.Job(uid); b != nil && sees(b) {
 			out.Blockers = append(out.Blockers, show.Job(b))
 		}
 	}
@@ -352,8 +352,8 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 
 // predictionOf says how long a job will probably run; nil where no similar runs of
 // its user are known.
-func predictionOf(st *state.State, j *state.Job) *apiv1.RunPrediction {
-	prediction := predict.Run(st, j, j.Spec.Time.Limit)
+func predictionOf(st *state.State, job *state.Job) *apiv1.RunPrediction {
+	prediction := predict.Run(st, job, job.Spec.Time.Limit)
 	if !prediction.Known() {
 		return nil
 	}

@@ -105,11 +105,11 @@ func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster
 		return err
 	}
 	defer leave()
-	t := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil()), audit: req.GetAudit()}
-	if err := t.findBeginning(req); err != nil {
+	teller := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil()), audit: req.GetAudit()}
+	if err := teller.findBeginning(req); err != nil {
 		return err
 	}
-	return t.tellEvents(stream.Context(), req.GetFollow())
+	return teller.tellEvents(stream.Context(), req.GetFollow())
 }
 
 // eventTeller tells one caller the events from a place in the ledger on.
@@ -135,8 +135,8 @@ type eventTeller struct {
 // findBeginning finds the place from which on events are told, and whose the jobs are
 // there.
 func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
-	c := t.s.C
-	known, err := c.knownRange()
+	controller := t.s.C
+	known, err := controller.knownRange()
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
 		}
 		t.from = from
 	case req.GetSince() != 0:
-		t.from, err = c.firstSince(known, spec.Instant(req.GetSince()))
+		t.from, err = controller.firstSince(known, spec.Instant(req.GetSince()))
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
 		t.from = known.last + 1
 	}
 	t.told = t.from - 1
-	if st := c.View().State; st.Seq == t.from-1 {
+	if st := controller.View().State; st.Seq == t.from-1 {
 		t.jobs, t.seq = newEventJobs(st), st.Seq
 		return nil
 	}
@@ -178,11 +178,11 @@ func (t *eventTeller) checkEpoch(epoch, seq uint64) error {
 // read for the jobs in them, and not told.
 func (t *eventTeller) beginPast() error {
 	return t.s.C.readers.workInTurn(t.stream.Context(), func() error {
-		st, err := t.s.C.deps.Past.Snapshot(t.from - 1)
+		state, err := t.s.C.deps.Past.Snapshot(t.from - 1)
 		if err != nil {
 			return err
 		}
-		t.jobs, t.seq = newEventJobs(st), st.Seq
+		t.jobs, t.seq = newEventJobs(state), state.Seq
 		t.jobs.releaseState()
 		return nil
 	})
@@ -193,10 +193,10 @@ func (t *eventTeller) tellEvents(ctx context.Context, follow bool) error {
 	t.out = &apiv1.EventsReply{}
 	placed := false // the caller knows from where on he is told
 	for {
-		v, changed := t.s.C.Changed()
+		view, changed := t.s.C.Changed()
 		// More is not read than is published: then the state of the view is the one
 		// at the place to which this has come.
-		for t.seq < v.State.Seq && !t.over {
+		for t.seq < view.State.Seq && !t.over {
 			if err := t.s.C.readers.workInTurn(ctx, t.readBatch); err != nil {
 				return err
 			}
@@ -208,7 +208,7 @@ func (t *eventTeller) tellEvents(ctx context.Context, follow bool) error {
 			}
 		}
 		if !t.over {
-			t.jobs.rebaseOn(v.State)
+			t.jobs.rebaseOn(view.State)
 		}
 		if len(t.out.Events) > 0 || !follow || !placed || t.seq >= t.told+tellProgressAfter {
 			t.endMessage(t.seq)
@@ -314,9 +314,9 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 // endMessage ends the message that is being filled. Up to seq everything has been told
 // with it.
 func (t *eventTeller) endMessage(seq uint64) {
-	st := t.s.C.View().State
+	state := t.s.C.View().State
 	m := t.out
-	m.Seq, m.Epoch, m.HeadSeq = seq, st.EpochAt(seq), st.Seq
+	m.Seq, m.Epoch, m.HeadSeq = seq, state.EpochAt(seq), state.Seq
 	t.ready = append(t.ready, m)
 	t.out = &apiv1.EventsReply{}
 	t.size = 0
@@ -440,10 +440,10 @@ func (f *eventFilter) addKinds(word string) error {
 		f.kinds = map[event.Kind]bool{}
 	}
 	found := false
-	for _, k := range event.Kinds() {
-		name := k.String()
+	for _, kind := range event.Kinds() {
+		name := kind.String()
 		if word != "" && len(name) >= len(word) && strings.EqualFold(name[:len(word)], word) {
-			f.kinds[k], found = true, true
+			f.kinds[kind], found = true, true
 		}
 	}
 	if !found {

@@ -93,21 +93,21 @@ func (s *ClusterService) WatchHolds(_ *apiv1.WatchHoldsRequest, stream service.C
 		if _, err := s.operatorCaller(ctx); err != nil {
 			return err
 		}
-		v, changed := s.C.Changed()
-		out := watch.changes(v.State, s.C.deps.Clock.Now())
+		view, changed := s.C.Changed()
+		out := watch.changes(view.State, s.C.deps.Clock.Now())
 		silent := s.C.deps.Clock.Monotonic() - told
-		behind := watch.seq != v.State.Seq
+		behind := watch.seq != view.State.Seq
 		if first || len(out.Nodes) > 0 || len(out.Gone) > 0 || silent >= holdBeat || behind && silent >= holdProgress {
 			if err := stream.Send(out); err != nil {
 				return err
 			}
-			watch.seq = v.State.Seq
+			watch.seq = view.State.Seq
 			told = s.C.deps.Clock.Monotonic()
 			silent = 0
 			behind = false
 		}
 		pause := holdBeat - silent
-		if len(v.State.Reservations) > 0 {
+		if len(view.State.Reservations) > 0 {
 			pause = min(pause, holdClock)
 		}
 		if behind {
@@ -149,18 +149,18 @@ func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHolds
 	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 && w.was.Config == st.Config
 	w.was = st
 	there := 0
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		there++
-		old, ok := w.sent[n.Spec.Name]
-		if calm && ok && old.record == n {
+		old, ok := w.sent[node.Spec.Name]
+		if calm && ok && old.record == node {
 			return true
 		}
-		free := copilot.NodeOf(st, n, scheduler.OpenToHolds(st, now, n) == nil)
-		told := heldNode(n, &free)
+		free := copilot.NodeOf(st, node, scheduler.OpenToHolds(st, now, node) == nil)
+		told := heldNode(node, &free)
 		if !ok || !proto.Equal(told, old.told) {
 			out.Nodes = append(out.Nodes, told)
 		}
-		w.sent[n.Spec.Name] = sentNode{n, told}
+		w.sent[node.Spec.Name] = sentNode{node, told}
 		return true
 	})
 	if there < len(w.sent) {
@@ -176,15 +176,15 @@ func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHolds
 	return out
 }
 
-func heldNode(n *state.Node, free *copilot.Node) *apiv1.HeldNode {
-	out := &apiv1.HeldNode{Name: free.Name, Open: free.Open, Cpus: n.CPUs, Mem: n.Mem, FreeCpus: free.FreeCPU, SpareMilli: free.SpareCPU, FreeMem: free.FreeMem,
-		JobCpus: int64(n.UsedCPU.AndNot(n.HeldCPU).Count()), JobMem: n.UsedMem - n.HeldMem()}
+func heldNode(node *state.Node, free *copilot.Node) *apiv1.HeldNode {
+	out := &apiv1.HeldNode{Name: free.Name, Open: free.Open, Cpus: node.CPUs, Mem: node.Mem, FreeCpus: free.FreeCPU, SpareMilli: free.SpareCPU, FreeMem: free.FreeMem,
+		JobCpus: int64(node.UsedCPU.AndNot(node.HeldCPU).Count()), JobMem: node.UsedMem - node.HeldMem()}
 	for typ, count := range free.FreeGPU {
 		out.FreeGpus = append(out.FreeGpus, &apiv1.GpuCount{Type: typ, Count: count})
 	}
 	slices.SortFunc(out.FreeGpus, func(a, b *apiv1.GpuCount) int { return cmp.Compare(a.GetType(), b.GetType()) })
-	for i := range n.Holds {
-		out.Holds = append(out.Holds, wire.ForeignHold(&n.Holds[i]))
+	for i := range node.Holds {
+		out.Holds = append(out.Holds, wire.ForeignHold(&node.Holds[i]))
 	}
 	return out
 }

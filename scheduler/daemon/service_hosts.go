@@ -79,9 +79,9 @@ func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsReques
 	withSerials := s.isAdministrator(who)
 	now := s.C.deps.Clock.Now()
 	out := &apiv1.ListHostsReply{Now: int64(now)}
-	for _, c := range s.C.View().State.Access.Certs {
-		if c.Expires > now {
-			host := hostInfo(c)
+	for _, cert := range s.C.View().State.Access.Certs {
+		if cert.Expires > now {
+			host := hostInfo(cert)
 			if !withSerials {
 				host.Serial = ""
 			}
@@ -112,12 +112,12 @@ func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRe
 		return nil, rep.err
 	}
 	out := &apiv1.RevokeHostReply{}
-	for _, c := range s.C.View().State.Access.Certs {
-		if c.Name != req.GetName() || !c.Revoked {
+	for _, cert := range s.C.View().State.Access.Certs {
+		if cert.Name != req.GetName() || !cert.Revoked {
 			continue
 		}
-		if old := before.Cert(c.Serial); old == nil || !old.Revoked {
-			out.Hosts = append(out.Hosts, hostInfo(c))
+		if old := before.Cert(cert.Serial); old == nil || !old.Revoked {
+			out.Hosts = append(out.Hosts, hostInfo(cert))
 		}
 	}
 	if s.C.deps.Revoked != nil {

@@ -86,13 +86,13 @@ func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *ap
 	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 || len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
 		return nil, nil, spec.Refuse(spec.CodeBadRequest, "the job's description, script or environment is too large")
 	}
-	js, err := wire.ToJobSpec(req.GetSpec())
+	jobSpec, err := wire.ToJobSpec(req.GetSpec())
 	if err != nil {
 		return nil, nil, err
 	}
-	js.UID, js.GID, js.User = who.UID, who.GID, who.User
-	js.Group, js.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
-	if err := s.mayAsk(who, js); err != nil {
+	jobSpec.UID, jobSpec.GID, jobSpec.User = who.UID, who.GID, who.User
+	jobSpec.Group, jobSpec.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
+	if err := s.mayAsk(who, jobSpec); err != nil {
 		return nil, nil, err
 	}
 	limit := s.C.View().State.Config.Limits.MaxScript
@@ -103,7 +103,7 @@ func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *ap
 	for _, b := range [...]struct {
 		in *apiv1.Blob
 		to *spec.Hash
-	}{{req.GetScript(), &js.Script}, {req.GetEnvironment(), &js.Env}} {
+	}{{req.GetScript(), &jobSpec.Script}, {req.GetEnvironment(), &jobSpec.Env}} {
 		if len(b.in.GetData()) == 0 && len(b.in.GetSha256()) == 0 {
 			continue
 		}
@@ -118,28 +118,28 @@ func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *ap
 			blobs = append(blobs, content{*b.to, b.in.GetData()})
 		}
 	}
-	if js.Script.IsZero() && !js.Shell {
+	if jobSpec.Script.IsZero() && !jobSpec.Shell {
 		return nil, nil, spec.Refuse(spec.CodeNoScript, "")
 	}
-	return js, blobs, nil
+	return jobSpec, blobs, nil
 }
 
 // content is the hash of a blob that was sent, or that its sender sent before
 // with a request that was accepted. What others have sent is unknown to him: the
 // answer would tell whether a guess of their script is right.
-func (s *ClusterService) content(who Caller, b *apiv1.Blob) (spec.Hash, error) {
-	if len(b.GetData()) > 0 {
-		return s.C.recent.hashOf(b.GetData()), nil
+func (s *ClusterService) content(who Caller, blob *apiv1.Blob) (spec.Hash, error) {
+	if len(blob.GetData()) > 0 {
+		return s.C.recent.hashOf(blob.GetData()), nil
 	}
-	var h spec.Hash
-	if len(b.GetSha256()) != len(h) {
-		return h, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
+	var hash spec.Hash
+	if len(blob.GetSha256()) != len(hash) {
+		return hash, spec.Refuse(spec.CodeBadRequest, "a content hash has 32 bytes")
 	}
-	copy(h[:], b.GetSha256())
-	if !s.C.senders.knowsSender(who.UID, h) || !s.C.deps.Blobs.Has(h) {
-		return h, spec.Refuse(spec.CodeBadRequest, "content "+h.String()+" is not known here: send it whole")
+	copy(hash[:], blob.GetSha256())
+	if !s.C.senders.knowsSender(who.UID, hash) || !s.C.deps.Blobs.Has(hash) {
+		return hash, spec.Refuse(spec.CodeBadRequest, "content "+hash.String()+" is not known here: send it whole")
 	}
-	return h, nil
+	return hash, nil
 }
 
 // Submit accepts one job; the answer means that it is durable.
@@ -148,18 +148,18 @@ func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (
 	if err != nil {
 		return nil, err
 	}
-	js, blobs, err := s.makeSubmission(ctx, who, req)
+	jobSpec, blobs, err := s.makeSubmission(ctx, who, req)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.listComponents(who, js, req)
+	rest, err := s.listComponents(who, jobSpec, req)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetTestOnly() {
-		return s.testOnly(scheduler.Submit{Spec: js, Rest: rest, Sees: s.visibleTo(who)}, actor)
+		return s.testOnly(scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who)}, actor)
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Submit{Spec: js, Rest: rest, Sees: s.visibleTo(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
 	if rep.err != nil {
 		return nil, rep.err
 	}
@@ -170,28 +170,28 @@ func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (
 func (s *ClusterService) listComponents(who Caller, leader *spec.JobSpec, req *apiv1.SubmitRequest) ([]*spec.JobSpec, error) {
 	var out []*spec.JobSpec
 	for _, m := range req.GetRest() {
-		js, err := wire.ToJobSpec(m)
+		jobSpec, err := wire.ToJobSpec(m)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.mayAsk(who, js); err != nil {
+		if err := s.mayAsk(who, jobSpec); err != nil {
 			return nil, err
 		}
-		js.UID, js.GID, js.User, js.Group, js.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
-		out = append(out, js)
+		jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
+		out = append(out, jobSpec)
 	}
 	return out, nil
 }
 
 // mayAsk refuses what only an operator, or an administrator, may ask for.
-func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
-	if js.Queue.Nice < 0 && !s.isOperator(who) {
+func (s *ClusterService) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
+	if jobSpec.Queue.Nice < 0 && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
-	if js.Queue.Reboot && !s.isAdministrator(who) {
+	if jobSpec.Queue.Reboot && !s.isAdministrator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may use --reboot")
 	}
-	if js.Queue.Priority != 0 && !s.isOperator(who) {
+	if jobSpec.Queue.Priority != 0 && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set --priority")
 	}
 	return nil
@@ -199,13 +199,13 @@ func (s *ClusterService) mayAsk(who Caller, js *spec.JobSpec) error {
 
 func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*apiv1.SubmitReply, error) {
 	st := s.C.View().State
-	a, err := scheduler.TestOnly(st, cmd, s.C.deps.Clock.Now(), actor)
+	answer, err := scheduler.TestOnly(st, cmd, s.C.deps.Clock.Now(), actor)
 	if errors.Is(err, scheduler.ErrNoStart) {
-		e := &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &a.Reason}
-		if a.Reason.Code != "" {
-			e.Detail += " (" + a.Reason.String()
-			if a.Reason.Limit != 0 || a.Reason.Asked != 0 {
-				e.Detail += fmt.Sprintf(": %s %d, asked %d", a.Reason.TRES, a.Reason.Limit, a.Reason.Asked)
+		e := &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &answer.Reason}
+		if answer.Reason.Code != "" {
+			e.Detail += " (" + answer.Reason.String()
+			if answer.Reason.Limit != 0 || answer.Reason.Asked != 0 {
+				e.Detail += fmt.Sprintf(": %s %d, asked %d", answer.Reason.TRES, answer.Reason.Limit, answer.Reason.Asked)
 			}
 			e.Detail += ")"
 		}
@@ -214,12 +214,12 @@ func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*api
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(a.Nodes))
-	for _, id := range a.Nodes {
+	names := make([]string, 0, len(answer.Nodes))
+	for _, id := range answer.Nodes {
 		names = append(names, st.NodeByID(id).Spec.Name)
 	}
-	return &apiv1.SubmitReply{JobId: uint32(st.NextID), PlannedStart: int64(a.Start), PlannedNodes: hostlist.Fold(names),
-		PlannedPartition: a.Partition, PlannedCpus: uint32(a.CPUs)}, nil
+	return &apiv1.SubmitReply{JobId: uint32(st.NextID), PlannedStart: int64(answer.Start), PlannedNodes: hostlist.Fold(names),
+		PlannedPartition: answer.Partition, PlannedCpus: uint32(answer.CPUs)}, nil
 }
 
 // SubmitStream accepts jobs as they come and acknowledges each when it is
@@ -284,7 +284,7 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 			return err
 		}
 		o := outstanding{tag: m.GetTag()}
-		js, blobs, err := s.makeSubmission(ctx, who, m)
+		jobSpec, blobs, err := s.makeSubmission(ctx, who, m)
 		switch {
 		case err != nil:
 			o.err = err
@@ -293,7 +293,7 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
-			o.req = &request{cmd: scheduler.Submit{Spec: js, Sees: s.visibleTo(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
+			o.req = &request{cmd: scheduler.Submit{Spec: jobSpec, Sees: s.visibleTo(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
 			if err := s.C.writer.enqueueCommand(ctx, o.req); err != nil {
 				return err
 			}
@@ -354,12 +354,12 @@ func (s *ClusterService) streamJobs(ctx context.Context, req *apiv1.ListJobsRequ
 	out, size := part(), 0
 	out.Unknown = unknown
 	shown := map[spec.JobUID]bool{}
-	sel.eachRecord(v.State, func(j *state.Job, _ scheduler.Target) {
-		if err != nil || shown[j.UID] {
+	sel.eachRecord(v.State, func(job *state.Job, _ scheduler.Target) {
+		if err != nil || shown[job.UID] {
 			return
 		}
-		shown[j.UID] = true
-		info := s.showJob(show, v, j)
+		shown[job.UID] = true
+		info := s.showJob(show, v, job)
 		out.Jobs = append(out.Jobs, info)
 		if most == math.MaxInt {
 			return
@@ -416,22 +416,22 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 				uid = a.UID
 			}
 		}
-		j := v.State.Job(uid)
-		if j != nil && !sees(j) {
+		job := v.State.Job(uid)
+		if job != nil && !sees(job) {
 			return hiddenJob()
 		}
 		arr, _ := v.State.Arrays.Get(uint64(uid))
-		if j == nil && arr != nil {
+		if job == nil && arr != nil {
 			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil && last == 0 {
 				return hiddenJob()
 			}
 		}
 		switch {
-		case j != nil:
-			over := jobOver(v.State, j)
-			if j.Changed != last && (over || !req.GetUntilEnd()) {
-				last = j.Changed
-				if err := stream.Send(s.showJob(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, j)); err != nil {
+		case job != nil:
+			over := jobOver(v.State, job)
+			if job.Changed != last && (over || !req.GetUntilEnd()) {
+				last = job.Changed
+				if err := stream.Send(s.showJob(wire.NewShower(v, s.C.deps.Clock.Now(), true), v, job)); err != nil {
 					return err
 				}
 			}
@@ -460,22 +460,22 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 
 // noteAttended notes that the srun or salloc of a job is there.
 func (s *ClusterService) noteAttended(who Caller, uid spec.JobUID) (leave func(), err error) {
-	j := s.C.View().State.Job(uid)
-	if j == nil || !j.Spec.Attended || !s.visibleTo(who)(j) {
+	job := s.C.View().State.Job(uid)
+	if job == nil || !job.Spec.Attended || !s.visibleTo(who)(job) {
 		return nil, hiddenJob()
 	}
-	if j.Spec.UID != who.UID {
+	if job.Spec.UID != who.UID {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	return s.C.present.enterClient(jobKey(uid)), nil
 }
 
 // jobOver tells whether a job, or the whole array it stands for, has ended.
-func jobOver(st *state.State, j *state.Job) bool {
-	if a := st.ArrayOf(j); a != nil && a.UID == j.UID {
+func jobOver(st *state.State, job *state.Job) bool {
+	if a := st.ArrayOf(job); a != nil && a.UID == job.UID {
 		return a.Ended >= a.Total
 	}
-	return j.State.Terminal() && !j.HoldsNodes()
+	return job.State.Terminal() && !job.HoldsNodes()
 }
 
 // Cancel ends or signals the selected jobs.
@@ -506,11 +506,11 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 		scope = event.SignalBatch
 	}
 	var reqs []*request
-	sel.eachRecord(v.State, func(j *state.Job, t scheduler.Target) {
-		r := &apiv1.JobResult{Job: jobName(v.State, j, t), JobId: uint32(j.ID)}
-		out.Results = append(out.Results, r)
-		if !s.mayChange(who, j) {
-			r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
+	sel.eachRecord(v.State, func(job *state.Job, t scheduler.Target) {
+		result := &apiv1.JobResult{Job: jobName(v.State, job, t), JobId: uint32(job.ID)}
+		out.Results = append(out.Results, result)
+		if !s.mayChange(who, job) {
+			result.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
 			reqs = append(reqs, nil)
 			return
 		}
@@ -571,24 +571,24 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 			continue
 		}
 		for _, t := range list {
-			j := v.State.Job(t.UID)
-			r := &apiv1.JobResult{Job: expr, JobId: uint32(j.ID)}
-			out.Results = append(out.Results, r)
+			job := v.State.Job(t.UID)
+			result := &apiv1.JobResult{Job: expr, JobId: uint32(job.ID)}
+			out.Results = append(out.Results, result)
 			if req.GetVerb() == apiv1.ControlJobsRequest_NOTIFY {
 				reqs = append(reqs, nil)
-				if !s.mayChange(who, j) {
-					r.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
-				} else if err := s.C.notifyFollowers(j, req.GetMessage()); err != nil {
-					r.Error = wire.Error(err)
+				if !s.mayChange(who, job) {
+					result.Error = wire.Error(spec.Refuse(spec.CodeAccessDenied, ""))
+				} else if err := s.C.notifyFollowers(job, req.GetMessage()); err != nil {
+					result.Error = wire.Error(err)
 				}
 				continue
 			}
-			cmd := s.makeControl(req, t, who, j)
+			cmd := s.makeControl(req, t, who, job)
 			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
-			if !s.mayChange(who, j) || (operators && !s.isOperator(who)) {
-				r.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
+			if !s.mayChange(who, job) || (operators && !s.isOperator(who)) {
+				result.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
-				r.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
+				result.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
 			}
 			if cmd == nil {
 				reqs = append(reqs, nil)
@@ -602,7 +602,7 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 
 // makeControl makes the command of a verb. An administrator who holds another's
 // job holds it as one.
-func (s *ClusterService) makeControl(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, j *state.Job) scheduler.Command {
+func (s *ClusterService) makeControl(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, job *state.Job) scheduler.Command {
 	admin := s.isOperator(who)
 	by := spec.HeldByUser
 	if admin {

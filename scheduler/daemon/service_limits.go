@@ -18,11 +18,11 @@ func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRe
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	return s.limitUsage(v.State, now, who), nil
+	return s.limitUsage(view.State, now, who), nil
 }
 
 // limitUsage is LimitUsage of one moment for one caller.
@@ -84,10 +84,10 @@ func (s *ClusterService) seesCounter(st *state.State, who Caller, key uint64) bo
 func counter(st *state.State, key uint64, now spec.Instant) *apiv1.LimitUsage {
 	kind, qos, subject := state.ParseUsageKey(key)
 	out := &apiv1.LimitUsage{Kind: apiv1.LimitUsage_Kind(kind), Qos: qos, Subject: subject, TresRunMins: runMinutes(st, key, now), TresMins: spentMinutes(st, key)}
-	if u, ok := st.Usage.Get(key); ok {
-		out.Running, out.Accruing, out.Submitted = u.Running, u.Accruing, u.Submitted
-		for _, c := range u.TRES.All() {
-			out.Tres = append(out.Tres, &apiv1.NamedCount{Name: c.Name, N: limits.Held(u, c.Name)})
+	if usage, ok := st.Usage.Get(key); ok {
+		out.Running, out.Accruing, out.Submitted = usage.Running, usage.Accruing, usage.Submitted
+		for _, c := range usage.TRES.All() {
+			out.Tres = append(out.Tres, &apiv1.NamedCount{Name: c.Name, N: limits.Held(usage, c.Name)})
 		}
 	}
 	if u, ok := st.Spent.Get(key); ok {

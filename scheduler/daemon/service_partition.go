@@ -29,13 +29,13 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 		}
 		return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.CreatePartition{New: next})
 	}
-	p := s.C.View().State.Parts.Find(req.GetName())
-	if p == nil {
+	partition := s.C.View().State.Parts.Find(req.GetName())
+	if partition == nil {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
 	}
-	next, warnings, err := slurmconf.ChangePartition(*p.Spec, configPairs(req.GetSet()), s.C.View().State.Config)
+	next, warnings, err := slurmconf.ChangePartition(*partition.Spec, configPairs(req.GetSet()), s.C.View().State.Config)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *p.Spec, New: next, Nodes: slurmconf.ChangesNodes(configPairs(req.GetSet()))})
+	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *partition.Spec, New: next, Nodes: slurmconf.ChangesNodes(configPairs(req.GetSet()))})
 }

@@ -23,23 +23,23 @@ func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChan
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
+	state := s.C.View().State
 	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: configPairs(req.GetWhere()), Set: configPairs(req.GetSet())}
 	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
-	if !s.isOperator(who) && (load || who.Limited || !policy.MayChange(st, who.User, change)) {
+	if !s.isOperator(who) && (load || who.Limited || !policy.MayChange(state, who.User, change)) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	var events []event.Event
 	var names []string
 	if load {
-		events, names, err = policy.Load(st, req.GetText(), req.GetClean())
+		events, names, err = policy.Load(state, req.GetText(), req.GetClean())
 	} else {
-		events, names, err = policy.Plan(st, change)
+		events, names, err = policy.Plan(state, change)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuseLevels(who, st, events); err != nil {
+	if err := s.refuseLevels(who, state, events); err != nil {
 		return nil, err
 	}
 	if len(events) > 0 && !req.GetTry() {
@@ -72,15 +72,15 @@ func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest
 	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	st := v.State
-	out := wire.Policy(st.Policy)
-	out.Cluster, out.Now = st.ClusterName, int64(now)
+	state := view.State
+	out := wire.Policy(state.Policy)
+	out.Cluster, out.Now = state.ClusterName, int64(now)
 	if req.GetDump() {
-		out.Dump = policy.Dump(st)
+		out.Dump = policy.Dump(state)
 	}
 	return out, nil
 }
@@ -100,9 +100,9 @@ func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.Transactio
 	out := &apiv1.TransactionsReply{}
 	journal := policy.NewJournal()
 	err = s.C.deps.History(ctx, func(env *event.Envelope) bool {
-		t, ok := journal.Note(env)
-		if ok && int64(t.At) >= req.GetSince() && (req.GetUntil() == 0 || int64(t.At) < req.GetUntil()) {
-			out.Transactions = append(out.Transactions, &apiv1.Transaction{At: int64(t.At), Action: t.Action, Actor: t.Actor, Where: t.Where, Info: t.Info, Seq: t.Seq})
+		transaction, ok := journal.Note(env)
+		if ok && int64(transaction.At) >= req.GetSince() && (req.GetUntil() == 0 || int64(transaction.At) < req.GetUntil()) {
+			out.Transactions = append(out.Transactions, &apiv1.Transaction{At: int64(transaction.At), Action: transaction.Action, Actor: transaction.Actor, Where: transaction.Where, Info: transaction.Info, Seq: transaction.Seq})
 		}
 		return ctx.Err() == nil
 	})

@@ -19,11 +19,11 @@ func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.Reserv
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	st := v.State
+	st := view.State
 	out := &apiv1.ReservationsReply{Now: int64(now)}
 	for i := range st.Reservations {
 		if s.private(privateReservations, who) && !slices.Contains(st.Reservations[i].Users, who.User) {
@@ -70,20 +70,20 @@ func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.Reser
 func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 	holds := map[string]*spec.Reservation{}
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if !timeline.ReservationActive(r, now) || r.Cores != nil { // of cores: the nodes are everybody's
+		reservation := &st.Reservations[i]
+		if !timeline.ReservationActive(reservation, now) || reservation.Cores != nil { // of cores: the nodes are everybody's
 			continue
 		}
-		for _, name := range r.Nodes {
+		for _, name := range reservation.Nodes {
 			if old := holds[name]; old == nil || !old.Flags.Has(spec.ResvMaint) {
-				holds[name] = r
+				holds[name] = reservation
 			}
 		}
 	}
-	for _, n := range nodes {
-		if r := holds[n.GetName()]; r != nil {
-			n.Reservation, n.Maintenance = r.Name, r.Flags.Has(spec.ResvMaint)
-			n.State = wire.NodeState(n)
+	for _, node := range nodes {
+		if r := holds[node.GetName()]; r != nil {
+			node.Reservation, node.Maintenance = r.Name, r.Flags.Has(spec.ResvMaint)
+			node.State = wire.NodeState(node)
 		}
 	}
 }
@@ -91,11 +91,11 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 // knownUsers refuses a reservation for users that neither the site nor
 // accounting knows.
 func (s *ClusterService) knownUsers(ctx context.Context, set []*apiv1.ConfigEntry) error {
-	for _, e := range set {
-		if key := strings.ToLower(strings.TrimRight(e.GetKey(), "+-")); key != "users" && key != "user" {
+	for _, entry := range set {
+		if key := strings.ToLower(strings.TrimRight(entry.GetKey(), "+-")); key != "users" && key != "user" {
 			continue
 		}
-		for _, name := range strings.FieldsFunc(e.GetValue(), func(c rune) bool { return c == ',' }) {
+		for _, name := range strings.FieldsFunc(entry.GetValue(), func(c rune) bool { return c == ',' }) {
 			name = strings.TrimLeft(name, "+-")
 			if s.C.View().State.Policy.FindUser(name) != nil {
 				continue

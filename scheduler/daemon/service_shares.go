@@ -31,23 +31,23 @@ func shareTree(st *state.State, now spec.Instant, sees func(*spec.Association) b
 	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
 	for i := range tree.Shares {
-		sh := &tree.Shares[i]
-		a := sh.Assoc
-		if !sees(a) {
+		share := &tree.Shares[i]
+		assoc := share.Assoc
+		if !sees(assoc) {
 			continue
 		}
-		row := &apiv1.Share{Assoc: a.ID, Parent: a.Parent, Depth: uint32(sh.Depth), Account: a.Account, User: a.User, Partition: a.Partition,
-			RawShares: sh.Shares, SharesParent: a.SharesParent, RawUsage: int64(min(sh.Raw.Hi, 1<<62)), NormUsage: fraction(sh.Used),
-			EffectiveUsage: fraction(sh.Effect), Factor: fraction(sh.Factor), GrpTresMins: wire.Limits(a.GroupMinutes()), LevelShares: sh.Siblings}
-		if sh.Siblings > 0 && sh.Up >= 0 {
-			row.NormShares = float64(sh.Shares) / float64(sh.Siblings)
+		row := &apiv1.Share{Assoc: assoc.ID, Parent: assoc.Parent, Depth: uint32(share.Depth), Account: assoc.Account, User: assoc.User, Partition: assoc.Partition,
+			RawShares: share.Shares, SharesParent: assoc.SharesParent, RawUsage: int64(min(share.Raw.Hi, 1<<62)), NormUsage: fraction(share.Used),
+			EffectiveUsage: fraction(share.Effect), Factor: fraction(share.Factor), GrpTresMins: wire.Limits(assoc.GroupMinutes()), LevelShares: share.Siblings}
+		if share.Siblings > 0 && share.Up >= 0 {
+			row.NormShares = float64(share.Shares) / float64(share.Siblings)
 		}
-		if !tree.Fair && sh.Up >= 0 {
-			row.NormShares = fraction(sh.Norm)
+		if !tree.Fair && share.Up >= 0 {
+			row.NormShares = fraction(share.Norm)
 		}
-		level, infinite := tree.LevelFS(sh)
+		level, infinite := tree.LevelFS(share)
 		row.LevelFs, row.LevelInfinite = float64(level)/1e9, infinite
-		key := state.UsageKey(state.UsageAssoc, 0, a.ID)
+		key := state.UsageKey(state.UsageAssoc, 0, assoc.ID)
 		row.TresRunMins, row.TresMins = runMinutes(st, key, now), spentMinutes(st, key)
 		out.Shares = append(out.Shares, row)
 	}
@@ -56,12 +56,12 @@ func shareTree(st *state.State, now spec.Instant, sees func(*spec.Association) b
 
 // runMinutes is what running jobs of a subject may still use.
 func runMinutes(st *state.State, key uint64, now spec.Instant) []*apiv1.NamedCount {
-	u, ok := st.Usage.Get(key)
+	usage, ok := st.Usage.Get(key)
 	if !ok {
 		return nil
 	}
 	var out []*apiv1.NamedCount
-	for _, c := range u.TRES.All() {
+	for _, c := range usage.TRES.All() {
 		out = append(out, &apiv1.NamedCount{Name: c.Name, N: limits.RunMinutes(st, key, c.Name, now)})
 	}
 	return out
@@ -86,26 +86,26 @@ func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRe
 	if err != nil {
 		return nil, err
 	}
-	v, now, err := s.viewAt(ctx, req.GetMoment())
+	view, now, err := s.viewAt(ctx, req.GetMoment())
 	if err != nil {
 		return nil, err
 	}
-	st := v.State
-	p := &st.Config.Priority
-	out := &apiv1.PrioritiesReply{Cluster: st.ClusterName, Now: int64(now), Weights: &apiv1.PriorityWeights{Age: p.Age, Assoc: p.Assoc, FairShare: p.FairShare,
-		JobSize: p.JobSize, Partition: p.Partition, Qos: p.QOS, Basic: p.Basic}}
-	for _, w := range p.TRES {
+	st := view.State
+	priority := &st.Config.Priority
+	out := &apiv1.PrioritiesReply{Cluster: st.ClusterName, Now: int64(now), Weights: &apiv1.PriorityWeights{Age: priority.Age, Assoc: priority.Assoc, FairShare: priority.FairShare,
+		JobSize: priority.JobSize, Partition: priority.Partition, Qos: priority.QOS, Basic: priority.Basic}}
+	for _, w := range priority.TRES {
 		out.Weights.Tres = append(out.Weights.Tres, &apiv1.NamedFactor{Name: w.TRES, Weighted: float64(w.Micro) / 1e6})
 	}
 	sees, ranks := s.visibleTo(who), order.NewContext(st, now)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if !sees(j) || j.Hold != spec.NotHeld || j.Eligible == 0 {
+		job := st.Job(spec.JobUID(uid))
+		if !sees(job) || job.Hold != spec.NotHeld || job.Eligible == 0 {
 			return true // what does not compete has no priority yet
 		}
-		for _, name := range j.Spec.Partitions {
+		for _, name := range job.Spec.Partitions {
 			if part := st.Parts.Find(name); part != nil {
-				out.Jobs = append(out.Jobs, jobPriority(p, ranks, j, part.Spec))
+				out.Jobs = append(out.Jobs, jobPriority(priority, ranks, job, part.Spec))
 			}
 		}
 		return true
@@ -113,8 +113,8 @@ func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRe
 	return out, nil
 }
 
-func jobPriority(p *spec.PriorityConfig, ranks *order.Context, j *state.Job, part *spec.PartitionSpec) *apiv1.JobPriority {
-	f := ranks.Of(j, part)
+func jobPriority(priority *spec.PriorityConfig, ranks *order.Context, job *state.Job, part *spec.PartitionSpec) *apiv1.JobPriority {
+	factors := ranks.Of(job, part)
 	weighted := func(n int64) float64 { return float64(n) / order.Scale }
 	norm := func(n int64, weight uint32) float64 {
 		if weight == 0 {
@@ -122,15 +122,15 @@ func jobPriority(p *spec.PriorityConfig, ranks *order.Context, j *state.Job, par
 		}
 		return weighted(n) / float64(weight)
 	}
-	out := &apiv1.JobPriority{JobId: uint32(j.ID), Partition: part.Name, User: j.Spec.User, Account: j.Spec.Account, Qos: j.QOS(), Priority: f.Total, Direct: f.Direct,
-		Site: f.Site, Nice: f.Nice, Age: weighted(f.Age), Assoc: weighted(f.Assoc), FairShare: weighted(f.FairShare), JobSize: weighted(f.JobSize),
-		PartitionPart: weighted(f.Partition), QosPart: weighted(f.QOS), AgeNorm: norm(f.Age, p.Age), AssocNorm: norm(f.Assoc, p.Assoc), FairShareNorm: norm(f.FairShare, p.FairShare),
-		JobSizeNorm: norm(f.JobSize, p.JobSize), PartitionNorm: norm(f.Partition, p.Partition), QosNorm: norm(f.QOS, p.QOS)}
-	if f.Direct || p.Basic {
+	out := &apiv1.JobPriority{JobId: uint32(job.ID), Partition: part.Name, User: job.Spec.User, Account: job.Spec.Account, Qos: job.QOS(), Priority: factors.Total, Direct: factors.Direct,
+		Site: factors.Site, Nice: factors.Nice, Age: weighted(factors.Age), Assoc: weighted(factors.Assoc), FairShare: weighted(factors.FairShare), JobSize: weighted(factors.JobSize),
+		PartitionPart: weighted(factors.Partition), QosPart: weighted(factors.QOS), AgeNorm: norm(factors.Age, priority.Age), AssocNorm: norm(factors.Assoc, priority.Assoc), FairShareNorm: norm(factors.FairShare, priority.FairShare),
+		JobSizeNorm: norm(factors.JobSize, priority.JobSize), PartitionNorm: norm(factors.Partition, priority.Partition), QosNorm: norm(factors.QOS, priority.QOS)}
+	if factors.Direct || priority.Basic {
 		return out
 	}
-	for i, w := range p.TRES {
-		if n := ranks.TRES(j, part, i); n > 0 {
+	for i, w := range priority.TRES {
+		if n := ranks.TRES(job, part, i); n > 0 {
 			out.Tres = append(out.Tres, &apiv1.NamedFactor{Name: w.TRES, Weighted: weighted(n), Norm: weighted(n) * 1e6 / float64(w.Micro)})
 		}
 	}

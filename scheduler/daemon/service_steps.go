@@ -45,11 +45,11 @@ const CredentialLife = attachLife
 // array's last task has with the array means that task.
 func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.Job, error) {
 	if n, err := strconv.ParseUint(expr, 10, 32); err == nil {
-		if j := st.JobByID(spec.JobID(n)); j != nil && !j.IsArrayRecord() {
-			if !sees(j) {
+		if job := st.JobByID(spec.JobID(n)); job != nil && !job.IsArrayRecord() {
+			if !sees(job) {
 				return nil, hiddenJob()
 			}
-			return j, nil
+			return job, nil
 		}
 	}
 	list, err := visibleTargets(st, expr, sees)
@@ -64,14 +64,14 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 
 // ownJob finds a running or pending job of the caller by its number.
 func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
-	j, err := stepJob(st, expr, s.visibleTo(who))
+	job, err := stepJob(st, expr, s.visibleTo(who))
 	switch {
 	case err != nil:
 		return nil, err
-	case j.Spec.UID != who.UID:
+	case job.Spec.UID != who.UID:
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user runs something in a job")
 	}
-	return j, nil
+	return job, nil
 }
 
 // RunStep starts a step as soon as the job's other steps leave it room, tells
@@ -98,8 +98,8 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 			return err
 		}
 	}
-	for i, j := range jobs {
-		keys[i] = attended{job: j.UID, attempt: j.Attempt, step: number}
+	for i, job := range jobs {
+		keys[i] = attended{job: job.UID, attempt: job.Attempt, step: number}
 		if req.GetAttempt() != 0 {
 			keys[i].attempt = req.GetAttempt()
 			if i > 0 {
@@ -128,7 +128,7 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 		if proto.Size(p.GetStep()) > maxStepSpec || len(p.GetEnvironment().GetData()) > maxContentBytes {
 			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large")
 		}
-		j, err := s.ownJob(who, st, p.GetJob())
+		job, err := s.ownJob(who, st, p.GetJob())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -137,7 +137,7 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 			return nil, nil, err
 		}
 		sp.Host = req.GetHost()
-		jobs, list = append(jobs, j), append(list, scheduler.StartStep{UID: j.UID, Attempt: j.Attempt, Spec: sp})
+		jobs, list = append(jobs, job), append(list, scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: sp})
 	}
 	list[0].Ticket, list[0].Rest = string(req.GetTicket()), list[1:]
 	r.cmd = list[0]
@@ -177,10 +177,10 @@ func stepWaits(err error) bool {
 
 // awaitStep sends the command until the step is there: at once if nobody else of
 // the job waits, else in its turn.
-func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, j *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
+func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, job *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
 	sp := r.cmd.(scheduler.StartStep).Spec
 	why := spec.CodeNodesBusy
-	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.countWaiting(j.UID) == 0 {
+	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.countWaiting(job.UID) == 0 {
 		first := *r
 		rep := s.C.writer.commitCommand(ctx, &first)
 		if !stepWaits(rep.err) || req.GetImmediate() {
@@ -188,10 +188,10 @@ func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.R
 		}
 		why = spec.CodeOf(rep.err)
 	}
-	if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(j.ID), Why: why.String()}}}); err != nil {
+	if err := stream.Send(&apiv1.StepNews{Kind: &apiv1.StepNews_Queued{Queued: &apiv1.StepQueued{JobId: uint32(job.ID), Why: why.String()}}}); err != nil {
 		return 0, err
 	}
-	rep := s.C.steps.waitForStep(ctx, j.UID, r)
+	rep := s.C.steps.waitForStep(ctx, job.UID, r)
 	return rep.res.Step, rep.err
 }
 
@@ -237,11 +237,11 @@ type jobStep struct {
 func stepsOf(st *state.State, keys []attended) ([]jobStep, error) {
 	out := make([]jobStep, len(keys))
 	for i, key := range keys {
-		j := st.Job(key.job)
-		if j == nil || j.Attempt != key.attempt {
+		job := st.Job(key.job)
+		if job == nil || job.Attempt != key.attempt {
 			return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 		}
-		out[i] = (jobStep{j, j.StepByID(key.step)})
+		out[i] = (jobStep{job, job.StepByID(key.step)})
 		if out[i].step == nil {
 			return nil, spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
 		}
@@ -282,26 +282,26 @@ func (s *ClusterService) describeStep(v *view.View, parts []jobStep, uid uint32)
 	return first, nil
 }
 
-func (s *ClusterService) createdIn(v *view.View, j *state.Job, st *state.Step, uid uint32) (*apiv1.StepCreated, error) {
+func (s *ClusterService) createdIn(v *view.View, job *state.Job, step *state.Step, uid uint32) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: v.State.UUID, Job: j.UID, Attempt: j.Attempt, Step: st.ID, UID: uid, GID: j.Spec.GID, Groups: j.Spec.Groups,
-		Nodes: st.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords)), Epoch: j.Epoch}
-	if !s.C.hub.knowsRunKeys(st.Nodes) {
+	claims := credentials.Claims{Cluster: v.State.UUID, Job: job.UID, Attempt: job.Attempt, Step: step.ID, UID: uid, GID: job.Spec.GID, Groups: job.Spec.Groups,
+		Nodes: step.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords)), Epoch: job.Epoch}
+	if !s.C.hub.knowsRunKeys(step.Nodes) {
 		claims.Epoch = 0
 	}
 	cred, err := s.C.deps.Access.Sign(claims)
 	if err != nil {
 		return nil, err
 	}
-	kill, wait := st.Spec != nil && st.Spec.KillOnFail, int32(v.State.Config.Timing.WaitTime/spec.Second)
-	if st.Spec != nil && !st.Spec.KeepOnFail {
+	kill, wait := step.Spec != nil && step.Spec.KillOnFail, int32(v.State.Config.Timing.WaitTime/spec.Second)
+	if step.Spec != nil && !step.Spec.KeepOnFail {
 		kill = kill || v.State.Config.Limits.KillOnBadExit
 	}
-	if st.Spec != nil && st.Spec.Wait != 0 {
-		wait = max(st.Spec.Wait, 0)
+	if step.Spec != nil && step.Spec.Wait != 0 {
+		wait = max(step.Spec.Wait, 0)
 	}
-	return &apiv1.StepCreated{KillOnBadExit: kill, Wait: wait, JobUid: uint64(j.UID), JobId: uint32(j.ID), Attempt: j.Attempt, Step: int32(st.ID), Credential: cred, Tasks: st.Tasks,
-		Nodes: stepNodes(v.State, st), Job: s.showJob(wire.NewShower(v, now, true), v, j)}, nil
+	return &apiv1.StepCreated{KillOnBadExit: kill, Wait: wait, JobUid: uint64(job.UID), JobId: uint32(job.ID), Attempt: job.Attempt, Step: int32(step.ID), Credential: cred, Tasks: step.Tasks,
+		Nodes: stepNodes(v.State, step), Job: s.showJob(wire.NewShower(v, now, true), v, job)}, nil
 }
 
 // stepNodes tells where the parts of a step are and how they are reached; of one
@@ -328,31 +328,31 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 		return nil, err
 	}
 	v := s.C.View()
-	j, err := stepJob(v.State, req.GetJob(), s.visibleTo(who))
+	job, err := stepJob(v.State, req.GetJob(), s.visibleTo(who))
 	switch {
 	case err != nil:
 		return nil, err
-	case j.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
+	case job.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root see what a step writes")
 	case req.GetStep() < 0:
 		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
 	}
 	var parts []jobStep
 	id := spec.StepID(req.GetStep())
-	list := []*state.Job{j}
-	own := j.StepByID(id)
-	if j.Het.Leads() && !strings.Contains(req.GetJob(), "+") && (own == nil || own.Spec != nil && own.Spec.World != nil) {
-		list = v.State.Components(j)
+	list := []*state.Job{job}
+	own := job.StepByID(id)
+	if job.Het.Leads() && !strings.Contains(req.GetJob(), "+") && (own == nil || own.Spec != nil && own.Spec.World != nil) {
+		list = v.State.Components(job)
 	}
 	for _, c := range list {
-		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && (c == j || st.Spec.World != nil) {
+		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && (c == job || st.Spec.World != nil) {
 			parts = append(parts, jobStep{c, st})
 		}
 	}
 	switch {
 	case len(parts) > 0:
 		return s.describeStep(v, parts, who.UID)
-	case own != nil || (id < j.NextStep && j.State.Active()) || j.State.Terminal():
+	case own != nil || (id < job.NextStep && job.State.Active()) || job.State.Terminal():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	return nil, spec.Refuse(spec.CodeInvalidJobID, "the job has no such step")
@@ -364,14 +364,14 @@ func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest)
 	if err != nil {
 		return nil, err
 	}
-	j, err := stepJob(s.C.View().State, req.GetJob(), s.visibleTo(who))
+	job, err := stepJob(s.C.View().State, req.GetJob(), s.visibleTo(who))
 	if err != nil {
 		return nil, err
 	}
-	if !s.mayChange(who, j) {
+	if !s.mayChange(who, job) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndStep{UID: j.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndStep{UID: job.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
 	return &apiv1.EndStepReply{}, rep.err
 }
 
@@ -381,11 +381,11 @@ func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.ownJob(who, s.C.View().State, req.GetJob())
+	job, err := s.ownJob(who, s.C.View().State, req.GetJob())
 	if err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndJob{UID: j.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndJob{UID: job.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
 	return &apiv1.EndJobReply{}, rep.err
 }
 
@@ -395,19 +395,19 @@ func stepKey(j *state.Job, st *state.Step) *apiv1.RunKey {
 }
 
 // reconcileSteps sends an agent the steps that run on its node.
-func (h *hub) reconcileSteps(st *state.State, j *state.Job, node string) []*apiv1.RunKey {
+func (h *hub) reconcileSteps(st *state.State, job *state.Job, node string) []*apiv1.RunKey {
 	var desired []*apiv1.RunKey
-	for i := range j.Steps {
-		step := &j.Steps[i]
+	for i := range job.Steps {
+		step := &job.Steps[i]
 		if step.Part(node) < 0 {
 			continue
 		}
-		desired = append(desired, stepKey(j, step))
-		if j.State.Active() && j.Ending == nil && step.Ending == nil {
-			h.launchStep(st, j, step, node)
-			h.signalStep(j, step, node)
+		desired = append(desired, stepKey(job, step))
+		if job.State.Active() && job.Ending == nil && step.Ending == nil {
+			h.launchStep(st, job, step, node)
+			h.signalStep(job, step, node)
 		} else {
-			h.endStep(st, j, step, node)
+			h.endStep(st, job, step, node)
 		}
 	}
 	return desired
@@ -415,78 +415,78 @@ func (h *hub) reconcileSteps(st *state.State, j *state.Job, node string) []*apiv
 
 // stepOf finds a step that an event names.
 func stepOf(st *state.State, uid spec.JobUID, id spec.StepID) (*state.Job, *state.Step) {
-	j := st.Job(uid)
-	if j == nil {
+	job := st.Job(uid)
+	if job == nil {
 		return nil, nil
 	}
-	return j, j.StepByID(id)
+	return job, job.StepByID(id)
 }
 
 // launchStep orders a step's start on its nodes, or on one of them.
-func (h *hub) launchStep(st *state.State, j *state.Job, step *state.Step, only string) {
-	if j == nil || step == nil || !step.Live() {
+func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only string) {
+	if job == nil || step == nil || !step.Live() {
 		return
 	}
-	order, err := h.stepOrder(st, j, step)
+	order, err := h.stepOrder(st, job, step)
 	if err != nil {
-		h.c.deps.Logger.Error("a step cannot be launched", "job", j.ID, "step", step.ID, "error", err)
+		h.c.deps.Logger.Error("a step cannot be launched", "job", job.ID, "step", step.ID, "error", err)
 	}
 	ranks := spec.StepRanks(step.Layout, step.Spec)
 	for i := range step.Layout {
-		a := &step.Layout[i]
-		at := j.Alloc.Index(a.ID)
-		conn := h.connOf(a.Name)
-		if (only != "" && a.Name != only) || step.Done.Has(i) || conn == nil || at < 0 {
+		alloc := &step.Layout[i]
+		at := job.Alloc.Index(alloc.ID)
+		conn := h.connOf(alloc.Name)
+		if (only != "" && alloc.Name != only) || step.Done.Has(i) || conn == nil || at < 0 {
 			continue
 		}
 		if err != nil {
-			h.stepImpossible(j, step, a.Name, err)
+			h.stepImpossible(job, step, alloc.Name, err)
 			continue
 		}
 		part := proto.CloneOf(order.GetStep())
-		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(a), uint32(i), ranks[i]
-		l := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, j, at)), CpusPerNode: order.CpusPerNode,
-			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part, Seq: j.StartSeq}
-		l.Credential, l.Launch, err = h.signStep(st, j, step, part, conn.epochs)
+		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(alloc), uint32(i), ranks[i]
+		launch := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, job, at)), CpusPerNode: order.CpusPerNode,
+			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part, Seq: job.StartSeq}
+		launch.Credential, launch.Launch, err = h.signStep(st, job, step, part, conn.epochs)
 		if err != nil {
-			h.stepImpossible(j, step, a.Name, err)
+			h.stepImpossible(job, step, alloc.Name, err)
 			continue
 		}
-		l.Lease, err = h.leaseFor(conn, st, j)
+		launch.Lease, err = h.leaseFor(conn, st, job)
 		if err != nil {
-			h.stepImpossible(j, step, a.Name, err)
+			h.stepImpossible(job, step, alloc.Name, err)
 			continue
 		}
-		conn.queueOrder(&apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Launch{Launch: l}})
+		conn.queueOrder(&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Launch{Launch: launch}})
 	}
 }
 
 // signStep signs the order of a step for one node and gives the hash of what it
 // starts there. epochs tells whether that node's agent knows keys with epochs.
-func (h *hub) signStep(st *state.State, j *state.Job, step *state.Step, part *apiv1.StepLaunch, epochs bool) (credential, launch []byte, err error) {
+func (h *hub) signStep(st *state.State, job *state.Job, step *state.Step, part *apiv1.StepLaunch, epochs bool) (credential, launch []byte, err error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
 	if err != nil {
 		return nil, nil, err
 	}
 	hash := sha256.Sum256(data)
 	now := h.c.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: st.UUID, Job: j.UID, Attempt: j.Attempt, Step: step.ID, UID: j.Spec.UID, GID: j.Spec.GID,
-		Groups: j.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: hash}
-	if epochs && j.Epoch != 0 {
-		claims.Epoch, claims.Run = j.Epoch, hash
+	claims := credentials.Claims{Cluster: st.UUID, Job: job.UID, Attempt: job.Attempt, Step: step.ID, UID: job.Spec.UID, GID: job.Spec.GID,
+		Groups: job.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: hash}
+	if epochs && job.Epoch != 0 {
+		claims.Epoch, claims.Run = job.Epoch, hash
 	}
 	credential, err = h.c.deps.Access.Sign(claims)
 	return credential, hash[:], err
 }
 
 // stepOrder is what all nodes of a step get.
-func (h *hub) stepOrder(st *state.State, j *state.Job, step *state.Step) (*apiv1.Launch, error) {
-	out := h.jobOrder(st, j)
+func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*apiv1.Launch, error) {
+	out := h.jobOrder(st, job)
 	if env := step.Spec.Env; !env.IsZero() {
 		var err error
 		out.Environment, err = h.c.deps.Blobs.Get(env)
 		if err != nil {
-			return nil, fmt.Errorf("environment %s of step %d.%d: %w", env, j.ID, step.ID, err)
+			return nil, fmt.Errorf("environment %s of step %d.%d: %w", env, job.ID, step.ID, err)
 		}
 	}
 	tasks := make([]int64, len(step.Layout))
@@ -494,15 +494,15 @@ func (h *hub) stepOrder(st *state.State, j *state.Job, step *state.Step) (*apiv1
 		tasks[i] = int64(step.Layout[i].Tasks)
 	}
 	out.Step = &apiv1.StepLaunch{Spec: wire.StepSpec(step.Spec), Nodes: hostlist.Fold(step.Nodes), NumNodes: uint32(len(step.Layout)), TasksPerNode: format.PerNode(tasks),
-		Tasks: step.Tasks, LaunchHost: step.Spec.Host, LaunchUid: j.Spec.UID, Peers: stepNodes(st, step), Shared: step.Shares()}
+		Tasks: step.Tasks, LaunchHost: step.Spec.Host, LaunchUid: job.Spec.UID, Peers: stepNodes(st, step), Shared: step.Shares()}
 	return out, nil
 }
 
 // stepImpossible closes a part that cannot be ordered.
-func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause error) {
+func (h *hub) stepImpossible(job *state.Job, step *state.Step, node string, cause error) {
 	now := h.c.deps.Clock.Now()
 	over := &scheduler.StepOver{Step: step.ID, Result: event.StepResult{Started: now, Ended: now, Exit: spec.ExitStatus{Code: 1}, Detail: cause.Error()}}
-	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Epoch: j.Epoch, StepOver: over},
+	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: job.UID, Attempt: job.Attempt}, Epoch: job.Epoch, StepOver: over},
 		actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
 	select {
 	case h.c.writer.cmds <- r:
@@ -512,34 +512,34 @@ func (h *hub) stepImpossible(j *state.Job, step *state.Step, node string, cause 
 }
 
 // endStep orders the end of a step's parts.
-func (h *hub) endStep(st *state.State, j *state.Job, step *state.Step, only string) {
-	if j == nil || step == nil {
+func (h *hub) endStep(st *state.State, job *state.Job, step *state.Step, only string) {
+	if job == nil || step == nil {
 		return
 	}
-	t := &apiv1.Terminate{Grace: int64(killWait(st.Config)), Cause: uint32(event.EndCancel)}
+	terminate := &apiv1.Terminate{Grace: int64(killWait(st.Config)), Cause: uint32(event.EndCancel)}
 	if step.Ending != nil {
-		t.Cause = uint32(step.Ending.Cause)
-		t.Note = causeNote(step.Ending.Cause)
+		terminate.Cause = uint32(step.Ending.Cause)
+		terminate.Note = causeNote(step.Ending.Cause)
 	}
-	h.toParts(j, step, only, &apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Terminate{Terminate: t}})
+	h.toParts(job, step, only, &apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Terminate{Terminate: terminate}})
 }
 
-func (h *hub) signalStep(j *state.Job, step *state.Step, only string) {
-	if j == nil || step == nil || step.Signal == nil {
+func (h *hub) signalStep(job *state.Job, step *state.Step, only string) {
+	if job == nil || step == nil || step.Signal == nil {
 		return
 	}
 	s := &apiv1.SignalRun{Signal: step.Signal.Number, Scope: uint32(event.SignalFull), Seq: step.Signal.Seq}
-	h.toParts(j, step, only, &apiv1.Order{Run: stepKey(j, step), Kind: &apiv1.Order_Signal{Signal: s}})
+	h.toParts(job, step, only, &apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Signal{Signal: s}})
 }
 
-func (h *hub) toParts(j *state.Job, step *state.Step, only string, o *apiv1.Order) {
+func (h *hub) toParts(job *state.Job, step *state.Step, only string, order *apiv1.Order) {
 	for i := range step.Layout {
 		name := step.Layout[i].Name
 		if step.Done.Has(i) || (only != "" && name != only) {
 			continue
 		}
 		if conn := h.connOf(name); conn != nil {
-			conn.queueOrder(o)
+			conn.queueOrder(order)
 		}
 	}
 }

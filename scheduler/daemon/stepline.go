@@ -63,7 +63,7 @@ func (l *stepLines) countWaiting(job spec.JobUID) int {
 
 // waitForStep joins the job's line until a try succeeds or is refused for good.
 func (l *stepLines) waitForStep(ctx context.Context, job spec.JobUID, r *request) reply {
-	w := &waitingStep{ctx: ctx, r: r, shape: stepShape(r.cmd.(scheduler.StartStep)), answer: make(chan reply, 1)}
+	waiting := &waitingStep{ctx: ctx, r: r, shape: stepShape(r.cmd.(scheduler.StartStep)), answer: make(chan reply, 1)}
 	l.mu.Lock()
 	line := l.of[job]
 	if line == nil {
@@ -71,11 +71,11 @@ func (l *stepLines) waitForStep(ctx context.Context, job spec.JobUID, r *request
 		l.of[job] = line
 		go l.serveWaiting(job, line)
 	}
-	line.waiting = append(line.waiting, w)
+	line.waiting = append(line.waiting, waiting)
 	l.mu.Unlock()
 	line.call()
 	select {
-	case rep := <-w.answer:
+	case rep := <-waiting.answer:
 		return rep
 	case <-ctx.Done():
 		line.call()
@@ -118,17 +118,17 @@ func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 		if len(list) == 0 {
 			return
 		}
-		for _, w := range list {
-			if noRoom[w.shape] {
+		for _, waiting := range list {
+			if noRoom[waiting.shape] {
 				continue
 			}
-			again := *w.r
+			again := *waiting.r
 			again.reply = nil
-			rep := l.c.writer.commitCommand(w.ctx, &again)
+			rep := l.c.writer.commitCommand(waiting.ctx, &again)
 			if !stepWaits(rep.err) {
-				w.r = nil
-				w.answer <- rep
-			} else if noRoom[w.shape] = true; spec.CodeOf(rep.err) != spec.CodeNodesBusy {
+				waiting.r = nil
+				waiting.answer <- rep
+			} else if noRoom[waiting.shape] = true; spec.CodeOf(rep.err) != spec.CodeNodesBusy {
 				break // the whole job is not ready
 			}
 		}

@@ -23,29 +23,29 @@ func findTargets(st *state.State, expr string) ([]scheduler.Target, error) {
 	if err != nil || n == 0 {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	j, a := st.JobByID(spec.JobID(n)), st.ArrayByID(spec.JobID(n))
-	if j != nil {
-		a = st.ArrayOf(j)
+	job, array := st.JobByID(spec.JobID(n)), st.ArrayByID(spec.JobID(n))
+	if job != nil {
+		array = st.ArrayOf(job)
 	}
-	if j == nil && a != nil { // its record is forgotten, some of its tasks are not
+	if job == nil && array != nil { // its record is forgotten, some of its tasks are not
 		if isTask && tasks != "*" {
-			return taskTargets(st, a, tasks)
+			return taskTargets(st, array, tasks)
 		}
-		return arrayTargets(st, a), nil
+		return arrayTargets(st, array), nil
 	}
-	if j == nil {
+	if job == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	if !isTask || tasks == "*" {
-		if a == nil || a.ID != j.ID {
-			return []scheduler.Target{{UID: j.UID, Task: spec.NoTask}}, nil
+		if array == nil || array.ID != job.ID {
+			return []scheduler.Target{{UID: job.UID, Task: spec.NoTask}}, nil
 		}
-		return arrayTargets(st, a), nil
+		return arrayTargets(st, array), nil
 	}
-	if a == nil {
+	if array == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	return taskTargets(st, a, tasks)
+	return taskTargets(st, array, tasks)
 }
 
 // visibleTargets finds what a job expression names of the jobs that a caller
@@ -69,23 +69,23 @@ func componentTarget(st *state.State, leader, offset string) ([]scheduler.Target
 	if err != nil || err2 != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	j := st.JobByID(spec.JobID(n + k))
-	if j == nil || j.Het == nil || uint64(j.Het.Offset) != k {
+	job := st.JobByID(spec.JobID(n + k))
+	if job == nil || job.Het == nil || uint64(job.Het.Offset) != k {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	return []scheduler.Target{{UID: j.UID, Task: spec.NoTask}}, nil
+	return []scheduler.Target{{UID: job.UID, Task: spec.NoTask}}, nil
 }
 
 // taskTargets finds the named tasks of an array.
-func taskTargets(st *state.State, a *state.Array, tasks string) ([]scheduler.Target, error) {
+func taskTargets(st *state.State, array *state.Array, tasks string) ([]scheduler.Target, error) {
 	set, err := taskSet(tasks)
 	if err != nil {
 		return nil, err
 	}
 	var out []scheduler.Target
-	rec := st.Job(a.UID)
+	rec := st.Job(array.UID)
 	for _, task := range set {
-		if uid, ok := a.Split.Get(uint64(task)); ok && st.Job(uid) != nil {
+		if uid, ok := array.Split.Get(uint64(task)); ok && st.Job(uid) != nil {
 			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
 		} else if rec != nil && rec.Tasks.Has(task) {
 			out = append(out, scheduler.Target{UID: rec.UID, Task: task})
@@ -99,12 +99,12 @@ func taskTargets(st *state.State, a *state.Array, tasks string) ([]scheduler.Tar
 
 // arrayTargets lists an array's records: what still waits together, then the
 // tasks of their own.
-func arrayTargets(st *state.State, a *state.Array) []scheduler.Target {
+func arrayTargets(st *state.State, array *state.Array) []scheduler.Target {
 	var out []scheduler.Target
-	if rec := st.Job(a.UID); rec != nil && rec.IsArrayRecord() {
+	if rec := st.Job(array.UID); rec != nil && rec.IsArrayRecord() {
 		out = append(out, scheduler.Target{UID: rec.UID, Task: spec.NoTask})
 	}
-	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
+	array.Split.Range(func(_ uint64, uid spec.JobUID) bool {
 		if st.Job(uid) != nil {
 			out = append(out, scheduler.Target{UID: uid, Task: spec.NoTask})
 		}
@@ -140,18 +140,18 @@ type selection struct {
 
 // newSelection reads a filter of a caller who may know of the jobs that sees
 // tells. unknown are the expressions that name none of these.
-func newSelection(st *state.State, f *apiv1.JobFilter, sees func(*state.Job) bool) (s selection, unknown []string, err error) {
-	s.f = f
-	s.nodes = f.GetNodes()
+func newSelection(st *state.State, filter *apiv1.JobFilter, sees func(*state.Job) bool) (s selection, unknown []string, err error) {
+	s.f = filter
+	s.nodes = filter.GetNodes()
 	s.sees = sees
-	for _, n := range f.GetStates() {
+	for _, n := range filter.GetStates() {
 		s.states = append(s.states, spec.JobState(n))
 	}
-	if len(f.GetJobs()) == 0 {
+	if len(filter.GetJobs()) == 0 {
 		return s, nil, nil
 	}
 	s.only = map[scheduler.Target]bool{}
-	for _, expr := range f.GetJobs() {
+	for _, expr := range filter.GetJobs() {
 		list, err := visibleTargets(st, expr, sees)
 		if err != nil {
 			unknown = append(unknown, expr)
@@ -170,44 +170,44 @@ func newSelection(st *state.State, f *apiv1.JobFilter, sees func(*state.Job) boo
 }
 
 // matchesJob tells whether a job passes everything but the list of ids.
-func (s *selection) matchesJob(j *state.Job) bool {
-	f := s.f
+func (s *selection) matchesJob(job *state.Job) bool {
+	filter := s.f
 	switch {
-	case !among(f.GetUsers(), j.Spec.User) && !among(f.GetUsers(), strconv.FormatUint(uint64(j.Spec.UID), 10)),
-		!among(f.GetAccounts(), j.Spec.Account),
-		!among(f.GetNames(), j.Spec.Name),
-		!among(f.GetReservations(), j.Spec.Place.Reservation),
-		!among(f.GetQos(), j.QOS()):
+	case !among(filter.GetUsers(), job.Spec.User) && !among(filter.GetUsers(), strconv.FormatUint(uint64(job.Spec.UID), 10)),
+		!among(filter.GetAccounts(), job.Spec.Account),
+		!among(filter.GetNames(), job.Spec.Name),
+		!among(filter.GetReservations(), job.Spec.Place.Reservation),
+		!among(filter.GetQos(), job.QOS()):
 		return false
 	}
-	if len(f.GetPartitions()) > 0 {
-		if j.Alloc != nil && j.State != spec.Pending {
-			if !slices.Contains(f.GetPartitions(), j.Alloc.Partition) {
+	if len(filter.GetPartitions()) > 0 {
+		if job.Alloc != nil && job.State != spec.Pending {
+			if !slices.Contains(filter.GetPartitions(), job.Alloc.Partition) {
 				return false
 			}
-		} else if !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(f.GetPartitions(), p) }) {
+		} else if !slices.ContainsFunc(job.Spec.Partitions, func(p string) bool { return slices.Contains(filter.GetPartitions(), p) }) {
 			return false
 		}
 	}
-	if len(s.nodes) > 0 && (j.Alloc == nil || !slices.ContainsFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return slices.Contains(s.nodes, a.Name) })) {
+	if len(s.nodes) > 0 && (job.Alloc == nil || !slices.ContainsFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return slices.Contains(s.nodes, a.Name) })) {
 		return false
 	}
-	return s.stateMatch(j)
+	return s.stateMatch(job)
 }
 
-func (s *selection) stateMatch(j *state.Job) bool {
-	completing := j.Completing() || (j.State.Active() && j.Ending != nil)
+func (s *selection) stateMatch(job *state.Job) bool {
+	completing := job.Completing() || (job.State.Active() && job.Ending != nil)
 	switch {
 	case s.f.GetAllStates():
 		return true
 	case s.f.GetCompleting() && completing:
 		return true
 	case len(s.states) > 0:
-		return slices.Contains(s.states, j.State)
+		return slices.Contains(s.states, job.State)
 	case s.f.GetCompleting():
 		return false
 	}
-	return !j.State.Terminal() || completing
+	return !job.State.Terminal() || completing
 }
 
 func among(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
@@ -232,9 +232,9 @@ func (s *selection) eachRecord(st *state.State, f func(j *state.Job, t scheduler
 		}
 		return
 	}
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if s.sees(j) && s.matchesJob(j) {
-			f(j, scheduler.Target{UID: j.UID, Task: spec.NoTask})
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if s.sees(job) && s.matchesJob(job) {
+			f(job, scheduler.Target{UID: job.UID, Task: spec.NoTask})
 		}
 		return true
 	})

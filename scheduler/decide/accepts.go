@@ -8,13 +8,13 @@ import (
 )
 
 // Accepts tells whether a request would be taken in a pending job's place.
-func Accepts(st *state.State, now spec.Instant, j *state.Job, js *spec.JobSpec) bool {
+func Accepts(st *state.State, now spec.Instant, job *state.Job, jobSpec *spec.JobSpec) bool {
 	d := decisionOn(trial.On(st.Fork(), now, event.Actor{}, "explain"))
-	asked := *js
+	asked := *jobSpec
 	asked.Queue.Dependency = nil
 	asked.Queue.Hold = spec.NotHeld
 	asked.Time.Begin = 0
 	asked.Time.Deadline = 0
-	_, _, err := d.submission().resolveSpec(&asked, j)
+	_, _, err := d.submission().resolveSpec(&asked, job)
 	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
 }

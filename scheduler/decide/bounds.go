@@ -22,45 +22,45 @@ const (
 )
 
 // checkBounds refuses numbers with which nothing could be computed.
-func (d submission) checkBounds(js *spec.JobSpec) error {
-	s := &js.Size
+func (d submission) checkBounds(jobSpec *spec.JobSpec) error {
+	size := &jobSpec.Size
 	for _, b := range [...]struct {
 		n, most int64
 		code    spec.Code
 		what    string
 	}{
-		{int64(s.MinNodes), maxNodes, spec.CodeNodeCountInvalid, "nodes"},
-		{int64(s.MaxNodes), maxNodes, spec.CodeNodeCountInvalid, "nodes"},
-		{int64(s.Tasks), maxTasks, spec.CodeTaskCountInvalid, "tasks"},
-		{int64(s.TasksPerNode), maxPerTask, spec.CodeTaskCountInvalid, "tasks per node"},
-		{int64(s.TasksPerGPU), maxPerTask, spec.CodeTaskCountInvalid, "tasks per GPU"},
-		{int64(s.TasksPerSocket), maxPerTask, spec.CodeTaskCountInvalid, "tasks per socket"},
-		{int64(s.SocketsPerNode), maxPerTask, spec.CodeNodeConfigUnavailable, "sockets per node"},
-		{int64(s.CoresPerSocket), maxPerTask, spec.CodeNodeConfigUnavailable, "cores per socket"},
-		{int64(s.CoreSpec), maxPerTask, spec.CodeCPUCountInvalid, "cores for the system"},
-		{int64(s.ThreadSpec), maxPerTask, spec.CodeCPUCountInvalid, "threads for the system"},
-		{int64(js.Place.Segment), maxNodes, spec.CodeNodeCountInvalid, "nodes in a segment"},
-		{int64(s.CPUsPerTask), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per task"},
-		{int64(s.CPUsPerGPU), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per GPU"},
-		{int64(s.MinCPUsPerNode), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per node"},
-		{int64(s.Tasks) * int64(s.CPUsPerTask), maxTasks, spec.CodeCPUCountInvalid, "CPUs"},
-		{s.MemPerNode, maxMem, spec.CodeMemoryUnavailable, "MiB per node"},
-		{s.MemPerCPU, maxMem, spec.CodeMemoryUnavailable, "MiB per CPU"},
-		{s.MemPerGPU, maxMem, spec.CodeMemoryUnavailable, "MiB per GPU"},
-		{s.TmpDisk, maxGRES, spec.CodeNodeConfigUnavailable, "MiB of temporary disk"},
-		{int64(js.Time.Begin), int64(spec.FarFuture) / 2, spec.CodeInvalidTime, "ns as a begin time"},
-		{int64(js.Time.Deadline), int64(spec.FarFuture) / 2, spec.CodeInvalidTime, "ns as a deadline"},
-		{int64(js.Time.SignalBefore), int64(maxSpan), spec.CodeInvalidTime, "ns before the end as the time of a signal"},
-		{int64(js.Time.Signal), maxSignal, spec.CodeBadRequest, "as a signal"},
-		{int64(js.Queue.Priority), maxPriority, spec.CodeBadRequest, "as a priority"},
-		{int64(len(js.Partitions)), maxEntries, spec.CodeBadRequest, "partitions"},
-		{int64(len(js.Licenses)), maxEntries, spec.CodeBadRequest, "licences"},
+		{int64(size.MinNodes), maxNodes, spec.CodeNodeCountInvalid, "nodes"},
+		{int64(size.MaxNodes), maxNodes, spec.CodeNodeCountInvalid, "nodes"},
+		{int64(size.Tasks), maxTasks, spec.CodeTaskCountInvalid, "tasks"},
+		{int64(size.TasksPerNode), maxPerTask, spec.CodeTaskCountInvalid, "tasks per node"},
+		{int64(size.TasksPerGPU), maxPerTask, spec.CodeTaskCountInvalid, "tasks per GPU"},
+		{int64(size.TasksPerSocket), maxPerTask, spec.CodeTaskCountInvalid, "tasks per socket"},
+		{int64(size.SocketsPerNode), maxPerTask, spec.CodeNodeConfigUnavailable, "sockets per node"},
+		{int64(size.CoresPerSocket), maxPerTask, spec.CodeNodeConfigUnavailable, "cores per socket"},
+		{int64(size.CoreSpec), maxPerTask, spec.CodeCPUCountInvalid, "cores for the system"},
+		{int64(size.ThreadSpec), maxPerTask, spec.CodeCPUCountInvalid, "threads for the system"},
+		{int64(jobSpec.Place.Segment), maxNodes, spec.CodeNodeCountInvalid, "nodes in a segment"},
+		{int64(size.CPUsPerTask), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per task"},
+		{int64(size.CPUsPerGPU), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per GPU"},
+		{int64(size.MinCPUsPerNode), maxPerTask, spec.CodeCPUCountInvalid, "CPUs per node"},
+		{int64(size.Tasks) * int64(size.CPUsPerTask), maxTasks, spec.CodeCPUCountInvalid, "CPUs"},
+		{size.MemPerNode, maxMem, spec.CodeMemoryUnavailable, "MiB per node"},
+		{size.MemPerCPU, maxMem, spec.CodeMemoryUnavailable, "MiB per CPU"},
+		{size.MemPerGPU, maxMem, spec.CodeMemoryUnavailable, "MiB per GPU"},
+		{size.TmpDisk, maxGRES, spec.CodeNodeConfigUnavailable, "MiB of temporary disk"},
+		{int64(jobSpec.Time.Begin), int64(spec.FarFuture) / 2, spec.CodeInvalidTime, "ns as a begin time"},
+		{int64(jobSpec.Time.Deadline), int64(spec.FarFuture) / 2, spec.CodeInvalidTime, "ns as a deadline"},
+		{int64(jobSpec.Time.SignalBefore), int64(maxSpan), spec.CodeInvalidTime, "ns before the end as the time of a signal"},
+		{int64(jobSpec.Time.Signal), maxSignal, spec.CodeBadRequest, "as a signal"},
+		{int64(jobSpec.Queue.Priority), maxPriority, spec.CodeBadRequest, "as a priority"},
+		{int64(len(jobSpec.Partitions)), maxEntries, spec.CodeBadRequest, "partitions"},
+		{int64(len(jobSpec.Licenses)), maxEntries, spec.CodeBadRequest, "licences"},
 	} {
 		if b.n < 0 || b.n > b.most {
 			return spec.Refuse(b.code, fmt.Sprintf("%d %s: 0 to %d are possible", b.n, b.what, b.most))
 		}
 	}
-	for i, list := range [...][]spec.Count{s.PerNode, s.PerTask, s.PerJob, s.PerSocket} {
+	for i, list := range [...][]spec.Count{size.PerNode, size.PerTask, size.PerJob, size.PerSocket} {
 		most := int64(maxGRES)
 		if i == 0 && len(list) > 0 {
 			most = max(most, maxBytes/int64(len(list)))
@@ -74,7 +74,7 @@ func (d submission) checkBounds(js *spec.JobSpec) error {
 			}
 		}
 	}
-	if l := js.Time.Limit; l != spec.Infinite && (l < 0 || l > maxSpan) {
+	if l := jobSpec.Time.Limit; l != spec.Infinite && (l < 0 || l > maxSpan) {
 		return spec.Refuse(spec.CodeInvalidTimeLimit, "")
 	}
 	return nil

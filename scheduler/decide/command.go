@@ -340,19 +340,19 @@ type Result struct {
 
 // findTarget finds the record of a job command; a task inside an array's record
 // is given a record of its own when split is set.
-func (d *decision) findTarget(t Target, split bool) (*state.Job, error) {
-	j := d.t.Job(t.UID)
-	if j == nil {
+func (d *decision) findTarget(target Target, split bool) (*state.Job, error) {
+	job := d.t.Job(target.UID)
+	if job == nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	if t.Task == spec.NoTask || !j.IsArrayRecord() {
-		return j, nil
+	if target.Task == spec.NoTask || !job.IsArrayRecord() {
+		return job, nil
 	}
-	if !j.Tasks.Has(t.Task) {
+	if !job.Tasks.Has(target.Task) {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	if !split {
-		return j, nil
+		return job, nil
 	}
-	return d.SplitTask(j, t.Task)
+	return d.SplitTask(job, target.Task)
 }

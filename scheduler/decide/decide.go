@@ -169,9 +169,9 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	return fmt.Errorf("unknown command %T", cmd)
 }
 
-func (d *decision) configure(c Configure) error {
+func (d *decision) configure(configure Configure) error {
 	old := d.t.Config
-	cfg := c.Config.KeepDynamic(old)
+	cfg := configure.Config.KeepDynamic(old)
 	if n := cfg.DynamicNodes(); n > 0 && len(cfg.Nodes) > int(cfg.MaxNodes) {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("MaxNodeCount=%d is less than the %d nodes of slurm.conf and the %d that were added since: delete some with `scontrol delete nodename=`, or raise it",
 			cfg.MaxNodes, len(cfg.Nodes)-n, n))

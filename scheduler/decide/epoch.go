@@ -45,11 +45,11 @@ func (d nodeCommands) noteLostHistory(c NoteLostHistory) error {
 const orphansReason = "Lost history: "
 
 func (d nodeCommands) holdOrphans(c HoldOrphans) error {
-	n := d.t.Node(c.Node)
-	if n == nil {
+	node := d.t.Node(c.Node)
+	if node == nil {
 		return nil
 	}
-	ours := n.Admin == event.NodeDrain && strings.HasPrefix(n.Reason, orphansReason)
+	ours := node.Admin == event.NodeDrain && strings.HasPrefix(node.Reason, orphansReason)
 	if c.Runs == 0 {
 		if !ours {
 			return nil

@@ -32,11 +32,11 @@ func (DeclareFenced) command() string { return "update" }
 // declareFenced takes an operator's word for all of the nodes, or for none.
 func (d nodeCommands) declareFenced(c DeclareFenced) error {
 	for _, name := range c.Nodes {
-		n := d.t.Node(name)
-		if n == nil {
+		node := d.t.Node(name)
+		if node == nil {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
-		if len(n.Unfenced) == 0 {
+		if len(node.Unfenced) == 0 {
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" has no runs to fence: set it down first, or wait for SlurmdTimeout")
 		}
 	}
@@ -50,11 +50,11 @@ func (d nodeCommands) declareFenced(c DeclareFenced) error {
 
 // fenceNode takes the word of whatever fences a node.
 func (d nodeCommands) fenceNode(c FenceNode) error {
-	n := d.t.Node(c.Node)
-	if n == nil {
+	node := d.t.Node(c.Node)
+	if node == nil {
 		return nil // it was deleted, which it is only without debts
 	}
-	for _, debt := range slices.Clone(n.Unfenced) {
+	for _, debt := range slices.Clone(node.Unfenced) {
 		if c.Of != nil && !slices.Contains(c.Of, commit.Run{UID: debt.UID, Attempt: debt.Attempt}) {
 			continue
 		}
@@ -103,27 +103,27 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 	n := d.t.Node(node)
 	gone := &commit.NodeDone{Unfenced: unfenced}
 	for _, uid := range slices.Clone(n.Jobs) {
-		j := d.t.Job(uid)
-		if !commit.HoldsNode(j, node) {
+		job := d.t.Job(uid)
+		if !commit.HoldsNode(job, node) {
 			continue
 		}
-		if outlives(j, node) {
-			if err := d.FinishNode(j, node, gone, true); err != nil {
+		if outlives(job, node) {
+			if err := d.FinishNode(job, node, gone, true); err != nil {
 				return err
 			}
 			continue
 		}
-		if j.State.Active() && j.Ending == nil {
-			again := d.MayRequeue(j)
-			if err := d.RequestEnd(j, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
+		if job.State.Active() && job.Ending == nil {
+			again := d.MayRequeue(job)
+			if err := d.RequestEnd(job, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
 				return err
 			}
-			j = d.t.Job(uid)
-			if !j.HoldsNodes() || !commit.HoldsNode(j, node) {
+			job = d.t.Job(uid)
+			if !job.HoldsNodes() || !commit.HoldsNode(job, node) {
 				continue // it had not begun
 			}
 		}
-		if err := d.FinishNode(j, node, gone, true); err != nil {
+		if err := d.FinishNode(job, node, gone, true); err != nil {
 			return err
 		}
 	}
@@ -132,18 +132,18 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 
 // outlives tells whether a job goes on without a node that is lost: it was asked
 // for with --no-kill, the script runs elsewhere, and all of it has begun.
-func outlives(j *state.Job, node string) bool {
-	if j.State == spec.Running && slices.Contains(j.Leaving, node) {
+func outlives(job *state.Job, node string) bool {
+	if job.State == spec.Running && slices.Contains(job.Leaving, node) {
 		return true // it was giving the node back
 	}
-	return j.Spec.Queue.NoKill && j.State == spec.Running && j.Ending == nil && !j.Configuring() && j.Alloc.Nodes[0].Name != node && !commit.IsLastNode(j, node)
+	return job.Spec.Queue.NoKill && job.State == spec.Running && job.Ending == nil && !job.Configuring() && job.Alloc.Nodes[0].Name != node && !commit.IsLastNode(job, node)
 }
 
 // drainUnready takes a node out of service whose agent says that it can start nothing.
 // Its jobs stay: SlurmdTimeout decides about them, as about those of a silent node.
 func (d nodeCommands) drainUnready(c NodeUnready) error {
-	n := d.t.Node(c.Node)
-	if n == nil || n.Lost || n.Inv == nil || n.Asleep() {
+	node := d.t.Node(c.Node)
+	if node == nil || node.Lost || node.Inv == nil || node.Asleep() {
 		return nil
 	}
 	return d.Emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen, Why: c.Why})
@@ -152,18 +152,18 @@ func (d nodeCommands) drainUnready(c NodeUnready) error {
 // giveUpSilent gives a node up that has not been heard of, or has been able to do
 // nothing, for SlurmdTimeout: it is DOWN, and what ran there has failed with it.
 func (d nodeCommands) giveUpSilent(c NodeSilent) error {
-	n := d.t.Node(c.Node)
-	if n == nil || n.Inv == nil || n.Asleep() || (n.Reboot != nil && n.Reboot.Issued) {
+	node := d.t.Node(c.Node)
+	if node == nil || node.Inv == nil || node.Asleep() || (node.Reboot != nil && node.Reboot.Issued) {
 		return nil
 	}
-	if !n.Lost {
+	if !node.Lost {
 		if err := d.Emit(&event.NodeLost{Node: c.Node, LastSeen: c.LastSeen}); err != nil {
 			return err
 		}
 	}
 	why := "node " + c.Node + " does not respond"
-	if n.LostWhy != "" {
-		why += ": " + n.LostWhy
+	if node.LostWhy != "" {
+		why += ": " + node.LostWhy
 	}
 	return d.giveUpJobs(c.Node, why)
 }
@@ -183,27 +183,27 @@ func (FenceAnswered) command() string { return "fence" }
 // fenceAnswered takes the answer of a fence program. A node that owes nothing any
 // more was fenced by something else in the meantime.
 func (d nodeCommands) fenceAnswered(c FenceAnswered) error {
-	n := d.t.Node(c.Node)
-	if n == nil || len(n.Unfenced) == 0 {
+	node := d.t.Node(c.Node)
+	if node == nil || len(node.Unfenced) == 0 {
 		return nil
 	}
 	if c.Failed == "" {
 		return d.fenceNode(FenceNode{Node: c.Node, By: event.FenceProgram, Of: c.Of})
 	}
 	tried := event.FenceTried{Node: c.Node, Program: c.Program, Try: 1, Why: c.Failed}
-	if n.FenceTry != nil {
-		tried.Try = n.FenceTry.Try + 1
+	if node.FenceTry != nil {
+		tried.Try = node.FenceTry.Try + 1
 	}
 	return d.Emit(&tried)
 }
 
 // FenceProgramOf names the program that is to be asked about a node that does not
 // answer, and the runs that the node owes; empty where none is.
-func FenceProgramOf(st *state.State, n *state.Node) (program string, owed []commit.Run) {
-	if !n.Lost {
+func FenceProgramOf(st *state.State, node *state.Node) (program string, owed []commit.Run) {
+	if !node.Lost {
 		return "", nil // its agent ends the runs
 	}
-	for _, debt := range n.Unfenced {
+	for _, debt := range node.Unfenced {
 		if policy := st.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram && program == "" {
 			program = policy.Program
 		}
@@ -214,9 +214,9 @@ func FenceProgramOf(st *state.State, n *state.Node) (program string, owed []comm
 
 // LeasesOver lists the runs that a node owes and whose leases are over, if the
 // controller has not answered the node's heartbeats for so long.
-func LeasesOver(n *state.Node, unanswered spec.Span) []commit.Run {
+func LeasesOver(node *state.Node, unanswered spec.Span) []commit.Run {
 	var over []commit.Run
-	for _, debt := range n.Unfenced {
+	for _, debt := range node.Unfenced {
 		if debt.Lease > 0 && unanswered >= spec.LeaseBound(debt.Lease) {
 			over = append(over, commit.Run{UID: debt.UID, Attempt: debt.Attempt})
 		}

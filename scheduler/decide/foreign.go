@@ -45,17 +45,17 @@ const maxHoldText = 512
 
 // take gives another scheduler a part of a node if it is free.
 func (d foreignCommands) take(c TakeForeignHold) error {
-	n := d.t.Node(c.Node)
-	if n == nil || n.Removed {
+	node := d.t.Node(c.Node)
+	if node == nil || node.Removed {
 		return spec.Refuse(spec.CodeInvalidNodeName, c.Node)
 	}
 	if err := wellFormed(&c); err != nil {
 		return err
 	}
-	if at, there := n.HoldAt(c.Hold.ID); there {
-		return sameHold(&n.Holds[at], &c)
+	if at, there := node.HoldAt(c.Hold.ID); there {
+		return sameHold(&node.Holds[at], &c)
 	}
-	ev, err := d.place(n, &c)
+	ev, err := d.place(node, &c)
 	if err != nil && c.Running {
 		d.res.Message = fmt.Sprintf("%s runs without room in the ledger: %s", c.Hold.Name(), refusalDetail(err))
 		return d.DrainNode(c.Node, d.res.Message)
@@ -77,14 +77,14 @@ func refusalDetail(err error) string {
 
 // wellFormed refuses a hold that no node could have.
 func wellFormed(c *TakeForeignHold) error {
-	h := &c.Hold
+	hold := &c.Hold
 	switch {
-	case h.ID == "" || len(h.ID) > maxHoldText || len(h.Owner) > maxHoldText || len(h.Space) > maxHoldText:
+	case hold.ID == "" || len(hold.ID) > maxHoldText || len(hold.Owner) > maxHoldText || len(hold.Space) > maxHoldText:
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("a hold needs an id, and its names have at most %d bytes", maxHoldText))
-	case h.MilliCPU < 0 || h.Mem < 0 || c.GPUs < 0 || h.MilliCPU > maxHoldAmount || h.Mem > maxHoldAmount:
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s asks for %d thousandths of CPUs, %d MiB and %d GPUs; each must be from 0 to 2^40", h.Name(), h.MilliCPU, h.Mem, c.GPUs))
-	case len(h.GPUs) > 0 && c.GPUs != 0 && c.GPUs != int64(len(h.GPUs)):
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s names %d GPUs and asks for %d", h.Name(), len(h.GPUs), c.GPUs))
+	case hold.MilliCPU < 0 || hold.Mem < 0 || c.GPUs < 0 || hold.MilliCPU > maxHoldAmount || hold.Mem > maxHoldAmount:
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s asks for %d thousandths of CPUs, %d MiB and %d GPUs; each must be from 0 to 2^40", hold.Name(), hold.MilliCPU, hold.Mem, c.GPUs))
+	case len(hold.GPUs) > 0 && c.GPUs != 0 && c.GPUs != int64(len(hold.GPUs)):
+		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s names %d GPUs and asks for %d", hold.Name(), len(hold.GPUs), c.GPUs))
 	}
 	return nil
 }
@@ -105,25 +105,25 @@ func sameHold(have *spec.ForeignHold, c *TakeForeignHold) error {
 }
 
 // place finds room for a hold on a node.
-func (d foreignCommands) place(n *state.Node, c *TakeForeignHold) (*event.ForeignHoldTaken, error) {
-	h := c.Hold
+func (d foreignCommands) place(node *state.Node, c *TakeForeignHold) (*event.ForeignHoldTaken, error) {
+	hold := c.Hold
 	if !c.Running {
-		if err := OpenToHolds(d.t.State, d.t.Now, n); err != nil {
+		if err := OpenToHolds(d.t.State, d.t.Now, node); err != nil {
 			return nil, err
 		}
 	}
-	if free := n.FreeMem(); d.t.Config.Sched.Memory && h.Mem > max(free, 0) {
-		return nil, busy(n, fmt.Sprintf("%d MiB of memory are free, %s needs %d", max(free, 0), h.Name(), h.Mem))
+	if free := node.FreeMem(); d.t.Config.Sched.Memory && hold.Mem > max(free, 0) {
+		return nil, busy(node, fmt.Sprintf("%d MiB of memory are free, %s needs %d", max(free, 0), hold.Name(), hold.Mem))
 	}
-	cpus, err := d.placeCPUs(n, &h)
+	cpus, err := d.placeCPUs(node, &hold)
 	if err != nil {
 		return nil, err
 	}
-	h.GPUs, err = placeDevices(n, c)
+	hold.GPUs, err = placeDevices(node, c)
 	if err != nil {
 		return nil, err
 	}
-	return &event.ForeignHoldTaken{Node: c.Node, Hold: h, CPUs: cpus}, nil
+	return &event.ForeignHoldTaken{Node: c.Node, Hold: hold, CPUs: cpus}, nil
 }
 
 func busy(n *state.Node, why string) error {
@@ -132,52 +132,52 @@ func busy(n *state.Node, why string) error {
 
 // OpenToHolds refuses a node that takes no holds now: it takes nothing new, or it
 // is kept for others.
-func OpenToHolds(st *state.State, now spec.Instant, n *state.Node) error {
-	if !n.Usable() || n.Asleep() {
+func OpenToHolds(st *state.State, now spec.Instant, node *state.Node) error {
+	if !node.Usable() || node.Asleep() {
 		why := "is not in service"
-		if n.Reason != "" {
-			why += " (" + n.Reason + ")"
+		if node.Reason != "" {
+			why += " (" + node.Reason + ")"
 		}
-		return busy(n, why)
+		return busy(node, why)
 	}
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if !slices.Contains(r.Nodes, n.Spec.Name) || r.Flags.Has(spec.ResvTimeFloat) {
+		reservation := &st.Reservations[i]
+		if !slices.Contains(reservation.Nodes, node.Spec.Name) || reservation.Flags.Has(spec.ResvTimeFloat) {
 			continue
 		}
-		if w := timeline.Windows(r, now); len(w) > 0 && w[0].From <= now {
-			return busy(n, "reservation "+r.Name+" has it")
+		if w := timeline.Windows(reservation, now); len(w) > 0 && w[0].From <= now {
+			return busy(node, "reservation "+reservation.Name+" has it")
 		}
 	}
-	for _, uid := range n.Jobs {
+	for _, uid := range node.Jobs {
 		j := st.Job(uid)
 		if j.Alloc.Apart != 0 || j.Alloc.Whole {
-			return busy(n, fmt.Sprintf("job %d has it for itself", j.ID))
+			return busy(node, fmt.Sprintf("job %d has it for itself", j.ID))
 		}
 	}
 	return nil
 }
 
 // coreStep is how many CPUs are given at once.
-func (d foreignCommands) coreStep(n *state.Node) int64 {
+func (d foreignCommands) coreStep(node *state.Node) int64 {
 	if d.t.Config.Sched.Cores {
-		return max(n.Spec.ThreadsPerCore, 1)
+		return max(node.Spec.ThreadsPerCore, 1)
 	}
 	return 1
 }
 
 // placeCPUs chooses the CPUs that the holds of a node need beyond those they have,
 // from the end, because jobs are given CPUs from the front.
-func (d foreignCommands) placeCPUs(n *state.Node, h *spec.ForeignHold) (spec.Bitset, error) {
-	step := d.coreStep(n)
-	left := spec.WholeCPUs(n.HeldMilli()+h.MilliCPU, step) - int64(n.HeldCPU.Count())
+func (d foreignCommands) placeCPUs(node *state.Node, hold *spec.ForeignHold) (spec.Bitset, error) {
+	step := d.coreStep(node)
+	left := spec.WholeCPUs(node.HeldMilli()+hold.MilliCPU, step) - int64(node.HeldCPU.Count())
 	if left <= 0 {
 		return nil, nil
 	}
-	open := d.t.OpenCPUs(n)
+	open := d.t.OpenCPUs(node)
 	free := int64(open.Count())
 	var out spec.Bitset
-	for core := (n.Spec.TopCPU() - 1) / step * step; core >= 0 && left > 0; core -= step {
+	for core := (node.Spec.TopCPU() - 1) / step * step; core >= 0 && left > 0; core -= step {
 		whole := true
 		for k := core; k < core+step; k++ {
 			whole = whole && open.Has(int(k))
@@ -191,31 +191,31 @@ func (d foreignCommands) placeCPUs(n *state.Node, h *spec.ForeignHold) (spec.Bit
 		left -= step
 	}
 	if left > 0 {
-		return nil, busy(n, fmt.Sprintf("%d CPUs are free, and %s needs %d more", free, h.Name(), int64(out.Count())+left))
+		return nil, busy(node, fmt.Sprintf("%d CPUs are free, and %s needs %d more", free, hold.Name(), int64(out.Count())+left))
 	}
 	return out, nil
 }
 
 // placeDevices finds the devices that a hold names, or chooses free ones.
 func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
-	h := &c.Hold
+	hold := &c.Hold
 	var out []spec.GPURef
 	for i := range n.GPUs {
-		g := &n.GPUs[i]
-		ref := spec.GPURef{UUID: g.UUID, Index: g.Index, Type: g.Type}
-		named := slices.ContainsFunc(h.GPUs, func(o spec.GPURef) bool { return o.UUID == g.UUID })
+		gpu := &n.GPUs[i]
+		ref := spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type}
+		named := slices.ContainsFunc(hold.GPUs, func(o spec.GPURef) bool { return o.UUID == gpu.UUID })
 		switch {
 		case named && !n.FreeWhole(i):
-			return nil, busy(n, "GPU "+g.UUID+" is in use")
+			return nil, busy(n, "GPU "+gpu.UUID+" is in use")
 		case named:
 			out = append(out, ref)
-		case len(h.GPUs) == 0 && int64(len(out)) < c.GPUs && n.FreeWhole(i) && (c.GPUType == "" || c.GPUType == g.Type):
+		case len(hold.GPUs) == 0 && int64(len(out)) < c.GPUs && n.FreeWhole(i) && (c.GPUType == "" || c.GPUType == gpu.Type):
 			out = append(out, ref)
 		}
 	}
-	want := max(c.GPUs, int64(len(h.GPUs)))
+	want := max(c.GPUs, int64(len(hold.GPUs)))
 	if int64(len(out)) < want {
-		return nil, busy(n, fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(out), h.Name(), want))
+		return nil, busy(n, fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(out), hold.Name(), want))
 	}
 	return out, nil
 }

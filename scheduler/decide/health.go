@@ -14,40 +14,40 @@ import (
 // about it. A report about an attempt that is over still says something about
 // the GPU, and nothing about the job.
 func (d nodeCommands) gpuReport(c GPUReport) error {
-	n := d.t.Node(c.Node)
-	if n == nil || c.Fault.Kind < spec.GPUXID || c.Fault.Kind > spec.GPUIdle {
+	node := d.t.Node(c.Node)
+	if node == nil || c.Fault.Kind < spec.GPUXID || c.Fault.Kind > spec.GPUIdle {
 		d.res.Stale++
 		return nil
 	}
-	f := c.Fault
-	j := d.t.Job(f.Job)
-	nameHolder(&f, j)
-	if j == nil || j.Attempt != f.Attempt || !commit.HoldsNode(j, c.Node) {
-		j = nil
-		f.Job = 0
-		f.Attempt = 0
+	fault := c.Fault
+	job := d.t.Job(fault.Job)
+	nameHolder(&fault, job)
+	if job == nil || job.Attempt != fault.Attempt || !commit.HoldsNode(job, c.Node) {
+		job = nil
+		fault.Job = 0
+		fault.Attempt = 0
 	}
-	if f.Kind == spec.GPUIdle && j == nil {
+	if fault.Kind == spec.GPUIdle && job == nil {
 		d.res.Stale++ // nobody holds it any more
 		return nil
 	}
-	if f.Kind == spec.GPUIdle && j.State.Active() && j.Ending == nil {
-		f.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
-		if left := c.Policy.IdleAfter + c.Policy.Grace - f.Idle; c.Policy.CancelIdle && left > 0 {
-			f.Cancel = f.At.Add(left)
+	if fault.Kind == spec.GPUIdle && job.State.Active() && job.Ending == nil {
+		fault.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
+		if left := c.Policy.IdleAfter + c.Policy.Grace - fault.Idle; c.Policy.CancelIdle && left > 0 {
+			fault.Cancel = fault.At.Add(left)
 		}
 	}
-	if err := d.Emit(&event.GPUFaulted{Node: c.Node, Fault: f}); err != nil {
+	if err := d.Emit(&event.GPUFaulted{Node: c.Node, Fault: fault}); err != nil {
 		return err
 	}
-	if c.Policy.Drain && f.Fatal() && n.Admin == event.NodeResume {
-		if err := d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeDrain, Reason: faultReason(&f)}); err != nil {
+	if c.Policy.Drain && fault.Fatal() && node.Admin == event.NodeResume {
+		if err := d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeDrain, Reason: faultReason(&fault)}); err != nil {
 			return err
 		}
 	}
-	if f.Kind == spec.GPUIdle && c.Policy.CancelIdle && f.Idle >= c.Policy.IdleAfter+c.Policy.Grace && j.State.Active() && j.Ending == nil {
-		why := fmt.Sprintf("GPU %s was held for %d minutes without a process", f.UUID, f.Idle/spec.Minute)
-		return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, why)
+	if fault.Kind == spec.GPUIdle && c.Policy.CancelIdle && fault.Idle >= c.Policy.IdleAfter+c.Policy.Grace && job.State.Active() && job.Ending == nil {
+		why := fmt.Sprintf("GPU %s was held for %d minutes without a process", fault.UUID, fault.Idle/spec.Minute)
+		return d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, why)
 	}
 	return nil
 }
@@ -55,28 +55,28 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 // nameHolder records whom a fault struck. The report of an error that killed a
 // job often arrives after the job's end, or after its next start elsewhere: the
 // agent says which attempt held the GPU at the time, so the name is still right.
-func nameHolder(f *spec.GPUFault, j *state.Job) {
-	f.JobID = 0
-	f.User = ""
-	f.Account = ""
-	if j == nil || f.Attempt == 0 || f.Attempt > j.Attempt {
+func nameHolder(fault *spec.GPUFault, job *state.Job) {
+	fault.JobID = 0
+	fault.User = ""
+	fault.Account = ""
+	if job == nil || fault.Attempt == 0 || fault.Attempt > job.Attempt {
 		return
 	}
-	f.JobID = j.ID
-	f.User = j.Spec.User
-	f.Account = j.Spec.Account
+	fault.JobID = job.ID
+	fault.User = job.Spec.User
+	fault.Account = job.Spec.Account
 }
 
 // faultReason is the reason of a drain.
-func faultReason(f *spec.GPUFault) string {
-	switch f.Kind {
+func faultReason(fault *spec.GPUFault) string {
+	switch fault.Kind {
 	case spec.GPULost:
-		return "GPU " + f.UUID + " is lost"
+		return "GPU " + fault.UUID + " is lost"
 	case spec.GPUECC:
-		return "GPU " + f.UUID + " has uncorrectable memory errors"
+		return "GPU " + fault.UUID + " has uncorrectable memory errors"
 	case spec.GPUXID, spec.GPUReturned, spec.GPUThermal, spec.GPUMIGChanged, spec.GPUIdle:
 	}
-	return fmt.Sprintf("GPU %s: XID %d", f.UUID, f.XID)
+	return fmt.Sprintf("GPU %s: XID %d", fault.UUID, fault.XID)
 }
 
 // unwell begins the reason of a node that its HealthCheckProgram set aside.
@@ -84,16 +84,16 @@ const unwell = "Health check: "
 
 // checkReport sets a node aside that is not well, and takes one back that was
 // set aside for that and is well again. What an administrator has set stays.
-func (d nodeCommands) checkReport(c CheckReport) error {
-	n := d.t.Node(c.Node)
+func (d nodeCommands) checkReport(check CheckReport) error {
+	node := d.t.Node(check.Node)
 	switch {
-	case n == nil:
+	case node == nil:
 		d.res.Stale++
 		return nil
-	case c.Failed != "":
-		return d.DrainNode(c.Node, unwell+c.Failed)
-	case n.Admin == event.NodeDrain && n.ReasonBy.Kind == event.ActorNode && strings.HasPrefix(n.Reason, unwell):
-		return d.Emit(&event.NodeStateSet{Node: c.Node, State: event.NodeResume})
+	case check.Failed != "":
+		return d.DrainNode(check.Node, unwell+check.Failed)
+	case node.Admin == event.NodeDrain && node.ReasonBy.Kind == event.ActorNode && strings.HasPrefix(node.Reason, unwell):
+		return d.Emit(&event.NodeStateSet{Node: check.Node, State: event.NodeResume})
 	}
 	return nil
 }

@@ -27,22 +27,22 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 	specs, evs := make([]spec.JobSpec, len(list)), make([]event.JobSubmitted, len(list))
 	ids := d.nextIDs(len(list))
 	for i := range list {
-		js := &specs[i]
-		*js = *list[i]
+		jobSpec := &specs[i]
+		*jobSpec = *list[i]
 		if i > 0 {
-			followLeader(js, &specs[0])
+			followLeader(jobSpec, &specs[0])
 		}
-		if js.Queue.Array != nil {
+		if jobSpec.Queue.Array != nil {
 			return spec.Refuse(spec.CodeInvalidArray, "a heterogeneous job cannot be an array")
 		}
-		assoc, req, err := d.submission().resolveSpec(js, nil)
+		assoc, req, err := d.submission().resolveSpec(jobSpec, nil)
 		if err == nil {
-			err = d.submission().withinLimits(js, assoc, req, int64(len(list)))
+			err = d.submission().withinLimits(jobSpec, assoc, req, int64(len(list)))
 		}
 		if err != nil {
 			return blameComponent(err, i)
 		}
-		evs[i] = event.JobSubmitted{UID: d.t.NextUID + spec.JobUID(i), ID: ids + spec.JobID(i), Spec: js, Req: req, Assoc: assoc,
+		evs[i] = event.JobSubmitted{UID: d.t.NextUID + spec.JobUID(i), ID: ids + spec.JobID(i), Spec: jobSpec, Req: req, Assoc: assoc,
 			Reason: spec.Reason{Code: spec.ReasonNone}, Het: &spec.HetPart{Leader: d.t.NextUID, Offset: uint32(i), Size: uint32(len(list))}}
 	}
 	if err := d.submission().requireRoom(specs[0].UID); err != nil {
@@ -63,19 +63,19 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 }
 
 // followLeader gives a component what all have from the leader.
-func followLeader(js, leader *spec.JobSpec) {
-	js.UID, js.GID, js.User, js.Group, js.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
-	if js.Account == "" {
-		js.Account = leader.Account
+func followLeader(jobSpec, leader *spec.JobSpec) {
+	jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
+	if jobSpec.Account == "" {
+		jobSpec.Account = leader.Account
 	}
-	if js.Name == "" {
-		js.Name = leader.Name
+	if jobSpec.Name == "" {
+		jobSpec.Name = leader.Name
 	}
-	js.IO, js.Line, js.Host, js.Env, js.Args, js.Command = leader.IO, leader.Line, leader.Host, leader.Env, leader.Args, leader.Command
-	js.Script, js.Shell = spec.Hash{}, true
-	q, of := &js.Queue, &leader.Queue
+	jobSpec.IO, jobSpec.Line, jobSpec.Host, jobSpec.Env, jobSpec.Args, jobSpec.Command = leader.IO, leader.Line, leader.Host, leader.Env, leader.Args, leader.Command
+	jobSpec.Script, jobSpec.Shell = spec.Hash{}, true
+	q, of := &jobSpec.Queue, &leader.Queue
 	q.Hold, q.Requeue, q.Dependency = of.Hold, of.Requeue, nil // which the leader waits for
-	js.Time.Begin, js.Time.Deadline = leader.Time.Begin, leader.Time.Deadline
+	jobSpec.Time.Begin, jobSpec.Time.Deadline = leader.Time.Begin, leader.Time.Deadline
 }
 
 // blameComponent says in a refusal which component it is about.
@@ -103,37 +103,37 @@ func (d hetCommands) nextIDs(n int) spec.JobID {
 // dispatchWhole carries out a command on a heterogeneous job for all of its
 // components, and any other as it is.
 func (d hetCommands) dispatchWhole(cmd Command) error {
-	var t Target
+	var target Target
 	switch c := cmd.(type) {
 	case Cancel:
-		t = c.Target
+		target = c.Target
 	case Hold:
-		t = c.Target
+		target = c.Target
 	case Release:
-		t = c.Target
+		target = c.Target
 	case Requeue:
-		t = c.Target
+		target = c.Target
 	case Suspend:
-		t = c.Target
+		target = c.Target
 	case Resume:
-		t = c.Target
+		target = c.Target
 	default:
 		return d.dispatchCommand(cmd)
 	}
-	j := d.t.Job(t.UID)
-	if j == nil || j.Het == nil {
+	job := d.t.Job(target.UID)
+	if job == nil || job.Het == nil {
 		return d.dispatchCommand(cmd)
 	}
 	if c, ok := cmd.(Cancel); ok {
-		return d.cancelHet(c, j)
+		return d.cancelHet(c, job)
 	}
-	if j.Het.Follows() {
-		return spec.Refuse(spec.CodeJobNotAlterable, fmt.Sprintf("it is a component of heterogeneous job %d; use that job id", d.leaderID(j)))
+	if job.Het.Follows() {
+		return spec.Refuse(spec.CodeJobNotAlterable, fmt.Sprintf("it is a component of heterogeneous job %d; use that job id", d.leaderID(job)))
 	}
 	if c, ok := cmd.(Requeue); ok {
-		return d.requeueHet(c, j)
+		return d.requeueHet(c, job)
 	}
-	for i, c := range d.t.Components(j) {
+	for i, c := range d.t.Components(job) {
 		if err := d.dispatchCommand(retarget(cmd, c.UID)); err != nil && (i == 0 || spec.CodeOf(err) == 0) {
 			return err
 		}
@@ -145,19 +145,19 @@ func (d hetCommands) leaderID(j *state.Job) spec.JobID { return j.ID - spec.JobI
 
 // retarget is a command of dispatchWhole about another job.
 func retarget(cmd Command, uid spec.JobUID) Command {
-	t := Target{UID: uid, Task: spec.NoTask}
+	target := Target{UID: uid, Task: spec.NoTask}
 	switch c := cmd.(type) {
 	case Hold:
-		c.Target = t
+		c.Target = target
 		return c
 	case Release:
-		c.Target = t
+		c.Target = target
 		return c
 	case Suspend:
-		c.Target = t
+		c.Target = target
 		return c
 	case Resume:
-		c.Target = t
+		c.Target = target
 		return c
 	}
 	return cmd
@@ -165,22 +165,22 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 
 // cancelHet cancels a component that runs alone, and all with the leader. A
 // component that waits cannot go without the others.
-func (d hetCommands) cancelHet(c Cancel, j *state.Job) error {
-	leader := d.t.Job(j.Het.Leader)
-	if j.Het.Follows() && leader != nil && (leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
+func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
+	leader := d.t.Job(job.Het.Leader)
+	if job.Het.Follows() && leader != nil && (leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
 		return nil // it went with its leader
 	}
-	if j.Het.Follows() && j.State == spec.Pending {
-		return spec.Refuse(spec.CodeJobPending, fmt.Sprintf("it is a component of heterogeneous job %d, which is cancelled as a whole", d.leaderID(j)))
+	if job.Het.Follows() && job.State == spec.Pending {
+		return spec.Refuse(spec.CodeJobPending, fmt.Sprintf("it is a component of heterogeneous job %d, which is cancelled as a whole", d.leaderID(job)))
 	}
-	return d.dispatchCommand(c) // tellSiblings tells the others
+	return d.dispatchCommand(cancel) // tellSiblings tells the others
 }
 
 // requeueHet queues all components again: those that run end first, as the
 // leader does, and those that are over are queued with it.
-func (d hetCommands) requeueHet(c Requeue, j *state.Job) error {
-	all := d.t.Components(j)
-	if len(all) < int(j.Het.Size) {
+func (d hetCommands) requeueHet(c Requeue, job *state.Job) error {
+	all := d.t.Components(job)
+	if len(all) < int(job.Het.Size) {
 		return spec.Refuse(spec.CodeJobNotAlterable, "a component of it has already been removed")
 	}
 	for _, o := range all {

@@ -35,15 +35,15 @@ func (d hostCommands) spendToken(c SpendToken) error {
 
 // issueCertificate is decided in line with revocations: a machine that is asking
 // for its next certificate while it is sent away does not get one that lasts.
-func (d hostCommands) issueCertificate(c IssueCertificate) error {
-	if c.By != "" {
-		if by := d.t.Access.Cert(c.By); by != nil && by.Revoked {
-			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("the certificate with serial %s is revoked", c.By))
+func (d hostCommands) issueCertificate(certificate IssueCertificate) error {
+	if certificate.By != "" {
+		if by := d.t.Access.Cert(certificate.By); by != nil && by.Revoked {
+			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("the certificate with serial %s is revoked", certificate.By))
 		}
-		if n := d.goodOnes(c.Issued.Role, c.Issued.Name); n >= maxGoodCertificates {
-			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back", c.Issued.Name, n))
+		if n := d.goodOnes(certificate.Issued.Role, certificate.Issued.Name); n >= maxGoodCertificates {
+			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back", certificate.Issued.Name, n))
 		}
-	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == c.Token && t.Expires > d.t.Now }) {
+	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == certificate.Token && t.Expires > d.t.Now }) {
 		return spec.Refuse(spec.CodeBadCredential, "the token is no longer valid; create a new one with `muster token NODE`")
 	}
 	if old := d.expired(); old != nil {
@@ -51,7 +51,7 @@ func (d hostCommands) issueCertificate(c IssueCertificate) error {
 			return err
 		}
 	}
-	return d.Emit(&c.Issued)
+	return d.Emit(&certificate.Issued)
 }
 
 // maxDropped bounds how many certificates one event forgets: the next one goes on.

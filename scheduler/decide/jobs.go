@@ -15,31 +15,31 @@ type jobCommands struct{ *decision }
 
 // cancelJob ends a pending job at once and asks a running one to end; with a
 // signal a running job only gets the signal.
-func (d jobCommands) cancelJob(c Cancel) error {
-	j := d.t.Job(c.Target.UID)
+func (d jobCommands) cancelJob(cancel Cancel) error {
+	j := d.t.Job(cancel.Target.UID)
 	if j == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	if j.State.Terminal() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	ends := c.Signal == 0 || (c.Signal == commit.SigKill && c.Scope == event.SignalFull)
+	ends := cancel.Signal == 0 || (cancel.Signal == commit.SigKill && cancel.Scope == event.SignalFull)
 	if j.State == spec.Pending {
-		if c.Signal != 0 && c.Signal != commit.SigKill && c.Signal != commit.SigTerm {
+		if cancel.Signal != 0 && cancel.Signal != commit.SigKill && cancel.Signal != commit.SigTerm {
 			return spec.Refuse(spec.CodeJobPending, "")
 		}
-		j, err := d.findTarget(c.Target, true)
+		job, err := d.findTarget(cancel.Target, true)
 		if err != nil {
 			return err
 		}
-		return d.Emit(&event.JobEnded{UID: j.UID, Attempt: j.Attempt, State: spec.Cancelled,
+		return d.Emit(&event.JobEnded{UID: job.UID, Attempt: job.Attempt, State: spec.Cancelled,
 			Reason: spec.Reason{Code: spec.ReasonNone}, By: d.t.Actor.UID})
 	}
 	if !ends && j.State == spec.Suspended {
 		return spec.Refuse(spec.CodeJobSuspended, "")
 	}
 	if !ends {
-		return d.Emit(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: c.Signal, Scope: c.Scope})
+		return d.Emit(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: cancel.Signal, Scope: cancel.Scope})
 	}
 	if j.Ending != nil && !j.Ending.Requeue {
 		return nil // it is ending already and will not run again
@@ -48,92 +48,92 @@ func (d jobCommands) cancelJob(c Cancel) error {
 }
 
 func (d jobCommands) holdJob(c Hold) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
-	if j.State != spec.Pending {
+	if job.State != spec.Pending {
 		return spec.Refuse(spec.CodeJobNotPending, "")
 	}
-	if j.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
+	if job.Hold == spec.HeldByAdmin && c.By == spec.HeldByUser {
 		return nil // the stronger hold stays
 	}
-	j, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}
-	return d.Emit(&event.JobHeld{UID: j.UID, By: c.By})
+	return d.Emit(&event.JobHeld{UID: job.UID, By: c.By})
 }
 
 func (d jobCommands) releaseJob(c Release) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
 	switch {
-	case j.State != spec.Pending:
+	case job.State != spec.Pending:
 		return spec.Refuse(spec.CodeJobNotPending, "")
-	case j.Hold == spec.NotHeld:
+	case job.Hold == spec.NotHeld:
 		return nil
-	case j.Hold != spec.HeldByUser && j.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
+	case job.Hold != spec.HeldByUser && job.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
 		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
 	}
-	j, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(c.Target, true)
 	if err != nil { // of an array only the task that is named
 		return err
 	}
-	return d.Emit(&event.JobReleased{UID: j.UID})
+	return d.Emit(&event.JobReleased{UID: job.UID})
 }
 
 // requeueJob ends the running attempt and queues the job again once every node
 // is done; a finished job is queued again at once.
 func (d jobCommands) requeueJob(c Requeue) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
 	switch {
-	case j.State == spec.Pending:
+	case job.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
-	case c.Incomplete && j.State == spec.Completed:
+	case c.Incomplete && job.State == spec.Completed:
 		return nil
-	case j.Spec.Shell:
+	case job.Spec.Shell:
 		return spec.Refuse(spec.CodeOnlyBatch, "")
-	case !j.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue):
+	case !job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue):
 		return spec.Refuse(spec.CodeDisabled, "the job was submitted with --no-requeue, or JobRequeue=0")
-	case j.Completing():
+	case job.Completing():
 		return spec.Refuse(spec.CodeJobNotAlterable, "it is still completing")
-	case j.State.Terminal():
-		return d.RequeueJob(j, spec.Pending, c.Hold, false)
-	case j.Ending != nil:
+	case job.State.Terminal():
+		return d.RequeueJob(job, spec.Pending, c.Hold, false)
+	case job.Ending != nil:
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	return d.RequestEnd(j, event.EndRequeue, true, c.Hold, "")
+	return d.RequestEnd(job, event.EndRequeue, true, c.Hold, "")
 }
 
 // suspendJob stops a job. It keeps its memory and devices; its CPUs are free to
 // others.
 func (d jobCommands) suspendJob(c Suspend) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	switch {
 	case err != nil:
 		return err
-	case j.State == spec.Pending:
+	case job.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
-	case j.State == spec.Suspended && j.Auto: // for another job: it does not go on by itself any more
-		return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt})
-	case j.State == spec.Suspended:
+	case job.State == spec.Suspended && job.Auto: // for another job: it does not go on by itself any more
+		return d.Emit(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt})
+	case job.State == spec.Suspended:
 		return spec.Refuse(spec.CodeJobSuspended, "")
-	case j.State.Terminal():
+	case job.State.Terminal():
 		return spec.Refuse(spec.CodeAlreadyDone, "")
-	case j.Ending != nil:
+	case job.Ending != nil:
 		return spec.Refuse(spec.CodeJobNotRunning, "it is ending")
-	case j.Prepares:
+	case job.Prepares:
 		return spec.Refuse(spec.CodePrologRunning, "")
-	case j.Configuring():
+	case job.Configuring():
 		return spec.Refuse(spec.CodeJobNotRunning, "its nodes are booting")
 	}
-	return d.Emit(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
+	return d.Emit(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt, Yields: true})
 }
 
 // resumeJob lets a suspended job go on: at once, or as soon as nobody else has its
@@ -190,34 +190,34 @@ func (d jobCommands) foldReport(c Report) error {
 // processes started. Behind one that failed the job is queued again, unless it
 // must not be.
 func (d jobCommands) prologOver(c PrologOver) error {
-	j := d.t.Job(c.Run.UID)
-	if j == nil || j.Attempt != c.Run.Attempt || !j.Prepares || j.Ending != nil {
+	job := d.t.Job(c.Run.UID)
+	if job == nil || job.Attempt != c.Run.Attempt || !job.Prepares || job.Ending != nil {
 		d.res.Stale++
 		return nil
 	}
 	if c.Failed == "" {
-		return d.Emit(&event.JobPrepared{UID: j.UID, Attempt: j.Attempt})
+		return d.Emit(&event.JobPrepared{UID: job.UID, Attempt: job.Attempt})
 	}
-	return d.RequestEnd(j, event.EndLaunchFailed, d.MayRequeue(j), spec.NotHeld, c.Failed)
+	return d.RequestEnd(job, event.EndLaunchFailed, d.MayRequeue(job), spec.NotHeld, c.Failed)
 }
 
 func (d jobCommands) epilogOver(c EpilogOver) error {
-	j := d.t.Job(c.Run.UID)
-	if j == nil || !slices.ContainsFunc(j.Epilogs, func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt }) {
+	job := d.t.Job(c.Run.UID)
+	if job == nil || !slices.ContainsFunc(job.Epilogs, func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt }) {
 		d.res.Stale++
 		return nil
 	}
-	return d.Emit(&event.JobEpilogOver{UID: j.UID, Attempt: c.Run.Attempt})
+	return d.Emit(&event.JobEpilogOver{UID: job.UID, Attempt: c.Run.Attempt})
 }
 
 // batchOver is the verdict of an attempt whose nodes are not clean yet. One
 // that is to run again is queued when they are.
-func (d jobCommands) batchOver(j *state.Job, over *BatchOver) error {
-	j, err := d.RequeueUnseen(j, over.Batch)
-	if err != nil || (j.Ending != nil && j.Ending.Requeue) {
+func (d jobCommands) batchOver(job *state.Job, over *BatchOver) error {
+	job, err := d.RequeueUnseen(job, over.Batch)
+	if err != nil || (job.Ending != nil && job.Ending.Requeue) {
 		return err
 	}
-	return d.Emit(d.DeriveEnd(j, &commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}}))
+	return d.Emit(d.DeriveEnd(job, &commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}}))
 }
 
 // nohold is SchedulerParameters=nohold_on_prolog_fail.
@@ -225,7 +225,7 @@ const nohold = "nohold_on_prolog_fail"
 
 // launchFailed: the job is queued again unless it must not be, held if the
 // prolog failed; the node is drained when the fault is its own.
-func (d jobCommands) launchFailed(j *state.Job, c Report) error {
+func (d jobCommands) launchFailed(job *state.Job, c Report) error {
 	if c.LaunchFailed.Drain {
 		why := c.LaunchFailed.Text
 		if !c.LaunchFailed.Hold {
@@ -235,16 +235,16 @@ func (d jobCommands) launchFailed(j *state.Job, c Report) error {
 			return err
 		}
 	}
-	if !j.State.Active() || j.Ending != nil {
+	if !job.State.Active() || job.Ending != nil {
 		return nil
 	}
-	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue && !j.Spec.Shell
-	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.MayRequeue(j))
+	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue && !job.Spec.Shell
+	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.MayRequeue(job))
 	hold := spec.NotHeld
 	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {
 		hold = spec.HeldByAdmin
 	}
-	return d.RequestEnd(j, event.EndLaunchFailed, again, hold, c.LaunchFailed.Text)
+	return d.RequestEnd(job, event.EndLaunchFailed, again, hold, c.LaunchFailed.Text)
 }
 
 // holdsStep tells whether a node has a part of a step that the job remembers.

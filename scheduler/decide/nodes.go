@@ -56,12 +56,12 @@ func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
 	var changing []string
 	takesOut := c.State == event.NodeDrain || c.State == event.NodeFail || c.State == event.NodeDown
 	for _, name := range c.Nodes {
-		n := d.t.Node(name)
-		inService := c.State == event.NodeResume && n.Admin == event.NodeResume
+		node := d.t.Node(name)
+		inService := c.State == event.NodeResume && node.Admin == event.NodeResume
 		switch {
-		case takesOut && n.Reason == "" && (c.Reason == nil || *c.Reason == ""):
+		case takesOut && node.Reason == "" && (c.Reason == nil || *c.Reason == ""):
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, "you must specify a reason when DOWNING or DRAINING a node")
-		case inService && n.Spec.State == "FUTURE" && n.Inv == nil:
+		case inService && node.Spec.State == "FUTURE" && node.Inv == nil:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, name+" is in state FUTURE; it becomes available once its agent has registered")
 		case inService && len(c.Nodes) == 1:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, "")
@@ -95,9 +95,9 @@ func (d nodeCommands) setState(name string, c UpdateNodes) error {
 // tickResumes returns those nodes to service whose ResumeAfter has passed.
 func (d nodeCommands) tickResumes() error {
 	var due []string
-	d.t.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if n.ResumeAt != 0 && n.ResumeAt <= d.t.Now && n.Admin != event.NodeResume {
-			due = append(due, n.Spec.Name)
+	d.t.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if node.ResumeAt != 0 && node.ResumeAt <= d.t.Now && node.Admin != event.NodeResume {
+			due = append(due, node.Spec.Name)
 		}
 		return true
 	})
@@ -115,17 +115,17 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 	var due []event.Event
 	_, fencing := c.Power.(DeclareFenced)
 	for _, name := range c.Nodes {
-		n := d.t.Node(name)
-		if n == nil || (n.Removed && !fencing) {
+		node := d.t.Node(name)
+		if node == nil || (node.Removed && !fencing) {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
-		ev := event.NodeChanged{Node: name, Weight: n.Spec.Weight, Features: n.Spec.Features, Available: n.Spec.Available, Comment: n.Comment, Extra: n.Extra, Reason: n.Reason}
+		ev := event.NodeChanged{Node: name, Weight: node.Spec.Weight, Features: node.Spec.Features, Available: node.Spec.Available, Comment: node.Comment, Extra: node.Extra, Reason: node.Reason}
 		was := ev
 		if c.Available != nil {
 			ev.Features, ev.Available = *c.Available, nil // which are active all at once
 		}
 		if c.Active != nil {
-			all := n.Spec.AvailableFeatures()
+			all := node.Spec.AvailableFeatures()
 			if c.Available != nil {
 				all = *c.Available
 			}
@@ -148,7 +148,7 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 		if reflect.DeepEqual(ev, was) {
 			continue
 		}
-		if n.Removed {
+		if node.Removed {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name+" is not in the configuration")
 		}
 		due = append(due, &ev)
@@ -218,34 +218,34 @@ func (d nodeCommands) registerNode(c RegisterNode) error {
 // devices than GPUs must be there in any case. A node with fewer GPUs than
 // configured is smaller by those: jobs get the ones that are there, and jobs
 // that need none are none of their business; the agent says what is missing.
-func invalid(ns *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
+func invalid(nodeSpec *spec.NodeSpec, inv *spec.Inventory, overrides bool) string {
 	switch {
 	case overrides:
-	case inv.CPUs < ns.CPUs:
-		return fmt.Sprintf("Low CPUs: %d found, %d configured", inv.CPUs, ns.CPUs)
-	case inv.Mem < ns.Mem:
-		return fmt.Sprintf("Low RealMemory: %d MiB found, %d configured", inv.Mem, ns.Mem)
+	case inv.CPUs < nodeSpec.CPUs:
+		return fmt.Sprintf("Low CPUs: %d found, %d configured", inv.CPUs, nodeSpec.CPUs)
+	case inv.Mem < nodeSpec.Mem:
+		return fmt.Sprintf("Low RealMemory: %d MiB found, %d configured", inv.Mem, nodeSpec.Mem)
 	}
-	for _, g := range ns.GRES {
+	for _, gres := range nodeSpec.GRES {
 		var have int64
-		if g.Name == "gpu" {
+		if gres.Name == "gpu" {
 			continue
 		}
 		for _, c := range inv.GRES {
-			if c.Name == g.Name && (g.Type == "" || c.Type == g.Type) {
+			if c.Name == gres.Name && (gres.Type == "" || c.Type == gres.Type) {
 				have += c.N
 			}
 		}
-		if have < g.N {
-			return fmt.Sprintf("gres/%s count too low: %d found, %d configured", g.Name, have, g.N)
+		if have < gres.N {
+			return fmt.Sprintf("gres/%s count too low: %d found, %d configured", gres.Name, have, gres.N)
 		}
 	}
 	return ""
 }
 
 func (d nodeCommands) noteHeard(c NodeHeard) error {
-	n := d.t.Node(c.Node)
-	if n == nil || !n.Lost {
+	node := d.t.Node(c.Node)
+	if node == nil || !node.Lost {
 		return nil
 	}
 	return d.Emit(&event.NodeReturned{Node: c.Node})

@@ -15,11 +15,11 @@ type partitionCommands struct{ *decision }
 // updatePartition changes a partition. Jobs that run go on, also on nodes that it
 // loses; those that wait meet what is new at the next pass.
 func (d partitionCommands) updatePartition(c UpdatePartition) error {
-	p := d.t.Parts.Find(c.New.Name)
-	if p == nil {
+	partition := d.t.Parts.Find(c.New.Name)
+	if partition == nil {
 		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name)
 	}
-	now := *p.Spec
+	now := *partition.Spec
 	old := c.Old
 	next := c.New
 	if !c.Nodes {
@@ -49,24 +49,24 @@ func (d partitionCommands) oneDefault(next *spec.PartitionSpec) error {
 }
 
 // createPartition adds a partition.
-func (d partitionCommands) createPartition(c CreatePartition) error {
-	if d.t.Parts.Find(c.New.Name) != nil {
-		return spec.Refuse(spec.CodeInvalidPartition, c.New.Name+" exists already")
+func (d partitionCommands) createPartition(create CreatePartition) error {
+	if d.t.Parts.Find(create.New.Name) != nil {
+		return spec.Refuse(spec.CodeInvalidPartition, create.New.Name+" exists already")
 	}
-	if err := d.oneDefault(&c.New); err != nil {
+	if err := d.oneDefault(&create.New); err != nil {
 		return err
 	}
-	return d.Emit(&event.PartitionAdded{Partition: c.New})
+	return d.Emit(&event.PartitionAdded{Partition: create.New})
 }
 
 // deletePartition takes a partition away that was added while the cluster ran and
 // that no job is in and no reservation names.
 func (d partitionCommands) deletePartition(c DeletePartition) error {
-	p := d.t.Parts.Find(c.Name)
+	partition := d.t.Parts.Find(c.Name)
 	switch {
-	case p == nil:
+	case partition == nil:
 		return spec.Refuse(spec.CodeInvalidPartition, c.Name)
-	case !p.Spec.Dynamic:
+	case !partition.Spec.Dynamic:
 		return spec.Refuse(spec.CodeInvalidPartition, c.Name+" is defined in slurm.conf; remove it there and run scontrol reconfigure")
 	}
 	jobs := 0

@@ -7,9 +7,9 @@ import (
 )
 
 // checkSegment refuses segments into which the job's nodes cannot be cut.
-func (d submission) checkSegment(js *spec.JobSpec) error {
-	seg, largest := js.Place.Segment, uint32(0)
-	for _, name := range js.Partitions {
+func (d submission) checkSegment(jobSpec *spec.JobSpec) error {
+	seg, largest := jobSpec.Place.Segment, uint32(0)
+	for _, name := range jobSpec.Partitions {
 		if p := d.t.Parts.Find(name); p != nil {
 			if top := d.t.Config.TopologyOf(p.Spec); len(top.Blocks) > 0 {
 				largest = max(largest, top.Sizes[0])
@@ -17,42 +17,42 @@ func (d submission) checkSegment(js *spec.JobSpec) error {
 		}
 	}
 	switch {
-	case seg == 0 && js.Place.ApartSegments:
+	case seg == 0 && jobSpec.Place.ApartSegments:
 		return spec.Refuse(spec.CodeNodeCountInvalid, "--spread-segments needs --segment")
 	case seg == 0:
 		return nil
 	case largest == 0:
 		return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
-	case js.Size.MinNodes == 0 || js.Size.MinNodes%seg != 0 || (js.Size.MaxNodes != 0 && js.Size.MaxNodes != js.Size.MinNodes):
+	case jobSpec.Size.MinNodes == 0 || jobSpec.Size.MinNodes%seg != 0 || (jobSpec.Size.MaxNodes != 0 && jobSpec.Size.MaxNodes != jobSpec.Size.MinNodes):
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", seg))
 	case seg > largest:
 		return spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, largest))
-	case len(js.Size.PerJob) > 0:
+	case len(jobSpec.Size.PerJob) > 0:
 		return spec.Refuse(spec.CodeInvalidGRES, "--segment gives every node the same: ask with --gpus-per-node instead of --gpus")
-	case js.Place.Contiguous || js.Place.Switches > 0:
+	case jobSpec.Place.Contiguous || jobSpec.Place.Switches > 0:
 		return spec.Refuse(spec.CodeBadRequest, "--segment goes with neither --contiguous nor --switches")
 	}
 	return nil
 }
 
 // checkSharing refuses what cannot be kept apart here, and labels the job.
-func (d submission) checkSharing(js *spec.JobSpec) error {
+func (d submission) checkSharing(jobSpec *spec.JobSpec) error {
 	mcs := d.t.Config.Labels()
-	js.MCSLabel = ""
-	if mcs.Enforced || js.Place.Sharing == spec.ExclusiveMCS {
+	jobSpec.MCSLabel = ""
+	if mcs.Enforced || jobSpec.Place.Sharing == spec.ExclusiveMCS {
 		switch mcs.By {
 		case "user":
-			js.MCSLabel = js.User
+			jobSpec.MCSLabel = jobSpec.User
 		case "account":
-			js.MCSLabel = js.Account
+			jobSpec.MCSLabel = jobSpec.Account
 		}
 	}
 	switch {
-	case js.Place.Sharing == spec.ExclusiveMCS && mcs.By == "":
+	case jobSpec.Place.Sharing == spec.ExclusiveMCS && mcs.By == "":
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs needs labels: MCSPlugin=mcs/user or mcs/account")
-	case js.Place.Sharing == spec.ExclusiveMCS && mcs.Never:
+	case jobSpec.Place.Sharing == spec.ExclusiveMCS && mcs.Never:
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs: MCSParameters=noselect")
-	case js.Place.Sharing == spec.ExclusiveTopo && !d.t.Config.HasBlocks():
+	case jobSpec.Place.Sharing == spec.ExclusiveTopo && !d.t.Config.HasBlocks():
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=topo needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
 	}
 	return nil

@@ -21,11 +21,11 @@ func (d powerCommands) powerNodes(c PowerNodes) error {
 	}
 	to := map[event.PowerState][]string{}
 	for _, name := range c.Nodes {
-		n := d.t.Node(name)
-		if n == nil || n.Removed {
+		node := d.t.Node(name)
+		if node == nil || node.Removed {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
-		next, err := nextPower(n, c.How)
+		next, err := nextPower(node, c.How)
 		if err != nil {
 			return err
 		}
@@ -49,28 +49,28 @@ func (d powerCommands) powerNodes(c PowerNodes) error {
 }
 
 // nextPower is what becomes of a node's power by a wish; 0 if it is so already.
-func nextPower(n *state.Node, how PowerHow) (event.PowerState, error) {
-	coming := n.Power == event.PowerUpWish || n.Power == event.PoweringUp
+func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
+	coming := node.Power == event.PowerUpWish || node.Power == event.PoweringUp
 	switch {
-	case how == PowerUp && n.Power == event.PoweringDown:
-		return 0, spec.Refuse(spec.CodeInvalidNodeState, n.Spec.Name+" is powering down; retry once it is down")
-	case how == PowerUp && n.Power == event.PoweredDown:
+	case how == PowerUp && node.Power == event.PoweringDown:
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+" is powering down; retry once it is down")
+	case how == PowerUp && node.Power == event.PoweredDown:
 		return event.PowerUpWish, nil
-	case how == PowerUp && (n.Power == event.PowerDownWish || n.Power == event.PowerDownASAP):
+	case how == PowerUp && (node.Power == event.PowerDownWish || node.Power == event.PowerDownASAP):
 		return event.PowerOn, nil
-	case how == PowerUp || n.Power == event.PoweringDown || n.Power == event.PoweredDown:
+	case how == PowerUp || node.Power == event.PoweringDown || node.Power == event.PoweredDown:
 		return 0, nil
-	case how == PowerDownForce && len(n.Holds) > 0:
-		return 0, spec.Refuse(spec.CodeNodesBusy, n.Holds[0].Name()+" of another scheduler is on "+n.Spec.Name+": drain the node there first")
+	case how == PowerDownForce && len(node.Holds) > 0:
+		return 0, spec.Refuse(spec.CodeNodesBusy, node.Holds[0].Name()+" of another scheduler is on "+node.Spec.Name+": drain the node there first")
 	case how == PowerDownForce:
 		return event.PoweringDown, nil
-	case n.Power == event.PowerUpWish && len(n.Jobs) == 0:
+	case node.Power == event.PowerUpWish && len(node.Jobs) == 0:
 		return event.PoweredDown, nil
 	case coming:
-		return 0, spec.Refuse(spec.CodeInvalidNodeState, n.Spec.Name+" is powering up; retry once it is up, or use power_down_force")
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+" is powering up; retry once it is up, or use power_down_force")
 	case how == PowerDownASAP:
 		return event.PowerDownASAP, nil
-	case n.Power == event.PowerDownASAP:
+	case node.Power == event.PowerDownASAP:
 		return 0, nil
 	}
 	return event.PowerDownWish, nil
@@ -79,15 +79,15 @@ func nextPower(n *state.Node, how PowerHow) (event.PowerState, error) {
 // clearForPower tells the jobs of a node to end that is powered down whatever
 // runs there, and puts it back into service.
 func (d powerCommands) clearForPower(name string) error {
-	n := d.t.Node(name)
-	for _, uid := range n.Jobs {
+	node := d.t.Node(name)
+	for _, uid := range node.Jobs {
 		if j := d.t.Job(uid); j.State.Active() && j.Ending == nil {
 			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+name+" is powered down"); err != nil {
 				return err
 			}
 		}
 	}
-	if n.Admin == event.NodeResume {
+	if node.Admin == event.NodeResume {
 		return nil
 	}
 	return d.Emit(&event.NodeStateSet{Node: name, State: event.NodeResume})
@@ -104,22 +104,22 @@ func (d powerCommands) cameUp(name string) error {
 // beginWaiting lets what waited for a node begin, now that it is up, unless the node is
 // not what was given to it.
 func (d powerCommands) beginWaiting(name string) error {
-	n := d.t.Node(name)
-	for _, uid := range slices.Clone(n.Jobs) {
-		j := d.t.Job(uid)
-		if !j.Configuring() || j.Ending != nil {
+	node := d.t.Node(name)
+	for _, uid := range slices.Clone(node.Jobs) {
+		job := d.t.Job(uid)
+		if !job.Configuring() || job.Ending != nil {
 			continue
 		}
-		why := n.Invalid
-		if n.Missing(&j.Alloc.Nodes[j.Alloc.Index(n.ID)]) {
+		why := node.Invalid
+		if node.Missing(&job.Alloc.Nodes[job.Alloc.Index(node.ID)]) {
 			why = "it has other GPUs than before"
 		}
 		var err error
 		switch {
 		case why != "":
-			err = d.RequestEnd(j, event.EndBoot, d.MayRequeue(j), spec.NotHeld, "node "+name+" came up unfit: "+why)
-		case d.t.Booting(j) == nil:
-			err = d.Emit(&event.JobReady{UID: j.UID, Attempt: j.Attempt})
+			err = d.RequestEnd(job, event.EndBoot, d.MayRequeue(job), spec.NotHeld, "node "+name+" came up unfit: "+why)
+		case d.t.Booting(job) == nil:
+			err = d.Emit(&event.JobReady{UID: job.UID, Attempt: job.Attempt})
 		}
 		if err != nil {
 			return err
@@ -137,21 +137,21 @@ type powerTick struct {
 // tickPower follows nodes on their way down and up, powers up those that
 // somebody waits for and down those that nobody needs.
 func (d powerCommands) tickPower() error {
-	p := d.t.Config.Power
-	var t powerTick
-	d.t.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		t.lastDown, t.lastUp = max(t.lastDown, n.DownAt), max(t.lastUp, n.UpAt)
-		if n.Power != 0 || (p.On() && len(n.Jobs) == 0) {
-			d.lookAtPower(&t, n)
+	power := d.t.Config.Power
+	var tick powerTick
+	d.t.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		tick.lastDown, tick.lastUp = max(tick.lastDown, node.DownAt), max(tick.lastUp, node.UpAt)
+		if node.Power != 0 || (power.On() && len(node.Jobs) == 0) {
+			d.lookAtPower(&tick, node)
 		}
 		return true
 	})
-	for _, name := range t.failed {
+	for _, name := range tick.failed {
 		if err := d.bootFailed(name); err != nil {
 			return err
 		}
 	}
-	for _, name := range t.off {
+	for _, name := range tick.off {
 		// SuspendProgram has had its time: what was given up there is off with the node.
 		if err := d.nodes().fenceNode(FenceNode{Node: name, By: event.FenceProgram}); err != nil {
 			return err
@@ -159,21 +159,21 @@ func (d powerCommands) tickPower() error {
 		if err := d.nodes().loseJobs(name, "node "+name+" was powered down"); err != nil {
 			return err
 		}
-		if n := d.t.Node(name); p != nil && p.IdleOnDown && n.Admin != event.NodeResume {
+		if n := d.t.Node(name); power != nil && power.IdleOnDown && n.Admin != event.NodeResume {
 			if err := d.Emit(&event.NodeStateSet{Node: name, State: event.NodeResume}); err != nil {
 				return err
 			}
 		}
 	}
 	var upRate, downRate uint32
-	if p != nil {
-		upRate, downRate = p.UpRate, p.DownRate
+	if power != nil {
+		upRate, downRate = power.UpRate, power.DownRate
 	}
-	ups := first(t.up, quota(upRate, t.lastUp, d.t.Now))
-	downs := first(t.down, quota(downRate, t.lastDown, d.t.Now))
-	idle := first(d.notKept(t.idle), quota(downRate, t.lastDown, d.t.Now)-len(downs))
+	ups := first(tick.up, quota(upRate, tick.lastUp, d.t.Now))
+	downs := first(tick.down, quota(downRate, tick.lastDown, d.t.Now))
+	idle := first(d.notKept(tick.idle), quota(downRate, tick.lastDown, d.t.Now)-len(downs))
 	for _, ev := range [...]*event.NodePowered{
-		{Nodes: t.failed, To: event.PoweredDown, Why: resumeTimeout, Failed: true}, {Nodes: t.off, To: event.PoweredDown, Why: "SuspendTimeout"},
+		{Nodes: tick.failed, To: event.PoweredDown, Why: resumeTimeout, Failed: true}, {Nodes: tick.off, To: event.PoweredDown, Why: "SuspendTimeout"},
 		{Nodes: ups, To: event.PoweringUp}, {Nodes: downs, To: event.PoweringDown, Why: "asked for"}, {Nodes: idle, To: event.PoweringDown, Why: "idle"},
 	} {
 		if err := d.setPower(ev); err != nil {
@@ -203,22 +203,22 @@ func (d powerCommands) setPower(ev *event.NodePowered) error {
 const resumeTimeout = "ResumeTimeout reached"
 
 // lookAtPower notes what is due about one node.
-func (d powerCommands) lookAtPower(t *powerTick, n *state.Node) {
+func (d powerCommands) lookAtPower(tick *powerTick, n *state.Node) {
 	name, times := n.Spec.Name, d.powerTimes(n)
 	switch n.Power {
 	case event.PoweringDown:
 		if n.PowerAt.Add(times.DownIn) <= d.t.Now {
-			t.off = append(t.off, name)
+			tick.off = append(tick.off, name)
 		}
 	case event.PoweringUp:
 		if n.PowerAt.Add(times.UpIn) <= d.t.Now {
-			t.failed = append(t.failed, name)
+			tick.failed = append(tick.failed, name)
 		}
 	case event.PowerUpWish:
-		t.up = append(t.up, name)
+		tick.up = append(tick.up, name)
 	case event.PowerDownWish, event.PowerDownASAP:
 		if n.Unused() {
-			t.down = append(t.down, name)
+			tick.down = append(tick.down, name)
 		}
 	case event.PoweredDown:
 	default:
@@ -227,7 +227,7 @@ func (d powerCommands) lookAtPower(t *powerTick, n *state.Node) {
 		}
 		since := max(n.BusyAt, n.PowerAt, n.Registered)
 		if d.t.Config.Power.On() && times.IdleAfter > 0 && n.Unused() && n.Inv != nil && !n.Removed && n.Reboot == nil && since.Add(times.IdleAfter) <= d.t.Now {
-			t.idle = append(t.idle, name)
+			tick.idle = append(tick.idle, name)
 		}
 	}
 }
@@ -236,14 +236,14 @@ func (d powerCommands) lookAtPower(t *powerTick, n *state.Node) {
 func (d powerCommands) powerTimes(n *state.Node) spec.PowerTimes { return PowerTimes(d.t.State, n) }
 
 // PowerTimes are the times of a node that count for its power.
-func PowerTimes(st *state.State, n *state.Node) spec.PowerTimes {
+func PowerTimes(st *state.State, node *state.Node) spec.PowerTimes {
 	var parts []*spec.PartitionSpec
 	for i := range st.Parts.List {
-		if st.Parts.List[i].Nodes.Has(int(n.ID)) {
+		if st.Parts.List[i].Nodes.Has(int(node.ID)) {
 			parts = append(parts, st.Parts.List[i].Spec)
 		}
 	}
-	return st.Config.PowerTimes(n.Spec, parts)
+	return st.Config.PowerTimes(node.Spec, parts)
 }
 
 // quota is how many nodes may be told now, at so many a minute.
@@ -258,27 +258,27 @@ func first(names []string, n int) []string { return names[:min(len(names), max(n
 
 // notKept leaves out the idle nodes that are to stay up.
 func (d powerCommands) notKept(idle []string) []string {
-	p := d.t.Config.Power
+	power := d.t.Config.Power
 	if len(idle) == 0 {
 		return nil
 	}
 	out := slices.DeleteFunc(idle, func(name string) bool { return d.staysUp(d.t.Node(name)) })
-	for _, k := range p.Keep {
+	for _, keep := range power.Keep {
 		up := int64(0) // that could take a job now
-		for _, name := range k.Nodes {
+		for _, name := range keep.Nodes {
 			if n := d.t.Node(name); n != nil && n.Usable() && !n.Asleep() && len(n.Jobs) == 0 {
 				up++
 			}
 		}
 		out = slices.DeleteFunc(out, func(name string) bool {
-			if !slices.Contains(k.Nodes, name) {
+			if !slices.Contains(keep.Nodes, name) {
 				return false
 			}
-			if n := d.t.Node(name); !n.Usable() && k.N > 0 {
+			if n := d.t.Node(name); !n.Usable() && keep.N > 0 {
 				return false // it is none of those that count
 			}
 			up--
-			if k.N > 0 && up >= k.N {
+			if keep.N > 0 && up >= keep.N {
 				return false
 			}
 			return true
@@ -289,19 +289,19 @@ func (d powerCommands) notKept(idle []string) []string {
 
 // staysUp tells whether a node is not powered down because of its partition or
 // state.
-func (d powerCommands) staysUp(n *state.Node) bool {
-	p := d.t.Config.Power
-	for _, name := range p.KeepParts {
-		if part := d.t.Parts.Find(name); part != nil && part.Nodes.Has(int(n.ID)) {
+func (d powerCommands) staysUp(node *state.Node) bool {
+	power := d.t.Config.Power
+	for _, name := range power.KeepParts {
+		if part := d.t.Parts.Find(name); part != nil && part.Nodes.Has(int(node.ID)) {
 			return true
 		}
 	}
-	for _, s := range p.KeepStates {
+	for _, s := range power.KeepStates {
 		switch {
-		case s == "CLOUD" && n.Spec.State == "CLOUD", s == "DOWN" && n.Admin == event.NodeDown, s == "DRAIN" && n.Admin == event.NodeDrain,
-			s == "FAIL" && n.Admin == event.NodeFail, s == "INVALID_REG" && n.Invalid != "", s == "NOT_RESPONDING" && n.Lost:
+		case s == "CLOUD" && node.Spec.State == "CLOUD", s == "DOWN" && node.Admin == event.NodeDown, s == "DRAIN" && node.Admin == event.NodeDrain,
+			s == "FAIL" && node.Admin == event.NodeFail, s == "INVALID_REG" && node.Invalid != "", s == "NOT_RESPONDING" && node.Lost:
 			return true
-		case (s == "RESERVED" || s == "MAINTENANCE") && d.reserved(n, s == "MAINTENANCE"):
+		case (s == "RESERVED" || s == "MAINTENANCE") && d.reserved(node, s == "MAINTENANCE"):
 			return true
 		}
 	}
@@ -309,13 +309,13 @@ func (d powerCommands) staysUp(n *state.Node) bool {
 }
 
 // reserved tells whether a node is in a reservation that is on.
-func (d powerCommands) reserved(n *state.Node, maint bool) bool {
+func (d powerCommands) reserved(node *state.Node, maint bool) bool {
 	for i := range d.t.Reservations {
-		r := &d.t.Reservations[i]
-		if r.Flags.Has(spec.ResvMaint) != maint || !timeline.ReservedNodes(d.t.State, r).Has(int(n.ID)) {
+		reservation := &d.t.Reservations[i]
+		if reservation.Flags.Has(spec.ResvMaint) != maint || !timeline.ReservedNodes(d.t.State, reservation).Has(int(node.ID)) {
 			continue
 		}
-		for _, w := range timeline.Windows(r, d.t.Now) {
+		for _, w := range timeline.Windows(reservation, d.t.Now) {
 			if w.From <= d.t.Now && d.t.Now < w.To {
 				return true
 			}

@@ -19,21 +19,21 @@ import (
 // resolveQOS fills in the default QOS and, where QOS are enforced, checks that
 // the association may use it: one of its list or the nearest list above it.
 // Where there is no list at all, only the QOS normal is allowed.
-func (d submission) resolveQOS(js *spec.JobSpec, assoc uint32) error {
+func (d submission) resolveQOS(jobSpec *spec.JobSpec, assoc uint32) error {
 	pol := d.t.Policy
 	allowed := eligible.AllowedQOS(pol, assoc)
 	for _, a := range pol.Chain(assoc) {
-		if js.QOS == "" {
-			js.QOS = a.DefaultQOS
+		if jobSpec.QOS == "" {
+			jobSpec.QOS = a.DefaultQOS
 		}
 	}
-	if js.QOS == "" && len(allowed) == 1 {
-		js.QOS = allowed[0]
+	if jobSpec.QOS == "" && len(allowed) == 1 {
+		jobSpec.QOS = allowed[0]
 	}
-	if js.QOS == "" {
-		js.QOS = eligible.DefaultQOS
+	if jobSpec.QOS == "" {
+		jobSpec.QOS = eligible.DefaultQOS
 	}
-	names := d.namedQOS(js)
+	names := d.namedQOS(jobSpec)
 	for _, name := range names {
 		switch {
 		case pol.FindQOS(name) == nil && name == eligible.DefaultQOS && len(names) == 1:
@@ -45,27 +45,27 @@ func (d submission) resolveQOS(js *spec.JobSpec, assoc uint32) error {
 			}
 			return e
 		}
-		switch q := pol.FindQOS(name); {
-		case q == nil:
-		case q.HasFlag("RequiresReservation") && js.Place.Reservation == "":
+		switch qos := pol.FindQOS(name); {
+		case qos == nil:
+		case qos.HasFlag("RequiresReservation") && jobSpec.Place.Reservation == "":
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
-		case q.HasFlag(limits.Relative) && limits.PartitionQOS(d.t.State, name):
+		case qos.HasFlag(limits.Relative) && limits.PartitionQOS(d.t.State, name):
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is relative to the partition that has it: jobs cannot name it")
 		}
 	}
-	js.SetQOS(names)
+	jobSpec.SetQOS(names)
 	return nil
 }
 
 // namedQOS are the QOS of a job, the highest priority first, then as they were
 // named.
-func (d submission) namedQOS(js *spec.JobSpec) []string {
-	names := js.QOSes
-	if names == nil && !strings.Contains(js.QOS, ",") {
-		return []string{js.QOS}
+func (d submission) namedQOS(jobSpec *spec.JobSpec) []string {
+	names := jobSpec.QOSes
+	if names == nil && !strings.Contains(jobSpec.QOS, ",") {
+		return []string{jobSpec.QOS}
 	}
 	if names == nil {
-		names = strings.Split(js.QOS, ",")
+		names = strings.Split(jobSpec.QOS, ",")
 	}
 	var out []string
 	for _, name := range names {
@@ -86,10 +86,10 @@ func (d submission) qosPriority(name string) uint32 {
 
 // barredInAll says what keeps a job out of a partition in each of its QOS, or
 // nil.
-func (d submission) barredInAll(p *state.Partition, js *spec.JobSpec, dem *place.Demand) *eligible.Rejection {
+func (d submission) barredInAll(partition *state.Partition, jobSpec *spec.JobSpec, dem *place.Demand) *eligible.Rejection {
 	var first *eligible.Rejection
-	for _, qos := range eligible.QOSChoices(js) {
-		b := eligible.CheckPartition(d.t.State, p, js.InQOS(qos), dem)
+	for _, qos := range eligible.QOSChoices(jobSpec) {
+		b := eligible.CheckPartition(d.t.State, partition, jobSpec.InQOS(qos), dem)
 		if b == nil {
 			return nil
 		}
@@ -103,11 +103,11 @@ func (d submission) barredInAll(p *state.Partition, js *spec.JobSpec, dem *place
 // withinLimits checks the limits that refuse a submission, in each partition.
 // Of several QOS those drop out that would refuse the job; it is refused if all
 // would.
-func (d submission) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+func (d submission) withinLimits(jobSpec *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
 	var first error
 	var takes []string
-	for _, qos := range eligible.QOSChoices(js) {
-		if err := d.withinLimitsOf(js.InQOS(qos), assoc, req, count); err == nil {
+	for _, qos := range eligible.QOSChoices(jobSpec) {
+		if err := d.withinLimitsOf(jobSpec.InQOS(qos), assoc, req, count); err == nil {
 			takes = append(takes, qos)
 		} else if first == nil {
 			first = err
@@ -116,18 +116,18 @@ func (d submission) withinLimits(js *spec.JobSpec, assoc uint32, req spec.TRES, 
 	if len(takes) == 0 {
 		return first
 	}
-	if len(js.QOSes) > 0 {
-		js.SetQOS(takes)
+	if len(jobSpec.QOSes) > 0 {
+		jobSpec.SetQOS(takes)
 	}
 	return nil
 }
 
-func (d submission) withinLimitsOf(js *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
-	for _, name := range js.Partitions {
+func (d submission) withinLimitsOf(jobSpec *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+	for _, name := range jobSpec.Partitions {
 		part := d.t.Parts.Find(name)
-		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: part.Spec, Assoc: assoc, Now: d.t.Now})
-		limit := eligible.ResolveRequest(d.t.State, part, js, b.Wall()).Limit // of a job that names none, what it would get
-		if r := b.Submit(count, req, limit); r != nil {
+		bound := limits.Find(d.t.State, limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: assoc, Now: d.t.Now})
+		limit := eligible.ResolveRequest(d.t.State, part, jobSpec, bound.Wall()).Limit // of a job that names none, what it would get
+		if r := bound.Submit(count, req, limit); r != nil {
 			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
 		}
 	}

@@ -14,12 +14,12 @@ func (d powerCommands) rebootNodes(c RebootNodes) error {
 		return spec.Refuse(spec.CodeDisabled, "RebootProgram is not configured: nodes cannot be rebooted")
 	}
 	for _, name := range c.Nodes {
-		switch n := d.t.Node(name); {
-		case n == nil || n.Removed:
+		switch node := d.t.Node(name); {
+		case node == nil || node.Removed:
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
-		case n.Asleep():
+		case node.Asleep():
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is not powered up")
-		case n.Reboot != nil && n.Reboot.Issued:
+		case node.Reboot != nil && node.Reboot.Issued:
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is rebooting already")
 		}
 	}
@@ -32,18 +32,18 @@ func (d powerCommands) rebootNodes(c RebootNodes) error {
 }
 
 // cancelReboots calls off reboots that have not begun.
-func (d powerCommands) cancelReboots(c CancelReboots) error {
-	for _, name := range c.Nodes {
-		switch n := d.t.Node(name); {
-		case n == nil:
+func (d powerCommands) cancelReboots(cancel CancelReboots) error {
+	for _, name := range cancel.Nodes {
+		switch node := d.t.Node(name); {
+		case node == nil:
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
-		case n.Reboot == nil:
+		case node.Reboot == nil:
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is not to be rebooted")
-		case n.Reboot.Issued:
+		case node.Reboot.Issued:
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is rebooting already")
 		}
 	}
-	for _, name := range c.Nodes {
+	for _, name := range cancel.Nodes {
 		if n := d.t.Node(name); n.Reboot == nil {
 			continue // named twice
 		}
@@ -59,8 +59,8 @@ func (d powerCommands) cancelReboots(c CancelReboots) error {
 
 // rebootedFor tells whether nothing is on a node but a job that waits for its
 // reboot.
-func (d powerCommands) rebootedFor(n *state.Node) bool {
-	return len(n.Jobs) > 0 && !slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+func (d powerCommands) rebootedFor(node *state.Node) bool {
+	return len(node.Jobs) > 0 && !slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
 		j := d.t.Job(uid)
 		return !j.Configuring() || !j.Spec.Queue.Reboot || j.Ending != nil
 	})
@@ -70,13 +70,13 @@ func (d powerCommands) rebootedFor(n *state.Node) bool {
 // do not come back.
 func (d powerCommands) tickReboots() error {
 	var due, late []string
-	d.t.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		switch r := n.Reboot; {
-		case r == nil:
-		case r.Issued && r.At.Add(d.powerTimes(n).UpIn) <= d.t.Now:
-			late = append(late, n.Spec.Name)
-		case !r.Issued && len(n.Holds) == 0 && (len(n.Jobs) == 0 || d.rebootedFor(n)) && n.Inv != nil && !n.Lost && !n.Asleep():
-			due = append(due, n.Spec.Name)
+	d.t.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		switch reboot := node.Reboot; {
+		case reboot == nil:
+		case reboot.Issued && reboot.At.Add(d.powerTimes(node).UpIn) <= d.t.Now:
+			late = append(late, node.Spec.Name)
+		case !reboot.Issued && len(node.Holds) == 0 && (len(node.Jobs) == 0 || d.rebootedFor(node)) && node.Inv != nil && !node.Lost && !node.Asleep():
+			due = append(due, node.Spec.Name)
 		}
 		return true
 	})
@@ -106,25 +106,25 @@ const rebootTimeout = "reboot timed out"
 
 // cameBack ends the reboot of a node that has registered again, if it is
 // another life of it.
-func (d powerCommands) cameBack(n *state.Node, inv *spec.Inventory, before string) error {
-	r := n.Reboot
-	if r == nil || !r.Issued || (inv.BootID == before && inv.BootedAt <= r.At && inv.AgentStarted <= r.At) {
+func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before string) error {
+	reboot := node.Reboot
+	if reboot == nil || !reboot.Issued || (inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At) {
 		return nil
 	}
-	if err := d.Emit(&event.NodeReboot{Node: n.Spec.Name, Phase: event.RebootOver}); err != nil {
+	if err := d.Emit(&event.NodeReboot{Node: node.Spec.Name, Phase: event.RebootOver}); err != nil {
 		return err
 	}
-	if r.Next != 0 && r.Next != n.Admin {
-		ev := &event.NodeStateSet{Node: n.Spec.Name, State: r.Next, Reason: r.Reason}
-		if r.Next == event.NodeDown && ev.Reason == "" {
+	if reboot.Next != 0 && reboot.Next != node.Admin {
+		ev := &event.NodeStateSet{Node: node.Spec.Name, State: reboot.Next, Reason: reboot.Reason}
+		if reboot.Next == event.NodeDown && ev.Reason == "" {
 			ev.Reason = "rebooted"
 		}
 		if err := d.Emit(ev); err != nil {
 			return err
 		}
 	}
-	if r.Next == event.NodeDown {
-		return d.nodes().loseJobs(n.Spec.Name, "node "+n.Spec.Name+" was to be down after its reboot")
+	if reboot.Next == event.NodeDown {
+		return d.nodes().loseJobs(node.Spec.Name, "node "+node.Spec.Name+" was to be down after its reboot")
 	}
-	return d.beginWaiting(n.Spec.Name)
+	return d.beginWaiting(node.Spec.Name)
 }

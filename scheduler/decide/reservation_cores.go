@@ -44,7 +44,7 @@ func (a *resvAsk) coreCount(v string) error {
 }
 
 // resvTRES reads TRES=cpu=16,node=2,license/matlab=1.
-func (d reservationCommands) resvTRES(a *resvAsk, v string) error {
+func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 	for item := range strings.SplitSeq(strings.ToLower(v), ",") {
 		name, num, _ := strings.Cut(item, "=")
 		lic, isLicence := strings.CutPrefix(name, "license/")
@@ -52,20 +52,20 @@ func (d reservationCommands) resvTRES(a *resvAsk, v string) error {
 		switch {
 		case isGPU && (gpu == "" || gpu[0] == ':'):
 			n, err := strconv.ParseInt(num, 10, 32)
-			if err != nil || n <= 0 || a.gpus > 0 || !slices.Contains(d.t.Config.GresTypes, "gpu") {
+			if err != nil || n <= 0 || ask.gpus > 0 || !slices.Contains(d.t.Config.GresTypes, "gpu") {
 				return spec.Refuse(spec.CodeInvalidGRES, "TRES="+item)
 			}
-			a.gpus, a.gpuType = n, strings.TrimPrefix(gpu, ":")
-		case a.perNode && name != "cpu":
+			ask.gpus, ask.gpuType = n, strings.TrimPrefix(gpu, ":")
+		case ask.perNode && name != "cpu":
 			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+": cpu and gres/gpu are of a node")
 		case name == "cpu":
 			n, err := strconv.ParseInt(num, 10, 32)
 			if err != nil || n <= 0 {
 				return spec.Refuse(spec.CodeCPUCountInvalid, "TRES="+item)
 			}
-			a.cpus = n
+			ask.cpus = n
 		case name == "node":
-			if err := a.nodeCount(num); err != nil {
+			if err := ask.nodeCount(num); err != nil {
 				return err
 			}
 		case isLicence:
@@ -73,7 +73,7 @@ func (d reservationCommands) resvTRES(a *resvAsk, v string) error {
 			if err != nil {
 				return err
 			}
-			a.r.Licenses = append(slices.Clone(a.r.Licenses), list...)
+			ask.r.Licenses = append(slices.Clone(ask.r.Licenses), list...)
 		default:
 			return spec.Refuse(spec.CodeDisabled, "TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
 		}
@@ -82,49 +82,49 @@ func (d reservationCommands) resvTRES(a *resvAsk, v string) error {
 }
 
 // settleResvCores works out of which nodes a reservation has how many cores.
-func (d reservationCommands) settleResvCores(a *resvAsk) error {
-	r := a.r
-	asked := a.cores != nil || a.cpus > 0 || a.gpus > 0
-	if !asked && (a.nodes != "" || a.choose) {
+func (d reservationCommands) settleResvCores(ask *resvAsk) error {
+	reservation := ask.r
+	asked := ask.cores != nil || ask.cpus > 0 || ask.gpus > 0
+	if !asked && (ask.nodes != "" || ask.choose) {
 		return spec.Refuse(spec.CodeCPUCountInvalid, "this is a core reservation; set CoreCnt")
 	}
 	if asked {
 		choose := d.chooseCores
-		r.GPUs = nil
-		if a.gpus > 0 {
+		reservation.GPUs = nil
+		if ask.gpus > 0 {
 			choose = d.chooseGPUs
-		} else if a.perNode {
+		} else if ask.perNode {
 			return spec.Refuse(spec.CodeCPUCountInvalid, "TRESPerNode is for GPUs: cores of each node are Nodes= with CoreCnt=2,4")
 		}
-		if err := choose(a); err != nil {
+		if err := choose(ask); err != nil {
 			return err
 		}
 	}
-	for i, name := range r.Nodes {
-		n := d.t.Node(name)
-		if n == nil {
+	for i, name := range reservation.Nodes {
+		node := d.t.Node(name)
+		if node == nil {
 			continue
 		}
-		if free, who := d.freeCores(r, n); free < int64(r.Cores[i]) {
-			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d cores for it in that time, and %d are asked for%s", name, free, r.Cores[i], who))
+		if free, who := d.freeCores(reservation, node); free < int64(reservation.Cores[i]) {
+			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d cores for it in that time, and %d are asked for%s", name, free, reservation.Cores[i], who))
 		}
-		if free, who := d.freeGPUs(r, n); free < r.GPUsOf(name) {
-			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, r.GPUsOf(name), who))
+		if free, who := d.freeGPUs(reservation, node); free < reservation.GPUsOf(name) {
+			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, reservation.GPUsOf(name), who))
 		}
 	}
-	r.TRES = d.coresTRES(r)
+	reservation.TRES = d.coresTRES(reservation)
 	return nil
 }
 
 // coresTRES is what a reservation of cores has of its nodes.
-func (d reservationCommands) coresTRES(r *spec.Reservation) spec.TRES {
-	sum := spec.TRES{Node: int64(len(r.Nodes))}
-	for _, name := range r.Nodes {
-		n := d.t.Node(name)
-		if n == nil {
+func (d reservationCommands) coresTRES(reservation *spec.Reservation) spec.TRES {
+	sum := spec.TRES{Node: int64(len(reservation.Nodes))}
+	for _, name := range reservation.Nodes {
+		node := d.t.Node(name)
+		if node == nil {
 			continue
 		}
-		kept := timeline.KeptOn(r, n)
+		kept := timeline.KeptOn(reservation, node)
 		sum.CPU += kept.CPU
 		if kept.GPU > 0 {
 			sum = sum.With("gres/gpu", sum.Get("gres/gpu")+kept.GPU)
@@ -136,37 +136,37 @@ func (d reservationCommands) coresTRES(r *spec.Reservation) spec.TRES {
 // replaceCores gives a reservation of cores others for those of nodes that went
 // out of service, with REPLACE also for those that its jobs took. What cannot be
 // replaced stays.
-func (d reservationCommands) replaceCores(r *spec.Reservation) error {
-	before := slices.Clone(r.Nodes)
-	r.Nodes = slices.Clone(before)
+func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
+	before := slices.Clone(reservation.Nodes)
+	reservation.Nodes = slices.Clone(before)
 	for i, name := range before {
 		old := d.t.Node(name)
-		if old != nil && old.Usable() && !(r.Flags.Has(spec.ResvReplace) && d.runsIn(r, old)) {
+		if old != nil && old.Usable() && !(reservation.Flags.Has(spec.ResvReplace) && d.runsIn(reservation, old)) {
 			continue
 		}
 		typ := ""
 		if old != nil && len(old.GPUs) > 0 {
 			typ = old.GPUs[0].Type
 		}
-		for _, n := range d.resvNodes(r) {
-			if slices.Contains(r.Nodes, n.Spec.Name) || (r.GPUs != nil && !oneKind(n, typ)) {
+		for _, node := range d.resvNodes(reservation) {
+			if slices.Contains(reservation.Nodes, node.Spec.Name) || (reservation.GPUs != nil && !oneKind(node, typ)) {
 				continue
 			}
-			cores, _ := d.freeCores(r, n)
-			gpus, _ := d.freeGPUs(r, n)
-			if cores >= int64(r.Cores[i]) && (r.GPUs == nil || gpus >= int64(r.GPUs[i])) {
-				r.Nodes[i] = n.Spec.Name
+			cores, _ := d.freeCores(reservation, node)
+			gpus, _ := d.freeGPUs(reservation, node)
+			if cores >= int64(reservation.Cores[i]) && (reservation.GPUs == nil || gpus >= int64(reservation.GPUs[i])) {
+				reservation.Nodes[i] = node.Spec.Name
 				break
 			}
 		}
 	}
-	if slices.Equal(r.Nodes, before) {
+	if slices.Equal(reservation.Nodes, before) {
 		return nil
 	}
-	r.Cores, r.GPUs = slices.Clone(r.Cores), slices.Clone(r.GPUs)
-	d.sortCores(r)
-	r.TRES = d.coresTRES(r)
-	return d.Emit(&event.ReservationPut{Reservation: *r})
+	reservation.Cores, reservation.GPUs = slices.Clone(reservation.Cores), slices.Clone(reservation.GPUs)
+	d.sortCores(reservation)
+	reservation.TRES = d.coresTRES(reservation)
+	return d.Emit(&event.ReservationPut{Reservation: *reservation})
 }
 
 // runsIn tells whether a job of a reservation runs on a node.
@@ -177,37 +177,37 @@ func (d reservationCommands) runsIn(r *spec.Reservation, n *state.Node) bool {
 // chooseCores sets the nodes of a reservation of cores, and how many it has of
 // each: of named nodes what was said, of a number of nodes the same of each, and
 // else of one node after the other what it can give.
-func (d reservationCommands) chooseCores(a *resvAsk) error {
-	r := a.r
-	r.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
-	if a.nodes != "" {
-		return d.namedCores(a)
+func (d reservationCommands) chooseCores(ask *resvAsk) error {
+	reservation := ask.r
+	reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+	if ask.nodes != "" {
+		return d.namedCores(ask)
 	}
 	var total int64 // in CPUs where a.cpus is given
-	for _, n := range a.cores {
+	for _, n := range ask.cores {
 		total += int64(n)
 	}
 	want := int64(0)
-	if a.choose {
-		want = int64(r.Want)
+	if ask.choose {
+		want = int64(reservation.Want)
 	}
-	total = max(total, a.cpus)
+	total = max(total, ask.cpus)
 	if want > total {
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d cores", want, total))
 	}
-	r.Nodes, r.Cores = nil, nil
+	reservation.Nodes, reservation.Cores = nil, nil
 	type share struct {
 		node  *state.Node
 		cores int64
 	}
 	var list []share
 	left := total
-	for _, n := range d.resvNodes(r) {
+	for _, node := range d.resvNodes(reservation) {
 		threads := int64(1)
-		if a.cpus > 0 {
-			threads = max(n.Spec.ThreadsPerCore, 1)
+		if ask.cpus > 0 {
+			threads = max(node.Spec.ThreadsPerCore, 1)
 		}
-		free, _ := d.freeCores(r, n)
+		free, _ := d.freeCores(reservation, node)
 		take := min(free, (left+threads-1)/threads)
 		if want > 0 {
 			each := (left + want - int64(len(list)) - 1) / (want - int64(len(list)))
@@ -217,7 +217,7 @@ func (d reservationCommands) chooseCores(a *resvAsk) error {
 			}
 		}
 		if take > 0 {
-			list, left = append(list, share{n, take}), left-take*threads
+			list, left = append(list, share{node, take}), left-take*threads
 		}
 		if left <= 0 {
 			break
@@ -228,66 +228,66 @@ func (d reservationCommands) chooseCores(a *resvAsk) error {
 	}
 	slices.SortFunc(list, func(a, b share) int { return int(a.node.ID) - int(b.node.ID) })
 	for _, s := range list {
-		r.Nodes, r.Cores = append(r.Nodes, s.node.Spec.Name), append(r.Cores, uint32(s.cores))
+		reservation.Nodes, reservation.Cores = append(reservation.Nodes, s.node.Spec.Name), append(reservation.Cores, uint32(s.cores))
 	}
 	return nil
 }
 
 // namedCores takes so many cores of each of the nodes that were named.
-func (d reservationCommands) namedCores(a *resvAsk) error {
-	if err := d.listResvNodes(a); err != nil {
+func (d reservationCommands) namedCores(ask *resvAsk) error {
+	if err := d.listResvNodes(ask); err != nil {
 		return err
 	}
-	if a.cpus > 0 || len(a.cores) != len(a.r.Nodes) {
-		return spec.Refuse(spec.CodeCPUCountInvalid, fmt.Sprintf("with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4", len(a.r.Nodes)))
+	if ask.cpus > 0 || len(ask.cores) != len(ask.r.Nodes) {
+		return spec.Refuse(spec.CodeCPUCountInvalid, fmt.Sprintf("with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4", len(ask.r.Nodes)))
 	}
-	a.r.Cores = a.cores
+	ask.r.Cores = ask.cores
 	return nil
 }
 
 // freeCores is how many cores of a node a reservation could have: those that no
 // other has at the same time, and no job that may run into it. who says who has
 // the others.
-func (d reservationCommands) freeCores(r *spec.Reservation, n *state.Node) (free int64, who string) {
-	threads := max(n.Spec.ThreadsPerCore, 1)
-	held, who, whole := d.heldBeside(r, n)
+func (d reservationCommands) freeCores(reservation *spec.Reservation, node *state.Node) (free int64, who string) {
+	threads := max(node.Spec.ThreadsPerCore, 1)
+	held, who, whole := d.heldBeside(reservation, node)
 	if whole {
 		return 0, who
 	}
 	for i := range d.t.Parts.List {
-		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(n.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {
+		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(node.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {
 			return 0, "; partition " + p.Spec.Name + " shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
 		}
 	}
-	return max(n.CPUs-held.CPU, 0) / threads, who
+	return max(node.CPUs-held.CPU, 0) / threads, who
 }
 
 // heldBeside is what others hold of a node while a reservation is there: other
 // reservations, the last of which who names, and jobs that may run into it.
 // whole tells that one of them has the whole node.
-func (d reservationCommands) heldBeside(r *spec.Reservation, n *state.Node) (held place.Free, who string, whole bool) {
-	mine := timeline.Windows(r, d.t.Now)
+func (d reservationCommands) heldBeside(reservation *spec.Reservation, node *state.Node) (held place.Free, who string, whole bool) {
+	mine := timeline.Windows(reservation, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name == r.Name || (r.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, n.Spec.Name) || !windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name == reservation.Name || (reservation.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, node.Spec.Name) || !windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			continue
 		}
 		who = "; reservation " + o.Name + " is there"
 		if o.Cores == nil {
 			return held, who, true
 		}
-		kept := timeline.KeptOn(o, n)
+		kept := timeline.KeptOn(o, node)
 		held.CPU += kept.CPU
 		held.GPU += kept.GPU
 	}
-	if r.Flags.Has(spec.ResvIgnoreJobs) {
+	if reservation.Flags.Has(spec.ResvIgnoreJobs) {
 		return held, who, false
 	}
-	for _, uid := range n.Jobs {
-		j := d.t.Job(uid)
-		if i := j.Alloc.Index(n.ID); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation != r.Name && max(j.Deadline(), d.t.Now+1) > r.Start {
-			held.CPU += int64(j.Alloc.Nodes[i].CPUs.Count())
-			held.GPU += int64(len(j.Alloc.Nodes[i].GPUs))
+	for _, uid := range node.Jobs {
+		job := d.t.Job(uid)
+		if i := job.Alloc.Index(node.ID); i >= 0 && !job.Done.Has(i) && job.Alloc.Reservation != reservation.Name && max(job.Deadline(), d.t.Now+1) > reservation.Start {
+			held.CPU += int64(job.Alloc.Nodes[i].CPUs.Count())
+			held.GPU += int64(len(job.Alloc.Nodes[i].GPUs))
 		}
 	}
 	return held, who, false

@@ -12,65 +12,65 @@ import (
 // the cores that go with them: what was said, or of each node the part that its
 // GPUs are of all GPUs there. Of a number of nodes, or of named ones, each gives
 // the same, the first ones one more; else one node after the other what it can.
-func (d reservationCommands) chooseGPUs(a *resvAsk) error {
-	r := a.r
-	r.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
-	if a.cores != nil {
+func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
+	reservation := ask.r
+	reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+	if ask.cores != nil {
 		return spec.Refuse(spec.CodeCPUCountInvalid, "the cores beside GPUs are said with TRES=cpu=")
 	}
 	var list []*state.Node
 	want := 0 // nodes; 0 = as many as it takes
 	switch {
-	case a.nodes != "":
-		if err := d.listResvNodes(a); err != nil {
+	case ask.nodes != "":
+		if err := d.listResvNodes(ask); err != nil {
 			return err
 		}
-		for _, name := range r.Nodes {
+		for _, name := range reservation.Nodes {
 			list = append(list, d.t.Node(name))
 		}
 		want = len(list)
-	case a.choose:
-		list, want = d.resvNodes(r), int(r.Want)
+	case ask.choose:
+		list, want = d.resvNodes(reservation), int(reservation.Want)
 	default:
-		list = d.resvNodes(r)
+		list = d.resvNodes(reservation)
 	}
-	total, each := a.gpus, a.gpus
-	if a.perNode {
+	total, each := ask.gpus, ask.gpus
+	if ask.perNode {
 		want = max(want, 1)
 		total *= int64(want)
 	}
 	if int64(want) > total {
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d GPUs", want, total))
 	}
-	r.Nodes = nil
-	r.Cores = nil
-	r.GPUs = nil
+	reservation.Nodes = nil
+	reservation.Cores = nil
+	reservation.GPUs = nil
 	left := total
-	for _, n := range list {
-		free, _ := d.freeGPUs(r, n)
-		if !oneKind(n, a.gpuType) {
+	for _, node := range list {
+		free, _ := d.freeGPUs(reservation, node)
+		if !oneKind(node, ask.gpuType) {
 			free = 0
 		}
 		take := min(free, left)
 		if want > 0 {
-			if open := int64(want - len(r.Nodes)); !a.perNode {
+			if open := int64(want - len(reservation.Nodes)); !ask.perNode {
 				each = (left + open - 1) / open
 			}
 			take = each
 			if free < take {
-				if a.nodes != "" {
-					return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for", n.Spec.Name, free, take))
+				if ask.nodes != "" {
+					return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for", node.Spec.Name, free, take))
 				}
 				continue
 			}
 		}
-		cores := d.coresBeside(a, n, take, total)
-		if have, _ := d.freeCores(r, n); take == 0 || have < cores {
+		cores := d.coresBeside(ask, node, take, total)
+		if have, _ := d.freeCores(reservation, node); take == 0 || have < cores {
 			continue
 		}
-		r.Nodes = append(r.Nodes, n.Spec.Name)
-		r.Cores = append(r.Cores, uint32(cores))
-		r.GPUs = append(r.GPUs, uint32(take))
+		reservation.Nodes = append(reservation.Nodes, node.Spec.Name)
+		reservation.Cores = append(reservation.Cores, uint32(cores))
+		reservation.GPUs = append(reservation.GPUs, uint32(take))
 		left -= take
 		if left == 0 {
 			break
@@ -79,36 +79,36 @@ func (d reservationCommands) chooseGPUs(a *resvAsk) error {
 	if left > 0 {
 		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%d of %d GPUs, or the cores beside them, are not free in that time", left, total))
 	}
-	d.sortCores(r)
+	d.sortCores(reservation)
 	return nil
 }
 
 // sortCores puts the nodes of a reservation of cores, perhaps with GPUs, into their
 // order.
-func (d reservationCommands) sortCores(r *spec.Reservation) {
-	names := slices.Clone(r.Nodes)
-	cores := slices.Clone(r.Cores)
-	gpus := slices.Clone(r.GPUs)
-	slices.SortFunc(r.Nodes, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
-	for i, name := range r.Nodes {
+func (d reservationCommands) sortCores(reservation *spec.Reservation) {
+	names := slices.Clone(reservation.Nodes)
+	cores := slices.Clone(reservation.Cores)
+	gpus := slices.Clone(reservation.GPUs)
+	slices.SortFunc(reservation.Nodes, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
+	for i, name := range reservation.Nodes {
 		k := slices.Index(names, name)
-		r.Cores[i] = cores[k]
+		reservation.Cores[i] = cores[k]
 		if gpus != nil {
-			r.GPUs[i] = gpus[k]
+			reservation.GPUs[i] = gpus[k]
 		}
 	}
 }
 
 // coresBeside is how many cores of a node a reservation keeps with some GPUs of
 // the node, of so many in total.
-func (d reservationCommands) coresBeside(a *resvAsk, n *state.Node, gpus, total int64) int64 {
-	threads := max(n.Spec.ThreadsPerCore, 1)
-	cpus := (n.CPUs*gpus + int64(len(n.GPUs)) - 1) / max(int64(len(n.GPUs)), 1)
+func (d reservationCommands) coresBeside(ask *resvAsk, node *state.Node, gpus, total int64) int64 {
+	threads := max(node.Spec.ThreadsPerCore, 1)
+	cpus := (node.CPUs*gpus + int64(len(node.GPUs)) - 1) / max(int64(len(node.GPUs)), 1)
 	switch {
-	case a.cpus > 0 && a.perNode:
-		cpus = a.cpus
-	case a.cpus > 0:
-		cpus = (a.cpus*gpus + total - 1) / total
+	case ask.cpus > 0 && ask.perNode:
+		cpus = ask.cpus
+	case ask.cpus > 0:
+		cpus = (ask.cpus*gpus + total - 1) / total
 	}
 	return max((cpus+threads-1)/threads, 1)
 }
@@ -121,10 +121,10 @@ func oneKind(n *state.Node, typ string) bool {
 
 // freeGPUs is how many GPUs of a node a reservation could have: those that no
 // other keeps at the same time, and no job that may run into it holds.
-func (d reservationCommands) freeGPUs(r *spec.Reservation, n *state.Node) (free int64, who string) {
-	held, who, whole := d.heldBeside(r, n)
+func (d reservationCommands) freeGPUs(reservation *spec.Reservation, node *state.Node) (free int64, who string) {
+	held, who, whole := d.heldBeside(reservation, node)
 	if whole {
 		return 0, who
 	}
-	return max(int64(len(n.GPUs))-held.GPU, 0), who
+	return max(int64(len(node.GPUs))-held.GPU, 0), who
 }

@@ -23,26 +23,26 @@ type reservationCommands struct{ *decision }
 const yearly = 365 * spec.Day
 
 // createReservation makes a reservation from scontrol's keys and values.
-func (d reservationCommands) createReservation(c CreateReservation) error {
-	r := spec.Reservation{Name: c.Name}
-	if r.Name == "" {
-		r.Name = d.freeName(c.Set)
+func (d reservationCommands) createReservation(create CreateReservation) error {
+	reservation := spec.Reservation{Name: create.Name}
+	if reservation.Name == "" {
+		reservation.Name = d.freeName(create.Set)
 	}
-	if strings.ContainsAny(r.Name, ", \t\n=") {
-		return spec.Refuse(spec.CodeInvalidReservation, fmt.Sprintf("%q is not a valid reservation name", r.Name))
+	if strings.ContainsAny(reservation.Name, ", \t\n=") {
+		return spec.Refuse(spec.CodeInvalidReservation, fmt.Sprintf("%q is not a valid reservation name", reservation.Name))
 	}
-	if d.t.Reservation(r.Name) != nil {
-		return spec.Refuse(spec.CodeReservationExists, r.Name)
+	if d.t.Reservation(reservation.Name) != nil {
+		return spec.Refuse(spec.CodeReservationExists, reservation.Name)
 	}
-	ask := &resvAsk{r: &r, fresh: true}
-	if err := d.readReservation(ask, c.Set); err != nil {
+	ask := &resvAsk{r: &reservation, fresh: true}
+	if err := d.readReservation(ask, create.Set); err != nil {
 		return err
 	}
 	if err := d.settleReservation(ask); err != nil {
 		return err
 	}
-	d.res.Message = r.Name
-	return d.Emit(&event.ReservationPut{Reservation: r})
+	d.res.Message = reservation.Name
+	return d.Emit(&event.ReservationPut{Reservation: reservation})
 }
 
 // updateReservation changes one. What it does not name stays.
@@ -51,40 +51,40 @@ func (d reservationCommands) updateReservation(c UpdateReservation) error {
 	if old == nil {
 		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
 	}
-	r := *old
-	ask := &resvAsk{r: &r, length: old.End.Sub(old.Start)}
+	reservation := *old
+	ask := &resvAsk{r: &reservation, length: old.End.Sub(old.Start)}
 	if err := d.readReservation(ask, c.Set); err != nil {
 		return err
 	}
-	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) && r.Start != old.Start {
+	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) && reservation.Start != old.Start {
 		return spec.Refuse(spec.CodeReservationInUse, "it has begun")
 	}
 	if err := d.settleReservation(ask); err != nil {
 		return err
 	}
-	return d.Emit(&event.ReservationPut{Reservation: r})
+	return d.Emit(&event.ReservationPut{Reservation: reservation})
 }
 
 // deleteReservation ends one that no job runs in. USER_DELETE lets those
 // delete it who may use it.
 func (d reservationCommands) deleteReservation(c DeleteReservation) error {
-	r := d.t.Reservation(c.Name)
-	if r == nil {
+	reservation := d.t.Reservation(c.Name)
+	if reservation == nil {
 		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
 	}
-	if a := d.t.Actor; !c.Admin && (!r.Flags.Has(spec.ResvUserDelete) || !slices.Contains(r.Users, a.Name)) {
+	if a := d.t.Actor; !c.Admin && (!reservation.Flags.Has(spec.ResvUserDelete) || !slices.Contains(reservation.Users, a.Name)) {
 		return spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	if running, _ := d.resvJobs(r.Name); running > 0 {
+	if running, _ := d.resvJobs(reservation.Name); running > 0 {
 		return spec.Refuse(spec.CodeReservationInUse, fmt.Sprintf("%d jobs run in it", running))
 	}
-	return d.dropReservation(r, "")
+	return d.dropReservation(reservation, "")
 }
 
 // dropReservation ends a reservation. The jobs that wait for it go on waiting,
 // or with NO_HOLD_JOBS_AFTER_END run without it.
-func (d reservationCommands) dropReservation(r *spec.Reservation, why string) error {
-	name, free := r.Name, r.Flags.Has(spec.ResvNoHold)
+func (d reservationCommands) dropReservation(reservation *spec.Reservation, why string) error {
+	name, free := reservation.Name, reservation.Flags.Has(spec.ResvNoHold)
 	if err := d.Emit(&event.ReservationRemoved{Name: name, Why: why}); err != nil || !free {
 		return err
 	}
@@ -96,10 +96,10 @@ func (d reservationCommands) dropReservation(r *spec.Reservation, why string) er
 		return true
 	})
 	for _, uid := range waiting {
-		j := d.t.Job(uid)
-		js := *j.Spec
-		js.Place.Reservation, js.Queue.Hold, js.Time.Begin = "", j.Hold, j.Begin
-		if err := d.Emit(&event.JobUpdated{UID: uid, Spec: &js, Req: j.Req, Assoc: j.Assoc, Changed: []string{"Reservation"}}); err != nil {
+		job := d.t.Job(uid)
+		jobSpec := *job.Spec
+		jobSpec.Place.Reservation, jobSpec.Queue.Hold, jobSpec.Time.Begin = "", job.Hold, job.Begin
+		if err := d.Emit(&event.JobUpdated{UID: uid, Spec: &jobSpec, Req: job.Req, Assoc: job.Assoc, Changed: []string{"Reservation"}}); err != nil {
 			return err
 		}
 	}
@@ -156,9 +156,9 @@ type resvAsk struct {
 }
 
 // readReservation applies keys and values.
-func (d reservationCommands) readReservation(a *resvAsk, set []spec.KeyValue) error {
+func (d reservationCommands) readReservation(ask *resvAsk, set []spec.KeyValue) error {
 	for _, kv := range set {
-		if err := d.readResvKey(a, kv); err != nil {
+		if err := d.readResvKey(ask, kv); err != nil {
 			return err
 		}
 	}
@@ -166,55 +166,55 @@ func (d reservationCommands) readReservation(a *resvAsk, set []spec.KeyValue) er
 }
 
 //muster:table one case for each key
-func (d reservationCommands) readResvKey(a *resvAsk, kv spec.KeyValue) (err error) {
-	r, v := a.r, kv.Value
+func (d reservationCommands) readResvKey(ask *resvAsk, kv spec.KeyValue) (err error) {
+	reservation, v := ask.r, kv.Value
 	key, mode := strings.ToLower(kv.Key), byte(0)
 	if n := len(key); n > 0 && (key[n-1] == '+' || key[n-1] == '-') {
 		key, mode = key[:n-1], key[n-1]
 	}
 	switch key {
 	case "starttime":
-		r.Start, err = d.instant(v)
-		a.startGiven = true
+		reservation.Start, err = d.instant(v)
+		ask.startGiven = true
 	case "endtime":
-		r.End, err = d.instant(v)
-		a.endGiven = true
+		reservation.End, err = d.instant(v)
+		ask.endGiven = true
 	case "duration":
-		a.length, err = resvLength(a.length, v, mode)
+		ask.length, err = resvLength(ask.length, v, mode)
 	case "nodes":
-		a.nodes = v
+		ask.nodes = v
 	case "nodecnt", "nodecount":
-		err = a.nodeCount(v)
+		err = ask.nodeCount(v)
 	case "corecnt", "corecount":
-		err = a.coreCount(v)
+		err = ask.coreCount(v)
 	case "tres":
-		err = d.resvTRES(a, v)
+		err = d.resvTRES(ask, v)
 	case "trespernode":
-		a.perNode = true
-		err = d.resvTRES(a, v)
+		ask.perNode = true
+		err = d.resvTRES(ask, v)
 	case "partitionname", "partition":
 		if d.t.Parts.Find(v) == nil {
 			return spec.Refuse(spec.CodeInvalidPartition, v)
 		}
-		r.Part = v
+		reservation.Part = v
 	case "features":
-		r.Features = v
+		reservation.Features = v
 	case "users":
-		err = d.resvNames(&r.Users, v, mode, nil, 0)
+		err = d.resvNames(&reservation.Users, v, mode, nil, 0)
 	case "accounts":
-		err = d.resvNames(&r.Accounts, v, mode, func(n string) bool { return d.t.Policy.FindAccount(n) != nil }, spec.CodeInvalidAccount)
+		err = d.resvNames(&reservation.Accounts, v, mode, func(n string) bool { return d.t.Policy.FindAccount(n) != nil }, spec.CodeInvalidAccount)
 	case "groups":
-		err = d.resvNames(&r.Groups, v, mode, nil, 0)
+		err = d.resvNames(&reservation.Groups, v, mode, nil, 0)
 	case "qos":
-		err = d.resvNames(&r.QOS, v, mode, func(n string) bool { return d.t.Policy.FindQOS(n) != nil }, spec.CodeInvalidQOS)
+		err = d.resvNames(&reservation.QOS, v, mode, func(n string) bool { return d.t.Policy.FindQOS(n) != nil }, spec.CodeInvalidQOS)
 	case "allowedpartitions", "allowedpartition":
-		err = d.resvNames(&r.Parts, v, mode, func(n string) bool { return d.t.Parts.Find(n) != nil }, spec.CodeInvalidPartition)
+		err = d.resvNames(&reservation.Parts, v, mode, func(n string) bool { return d.t.Parts.Find(n) != nil }, spec.CodeInvalidPartition)
 	case "flags":
-		err = resvFlags(r, v, mode)
+		err = resvFlags(reservation, v, mode)
 	case "comment":
-		r.Comment = v
+		reservation.Comment = v
 	case "licenses":
-		r.Licenses, err = d.resvLicences(v)
+		reservation.Licenses, err = d.resvLicences(v)
 	case "burstbuffer", "maxstartdelay", "watts", "skip":
 		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores, GPUs and licences are reserved")
 	default:
@@ -313,7 +313,7 @@ func (d reservationCommands) resvNames(to *[]string, v string, mode byte, known 
 }
 
 // resvFlags sets, adds or takes flags away.
-func resvFlags(r *spec.Reservation, v string, mode byte) error {
+func resvFlags(reservation *spec.Reservation, v string, mode byte) error {
 	var given spec.ReservationFlag
 	for _, w := range strings.FieldsFunc(strings.ToUpper(v), func(c rune) bool { return c == ',' }) {
 		if w[0] == '+' || w[0] == '-' {
@@ -337,113 +337,113 @@ func resvFlags(r *spec.Reservation, v string, mode byte) error {
 			if err != nil || sec == format.Infinite {
 				return spec.Refuse(spec.CodeInvalidTime, "PURGE_COMP="+arg)
 			}
-			r.Purge = spec.Seconds(sec)
+			reservation.Purge = spec.Seconds(sec)
 		}
 		given |= spec.ReservationFlags()[i].Flag
 	}
-	kept := r.Flags & (spec.ResvSpecNodes | spec.ResvAllNodes)
+	kept := reservation.Flags & (spec.ResvSpecNodes | spec.ResvAllNodes)
 	switch mode {
 	case '+':
-		r.Flags |= given
+		reservation.Flags |= given
 	case '-':
-		r.Flags &^= given
+		reservation.Flags &^= given
 	default:
-		r.Flags = given | kept
+		reservation.Flags = given | kept
 	}
 	return nil
 }
 
 // settleReservation works out times and nodes and refuses what cannot be.
-func (d reservationCommands) settleReservation(a *resvAsk) error {
-	if err := d.settleResvTime(a); err != nil {
+func (d reservationCommands) settleReservation(ask *resvAsk) error {
+	if err := d.settleResvTime(ask); err != nil {
 		return err
 	}
-	r := a.r
-	if len(r.Users)+len(r.Accounts)+len(r.Groups)+len(r.QOS)+len(r.Parts) == 0 {
+	reservation := ask.r
+	if len(reservation.Users)+len(reservation.Accounts)+len(reservation.Groups)+len(reservation.QOS)+len(reservation.Parts) == 0 {
 		return spec.Refuse(spec.CodeReservationEmpty, "")
 	}
 	repeats := 0
 	for _, f := range [...]spec.ReservationFlag{spec.ResvHourly, spec.ResvDaily, spec.ResvWeekday, spec.ResvWeekend, spec.ResvWeekly, spec.ResvTimeFloat} {
-		if r.Flags.Has(f) {
+		if reservation.Flags.Has(f) {
 			repeats++
 		}
 	}
 	if repeats > 1 {
 		return spec.Refuse(spec.CodeBadRequest, "a reservation repeats in one way, and one with TIME_FLOAT in none")
 	}
-	if r.Repeats() && r.Next(r.Start) < r.End {
+	if reservation.Repeats() && reservation.Next(reservation.Start) < reservation.End {
 		return spec.Refuse(spec.CodeInvalidTimeLimit, "it would last longer than until it comes again")
 	}
-	if r.Flags.Has(spec.ResvPurgeComp) && r.Purge == 0 {
-		r.Purge = 5 * spec.Minute
+	if reservation.Flags.Has(spec.ResvPurgeComp) && reservation.Purge == 0 {
+		reservation.Purge = 5 * spec.Minute
 	}
-	return d.settleResvNodes(a)
+	return d.settleResvNodes(ask)
 }
 
-func (d reservationCommands) settleResvTime(a *resvAsk) error {
-	r := a.r
+func (d reservationCommands) settleResvTime(ask *resvAsk) error {
+	reservation := ask.r
 	switch {
-	case r.Start == 0:
-		r.Start = d.t.Now
-	case a.fresh && r.Start < d.t.Now.Add(-spec.Minute) && !r.Flags.Has(spec.ResvForceStart):
+	case reservation.Start == 0:
+		reservation.Start = d.t.Now
+	case ask.fresh && reservation.Start < d.t.Now.Add(-spec.Minute) && !reservation.Flags.Has(spec.ResvForceStart):
 		return spec.Refuse(spec.CodeInvalidTime, "it would begin in the past")
 	}
-	if a.length == 0 {
-		a.length = yearly
+	if ask.length == 0 {
+		ask.length = yearly
 	}
-	if !a.endGiven {
-		r.End = r.Start.Add(a.length)
+	if !ask.endGiven {
+		reservation.End = reservation.Start.Add(ask.length)
 	}
-	for r.Flags.Has(spec.ResvForceStart) && r.Repeats() && r.Start < r.End && r.End <= d.t.Now {
-		r.Start, r.End = r.Next(r.Start), r.Next(r.Start).Add(r.End.Sub(r.Start)) // the one that would be now
+	for reservation.Flags.Has(spec.ResvForceStart) && reservation.Repeats() && reservation.Start < reservation.End && reservation.End <= d.t.Now {
+		reservation.Start, reservation.End = reservation.Next(reservation.Start), reservation.Next(reservation.Start).Add(reservation.End.Sub(reservation.Start)) // the one that would be now
 	}
-	if r.End <= r.Start || r.End <= d.t.Now {
+	if reservation.End <= reservation.Start || reservation.End <= d.t.Now {
 		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
 	}
-	if r.Flags.Has(spec.ResvTimeFloat) && (a.startGiven || a.fresh) {
-		r.Ahead = r.Start.Sub(d.t.Now)
-		if r.Ahead < 0 {
-			r.Ahead = 0
+	if reservation.Flags.Has(spec.ResvTimeFloat) && (ask.startGiven || ask.fresh) {
+		reservation.Ahead = reservation.Start.Sub(d.t.Now)
+		if reservation.Ahead < 0 {
+			reservation.Ahead = 0
 		}
 	}
 	return nil
 }
 
-func (d reservationCommands) settleResvNodes(a *resvAsk) error {
-	r := a.r
-	if r.Flags.Has(spec.ResvLicenseOnly) {
-		if len(r.Licenses) == 0 || a.nodes != "" || a.choose || len(r.Nodes) > 0 {
+func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
+	reservation := ask.r
+	if reservation.Flags.Has(spec.ResvLicenseOnly) {
+		if len(reservation.Licenses) == 0 || ask.nodes != "" || ask.choose || len(reservation.Nodes) > 0 {
 			return spec.Refuse(spec.CodeInvalidLicense, "a reservation with LICENSE_ONLY has Licenses and no nodes")
 		}
 		return nil
 	}
-	if a.cores != nil || a.cpus > 0 || a.gpus > 0 || r.Cores != nil {
-		return d.settleResvCores(a)
+	if ask.cores != nil || ask.cpus > 0 || ask.gpus > 0 || reservation.Cores != nil {
+		return d.settleResvCores(ask)
 	}
 	switch {
-	case a.nodes != "":
-		if err := d.namedResvNodes(a); err != nil {
+	case ask.nodes != "":
+		if err := d.namedResvNodes(ask); err != nil {
 			return err
 		}
-	case a.choose:
-		r.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
-		nodes := d.chooseResvNodes(r, int(r.Want), nil)
+	case ask.choose:
+		reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+		nodes := d.chooseResvNodes(reservation, int(reservation.Want), nil)
 		if nodes == nil {
 			return spec.Refuse(spec.CodeNodesBusy, "")
 		}
-		r.Nodes = nodes
-	case a.fresh:
+		reservation.Nodes = nodes
+	case ask.fresh:
 		return spec.Refuse(spec.CodeNodeCountInvalid, "the nodes are missing; set Nodes or NodeCnt")
 	}
-	for _, name := range r.Nodes {
-		if by := d.resvConflict(r, name); by != "" {
+	for _, name := range reservation.Nodes {
+		if by := d.resvConflict(reservation, name); by != "" {
 			return spec.Refuse(spec.CodeReservationOverlap, name+" is in "+by)
 		}
 	}
-	r.TRES = spec.TRES{}
-	for _, name := range r.Nodes {
+	reservation.TRES = spec.TRES{}
+	for _, name := range reservation.Nodes {
 		if n := d.t.Node(name); n != nil {
-			r.TRES = r.TRES.Add(n.Spec.NodeTRES())
+			reservation.TRES = reservation.TRES.Add(n.Spec.NodeTRES())
 		}
 	}
 	return nil
@@ -452,13 +452,13 @@ func (d reservationCommands) settleResvNodes(a *resvAsk) error {
 // namedResvNodes takes the nodes that were named; ALL are those of the
 // partition that was named, or of the cluster. Their jobs must end before,
 // unless they are to be ignored.
-func (d reservationCommands) namedResvNodes(a *resvAsk) error {
-	r, before := a.r, a.r.Nodes
-	if err := d.listResvNodes(a); err != nil {
+func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
+	reservation, before := ask.r, ask.r.Nodes
+	if err := d.listResvNodes(ask); err != nil {
 		return err
 	}
-	for _, name := range r.Nodes {
-		if !slices.Contains(before, name) && d.busyInto(r, d.t.Node(name)) {
+	for _, name := range reservation.Nodes {
+		if !slices.Contains(before, name) && d.busyInto(reservation, d.t.Node(name)) {
 			return spec.Refuse(spec.CodeNodesBusy, name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
 		}
 	}
@@ -466,20 +466,20 @@ func (d reservationCommands) namedResvNodes(a *resvAsk) error {
 }
 
 // listResvNodes sets the nodes of a reservation to those that were named.
-func (d reservationCommands) listResvNodes(a *resvAsk) error {
-	r := a.r
+func (d reservationCommands) listResvNodes(ask *resvAsk) error {
+	reservation := ask.r
 	var names []string
-	r.Flags = r.Flags&^spec.ResvAllNodes | spec.ResvSpecNodes
-	if strings.EqualFold(a.nodes, "ALL") {
-		r.Flags |= spec.ResvAllNodes
+	reservation.Flags = reservation.Flags&^spec.ResvAllNodes | spec.ResvSpecNodes
+	if strings.EqualFold(ask.nodes, "ALL") {
+		reservation.Flags |= spec.ResvAllNodes
 		for id := range len(d.t.NodeIDs) {
 			n := d.t.NodeByID(spec.NodeID(id))
-			if p := d.t.Parts.Find(r.Part); n != nil && !n.Removed && (p == nil || p.Nodes.Has(id)) {
+			if p := d.t.Parts.Find(reservation.Part); n != nil && !n.Removed && (p == nil || p.Nodes.Has(id)) {
 				names = append(names, n.Spec.Name)
 			}
 		}
 	} else {
-		list, err := hostlist.Expand(a.nodes)
+		list, err := hostlist.Expand(ask.nodes)
 		if err != nil {
 			return spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 		}
@@ -492,18 +492,18 @@ func (d reservationCommands) listResvNodes(a *resvAsk) error {
 			}
 		}
 	}
-	r.Nodes, r.Want = names, 0
+	reservation.Nodes, reservation.Want = names, 0
 	return nil
 }
 
 // busyInto tells whether a job on a node may run into a reservation.
-func (d reservationCommands) busyInto(r *spec.Reservation, n *state.Node) bool {
-	if r.Flags.Has(spec.ResvIgnoreJobs) {
+func (d reservationCommands) busyInto(reservation *spec.Reservation, node *state.Node) bool {
+	if reservation.Flags.Has(spec.ResvIgnoreJobs) {
 		return false
 	}
-	return slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+	return slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
 		j := d.t.Job(uid)
-		return j.State.Active() && max(j.Deadline(), d.t.Now) > r.Start
+		return j.State.Active() && max(j.Deadline(), d.t.Now) > reservation.Start
 	})
 }
 
@@ -512,14 +512,14 @@ const resvShare = spec.ResvMaint | spec.ResvOverlap
 
 // resvConflict names a reservation that has a node at the same time. MAINT
 // and OVERLAP may share.
-func (d reservationCommands) resvConflict(r *spec.Reservation, node string) string {
-	if r.Flags&resvShare != 0 {
+func (d reservationCommands) resvConflict(reservation *spec.Reservation, node string) string {
+	if reservation.Flags&resvShare != 0 {
 		return ""
 	}
-	mine := timeline.Windows(r, d.t.Now)
+	mine := timeline.Windows(reservation, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name != r.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name != reservation.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			return o.Name
 		}
 	}
@@ -536,10 +536,10 @@ func windowsMeet(a, b []timeline.Window) bool {
 // chooseResvNodes picks nodes in service that no job and no other reservation
 // holds in that time: those of the lowest weight, idle ones first. keep are
 // nodes it has already; nil if there are not enough.
-func (d reservationCommands) chooseResvNodes(r *spec.Reservation, want int, keep []string) []string {
+func (d reservationCommands) chooseResvNodes(reservation *spec.Reservation, want int, keep []string) []string {
 	out := slices.Clone(keep)
-	for _, n := range d.resvNodes(r) {
-		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(r, n) && d.resvConflict(r, n.Spec.Name) == "" {
+	for _, n := range d.resvNodes(reservation) {
+		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(reservation, n) && d.resvConflict(reservation, n.Spec.Name) == "" {
 			out = append(out, n.Spec.Name)
 		}
 	}
@@ -552,26 +552,26 @@ func (d reservationCommands) chooseResvNodes(r *spec.Reservation, want int, keep
 
 // resvNodes are the nodes in service that a reservation may be given: those of
 // its partition with its features, the lowest weight and the idle ones first.
-func (d reservationCommands) resvNodes(r *spec.Reservation) []*state.Node {
+func (d reservationCommands) resvNodes(reservation *spec.Reservation) []*state.Node {
 	match := eligible.MatchAny
-	if r.Features != "" {
-		m, err := eligible.ParseConstraint(r.Features)
+	if reservation.Features != "" {
+		m, err := eligible.ParseConstraint(reservation.Features)
 		if err != nil || len(m.Counts)+len(m.OneOf) > 0 {
 			return nil
 		}
 		match = m.All
 	}
-	part := d.t.Parts.Find(r.Part)
+	part := d.t.Parts.Find(reservation.Part)
 	switch {
-	case part == nil && r.Part == "":
+	case part == nil && reservation.Part == "":
 		part = d.t.Parts.Default()
 	case part == nil:
 		return nil // it is in the configuration no more
 	}
 	var list []*state.Node
-	d.t.Nodes.Range(func(id uint64, n *state.Node) bool {
-		if n.Usable() && (part == nil || part.Nodes.Has(int(id))) && match(n.Spec.Features) {
-			list = append(list, n)
+	d.t.Nodes.Range(func(id uint64, node *state.Node) bool {
+		if node.Usable() && (part == nil || part.Nodes.Has(int(id))) && match(node.Spec.Features) {
+			list = append(list, node)
 		}
 		return true
 	})
@@ -595,58 +595,58 @@ func (d reservationCommands) tickReservations() error {
 	return nil
 }
 
-func (d reservationCommands) tickReservation(r spec.Reservation) error {
-	float := r.Flags.Has(spec.ResvTimeFloat)
-	if !float && r.End <= d.t.Now {
-		if !r.Repeats() {
-			return d.dropReservation(&r, "its time is over")
+func (d reservationCommands) tickReservation(reservation spec.Reservation) error {
+	float := reservation.Flags.Has(spec.ResvTimeFloat)
+	if !float && reservation.End <= d.t.Now {
+		if !reservation.Repeats() {
+			return d.dropReservation(&reservation, "its time is over")
 		}
-		length := r.End.Sub(r.Start)
-		for r.Start.Add(length) <= d.t.Now {
-			r.Start = r.Next(r.Start)
+		length := reservation.End.Sub(reservation.Start)
+		for reservation.Start.Add(length) <= d.t.Now {
+			reservation.Start = reservation.Next(reservation.Start)
 		}
-		r.End, r.IdleFrom = r.Start.Add(length), 0
-		return d.Emit(&event.ReservationPut{Reservation: r})
+		reservation.End, reservation.IdleFrom = reservation.Start.Add(length), 0
+		return d.Emit(&event.ReservationPut{Reservation: reservation})
 	}
-	if r.Flags.Has(spec.ResvPurgeComp) && r.Start <= d.t.Now && !float {
-		if gone, err := d.purgeReservation(&r); gone || err != nil {
+	if reservation.Flags.Has(spec.ResvPurgeComp) && reservation.Start <= d.t.Now && !float {
+		if gone, err := d.purgeReservation(&reservation); gone || err != nil {
 			return err
 		}
 	}
-	if r.Flags&(spec.ResvReplace|spec.ResvReplaceDown) == 0 {
+	if reservation.Flags&(spec.ResvReplace|spec.ResvReplaceDown) == 0 {
 		return nil
 	}
-	if r.Cores != nil {
-		return d.replaceCores(&r)
+	if reservation.Cores != nil {
+		return d.replaceCores(&reservation)
 	}
-	keep := slices.DeleteFunc(slices.Clone(r.Nodes), func(name string) bool {
+	keep := slices.DeleteFunc(slices.Clone(reservation.Nodes), func(name string) bool {
 		n := d.t.Node(name)
-		return n == nil || !n.Usable() || (r.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
+		return n == nil || !n.Usable() || (reservation.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
 	})
-	if len(keep) == len(r.Nodes) {
+	if len(keep) == len(reservation.Nodes) {
 		return nil
 	}
-	nodes := d.chooseResvNodes(&r, len(r.Nodes), keep)
-	if nodes == nil || slices.Equal(nodes, r.Nodes) {
+	nodes := d.chooseResvNodes(&reservation, len(reservation.Nodes), keep)
+	if nodes == nil || slices.Equal(nodes, reservation.Nodes) {
 		return nil
 	}
-	r.Nodes = nodes
-	return d.Emit(&event.ReservationPut{Reservation: r})
+	reservation.Nodes = nodes
+	return d.Emit(&event.ReservationPut{Reservation: reservation})
 }
 
 // purgeReservation notes since when nobody uses a reservation, and ends it
 // when that is long enough ago.
-func (d reservationCommands) purgeReservation(r *spec.Reservation) (gone bool, err error) {
-	running, waiting := d.resvJobs(r.Name)
+func (d reservationCommands) purgeReservation(reservation *spec.Reservation) (gone bool, err error) {
+	running, waiting := d.resvJobs(reservation.Name)
 	switch idle := running+waiting == 0; {
-	case idle && r.IdleFrom == 0:
-		r.IdleFrom = d.t.Now
-	case !idle && r.IdleFrom != 0:
-		r.IdleFrom = 0
-	case idle && d.t.Now.Sub(r.IdleFrom) >= r.Purge:
-		return true, d.dropReservation(r, "nobody used it")
+	case idle && reservation.IdleFrom == 0:
+		reservation.IdleFrom = d.t.Now
+	case !idle && reservation.IdleFrom != 0:
+		reservation.IdleFrom = 0
+	case idle && d.t.Now.Sub(reservation.IdleFrom) >= reservation.Purge:
+		return true, d.dropReservation(reservation, "nobody used it")
 	default:
 		return false, nil
 	}
-	return false, d.Emit(&event.ReservationPut{Reservation: *r})
+	return false, d.Emit(&event.ReservationPut{Reservation: *reservation})
 }

@@ -85,12 +85,12 @@ func (d proposalCheck) commitStarts(o *commit.Proposal, late func(pr commit.Pree
 
 // stillOver tells whether a pending job still can never run for the reason
 // that a pass found.
-func (d proposalCheck) stillOver(j *state.Job, e *event.JobEnded) bool {
-	if e.State == spec.DeadlineMissed {
-		return eligible.MissesDeadline(j, d.t.Now)
+func (d proposalCheck) stillOver(job *state.Job, ended *event.JobEnded) bool {
+	if ended.State == spec.DeadlineMissed {
+		return eligible.MissesDeadline(job, d.t.Now)
 	}
-	v, _ := eligible.EvaluateDependency(d.t.State, j, d.t.Now)
-	return v == eligible.Unsatisfiable && eligible.KillsInvalid(d.t.Config, j)
+	v, _ := eligible.EvaluateDependency(d.t.State, job, d.t.Now)
+	return v == eligible.Unsatisfiable && eligible.KillsInvalid(d.t.Config, job)
 }
 
 func (d proposalCheck) commitReasons(list []event.JobReason) error {
@@ -112,8 +112,8 @@ func isNews(j *state.Job, r *event.JobReason) bool {
 	return !j.Reason.Same(r.Reason) || r.Promise != 0 && j.Promised == 0
 }
 
-func notHold(c spec.ReasonCode) bool {
-	switch c {
+func notHold(code spec.ReasonCode) bool {
+	switch code {
 	case spec.ReasonHeldUser, spec.ReasonHeldAdmin, spec.ReasonHoldMaxRequeue:
 		return false
 	}
@@ -159,11 +159,11 @@ func (d proposalCheck) current(s *commit.Start) bool {
 		eligible.CheckLicenseList(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit) == nil && d.dependencyHolds(j, s.Task)
 }
 
-func (d proposalCheck) dependencyHolds(j *state.Job, task int64) bool {
-	if j.Spec.Queue.Dependency == nil {
+func (d proposalCheck) dependencyHolds(job *state.Job, task int64) bool {
+	if job.Spec.Queue.Dependency == nil {
 		return true
 	}
-	probe := *j
+	probe := *job
 	if task != spec.NoTask {
 		probe.Task, probe.Tasks = task, nil
 	}
@@ -173,15 +173,15 @@ func (d proposalCheck) dependencyHolds(j *state.Job, task int64) bool {
 
 // underCap tells whether the partition's MaxCPUsPerNode leaves room for one
 // node's part of an allocation.
-func (d proposalCheck) underCap(caps []place.Cap, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
+func (d proposalCheck) underCap(caps []place.Cap, node *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
 	for i := range caps {
 		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
 			continue
 		}
 		left := caps[i].CPUs - int64(a.CPUs.Count())
-		for _, uid := range n.Jobs {
+		for _, uid := range node.Jobs {
 			j := d.t.Job(uid)
-			if k := j.Alloc.Index(n.ID); !j.Yields && j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
+			if k := j.Alloc.Index(node.ID); !j.Yields && j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
 				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
 			}
 		}
@@ -195,17 +195,17 @@ func (d proposalCheck) underCap(caps []place.Cap, n *state.Node, alloc *spec.All
 // besideCores tells whether one node's part of an allocation leaves reservations
 // of cores theirs for as long as the job may run: its own, or the magnetic one that
 // it is drawn into, has enough for all jobs in it, and the others have theirs.
-func (d proposalCheck) besideCores(view *timeline.ReservationView, n *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
-	if !slices.ContainsFunc(d.t.Reservations, func(r spec.Reservation) bool { return r.CoresOf(n.Spec.Name) > 0 }) {
+func (d proposalCheck) besideCores(view *timeline.ReservationView, node *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
+	if !slices.ContainsFunc(d.t.Reservations, func(r spec.Reservation) bool { return r.CoresOf(node.Spec.Name) > 0 }) {
 		return true
 	}
 	as := *alloc
 	if in := view.Cores(); in != "" {
 		as.Reservation = in
 	}
-	line := timeline.New(d.t.State, d.t.Now, spec.Second, spec.Bitset{}.Set(int(n.ID)), nil)
+	line := timeline.New(d.t.State, d.t.Now, spec.Second, spec.Bitset{}.Set(int(node.ID)), nil)
 	timeline.KeepReserved(d.t.State, line, d.t.Now)
-	return line.Holds(n, a, &as, d.t.Now.Add(limit))
+	return line.Holds(node, a, &as, d.t.Now.Add(limit))
 }
 
 // available tells whether a node can still give a part of an allocation.
@@ -229,21 +229,21 @@ func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool
 			return false
 		}
 	}
-	for _, c := range a.GRES {
-		if spec.Shares(c.Name) && len(a.Shares) > 0 {
+	for _, count := range a.GRES {
+		if spec.Shares(count.Name) && len(a.Shares) > 0 {
 			continue // counted by device
 		}
-		if !sharedGRES(n, c) && typedAmount(n.GRES, c)-typedAmount(n.UsedGRES, c) < c.N {
+		if !sharedGRES(n, count) && typedAmount(n.GRES, count)-typedAmount(n.UsedGRES, count) < count.N {
 			return false
 		}
 	}
 	return true
 }
 
-func typedAmount(list []spec.Count, c spec.Count) int64 {
+func typedAmount(list []spec.Count, count spec.Count) int64 {
 	var n int64
 	for _, h := range list {
-		if h.Name == c.Name && h.Type == c.Type {
+		if h.Name == count.Name && h.Type == count.Type {
 			n += h.N
 		}
 	}
@@ -294,9 +294,9 @@ func (d proposalCheck) commitPreempts(list []commit.Preempt, which func(pr commi
 		if !which(*pr) {
 			continue
 		}
-		j, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
-		if j == nil || part == nil || j.State != spec.Pending || j.Hold != spec.NotHeld ||
-			(!preempt.Allowed(d.t.State, d.t.Now, eligible.InQOS(j, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !guarantee.Allowed(d.t.State, d.t.Now, j, pr.Victim)) {
+		job, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
+		if job == nil || part == nil || job.State != spec.Pending || job.Hold != spec.NotHeld ||
+			(!preempt.Allowed(d.t.State, d.t.Now, eligible.InQOS(job, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !guarantee.Allowed(d.t.State, d.t.Now, job, pr.Victim)) {
 			d.res.Stale++
 			continue
 		}
@@ -311,12 +311,12 @@ func (d proposalCheck) commitPreempts(list []commit.Preempt, which func(pr commi
 // commitTurns lets suspended jobs go on, but for those that cannot any more.
 func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 	for i := range o.Turns {
-		t := &o.Turns[i]
-		if !d.turnHolds(t) {
+		turn := &o.Turns[i]
+		if !d.turnHolds(turn) {
 			d.res.Stale++
 			continue
 		}
-		if err := d.TakeTurn(t); err != nil {
+		if err := d.TakeTurn(turn); err != nil {
 			return err
 		}
 	}
@@ -325,29 +325,29 @@ func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 
 // turnHolds checks a turn against the head: the job still stands still, those
 // that are to do so instead still run, and nobody else has its CPUs.
-func (d proposalCheck) turnHolds(t *commit.Turn) bool {
-	j := d.t.Job(t.UID)
-	if j == nil || j.State != spec.Suspended || !j.Auto || j.Attempt != t.Attempt || j.Ending != nil || commit.ExceedsPartitionCPUs(d.t.State, j, t.Instead) {
+func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
+	job := d.t.Job(turn.UID)
+	if job == nil || job.State != spec.Suspended || !job.Auto || job.Attempt != turn.Attempt || job.Ending != nil || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
 		return false
 	}
-	for _, r := range t.Instead {
+	for _, r := range turn.Instead {
 		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt || o.Ending != nil {
 			return false
 		}
 	}
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		n := d.t.NodeByID(a.ID)
-		if j.Done.Has(i) || !n.UsedCPU.Intersects(a.CPUs) {
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		node := d.t.NodeByID(alloc.ID)
+		if job.Done.Has(i) || !node.UsedCPU.Intersects(alloc.CPUs) {
 			continue
 		}
-		if n.HeldCPU.Intersects(a.CPUs) {
+		if node.HeldCPU.Intersects(alloc.CPUs) {
 			return false
 		}
-		for _, uid := range n.Jobs {
+		for _, uid := range node.Jobs {
 			o := d.t.Job(uid)
-			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(a.ID)].CPUs.Intersects(a.CPUs) &&
-				!slices.ContainsFunc(t.Instead, func(r commit.Run) bool { return r.UID == uid }) {
+			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) &&
+				!slices.ContainsFunc(turn.Instead, func(r commit.Run) bool { return r.UID == uid }) {
 				return false
 			}
 		}

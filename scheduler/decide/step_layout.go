@@ -32,20 +32,20 @@ func (n *stepNode) busy() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
 // tasks over them, then CPUs, memory and GPUs. CodeNodesBusy tells that others
 // have what it asks for; another error, that the job can never give it.
 // No node gets more than most tasks.
-func layStep(j *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
-	free, err := stepNodes(j, s, most, true)
+func layStep(job *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, error) {
+	free, err := stepNodes(job, s, most, true)
 	if err != nil {
 		return nil, err
 	}
-	out, err := fitStep(j, s, free)
+	out, err := fitStep(job, s, free)
 	if err == nil {
 		return out, nil
 	}
-	empty, err2 := stepNodes(j, s, most, false)
+	empty, err2 := stepNodes(job, s, most, false)
 	if err2 != nil {
 		return nil, err2
 	}
-	if _, never := fitStep(j, s, empty); never != nil {
+	if _, never := fitStep(job, s, empty); never != nil {
 		return nil, never
 	}
 	return nil, spec.Refuse(spec.CodeNodesBusy, "")
@@ -53,7 +53,7 @@ func layStep(j *state.Job, s *spec.StepSpec, most uint32) ([]spec.NodeAlloc, err
 
 // stepNodes lists the nodes that a step may use, less what others have when
 // taken is set.
-func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
+func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepNode, error) {
 	if most == 0 {
 		most = maxStepTasks
 	}
@@ -66,16 +66,16 @@ func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepN
 		return nil, spec.Refuse(spec.CodeInvalidNodeName, err.Error())
 	}
 	var out []stepNode
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		if j.Done.Has(i) || slices.Contains(j.Leaving, a.Name) || slices.Contains(without, a.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) || slices.Contains(without, alloc.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
 			continue
 		}
-		n := stepNode{whole: a, cpus: a.CPUs, gpus: a.GPUs, mem: a.Mem, named: slices.Contains(names, a.Name), most: int(most)}
+		node := stepNode{whole: alloc, cpus: alloc.CPUs, gpus: alloc.GPUs, mem: alloc.Mem, named: slices.Contains(names, alloc.Name), most: int(most)}
 		if taken && !s.Overlap && !s.External {
-			n.less(j)
+			node.less(job)
 		}
-		out = append(out, n)
+		out = append(out, node)
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(out, func(n stepNode) bool { return n.whole.Name == name }) {
@@ -89,9 +89,9 @@ func stepNodes(j *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]stepN
 }
 
 // less takes away what the job's other steps hold.
-func (n *stepNode) less(j *state.Job) {
-	for i := range j.Steps {
-		other := &j.Steps[i]
+func (n *stepNode) less(job *state.Job) {
+	for i := range job.Steps {
+		other := &job.Steps[i]
 		at := other.Part(n.whole.Name)
 		if at < 0 || other.Shares() {
 			continue
@@ -110,7 +110,7 @@ type stepSize struct {
 	tasks       int // 0 = one a node, or TasksPerNode of each
 }
 
-func sizeStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error) {
+func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error) {
 	z := stepSize{least: int(s.MinNodes), most: int(max(s.MinNodes, s.MaxNodes)), tasks: int(s.Tasks)}
 	named := 0
 	for i := range nodes {
@@ -143,8 +143,8 @@ func sizeStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error
 }
 
 // fitStep lays a step over nodes.
-func fitStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc, error) {
-	z, err := sizeStep(j, s, nodes)
+func fitStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc, error) {
+	z, err := sizeStep(job, s, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func fitStep(j *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAlloc
 	if len(chosen) < z.least {
 		return nil, tooSmall(s)
 	}
-	counts, err := spread(j, s, z, nodes, chosen, asked)
+	counts, err := spread(job, s, z, nodes, chosen, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func countGPUs(list []spec.GPURef, typ string) int {
 
 // spread deals the tasks: as the job's own are where the step has as many, else
 // one to each node and then node after node, or turn by turn (cyclic, plane).
-func spread(j *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen, room []int) ([]int, error) {
+func spread(job *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen, room []int) ([]int, error) {
 	counts := make([]int, len(chosen))
 	most := func(k int) int {
 		r := room[chosen[k]]
@@ -251,7 +251,7 @@ func spread(j *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen
 		}
 		return counts, nil
 	}
-	if asJob(j, s, nodes, chosen, counts, most) {
+	if asJob(job, s, nodes, chosen, counts, most) {
 		return counts, nil
 	}
 	left := z.tasks
@@ -286,8 +286,8 @@ func spread(j *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen
 
 // asJob gives a step with as many tasks as the job, on all of its nodes, the
 // job's own tasks on each.
-func asJob(j *state.Job, s *spec.StepSpec, nodes []stepNode, chosen, counts []int, most func(int) int) bool {
-	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(j.Alloc.Nodes) || s.Tasks != j.Alloc.Tasks {
+func asJob(job *state.Job, s *spec.StepSpec, nodes []stepNode, chosen, counts []int, most func(int) int) bool {
+	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(job.Alloc.Nodes) || s.Tasks != job.Alloc.Tasks {
 		return false
 	}
 	sum := 0
@@ -326,19 +326,19 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 		if counts[k] == 0 {
 			continue
 		}
-		n := &nodes[i]
-		a := spec.NodeAlloc{ID: n.whole.ID, Name: n.whole.Name, Tasks: uint32(counts[k]), CPUs: n.cpus, Mem: s.MemPerNode}
+		node := &nodes[i]
+		alloc := spec.NodeAlloc{ID: node.whole.ID, Name: node.whole.Name, Tasks: uint32(counts[k]), CPUs: node.cpus, Mem: s.MemPerNode}
 		if s.Exact && !s.Overcommit {
-			a.CPUs = firstCPUs(n.cpus, counts[k]*int(max(s.CPUsPerTask, 1)))
+			alloc.CPUs = firstCPUs(node.cpus, counts[k]*int(max(s.CPUsPerTask, 1)))
 		}
 		if s.MemPerCPU > 0 {
-			a.Mem = min(s.MemPerCPU*int64(a.CPUs.Count()), n.mem)
+			alloc.Mem = min(s.MemPerCPU*int64(alloc.CPUs.Count()), node.mem)
 		}
 		if !s.NoGRES {
-			a.GPUs = n.stepGPUs(s, counts[k], wanted, used-len(out))
-			a.GRES, a.Shares = n.whole.GRES, n.whole.Shares
+			alloc.GPUs = node.stepGPUs(s, counts[k], wanted, used-len(out))
+			alloc.GRES, alloc.Shares = node.whole.GRES, node.whole.Shares
 		}
-		out = append(out, a)
+		out = append(out, alloc)
 	}
 	for i := range out { // a node had less than its share
 		for _, typ := range slices.Sorted(maps.Keys(wanted)) {
@@ -373,10 +373,10 @@ func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64
 			takeGPUs(&out, n.gpus, c.Type, c.N*int64(tasks))
 		}
 	}
-	for _, c := range s.PerStep {
-		if c.Name == "gpu" {
-			fair := (wanted[c.Type] + int64(left) - 1) / int64(left)
-			wanted[c.Type] -= takeGPUs(&out, n.gpus, c.Type, fair)
+	for _, count := range s.PerStep {
+		if count.Name == "gpu" {
+			fair := (wanted[count.Type] + int64(left) - 1) / int64(left)
+			wanted[count.Type] -= takeGPUs(&out, n.gpus, count.Type, fair)
 		}
 	}
 	return out
@@ -384,10 +384,10 @@ func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64
 
 // takeGPUs adds at most so many devices of a type, any without one, and tells how many.
 func takeGPUs(to *[]spec.GPURef, from []spec.GPURef, typ string, most int64) (taken int64) {
-	for _, g := range from {
-		held := slices.ContainsFunc(*to, func(h spec.GPURef) bool { return h.UUID == g.UUID })
-		if taken < most && !held && (typ == "" || g.Type == typ) {
-			*to = append(*to, g)
+	for _, gpu := range from {
+		held := slices.ContainsFunc(*to, func(h spec.GPURef) bool { return h.UUID == gpu.UUID })
+		if taken < most && !held && (typ == "" || gpu.Type == typ) {
+			*to = append(*to, gpu)
 			taken++
 		}
 	}
@@ -409,28 +409,28 @@ func firstCPUs(set spec.Bitset, n int) spec.Bitset {
 
 // stepTRES is what a step has, as a vector. A step whose memory is not counted
 // has that of the job on its nodes.
-func stepTRES(j *state.Job, layout []spec.NodeAlloc) spec.TRES {
-	t := spec.TRES{}
+func stepTRES(job *state.Job, layout []spec.NodeAlloc) spec.TRES {
+	tres := spec.TRES{}
 	gpus := map[string]int64{}
 	for i := range layout {
-		a := &layout[i]
-		t.CPU += int64(a.CPUs.Count())
-		t.Node++
-		mem := a.Mem
-		if at := j.Alloc.Index(a.ID); mem == 0 && at >= 0 {
-			mem = j.Alloc.Nodes[at].Mem
+		alloc := &layout[i]
+		tres.CPU += int64(alloc.CPUs.Count())
+		tres.Node++
+		mem := alloc.Mem
+		if at := job.Alloc.Index(alloc.ID); mem == 0 && at >= 0 {
+			mem = job.Alloc.Nodes[at].Mem
 		}
-		t.Mem += mem
-		for _, g := range a.GPUs {
-			c := spec.Count{Name: "gpu", Type: g.Type}
-			gpus[c.TRES()]++
-			if c.TypedTRES() != "" {
-				gpus[c.TypedTRES()]++
+		tres.Mem += mem
+		for _, gpu := range alloc.GPUs {
+			count := spec.Count{Name: "gpu", Type: gpu.Type}
+			gpus[count.TRES()]++
+			if count.TypedTRES() != "" {
+				gpus[count.TypedTRES()]++
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(gpus)) {
-		t = t.With(name, gpus[name])
+		tres = tres.With(name, gpus[name])
 	}
-	return t
+	return tres
 }

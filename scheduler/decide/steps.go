@@ -55,29 +55,29 @@ func (EndJob) command() string     { return "end job" }
 
 // runningJob finds a job in which steps can be.
 func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
-	j := d.t.Job(uid)
+	job := d.t.Job(uid)
 	switch {
-	case j == nil:
+	case job == nil:
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
-	case j.State == spec.Pending:
+	case job.State == spec.Pending:
 		return nil, spec.Refuse(spec.CodeJobPending, "")
-	case !j.State.Active() || j.Ending != nil:
+	case !job.State.Active() || job.Ending != nil:
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	return j, nil
+	return job, nil
 }
 
 func (d stepCommands) startStep(c StartStep) error {
-	j, err := d.runningJob(c.UID)
+	job, err := d.runningJob(c.UID)
 	if err != nil {
 		return err
 	}
-	if c.Attempt != 0 && c.Attempt != j.Attempt {
+	if c.Attempt != 0 && c.Attempt != job.Attempt {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	for i := range j.Steps {
-		if j.Steps[i].Ticket == c.Ticket && c.Ticket != "" {
-			d.res.Step = j.Steps[i].ID
+	for i := range job.Steps {
+		if job.Steps[i].Ticket == c.Ticket && c.Ticket != "" {
+			d.res.Step = job.Steps[i].ID
 			return nil
 		}
 	}
@@ -89,16 +89,16 @@ func (d stepCommands) startStep(c StartStep) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 && (o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(j) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
+		if i > 0 && (o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(job) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
 			return spec.Refuse(spec.CodeBadRequest, "a step runs in different components of one heterogeneous job")
 		}
 		evs[i], number = ev, max(number, o.NextStep)
 	}
 	if len(evs) > 1 {
-		for _, o := range d.t.Components(j) { // two such steps of one job are told apart by their numbers
+		for _, o := range d.t.Components(job) { // two such steps of one job are told apart by their numbers
 			number = max(number, o.NextStep)
 		}
-		for i, w := range stepWorlds(j.ID, evs) {
+		for i, w := range stepWorlds(job.ID, evs) {
 			with := *evs[i].Spec
 			with.World = w
 			evs[i].Spec = &with
@@ -131,23 +131,23 @@ func stepWorlds(first spec.JobID, evs []*event.StepStarted) []*spec.StepWorld {
 
 // roomForStep finds what a step gets of its job.
 func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job, error) {
-	j, err := d.runningJob(c.UID)
+	job, err := d.runningJob(c.UID)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case c.Attempt != 0 && c.Attempt != j.Attempt:
+	case c.Attempt != 0 && c.Attempt != job.Attempt:
 		return nil, nil, spec.Refuse(spec.CodeAlreadyDone, "")
-	case j.State == spec.Suspended:
+	case job.State == spec.Suspended:
 		return nil, nil, spec.Refuse(spec.CodeJobSuspended, "")
-	case j.Prepares:
+	case job.Prepares:
 		return nil, nil, spec.Refuse(spec.CodePrologRunning, "")
-	case j.Configuring():
+	case job.Configuring():
 		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
-	case isFull(j):
+	case isFull(job):
 		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "the job has reached its limit of concurrent steps")
 	}
-	layout, err := layStep(j, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
+	layout, err := layStep(job, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,12 +156,12 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
 		}
 	}
-	ev := &event.StepStarted{UID: j.UID, Attempt: j.Attempt, Name: c.Spec.Name, TRES: stepTRES(j, layout), Layout: layout, Spec: c.Spec}
+	ev := &event.StepStarted{UID: job.UID, Attempt: job.Attempt, Name: c.Spec.Name, TRES: stepTRES(job, layout), Layout: layout, Spec: c.Spec}
 	for i := range layout {
 		ev.Nodes = append(ev.Nodes, layout[i].Name)
 		ev.Tasks += layout[i].Tasks
 	}
-	return ev, j, nil
+	return ev, job, nil
 }
 
 // What a job's live steps may come to. Steps that share what others have would
@@ -172,14 +172,14 @@ const (
 )
 
 // isFull tells that a job's next step waits until one of them is over.
-func isFull(j *state.Job) bool {
+func isFull(job *state.Job) bool {
 	n, size := 0, 0
-	for i := range j.Steps {
-		if !j.Steps[i].Live() {
+	for i := range job.Steps {
+		if !job.Steps[i].Live() {
 			continue
 		}
 		n++
-		if s := j.Steps[i].Spec; s != nil {
+		if s := job.Steps[i].Spec; s != nil {
 			size += argvBytes(s.Argv)
 			for p := range s.Programs {
 				size += argvBytes(s.Programs[p].Argv)
@@ -197,50 +197,50 @@ func argvBytes(argv []string) (n int) {
 }
 
 func (d stepCommands) endStep(c EndStep) error {
-	j := d.t.Job(c.UID)
-	if j == nil {
+	job := d.t.Job(c.UID)
+	if job == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	st := j.StepByID(c.Step)
-	if j.Het.Leads() && (st == nil || st.Spec != nil && st.Spec.World != nil) { // not one of its own
-		if parts := d.StepParts(j, c.Step); len(parts) > 0 {
+	step := job.StepByID(c.Step)
+	if job.Het.Leads() && (step == nil || step.Spec != nil && step.Spec.World != nil) { // not one of its own
+		if parts := d.StepParts(job, c.Step); len(parts) > 0 {
 			return d.endParts(parts, c)
 		}
 	}
-	if st == nil && c.Step >= j.NextStep {
+	if step == nil && c.Step >= job.NextStep {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	if st == nil || !st.Live() {
+	if step == nil || !step.Live() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	return d.endParts([]commit.StepPart{{Job: j, Step: st}}, c)
+	return d.endParts([]commit.StepPart{{Job: job, Step: step}}, c)
 }
 
 // updateStep changes time limits of steps. Only an administrator raises one. A step
 // of a heterogeneous job has one limit in all components.
 func (d stepCommands) updateStep(c UpdateStep) error {
-	j := d.t.Job(c.UID)
-	if j == nil {
+	job := d.t.Job(c.UID)
+	if job == nil {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	var parts []commit.StepPart
-	for i := range j.Steps {
-		st := &j.Steps[i]
+	for i := range job.Steps {
+		step := &job.Steps[i]
 		switch {
-		case !st.Live() || !c.All && st.ID != c.Step:
-		case st.Spec != nil && st.Spec.World != nil:
-			parts = append(parts, d.StepParts(d.t.Job(commit.LeaderOf(j)), st.ID)...)
+		case !step.Live() || !c.All && step.ID != c.Step:
+		case step.Spec != nil && step.Spec.World != nil:
+			parts = append(parts, d.StepParts(d.t.Job(commit.LeaderOf(job)), step.ID)...)
 		default:
-			parts = append(parts, commit.StepPart{Job: j, Step: st})
+			parts = append(parts, commit.StepPart{Job: job, Step: step})
 		}
 	}
 	if len(parts) == 0 {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	for _, p := range parts {
-		old := p.Step.TimeLimit()
+	for _, part := range parts {
+		old := part.Step.TimeLimit()
 		if old == 0 {
-			old = p.Job.Limit
+			old = part.Job.Limit
 		}
 		limit, err := d.jobs().newLimit(old, c.Limit)
 		if err != nil {
@@ -249,7 +249,7 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 		if limit > old && !c.Admin {
 			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
 		}
-		if err := d.Emit(&event.StepUpdated{UID: p.Job.UID, Attempt: p.Job.Attempt, Step: p.Step.ID, Limit: limit}); err != nil {
+		if err := d.Emit(&event.StepUpdated{UID: part.Job.UID, Attempt: part.Job.Attempt, Step: part.Step.ID, Limit: limit}); err != nil {
 			return err
 		}
 	}
@@ -257,12 +257,12 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 }
 
 func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
-	for _, p := range parts {
+	for _, part := range parts {
 		var err error
 		if c.Signal != 0 && c.Signal != commit.SigKill {
-			err = d.Emit(&event.StepSignalled{UID: p.Job.UID, Attempt: p.Job.Attempt, Step: p.Step.ID, Signal: c.Signal})
+			err = d.Emit(&event.StepSignalled{UID: part.Job.UID, Attempt: part.Job.Attempt, Step: part.Step.ID, Signal: c.Signal})
 		} else {
-			err = d.RequestStepEnd(p.Job, p.Step, event.EndCancel)
+			err = d.RequestStepEnd(part.Job, part.Step, event.EndCancel)
 		}
 		if err != nil {
 			return err
@@ -298,11 +298,11 @@ func (d stepCommands) tickSteps() error {
 	}
 	var list []due
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := d.t.Job(spec.JobUID(uid))
-		for i := range j.Steps {
-			st := &j.Steps[i]
-			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && j.State == spec.Running && st.Started.Add(st.TimeLimit()) <= d.t.Now {
-				list = append(list, due{j.UID, st.ID})
+		job := d.t.Job(spec.JobUID(uid))
+		for i := range job.Steps {
+			st := &job.Steps[i]
+			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && job.State == spec.Running && st.Started.Add(st.TimeLimit()) <= d.t.Now {
+				list = append(list, due{job.UID, st.ID})
 			}
 		}
 		return true

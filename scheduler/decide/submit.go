@@ -22,19 +22,19 @@ type submission struct{ *decision }
 // submitJob checks a job against everything that is known now, fills its
 // defaults in and accepts it. The given spec is not changed.
 func (d submission) submitJob(asked *spec.JobSpec, request uint64) error {
-	js := *asked
-	assoc, req, err := d.resolveSpec(&js, nil)
+	jobSpec := *asked
+	assoc, req, err := d.resolveSpec(&jobSpec, nil)
 	if err != nil {
 		return err
 	}
-	count := countOf(&js)
-	if err := d.requireRoom(js.UID); err != nil {
+	count := countOf(&jobSpec)
+	if err := d.requireRoom(jobSpec.UID); err != nil {
 		return err
 	}
-	if err := d.withinLimits(&js, assoc, req, count); err != nil {
+	if err := d.withinLimits(&jobSpec, assoc, req, count); err != nil {
 		return err
 	}
-	ev := &event.JobSubmitted{UID: d.t.NextUID, ID: d.NextJobID(), Spec: &js, Req: req, Assoc: assoc,
+	ev := &event.JobSubmitted{UID: d.t.NextUID, ID: d.NextJobID(), Spec: &jobSpec, Req: req, Assoc: assoc,
 		Reason: spec.Reason{Code: spec.ReasonNone}, Request: request}
 	d.firstReason(ev)
 	if err := d.Emit(ev); err != nil {
@@ -51,9 +51,9 @@ func (d submission) findEarlier(c Submit) bool {
 	if c.Request == 0 {
 		return false
 	}
-	d.t.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if j.Request == c.Request && j.Spec.UID == c.Spec.UID {
-			d.res.UID, d.res.ID = j.UID, j.ID
+	d.t.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if job.Request == c.Request && job.Spec.UID == c.Spec.UID {
+			d.res.UID, d.res.ID = job.UID, job.ID
 		}
 		return d.res.UID == 0
 	})
@@ -103,34 +103,34 @@ func (d submission) requireRoom(uid uint32) error {
 
 // resolveSpec validates a spec and fills in account, QOS, partitions and time
 // limit. old is the job being updated, nil for a new one.
-func (d submission) resolveSpec(js *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
+func (d submission) resolveSpec(jobSpec *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
-		if err := check(js); err != nil {
+		if err := check(jobSpec); err != nil {
 			return 0, req, err
 		}
 	}
-	if err := d.resolvePartitions(js); err != nil {
+	if err := d.resolvePartitions(jobSpec); err != nil {
 		return 0, req, err
 	}
-	assoc, err = d.resolveAccount(js)
+	assoc, err = d.resolveAccount(jobSpec)
 	if err != nil {
 		return 0, req, err
 	}
-	if err := d.resolveQOS(js, assoc); err != nil {
+	if err := d.resolveQOS(jobSpec, assoc); err != nil {
 		return 0, req, err
 	}
-	if err := d.resolveWCKey(js); err != nil {
+	if err := d.resolveWCKey(jobSpec); err != nil {
 		return 0, req, err
 	}
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkArray, d.checkSize, d.checkTime, d.checkReservation, d.checkSegment, d.checkSharing} {
-		if err := check(js); err != nil {
+		if err := check(jobSpec); err != nil {
 			return 0, req, err
 		}
 	}
-	if err := d.resolveDependency(js, old); err != nil {
+	if err := d.resolveDependency(jobSpec, old); err != nil {
 		return 0, req, err
 	}
-	req, err = d.checkFit(js, assoc)
+	req, err = d.checkFit(jobSpec, assoc)
 	if err != nil {
 		return 0, req, err
 	}
@@ -139,18 +139,18 @@ func (d submission) resolveSpec(js *spec.JobSpec, old *state.Job) (assoc uint32,
 
 // refuseUnsupported names what this release cannot do: an option is
 // implemented or refused, never accepted and ignored.
-func (d submission) refuseUnsupported(js *spec.JobSpec) error {
-	if (js.Size.ThreadsPerCore != 0 || js.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
+func (d submission) refuseUnsupported(jobSpec *spec.JobSpec) error {
+	if (jobSpec.Size.ThreadsPerCore != 0 || jobSpec.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
 		return spec.Refuse(spec.CodeDisabled, "--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory")
 	}
-	if js.Queue.Reboot && d.t.Config.RebootProgram == "" {
+	if jobSpec.Queue.Reboot && d.t.Config.RebootProgram == "" {
 		return spec.Refuse(spec.CodeDisabled, "--reboot needs RebootProgram in the configuration")
 	}
 	for _, o := range [...]struct {
 		used bool
 		name string
 	}{
-		{js.Queue.ImmediateOnly, "--immediate"},
+		{jobSpec.Queue.ImmediateOnly, "--immediate"},
 	} {
 		if o.used {
 			return spec.Refuse(spec.CodeDisabled, o.name+" is not implemented in this release")
@@ -160,36 +160,36 @@ func (d submission) refuseUnsupported(js *spec.JobSpec) error {
 }
 
 // checkReservation refuses reservations that are unknown or closed to a job.
-func (d submission) checkReservation(js *spec.JobSpec) error {
-	if js.Place.Reservation == "" {
+func (d submission) checkReservation(jobSpec *spec.JobSpec) error {
+	if jobSpec.Place.Reservation == "" {
 		return nil
 	}
-	for _, name := range strings.Split(js.Place.Reservation, ",") {
-		r := d.t.Reservation(name)
-		if r == nil {
+	for _, name := range strings.Split(jobSpec.Place.Reservation, ",") {
+		reservation := d.t.Reservation(name)
+		if reservation == nil {
 			return spec.Refuse(spec.CodeInvalidReservation, "")
 		}
-		if !slices.ContainsFunc(eligible.QOSChoices(js), func(qos string) bool { return timeline.Admits(d.t.State, r, js.InQOS(qos)) }) {
+		if !slices.ContainsFunc(eligible.QOSChoices(jobSpec), func(qos string) bool { return timeline.Admits(d.t.State, reservation, jobSpec.InQOS(qos)) }) {
 			return spec.Refuse(spec.CodeReservationDenied, "")
 		}
 	}
 	return nil
 }
 
-func (d submission) resolvePartitions(js *spec.JobSpec) error {
-	if len(js.Partitions) == 0 {
-		p := d.t.Parts.Default()
-		if p == nil {
+func (d submission) resolvePartitions(jobSpec *spec.JobSpec) error {
+	if len(jobSpec.Partitions) == 0 {
+		partition := d.t.Parts.Default()
+		if partition == nil {
 			return spec.Refuse(spec.CodeNoPartition, "")
 		}
-		js.Partitions = []string{p.Spec.Name}
+		jobSpec.Partitions = []string{partition.Spec.Name}
 	}
-	for _, name := range js.Partitions {
-		p := d.t.Parts.Find(name)
-		if p == nil {
+	for _, name := range jobSpec.Partitions {
+		partition := d.t.Parts.Find(name)
+		if partition == nil {
 			return &spec.Error{Kind: spec.CodeInvalidPartition, Prefix: "invalid partition specified: " + name}
 		}
-		switch p.Spec.State {
+		switch partition.Spec.State {
 		case spec.PartitionInactive, spec.PartitionDrain:
 			return spec.Refuse(spec.CodePartitionUnavailable, "")
 		}
@@ -199,93 +199,93 @@ func (d submission) resolvePartitions(js *spec.JobSpec) error {
 
 // resolveAccount finds the account and its association. Without enforcement
 // an unknown user may submit, under the account asked for or "default".
-func (d submission) resolveAccount(js *spec.JobSpec) (uint32, error) {
+func (d submission) resolveAccount(jobSpec *spec.JobSpec) (uint32, error) {
 	pol := d.t.Policy
-	user := pol.FindUser(js.User)
-	if js.Account == "" && user != nil {
-		js.Account = user.DefaultAccount
+	user := pol.FindUser(jobSpec.User)
+	if jobSpec.Account == "" && user != nil {
+		jobSpec.Account = user.DefaultAccount
 	}
 	enforce := d.t.Config.Enforce.Associations
-	if js.Account == "" && !enforce {
-		js.Account = "default"
+	if jobSpec.Account == "" && !enforce {
+		jobSpec.Account = "default"
 	}
-	a := pol.FindAssoc(js.Account, js.User, js.Partitions[0])
-	if a == nil && !enforce {
-		if own := pol.FindAssoc(js.Account, "", ""); own != nil {
+	assoc := pol.FindAssoc(jobSpec.Account, jobSpec.User, jobSpec.Partitions[0])
+	if assoc == nil && !enforce {
+		if own := pol.FindAssoc(jobSpec.Account, "", ""); own != nil {
 			return own.ID, nil
 		}
 		return 0, nil
 	}
-	if a == nil {
+	if assoc == nil {
 		return 0, spec.Refuse(spec.CodeInvalidAccount, "")
 	}
-	return a.ID, nil
+	return assoc.ID, nil
 }
 
 // resolveWCKey fills in the user's default key, marked with a star as one that
 // nobody asked for, and where keys are enforced refuses one that is not the
 // user's.
-func (d submission) resolveWCKey(js *spec.JobSpec) error {
+func (d submission) resolveWCKey(jobSpec *spec.JobSpec) error {
 	cfg, pol := d.t.Config, d.t.Policy
-	if u := pol.FindUser(js.User); js.WCKey == "" && cfg.TrackWCKey && u != nil && u.DefaultWCKey != "" {
-		js.WCKey = "*" + u.DefaultWCKey
+	if u := pol.FindUser(jobSpec.User); jobSpec.WCKey == "" && cfg.TrackWCKey && u != nil && u.DefaultWCKey != "" {
+		jobSpec.WCKey = "*" + u.DefaultWCKey
 	}
-	if name := strings.TrimPrefix(js.WCKey, "*"); cfg.Enforce.WCKeys && pol.FindWCKey(name, js.User) == nil {
+	if name := strings.TrimPrefix(jobSpec.WCKey, "*"); cfg.Enforce.WCKeys && pol.FindWCKey(name, jobSpec.User) == nil {
 		return spec.Refuse(spec.CodeInvalidWCKey, "")
 	}
 	return nil
 }
 
-func (d submission) checkArray(js *spec.JobSpec) error {
-	a := js.Queue.Array
-	if a == nil {
+func (d submission) checkArray(jobSpec *spec.JobSpec) error {
+	ask := jobSpec.Queue.Array
+	if ask == nil {
 		return nil
 	}
 	most := int64(d.t.Config.Limits.MaxArraySize)
 	if most == 0 {
 		most = 1001
 	}
-	if len(a.Tasks) == 0 || a.Tasks.Min() < 0 || a.Tasks.Max() >= most {
+	if len(ask.Tasks) == 0 || ask.Tasks.Min() < 0 || ask.Tasks.Max() >= most {
 		return spec.Refuse(spec.CodeInvalidArray, "")
 	}
 	return nil
 }
 
 // checkSize refuses counts that no cluster could give.
-func (d submission) checkSize(js *spec.JobSpec) error {
-	if len(js.Size.PerSocket) > 0 && js.Size.SocketsPerNode == 0 {
+func (d submission) checkSize(jobSpec *spec.JobSpec) error {
+	if len(jobSpec.Size.PerSocket) > 0 && jobSpec.Size.SocketsPerNode == 0 {
 		return spec.Refuse(spec.CodeInvalidGRES, "--gpus-per-socket needs --sockets-per-node")
 	}
-	for _, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
-		for _, c := range list {
-			if c.N == 0 {
+	for _, list := range [...][]spec.Count{jobSpec.Size.PerNode, jobSpec.Size.PerTask, jobSpec.Size.PerJob, jobSpec.Size.PerSocket} {
+		for _, count := range list {
+			if count.N == 0 {
 				continue // of none there is no need to know the name
 			}
-			if !slices.Contains(d.t.Config.GresTypes, c.Name) || c.N < 0 {
+			if !slices.Contains(d.t.Config.GresTypes, count.Name) || count.N < 0 {
 				return spec.Refuse(spec.CodeInvalidGRES, "")
 			}
 		}
 	}
-	if err := checkShares(js); err != nil {
+	if err := checkShares(jobSpec); err != nil {
 		return err
 	}
-	if why := contradictingGPUs(&js.Size); why != "" {
+	if why := contradictingGPUs(&jobSpec.Size); why != "" {
 		return spec.Refuse(spec.CodeInvalidGRES, why)
 	}
-	for _, l := range js.Licenses {
+	for _, l := range jobSpec.Licenses {
 		if l.N <= 0 || l.N > d.t.LicenseTotal(l.Name) {
 			return spec.Refuse(spec.CodeInvalidLicense, "")
 		}
 	}
-	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && js.Size.TasksPerNode > most {
-		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", js.Size.TasksPerNode, most))
+	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && jobSpec.Size.TasksPerNode > most {
+		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", jobSpec.Size.TasksPerNode, most))
 	}
-	if js.Place.Constraint != "" && js.Size.MaxNodes > 0 {
-		if c, err := eligible.ParseConstraint(js.Place.Constraint); err == nil && int64(js.Size.MaxNodes) < c.Nodes() {
+	if jobSpec.Place.Constraint != "" && jobSpec.Size.MaxNodes > 0 {
+		if c, err := eligible.ParseConstraint(jobSpec.Place.Constraint); err == nil && int64(jobSpec.Size.MaxNodes) < c.Nodes() {
 			return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.Nodes()))
 		}
 	}
-	if js.Size.MaxNodes > 0 && js.Size.MaxNodes < js.Size.MinNodes {
+	if jobSpec.Size.MaxNodes > 0 && jobSpec.Size.MaxNodes < jobSpec.Size.MinNodes {
 		return spec.Refuse(spec.CodeNodeCountInvalid, "")
 	}
 	return nil
@@ -293,34 +293,34 @@ func (d submission) checkSize(js *spec.JobSpec) error {
 
 // contradictingGPUs says why no number of nodes and tasks satisfies all that is
 // said about GPUs; empty if one does.
-func contradictingGPUs(sz *spec.Size) string {
-	all := gpusOf(sz.PerJob)
-	node := gpusOf(sz.PerNode)
-	task := gpusOf(sz.PerTask)
-	most := greatestNodes(sz)
+func contradictingGPUs(size *spec.Size) string {
+	all := gpusOf(size.PerJob)
+	node := gpusOf(size.PerNode)
+	task := gpusOf(size.PerTask)
+	most := greatestNodes(size)
 	switch {
-	case all > 0 && all < int64(sz.MinNodes):
-		return fmt.Sprintf("--gpus=%d is fewer than the %d nodes of the job, each of which needs one", all, sz.MinNodes)
-	case all > 0 && node > 0 && otherTypes(sz.PerJob, sz.PerNode):
+	case all > 0 && all < int64(size.MinNodes):
+		return fmt.Sprintf("--gpus=%d is fewer than the %d nodes of the job, each of which needs one", all, size.MinNodes)
+	case all > 0 && node > 0 && otherTypes(size.PerJob, size.PerNode):
 		return "--gpus and --gpus-per-node do not name the same types"
-	case all > 0 && task > 0 && otherTypes(sz.PerJob, sz.PerTask):
+	case all > 0 && task > 0 && otherTypes(size.PerJob, size.PerTask):
 		return "--gpus and --gpus-per-task do not name the same types"
-	case node > 0 && task > 0 && otherTypes(sz.PerNode, sz.PerTask):
+	case node > 0 && task > 0 && otherTypes(size.PerNode, size.PerTask):
 		return "--gpus-per-node and --gpus-per-task do not name the same types"
 	case all > 0 && node > 0 && all%node != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
-	case all > 0 && node > 0 && (all/node < int64(sz.MinNodes) || most > 0 && all/node > most):
+	case all > 0 && node > 0 && (all/node < int64(size.MinNodes) || most > 0 && all/node > most):
 		return fmt.Sprintf("--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for", all, node, all/node)
 	case all > 0 && task > 0 && all%task != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-task=%d", all, task)
-	case all > 0 && task > 0 && sz.Tasks > 0 && int64(sz.Tasks) != all/task:
-		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, sz.Tasks)
+	case all > 0 && task > 0 && size.Tasks > 0 && int64(size.Tasks) != all/task:
+		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, size.Tasks)
 	case node > 0 && task > 0 && node%task != 0:
 		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
-	case node > 0 && task > 0 && sz.Tasks > 0 && !wholeNodes(sz, node/task):
-		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for", node, task, node/task, sz.Tasks)
-	case node > 0 && task > 0 && sz.TasksPerNode > 0 && int64(sz.TasksPerNode) != node/task:
-		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, sz.TasksPerNode)
+	case node > 0 && task > 0 && size.Tasks > 0 && !wholeNodes(size, node/task):
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for", node, task, node/task, size.Tasks)
+	case node > 0 && task > 0 && size.TasksPerNode > 0 && int64(size.TasksPerNode) != node/task:
+		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, size.TasksPerNode)
 	}
 	return ""
 }
@@ -356,51 +356,51 @@ func wholeNodes(sz *spec.Size, each int64) bool {
 
 // greatestNodes is the greatest number of nodes that is asked for; 0 = any. A single
 // number of nodes is the least and the greatest.
-func greatestNodes(sz *spec.Size) int64 {
-	if sz.MaxNodes == 0 {
-		return int64(sz.MinNodes)
+func greatestNodes(size *spec.Size) int64 {
+	if size.MaxNodes == 0 {
+		return int64(size.MinNodes)
 	}
-	return int64(sz.MaxNodes)
+	return int64(size.MaxNodes)
 }
 
 func gpusOf(list []spec.Count) int64 { return eligible.Amount(list, "gpu") }
 
 // checkShares refuses requests for parts of GPUs that mean nothing: a job has
 // GPUs or parts of them, of one kind, and a part is of one GPU of each node.
-func checkShares(js *spec.JobSpec) error {
+func checkShares(jobSpec *spec.JobSpec) error {
 	name := ""
-	for i, list := range [...][]spec.Count{js.Size.PerNode, js.Size.PerTask, js.Size.PerJob, js.Size.PerSocket} {
-		for _, c := range list {
+	for i, list := range [...][]spec.Count{jobSpec.Size.PerNode, jobSpec.Size.PerTask, jobSpec.Size.PerJob, jobSpec.Size.PerSocket} {
+		for _, count := range list {
 			switch {
-			case !spec.Shares(c.Name) || c.N == 0:
+			case !spec.Shares(count.Name) || count.N == 0:
 				continue
 			case i > 1:
-				return spec.Refuse(spec.CodeInvalidGRES, c.Name+" is a part of one GPU of each node: ask for it with --gres")
+				return spec.Refuse(spec.CodeInvalidGRES, count.Name+" is a part of one GPU of each node: ask for it with --gres")
 			case name != "":
-				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+c.Name+" in one request: it is for a part of one GPU of each node")
+				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+count.Name+" in one request: it is for a part of one GPU of each node")
 			}
-			name = c.Name
+			name = count.Name
 		}
 	}
-	if name != "" && js.GPUFreq != "" {
+	if name != "" && jobSpec.GPUFreq != "" {
 		return spec.Refuse(spec.CodeInvalidGRES, "a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs")
 	}
-	d := place.Demand{PerNode: js.Size.PerNode, PerTask: js.Size.PerTask, PerJob: js.Size.PerJob}
-	if name != "" && (d.WantsGPU() || js.Size.CPUsPerGPU > 0 || js.Size.MemPerGPU > 0 || js.Size.TasksPerGPU > 0) {
+	demand := place.Demand{PerNode: jobSpec.Size.PerNode, PerTask: jobSpec.Size.PerTask, PerJob: jobSpec.Size.PerJob}
+	if name != "" && (demand.WantsGPU() || jobSpec.Size.CPUsPerGPU > 0 || jobSpec.Size.MemPerGPU > 0 || jobSpec.Size.TasksPerGPU > 0) {
 		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+"), not both")
 	}
 	return nil
 }
 
 // checkTime refuses a deadline that cannot be met even by an immediate start.
-func (d submission) checkTime(js *spec.JobSpec) error {
-	if js.Time.Min < 0 || (js.Time.Limit > 0 && js.Time.Min > js.Time.Limit) {
+func (d submission) checkTime(jobSpec *spec.JobSpec) error {
+	if jobSpec.Time.Min < 0 || (jobSpec.Time.Limit > 0 && jobSpec.Time.Min > jobSpec.Time.Limit) {
 		return spec.Refuse(spec.CodeInvalidTimeLimit, "--time-min is more than the time limit")
 	}
-	if by := js.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(js.Time.Limit) > by) {
+	if by := jobSpec.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(jobSpec.Time.Limit) > by) {
 		return spec.Refuse(spec.CodeInvalidTime, "the job cannot end before its deadline")
 	}
-	if by := js.Time.Deadline; by != 0 && js.Time.Begin > by {
+	if by := jobSpec.Time.Deadline; by != 0 && jobSpec.Time.Begin > by {
 		return spec.Refuse(spec.CodeInvalidTime, "Incompatible begin and deadline time specification")
 	}
 	return nil
@@ -410,27 +410,27 @@ func (d submission) checkTime(js *spec.JobSpec) error {
 // and what bars the job from its partitions, as EnforcePartLimits says: ALL
 // refuses if any partition does not take the job, ANY if none does, NO only
 // what will never change. It computes what the job counts as.
-func (d submission) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) {
+func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, error) {
 	var req spec.TRES
 	var bars, fits []error
 	enforce := d.t.Config.Limits.EnforcePart
-	for i, name := range js.Partitions {
-		p := d.t.Parts.Find(name)
-		b := limits.Find(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc, Now: d.t.Now})
-		dem := eligible.ResolveDemand(d.t.State, p, js, &b)
+	for i, name := range jobSpec.Partitions {
+		partition := d.t.Parts.Find(name)
+		bound := limits.Find(d.t.State, limits.Subject{Job: jobSpec, Part: partition.Spec, Assoc: assoc, Now: d.t.Now})
+		dem := eligible.ResolveDemand(d.t.State, partition, jobSpec, &bound)
 		if i == 0 {
-			req = eligible.MinimumTRES(&dem, p.Spec, js)
+			req = eligible.MinimumTRES(&dem, partition.Spec, jobSpec)
 		}
-		if b := d.barredInAll(p, js, &dem); b != nil && (b.Always || enforce == "ALL" || enforce == "ANY") {
+		if b := d.barredInAll(partition, jobSpec, &dem); b != nil && (b.Always || enforce == "ALL" || enforce == "ANY") {
 			bars = append(bars, &spec.Error{Kind: b.Code, Reason: &b.Reason})
 			continue
 		}
-		if err := d.partitionFit(js, p, &dem); err != nil {
+		if err := d.partitionFit(jobSpec, partition, &dem); err != nil {
 			fits = append(fits, err)
 		}
 	}
 	bad := append(bars, fits...)
-	if len(bad) == len(js.Partitions) || (enforce == "ALL" && len(bad) > 0) {
+	if len(bad) == len(jobSpec.Partitions) || (enforce == "ALL" && len(bad) > 0) {
 		return req, bad[0]
 	}
 	return req, nil
@@ -439,8 +439,8 @@ func (d submission) checkFit(js *spec.JobSpec, assoc uint32) (spec.TRES, error) 
 // partitionFit looks for a node of a partition that could take a task of the
 // job if it were idle. How many nodes and tasks there can be is not asked
 // here: such a job waits with the partition's reason.
-func (d submission) partitionFit(js *spec.JobSpec, p *state.Partition, dem *place.Demand) error {
-	allowed, err := eligible.AllowedNodes(d.t.State, p, js)
+func (d submission) partitionFit(jobSpec *spec.JobSpec, partition *state.Partition, dem *place.Demand) error {
+	allowed, err := eligible.AllowedNodes(d.t.State, partition, jobSpec)
 	if err != nil {
 		return err
 	}
@@ -448,13 +448,13 @@ func (d submission) partitionFit(js *spec.JobSpec, p *state.Partition, dem *plac
 	var worst place.Lack
 	onlyMem := true
 	for id := allowed.Set.Next(0); id >= 0; id = allowed.Set.Next(id + 1) {
-		n := d.t.NodeByID(spec.NodeID(id))
-		if n == nil {
+		node := d.t.NodeByID(spec.NodeID(id))
+		if node == nil {
 			continue
 		}
-		s := shapes.Configured(n)
-		free := s.Whole()
-		tasks, lack := dem.Fits(s, &free)
+		shape := shapes.Configured(node)
+		free := shape.Whole()
+		tasks, lack := dem.Fits(shape, &free)
 		if tasks > 0 {
 			return nil
 		}
@@ -464,7 +464,7 @@ func (d submission) partitionFit(js *spec.JobSpec, p *state.Partition, dem *plac
 		onlyMem = onlyMem && lack.What == "mem"
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
-	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + p.Spec.Name}
+	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + partition.Spec.Name}
 	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
 		e.Prefix = fmt.Sprintf("%s of %s are asked for, and no GPU has more than %s", format.Count(worst.Need), name, format.Count(worst.Free))
 	}

@@ -68,8 +68,8 @@ func (d clock) ending(j *state.Job, cause event.EndCause) event.Event {
 	return &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID}
 }
 
-func (d clock) grace(j *state.Job) spec.Span {
-	if p := d.t.Parts.Find(j.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
+func (d clock) grace(job *state.Job) spec.Span {
+	if p := d.t.Parts.Find(job.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
 		return p.Spec.OverTimeLimit
 	}
 	return d.t.Config.Timing.OverTimeLimit
@@ -85,11 +85,11 @@ func (d clock) tickPurge() error {
 	}
 	ev, ctl := &event.JobPurged{}, d.t.Config.Ctl
 	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
-		j := d.t.Job(uid)
-		if j.Ended.Add(age) > d.t.Now {
+		job := d.t.Job(uid)
+		if job.Ended.Add(age) > d.t.Now {
 			return false
 		}
-		if !eligible.IsAwaited(d.t.State, j) && (len(j.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
+		if !eligible.IsAwaited(d.t.State, job) && (len(job.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
 			ev.UIDs = append(ev.UIDs, uid)
 		}
 		return len(ev.UIDs) < maxPurge

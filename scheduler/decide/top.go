@@ -26,24 +26,24 @@ type ranked struct {
 // Niceness does that, so the sum of the priorities stays what it was and jobs of
 // other users keep their places.
 func (d jobCommands) topJob(c TopJob) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	switch {
 	case err != nil:
 		return err
-	case j.State != spec.Pending:
+	case job.State != spec.Pending:
 		return spec.Refuse(spec.CodeJobNotPending, "")
-	case j.Hold != spec.NotHeld:
+	case job.Hold != spec.NotHeld:
 		return spec.Refuse(spec.CodeJobHeld, "")
-	case j.Spec.Queue.Priority != 0:
+	case job.Spec.Queue.Priority != 0:
 		return spec.Refuse(spec.CodeDisabled, "an administrator has set the priority of the job, and niceness does not change it")
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may do this without SchedulerParameters="+userTop)
 	}
-	j, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}
-	before := d.jobsBefore(j)
+	before := d.jobsBefore(job)
 	if len(before) < 2 {
 		return nil // it is the first
 	}
@@ -58,9 +58,9 @@ func (d jobCommands) topJob(c TopJob) error {
 		if nice < math.MinInt32 || nice > math.MaxInt32 {
 			return spec.Refuse(spec.CodeDisabled, fmt.Sprintf("job %d would need a niceness of %d", r.job.ID, nice))
 		}
-		js := *r.job.Spec
-		js.Queue.Nice = int32(nice)
-		due = append(due, &event.JobUpdated{UID: r.job.UID, Spec: &js, Req: r.job.Req, Assoc: r.job.Assoc, Changed: []string{"Nice"}})
+		jobSpec := *r.job.Spec
+		jobSpec.Queue.Nice = int32(nice)
+		due = append(due, &event.JobUpdated{UID: r.job.UID, Spec: &jobSpec, Req: r.job.Req, Assoc: r.job.Assoc, Changed: []string{"Nice"}})
 	}
 	for _, ev := range due {
 		if err := d.Emit(ev); err != nil {
@@ -74,17 +74,17 @@ func (d jobCommands) topJob(c TopJob) error {
 // priority, first come first, and the job itself at the end. Niceness does not move
 // a job whose priority an administrator has set: what that has must not pass on to
 // others of its user.
-func (d jobCommands) jobsBefore(j *state.Job) []ranked {
+func (d jobCommands) jobsBefore(job *state.Job) []ranked {
 	ranks := order.NewContext(d.t.State, d.t.Now)
-	part := d.t.Parts.Find(j.Partition())
+	part := d.t.Parts.Find(job.Partition())
 	if part == nil {
 		return nil
 	}
-	own := int64(ranks.Of(j, part.Spec).Total)
+	own := int64(ranks.Of(job, part.Spec).Total)
 	var out []ranked
 	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		other := d.t.Job(spec.JobUID(uid))
-		if other.UID == j.UID || other.Hold != spec.NotHeld || other.Spec.Queue.Priority != 0 || !sameQueue(other, j) {
+		if other.UID == job.UID || other.Hold != spec.NotHeld || other.Spec.Queue.Priority != 0 || !sameQueue(other, job) {
 			return true
 		}
 		if priority := int64(ranks.Of(other, part.Spec).Total); priority >= own {
@@ -98,7 +98,7 @@ func (d jobCommands) jobsBefore(j *state.Job) []ranked {
 		}
 		return cmp.Compare(a.job.UID, b.job.UID)
 	})
-	return append(out, ranked{j, own})
+	return append(out, ranked{job, own})
 }
 
 // sameQueue tells two jobs that only their user's wishes order.

@@ -18,16 +18,16 @@ import (
 // updateJob changes what scontrol update may change. All changes are checked
 // before the first takes effect; unknown keys are refused by name.
 func (d jobCommands) updateJob(c UpdateJob) error {
-	j, err := d.findTarget(c.Target, false)
+	job, err := d.findTarget(c.Target, false)
 	if err != nil {
 		return err
 	}
-	if j.State.Terminal() {
+	if job.State.Terminal() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	js := commit.CurrentSpec(j)
+	jobSpec := commit.CurrentSpec(job)
 	var changed []string
-	wish := &jobChange{spec: &js, job: j, admin: c.Admin}
+	wish := &jobChange{spec: &jobSpec, job: job, admin: c.Admin}
 	for _, kv := range c.Changes {
 		name, err := d.change(wish, kv)
 		if err != nil {
@@ -35,48 +35,48 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		}
 		changed = append(changed, name)
 	}
-	if err := d.submission().checkBounds(&js); err != nil {
+	if err := d.submission().checkBounds(&jobSpec); err != nil {
 		return err
 	}
-	assoc, req := j.Assoc, j.Req
-	if j.State == spec.Pending {
-		assoc, req, err = d.submission().resolveSpec(&js, j)
+	assoc, req := job.Assoc, job.Req
+	if job.State == spec.Pending {
+		assoc, req, err = d.submission().resolveSpec(&jobSpec, job)
 		if err != nil {
 			return err
 		}
-		if err := d.stillAllowed(&js, j, assoc, req); err != nil {
+		if err := d.stillAllowed(&jobSpec, job, assoc, req); err != nil {
 			return err
 		}
 	}
-	j, err = d.findTarget(c.Target, true)
+	job, err = d.findTarget(c.Target, true)
 	if err != nil {
 		return err
 	}
-	newDep := !js.Queue.Dependency.Equal(j.Spec.Queue.Dependency)
-	if err := d.Emit(&event.JobUpdated{UID: j.UID, Spec: &js, Req: req, Assoc: assoc, Changed: changed}); err != nil {
+	newDep := !jobSpec.Queue.Dependency.Equal(job.Spec.Queue.Dependency)
+	if err := d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: req, Assoc: assoc, Changed: changed}); err != nil {
 		return err
 	}
 	if len(wish.leave) > 0 {
-		return d.shrink(d.t.Job(j.UID), wish.leave)
+		return d.shrink(d.t.Job(job.UID), wish.leave)
 	}
 	if slices.Contains(changed, commit.ThrottleKey) {
-		if err := d.ShareThrottle(d.t.State.Job(j.UID)); err != nil {
+		if err := d.ShareThrottle(d.t.State.Job(job.UID)); err != nil {
 			return err
 		}
 	}
-	if j.State == spec.Pending && (newDep || (j.Hold != js.Queue.Hold)) {
-		return d.Emit(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: j.UID, Reason: updatedReason(&js)}}})
+	if job.State == spec.Pending && (newDep || (job.Hold != jobSpec.Queue.Hold)) {
+		return d.Emit(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: job.UID, Reason: updatedReason(&jobSpec)}}})
 	}
 	return nil
 }
 
 // updatedReason is why a job waits whose hold or dependency was changed,
 // until the next pass looks at it.
-func updatedReason(js *spec.JobSpec) spec.Reason {
+func updatedReason(jobSpec *spec.JobSpec) spec.Reason {
 	switch {
-	case js.Queue.Hold != spec.NotHeld:
-		return spec.Reason{Code: state.HoldReason(js.Queue.Hold)}
-	case js.Queue.Dependency != nil:
+	case jobSpec.Queue.Hold != spec.NotHeld:
+		return spec.Reason{Code: state.HoldReason(jobSpec.Queue.Hold)}
+	case jobSpec.Queue.Dependency != nil:
 		return spec.Reason{Code: spec.ReasonDependency}
 	}
 	return spec.Reason{Code: spec.ReasonNone}
@@ -84,12 +84,12 @@ func updatedReason(js *spec.JobSpec) spec.Reason {
 
 // stillAllowed checks limits as at a submission: all where the job moves to
 // another QOS, account or partition, else only what it alone may exceed.
-func (d jobCommands) stillAllowed(js *spec.JobSpec, j *state.Job, assoc uint32, req spec.TRES) error {
+func (d jobCommands) stillAllowed(jobSpec *spec.JobSpec, job *state.Job, assoc uint32, req spec.TRES) error {
 	count := int64(0)
-	if js.QOS != j.Spec.QOS || !slices.Equal(js.QOSes, j.Spec.QOSes) || assoc != j.Assoc || !slices.Equal(js.Partitions, j.Spec.Partitions) {
-		count = j.Count()
+	if jobSpec.QOS != job.Spec.QOS || !slices.Equal(jobSpec.QOSes, job.Spec.QOSes) || assoc != job.Assoc || !slices.Equal(jobSpec.Partitions, job.Spec.Partitions) {
+		count = job.Count()
 	}
-	return d.submission().withinLimits(js, assoc, req, count)
+	return d.submission().withinLimits(jobSpec, assoc, req, count)
 }
 
 // jobChange is an update under way: the new spec, the job as it is, and whether an
@@ -210,58 +210,58 @@ func findJobKey(typed string) *jobKey {
 }
 
 // change applies one key and returns scontrol's spelling of it.
-func (d jobCommands) change(c *jobChange, kv spec.KeyValue) (string, error) {
+func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error) {
 	key := findJobKey(kv.Key)
 	if key == nil {
 		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+" is not a key of scontrol update job; `scontrol show job` prints most of them")
 	}
-	if c.job.State.Active() && !key.active {
+	if change.job.State.Active() && !key.active {
 		return "", spec.Refuse(spec.CodeJobNotPending, kv.Key)
 	}
-	return key.names[0], key.set(d, c, kv.Value)
+	return key.names[0], key.set(d, change, kv.Value)
 }
 
 // none is how scontrol empties a text.
 func none(value string) bool { return value == "" || strings.EqualFold(value, "(null)") }
 
 func textKey(field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
+	return func(_ jobCommands, change *jobChange, value string) error {
 		if none(value) {
 			value = ""
 		}
-		*field(c.spec) = value
+		*field(change.spec) = value
 		return nil
 	}
 }
 
 func adminTextKey(name string, field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
-		if !c.admin {
+	return func(_ jobCommands, change *jobChange, value string) error {
+		if !change.admin {
 			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set "+name)
 		}
-		*field(c.spec) = value
+		*field(change.spec) = value
 		return nil
 	}
 }
 
 func countKey(field func(*spec.JobSpec) *uint32) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
+	return func(_ jobCommands, change *jobChange, value string) error {
 		n, err := strconv.ParseUint(value, 10, 31)
 		if err != nil || n == 0 {
 			return spec.Refuse(spec.CodeTaskCountInvalid, value+": expected a whole number above 0")
 		}
-		*field(c.spec) = uint32(n)
+		*field(change.spec) = uint32(n)
 		return nil
 	}
 }
 
 func switchKey(field func(*spec.JobSpec) *bool) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
+	return func(_ jobCommands, change *jobChange, value string) error {
 		switch strings.ToLower(value) {
 		case "1", "yes", "true":
-			*field(c.spec) = true
+			*field(change.spec) = true
 		case "0", "no", "false":
-			*field(c.spec) = false
+			*field(change.spec) = false
 		default:
 			return spec.Refuse(spec.CodeBadRequest, value+": expected yes or no")
 		}
@@ -271,12 +271,12 @@ func switchKey(field func(*spec.JobSpec) *bool) func(jobCommands, *jobChange, st
 
 // momentKey reads an instant.
 func momentKey(field func(*spec.JobSpec) *spec.Instant) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
+	return func(_ jobCommands, change *jobChange, value string) error {
 		at, err := parseInstant(value)
 		if err != nil {
 			return err
 		}
-		*field(c.spec) = at
+		*field(change.spec) = at
 		return nil
 	}
 }
@@ -293,12 +293,12 @@ func parseInstant(value string) (spec.Instant, error) {
 }
 
 func gresKey(field func(*spec.JobSpec) *[]spec.Count) func(jobCommands, *jobChange, string) error {
-	return func(_ jobCommands, c *jobChange, value string) error {
+	return func(_ jobCommands, change *jobChange, value string) error {
 		list, err := parseGRES(value)
 		if err != nil {
 			return err
 		}
-		*field(c.spec) = list
+		*field(change.spec) = list
 		return nil
 	}
 }
@@ -318,78 +318,78 @@ func parseGRES(value string) ([]spec.Count, error) {
 		text := strings.ReplaceAll(item, "=", ":")
 		text = strings.TrimPrefix(strings.TrimPrefix(text, "gres/"), "gres:")
 		words := strings.Split(text, ":")
-		c := spec.Count{Name: words[0], N: 1}
+		count := spec.Count{Name: words[0], N: 1}
 		if len(words) > 1 {
 			n, err := format.ParseCount(words[len(words)-1])
 			switch {
 			case err == nil:
-				c.N = n
+				count.N = n
 			case len(words) == 2:
-				c.Type = words[1]
+				count.Type = words[1]
 			}
 			if len(words) > 3 || len(words) == 3 && err != nil {
 				return nil, spec.Refuse(spec.CodeInvalidGRES, item)
 			}
 			if len(words) == 3 {
-				c.Type = words[1]
+				count.Type = words[1]
 			}
 		}
-		out = append(out, c)
+		out = append(out, count)
 	}
 	return out, nil
 }
 
-func (d jobCommands) changeTimeLimit(c *jobChange, value string) error {
-	old := d.limitNow(c.spec, c.job)
+func (d jobCommands) changeTimeLimit(change *jobChange, value string) error {
+	old := d.limitNow(change.spec, change.job)
 	limit, err := d.newLimit(old, value)
 	if err != nil {
 		return err
 	}
-	if limit > old && !c.admin {
+	if limit > old && !change.admin {
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
 	}
-	c.spec.Time.Limit = limit
+	change.spec.Time.Limit = limit
 	return nil
 }
 
-func (d jobCommands) changeTimeMin(c *jobChange, value string) error {
+func (d jobCommands) changeTimeMin(change *jobChange, value string) error {
 	span, err := d.newLimit(0, value)
 	if err != nil {
 		return err
 	}
-	c.spec.Time.Min = span
+	change.spec.Time.Min = span
 	return nil
 }
 
 // changeEnd sets the time limit of a running job so that it ends at an instant.
-func (d jobCommands) changeEnd(c *jobChange, value string) error {
+func (d jobCommands) changeEnd(change *jobChange, value string) error {
 	at, err := parseInstant(value)
-	if err != nil || !c.job.State.Active() {
+	if err != nil || !change.job.State.Active() {
 		return spec.Refuse(spec.CodeInvalidTime, "EndTime is of a job that runs")
 	}
-	old := d.limitNow(c.spec, c.job)
-	end := c.job.Deadline()
+	old := d.limitNow(change.spec, change.job)
+	end := change.job.Deadline()
 	if end == spec.FarFuture {
-		end = c.job.Started.Add(365 * spec.Day)
+		end = change.job.Started.Add(365 * spec.Day)
 		old = 365 * spec.Day
 	}
 	limit := old + at.Sub(end)
 	switch {
 	case limit <= 0:
 		return spec.Refuse(spec.CodeInvalidTime, "nothing would be left")
-	case limit > old && !c.admin:
+	case limit > old && !change.admin:
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
 	}
-	c.spec.Time.Limit = limit
+	change.spec.Time.Limit = limit
 	return nil
 }
 
-func (d jobCommands) changeDependency(c *jobChange, value string) error {
+func (d jobCommands) changeDependency(change *jobChange, value string) error {
 	dep, err := spec.ParseDependency(value)
 	if err != nil {
 		return spec.Refuse(spec.CodeDependencyProblem, err.Error())
 	}
-	c.spec.Queue.Dependency = dep
+	change.spec.Queue.Dependency = dep
 	return nil
 }
 
@@ -404,63 +404,63 @@ func (d jobCommands) changeQOS(c *jobChange, value string) error {
 }
 
 // changeNice reads an amount, or with + or - a change of what it is.
-func (d jobCommands) changeNice(c *jobChange, value string) error {
+func (d jobCommands) changeNice(change *jobChange, value string) error {
 	n, err := strconv.ParseInt(strings.TrimPrefix(value, "+"), 10, 32)
-	if err != nil || (n < 0 && !c.admin) {
+	if err != nil || (n < 0 && !change.admin) {
 		return spec.Refuse(spec.CodeAccessDenied, "nice="+value)
 	}
-	c.spec.Queue.Nice = int32(n)
+	change.spec.Queue.Nice = int32(n)
 	return nil
 }
 
-func (d jobCommands) changeSiteFactor(c *jobChange, value string) error {
+func (d jobCommands) changeSiteFactor(change *jobChange, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil || !c.admin {
+	if err != nil || !change.admin {
 		return spec.Refuse(spec.CodeAccessDenied, "sitefactor="+value+": a whole number, set by an administrator")
 	}
-	c.spec.Queue.SiteFactor = int32(n)
+	change.spec.Queue.SiteFactor = int32(n)
 	return nil
 }
 
 // changePriority sets the priority; 0 holds a job that waits.
-func (d jobCommands) changePriority(c *jobChange, value string) error {
+func (d jobCommands) changePriority(change *jobChange, value string) error {
 	n, err := strconv.ParseUint(value, 10, 32)
-	queue := &c.spec.Queue
+	queue := &change.spec.Queue
 	switch {
 	case err != nil:
 		return spec.Refuse(spec.CodeBadRequest, "priority="+value)
-	case n == 0 && c.job.State.Active():
+	case n == 0 && change.job.State.Active():
 		return spec.Refuse(spec.CodeJobNotPending, "a job that runs cannot be held")
 	case n == 0:
 		queue.Hold = max(queue.Hold, spec.HeldByUser)
-		if c.admin {
+		if change.admin {
 			queue.Hold = spec.HeldByAdmin
 		}
 		return nil
 	case queue.Hold != spec.NotHeld:
 		return spec.Refuse(spec.CodeJobHeld, "")
-	case !c.admin:
+	case !change.admin:
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set a priority")
 	}
 	queue.Priority = uint32(n)
 	return nil
 }
 
-func (d jobCommands) changeThrottle(c *jobChange, value string) error {
+func (d jobCommands) changeThrottle(change *jobChange, value string) error {
 	n, err := strconv.ParseUint(value, 10, 32)
-	if err != nil || c.spec.Queue.Array == nil {
+	if err != nil || change.spec.Queue.Array == nil {
 		return spec.Refuse(spec.CodeInvalidArray, "arraytaskthrottle="+value)
 	}
-	c.spec.Queue.Array.Throttle = uint32(n)
+	change.spec.Queue.Array.Throttle = uint32(n)
 	return nil
 }
 
-func (d jobCommands) changeRequeue(c *jobChange, value string) error {
+func (d jobCommands) changeRequeue(change *jobChange, value string) error {
 	switch value {
 	case "0":
-		c.spec.Queue.Requeue = spec.No
+		change.spec.Queue.Requeue = spec.No
 	case "1":
-		c.spec.Queue.Requeue = spec.Yes
+		change.spec.Queue.Requeue = spec.Yes
 	default:
 		return spec.Refuse(spec.CodeBadRequest, "requeue="+value+": expected 0 or 1")
 	}
@@ -469,23 +469,23 @@ func (d jobCommands) changeRequeue(c *jobChange, value string) error {
 
 // changeCPUs sets how many CPUs the job has: as many tasks as give them. A range
 // counts by its beginning.
-func (d jobCommands) changeCPUs(c *jobChange, value string) error {
+func (d jobCommands) changeCPUs(change *jobChange, value string) error {
 	least, _, _ := strings.Cut(value, "-")
 	n, err := strconv.ParseUint(least, 10, 31)
 	if err != nil || n == 0 {
 		return spec.Refuse(spec.CodeTaskCountInvalid, "numcpus="+value)
 	}
-	each := max(uint64(c.spec.Size.CPUsPerTask), 1)
-	c.spec.Size.Tasks = uint32((n + each - 1) / each)
+	each := max(uint64(change.spec.Size.CPUsPerTask), 1)
+	change.spec.Size.Tasks = uint32((n + each - 1) / each)
 	return nil
 }
 
-func (d jobCommands) changeMemoryOfNode(c *jobChange, value string) error {
+func (d jobCommands) changeMemoryOfNode(change *jobChange, value string) error {
 	n, err := format.ParseMemory(value)
 	if err != nil {
 		return spec.Refuse(spec.CodeMemoryUnavailable, value)
 	}
-	size := &c.spec.Size
+	size := &change.spec.Size
 	size.MemPerNode = n
 	size.MemPerCPU = 0
 	size.MemPerGPU = 0
@@ -493,12 +493,12 @@ func (d jobCommands) changeMemoryOfNode(c *jobChange, value string) error {
 	return nil
 }
 
-func (d jobCommands) changeMemoryOfCPU(c *jobChange, value string) error {
+func (d jobCommands) changeMemoryOfCPU(change *jobChange, value string) error {
 	n, err := format.ParseMemory(value)
 	if err != nil {
 		return spec.Refuse(spec.CodeMemoryUnavailable, value)
 	}
-	size := &c.spec.Size
+	size := &change.spec.Size
 	size.MemPerNode = 0
 	size.MemPerCPU = n
 	size.MemPerGPU = 0
@@ -506,72 +506,72 @@ func (d jobCommands) changeMemoryOfCPU(c *jobChange, value string) error {
 	return nil
 }
 
-func (d jobCommands) changeTmpDisk(c *jobChange, value string) error {
+func (d jobCommands) changeTmpDisk(change *jobChange, value string) error {
 	n, err := format.ParseMemory(value)
 	if err != nil {
 		return spec.Refuse(spec.CodeBadRequest, "mintmpdisknode="+value)
 	}
-	c.spec.Size.TmpDisk = n
+	change.spec.Size.TmpDisk = n
 	return nil
 }
 
 // changeLicenses reads licences: matlab:2,ansys; a|b means one of them.
-func (d jobCommands) changeLicenses(c *jobChange, value string) error {
+func (d jobCommands) changeLicenses(change *jobChange, value string) error {
 	list, err := parseGRES(strings.ReplaceAll(value, "|", ","))
 	if err != nil {
 		return spec.Refuse(spec.CodeInvalidLicense, value)
 	}
-	c.spec.Licenses = list
-	c.spec.AnyLicense = strings.Contains(value, "|")
+	change.spec.Licenses = list
+	change.spec.AnyLicense = strings.Contains(value, "|")
 	return nil
 }
 
 // changeSwitches reads the most leaf switches, and how long to wait for them:
 // 1@10 is one, for ten minutes.
-func (d jobCommands) changeSwitches(c *jobChange, value string) error {
+func (d jobCommands) changeSwitches(change *jobChange, value string) error {
 	count, wait, hasWait := strings.Cut(value, "@")
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil {
 		return spec.Refuse(spec.CodeBadRequest, "switches="+value)
 	}
-	c.spec.Place.Switches = uint32(n)
+	change.spec.Place.Switches = uint32(n)
 	if hasWait {
 		span, err := d.newLimit(0, wait)
 		if err != nil {
 			return err
 		}
-		c.spec.Place.SwitchWait = span
+		change.spec.Place.SwitchWait = span
 	}
 	return nil
 }
 
-func (d jobCommands) changeSharing(c *jobChange, value string) error {
+func (d jobCommands) changeSharing(change *jobChange, value string) error {
 	words := map[string]spec.Sharing{"yes": spec.Oversubscribe, "1": spec.Oversubscribe, "ok": spec.ShareDefault, "no": spec.Exclusive, "0": spec.Exclusive,
 		"exclusive": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}
 	sharing, ok := words[strings.ToLower(value)]
 	if !ok {
 		return spec.Refuse(spec.CodeBadRequest, "oversubscribe="+value+": expected yes, no, user, mcs or topo")
 	}
-	c.spec.Place.Sharing = sharing
+	change.spec.Place.Sharing = sharing
 	return nil
 }
 
-func (d jobCommands) changeMailTypes(c *jobChange, value string) error {
-	c.spec.Queue.MailTypes = nil
+func (d jobCommands) changeMailTypes(change *jobChange, value string) error {
+	change.spec.Queue.MailTypes = nil
 	if !none(value) && !strings.EqualFold(value, "none") {
-		c.spec.Queue.MailTypes = strings.Split(strings.ToUpper(value), ",")
+		change.spec.Queue.MailTypes = strings.Split(strings.ToUpper(value), ",")
 	}
 	return nil
 }
 
 // limitNow is the time limit that a change starts from: the one in force, or
 // what the partition would give.
-func (d jobCommands) limitNow(js *spec.JobSpec, j *state.Job) spec.Span {
-	if p := d.t.Parts.Find(j.Partition()); js.Time.Limit == 0 && p != nil {
-		dem := place.Resolve(d.t.Config, p.Spec, js)
+func (d jobCommands) limitNow(jobSpec *spec.JobSpec, job *state.Job) spec.Span {
+	if p := d.t.Parts.Find(job.Partition()); jobSpec.Time.Limit == 0 && p != nil {
+		dem := place.Resolve(d.t.Config, p.Spec, jobSpec)
 		return dem.Limit
 	}
-	return js.Time.Limit
+	return jobSpec.Time.Limit
 }
 
 // newLimit reads a time limit that may begin with + or -.
@@ -608,7 +608,7 @@ func (d jobCommands) newLimit(old spec.Span, v string) (spec.Span, error) {
 
 // changeNodes sets how many nodes a job is to have. A running one can only give
 // nodes back: it keeps the first ones.
-func (d jobCommands) changeNodes(c *jobChange, v string) error {
+func (d jobCommands) changeNodes(change *jobChange, v string) error {
 	lo, hi, ranged := strings.Cut(v, "-")
 	n, err := strconv.ParseUint(lo, 10, 32)
 	m := n
@@ -618,41 +618,41 @@ func (d jobCommands) changeNodes(c *jobChange, v string) error {
 	if err != nil || n == 0 || m < n {
 		return spec.Refuse(spec.CodeNodeCountInvalid, v)
 	}
-	if !c.job.State.Active() {
-		c.spec.Size.MinNodes, c.spec.Size.MaxNodes = uint32(n), uint32(m)
+	if !change.job.State.Active() {
+		change.spec.Size.MinNodes, change.spec.Size.MaxNodes = uint32(n), uint32(m)
 		return nil
 	}
-	kept := nodesKept(c.job)
+	kept := nodesKept(change.job)
 	if m > uint64(len(kept)) {
 		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("numnodes=%s: the job has %d nodes, and a running job can only give nodes back", v, len(kept)))
 	}
-	return c.giveBack(kept[m:])
+	return change.giveBack(kept[m:])
 }
 
 // changeNodeList sets the nodes that a job must have. Of a running one it says which
 // of its nodes it keeps.
-func (d jobCommands) changeNodeList(c *jobChange, v string) error {
-	if !c.job.State.Active() {
-		return textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })(d, c, v)
+func (d jobCommands) changeNodeList(change *jobChange, v string) error {
+	if !change.job.State.Active() {
+		return textKey(func(s *spec.JobSpec) *string { return &s.Place.Nodes })(d, change, v)
 	}
 	names, err := hostlist.Expand(v)
 	if err != nil || len(names) == 0 {
 		return spec.Refuse(spec.CodeInvalidNodeName, v)
 	}
-	kept := nodesKept(c.job)
+	kept := nodesKept(change.job)
 	for _, name := range names {
 		if !slices.Contains(kept, name) {
 			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+v+": "+name+" is not one of the job's nodes, and a running job can only give nodes back")
 		}
 	}
-	return c.giveBack(slices.DeleteFunc(kept, func(name string) bool { return slices.Contains(names, name) }))
+	return change.giveBack(slices.DeleteFunc(kept, func(name string) bool { return slices.Contains(names, name) }))
 }
 
 // nodesKept are the nodes of a running job that it has not been told to give back.
-func nodesKept(j *state.Job) []string {
+func nodesKept(job *state.Job) []string {
 	var kept []string
-	for i := range j.Alloc.Nodes {
-		if name := j.Alloc.Nodes[i].Name; !j.Done.Has(i) && !slices.Contains(j.Leaving, name) {
+	for i := range job.Alloc.Nodes {
+		if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) && !slices.Contains(job.Leaving, name) {
 			kept = append(kept, name)
 		}
 	}
@@ -661,13 +661,13 @@ func nodesKept(j *state.Job) []string {
 
 // giveBack notes the nodes that a running job is to lose.
 func (c *jobChange) giveBack(nodes []string) error {
-	j := c.job
+	job := c.job
 	switch {
 	case len(nodes) == 0:
 		return nil
-	case slices.Contains(nodes, j.Alloc.Nodes[0].Name):
-		return spec.Refuse(spec.CodeNodeConfigUnavailable, "the job's first node, "+j.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there")
-	case j.State != spec.Running || j.Ending != nil || j.Configuring() || j.Prepares:
+	case slices.Contains(nodes, job.Alloc.Nodes[0].Name):
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, "the job's first node, "+job.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there")
+	case job.State != spec.Running || job.Ending != nil || job.Configuring() || job.Prepares:
 		return spec.Refuse(spec.CodeJobNotRunning, "only a job that runs gives nodes back")
 	}
 	c.leave = append(c.leave, nodes...)
@@ -675,18 +675,18 @@ func (c *jobChange) giveBack(nodes []string) error {
 }
 
 // shrink takes nodes from a running job. Steps with a part on them end whole.
-func (d jobCommands) shrink(j *state.Job, nodes []string) error {
+func (d jobCommands) shrink(job *state.Job, nodes []string) error {
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
-	if err := d.Emit(&event.JobShrunk{UID: j.UID, Attempt: j.Attempt, Nodes: nodes}); err != nil {
+	if err := d.Emit(&event.JobShrunk{UID: job.UID, Attempt: job.Attempt, Nodes: nodes}); err != nil {
 		return err
 	}
-	for i := range j.Steps {
-		st := &j.Steps[i]
-		if !slices.ContainsFunc(nodes, func(name string) bool { return st.Part(name) >= 0 }) {
+	for i := range job.Steps {
+		step := &job.Steps[i]
+		if !slices.ContainsFunc(nodes, func(name string) bool { return step.Part(name) >= 0 }) {
 			continue
 		}
-		if err := d.RequestStepEnd(j, st, event.EndCancel); err != nil {
+		if err := d.RequestStepEnd(job, step, event.EndCancel); err != nil {
 			return err
 		}
 	}

@@ -29,11 +29,11 @@ func perSecond(halfLife spec.Span) uint64 {
 }
 
 // calcPeriod is how often use is charged and fades.
-func calcPeriod(p *spec.PriorityConfig) spec.Span {
-	if p.CalcPeriod <= 0 {
+func calcPeriod(priority *spec.PriorityConfig) spec.Span {
+	if priority.CalcPeriod <= 0 {
 		return 5 * spec.Minute
 	}
-	return p.CalcPeriod
+	return priority.CalcPeriod
 }
 
 // tickUsage lets use fade and charges running jobs, once a PriorityCalcPeriod,
@@ -42,19 +42,19 @@ func (d usageClock) tickUsage(east func(spec.Instant) spec.Span) error {
 	if d.t.Active.Len() == 0 && d.t.Spent.Len() == 0 {
 		return nil
 	}
-	p, a := &d.t.Config.Priority, d.t.Aging
-	reset := resetDue(p.UsageReset, max(a.Reset, d.t.Created), d.t.Now, east)
-	if a.At != 0 && d.t.Now.Sub(a.At) < calcPeriod(p) && !reset {
+	priority, aging := &d.t.Config.Priority, d.t.Aging
+	reset := resetDue(priority.UsageReset, max(aging.Reset, d.t.Created), d.t.Now, east)
+	if aging.At != 0 && d.t.Now.Sub(aging.At) < calcPeriod(priority) && !reset {
 		return nil
 	}
-	ev := &event.UsageAged{PerSecond: perSecond(p.HalfLife), Keep: fixed.One}
-	if a.At != 0 {
-		ev.Keep = fixed.Pow(a.PerSecond, d.t.Now.Sub(a.At).Seconds())
+	ev := &event.UsageAged{PerSecond: perSecond(priority.HalfLife), Keep: fixed.One}
+	if aging.At != 0 {
+		ev.Keep = fixed.Pow(aging.PerSecond, d.t.Now.Sub(aging.At).Seconds())
 	}
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
-	if a.At.Unix()/3600 != d.t.Now.Unix()/3600 { // once an hour, for accounting
+	if aging.At.Unix()/3600 != d.t.Now.Unix()/3600 { // once an hour, for accounting
 		if err := d.Emit(&event.SharesNoted{Shares: fairshare.Of(d.t.State).Notes()}); err != nil {
 			return err
 		}
@@ -79,14 +79,14 @@ func (d usageClock) endExhausted() error {
 	}
 	var due []event.Event
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := d.t.Job(spec.JobUID(uid))
-		part := d.t.Parts.Find(j.Partition())
-		if j.State != spec.Running || j.Ending != nil || part == nil {
+		job := d.t.Job(spec.JobUID(uid))
+		part := d.t.Parts.Find(job.Partition())
+		if job.State != spec.Running || job.Ending != nil || part == nil {
 			return true
 		}
-		b := limits.Find(d.t.State, limits.Subject{Job: j.Spec.InQOS(j.QOS()), Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
-		if r := b.Exhausted(j.Alloc.TRES); r != nil {
-			due = append(due, &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndTimeLimit, Detail: r.String() + " of " + r.Subject})
+		bound := limits.Find(d.t.State, limits.Subject{Job: job.Spec.InQOS(job.QOS()), Part: part.Spec, Assoc: job.Assoc, Now: d.t.Now})
+		if r := bound.Exhausted(job.Alloc.TRES); r != nil {
+			due = append(due, &event.JobEndRequested{UID: job.UID, Attempt: job.Attempt, Cause: event.EndTimeLimit, Detail: r.String() + " of " + r.Subject})
 		}
 		return true
 	})
@@ -95,9 +95,9 @@ func (d usageClock) endExhausted() error {
 
 // mayAccrue tells whether count more jobs may age, in the first of their
 // partitions.
-func (d usageClock) mayAccrue(js *spec.JobSpec, assoc uint32, count int64) bool {
-	p := d.t.Parts.Find(js.Partitions[0])
-	return p == nil || limits.Accrues(d.t.State, limits.Subject{Job: js, Part: p.Spec, Assoc: assoc}, count)
+func (d usageClock) mayAccrue(jobSpec *spec.JobSpec, assoc uint32, count int64) bool {
+	p := d.t.Parts.Find(jobSpec.Partitions[0])
+	return p == nil || limits.Accrues(d.t.State, limits.Subject{Job: jobSpec, Part: p.Spec, Assoc: assoc}, count)
 }
 
 // tickAccrual lets jobs age that a limit kept from it and for which there is
@@ -109,9 +109,9 @@ func (d usageClock) tickAccrual() error {
 	for {
 		ev := &event.JobsAccruing{}
 		d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
-			j := d.t.Job(spec.JobUID(uid))
-			if j.NoAccrue && j.Eligible != 0 && j.Hold == spec.NotHeld && d.mayAccrue(j.Spec, j.Assoc, j.Count()) {
-				ev.UIDs = append(ev.UIDs, j.UID)
+			job := d.t.Job(spec.JobUID(uid))
+			if job.NoAccrue && job.Eligible != 0 && job.Hold == spec.NotHeld && d.mayAccrue(job.Spec, job.Assoc, job.Count()) {
+				ev.UIDs = append(ev.UIDs, job.UID)
 			}
 			return len(ev.UIDs) == 0 // each changes the room for the next
 		})
@@ -195,8 +195,8 @@ func (d usageClock) clearNow(old *spec.Config) error {
 }
 
 // countOf is how many jobs a request makes.
-func countOf(js *spec.JobSpec) int64 {
-	if a := js.Queue.Array; a != nil {
+func countOf(jobSpec *spec.JobSpec) int64 {
+	if a := jobSpec.Queue.Array; a != nil {
 		return a.Tasks.Len()
 	}
 	return 1

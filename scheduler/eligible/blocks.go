@@ -40,8 +40,8 @@ func blockIndex(st *state.State, blocks []spec.Bitset) []int32 {
 // inBlocks applies --segment and, to a job on several nodes without it, the
 // rule that a job is in as few blocks as its number of nodes needs, next to
 // each other as BlockSizes says.
-func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, js *spec.JobSpec) error {
-	seg, top := js.Place.Segment, st.Config.TopologyOf(part)
+func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *spec.JobSpec) error {
+	seg, top := jobSpec.Place.Segment, st.Config.TopologyOf(part)
 	if len(top.Blocks) == 0 {
 		if seg > 0 {
 			return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
@@ -50,10 +50,10 @@ func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, js *spec.J
 	}
 	blocks := blocksOf(st, &top)
 	if seg > 0 {
-		n.segment, n.blockOf, n.apartSeg = int64(seg), blockIndex(st, blocks), js.Place.ApartSegments
+		n.segment, n.blockOf, n.apartSeg = int64(seg), blockIndex(st, blocks), jobSpec.Place.ApartSegments
 		return nil
 	}
-	want := int(max(js.Size.MinNodes, 1))
+	want := int(max(jobSpec.Size.MinNodes, 1))
 	if want < 2 {
 		return nil
 	}
@@ -100,8 +100,8 @@ func blockSets(st *state.State, blocks []spec.Bitset, sizes []uint32, allowed sp
 // idleNodes are the usable nodes without a job.
 func idleNodes(st *state.State) spec.Bitset {
 	var out spec.Bitset
-	st.Nodes.Range(func(id uint64, n *state.Node) bool {
-		if n.Usable() && len(n.Jobs) == 0 {
+	st.Nodes.Range(func(id uint64, node *state.Node) bool {
+		if node.Usable() && len(node.Jobs) == 0 {
 			out = out.Set(int(id))
 		}
 		return true

@@ -33,14 +33,14 @@ func MatchAny([]string) bool { return true }
 // parentheses, [a|b] for one that all nodes share, a*2 and [a*2&b*4] for
 // counts. & binds stronger than |.
 func ParseConstraint(expr string) (*constraint, error) {
-	p := &featureParser{text: expr}
+	parser := &featureParser{text: expr}
 	c := &constraint{All: MatchAny}
-	m, err := p.or(c)
+	m, err := parser.or(c)
 	if err != nil {
 		return nil, err
 	}
-	if p.at < len(p.text) {
-		return nil, p.bad()
+	if parser.at < len(parser.text) {
+		return nil, parser.bad()
 	}
 	c.All = m
 	return c, nil

@@ -12,11 +12,11 @@ func MissesDeadline(j *state.Job, now spec.Instant) bool {
 }
 
 // LatestStart is the latest start with which a pending job meets its deadline.
-func LatestStart(j *state.Job) spec.Instant {
-	if l := j.Spec.Time.Limit; l != 0 && l != spec.Infinite {
-		return j.Spec.Time.Deadline.Add(-l)
+func LatestStart(job *state.Job) spec.Instant {
+	if l := job.Spec.Time.Limit; l != 0 && l != spec.Infinite {
+		return job.Spec.Time.Deadline.Add(-l)
 	}
-	return j.Spec.Time.Deadline
+	return job.Spec.Time.Deadline
 }
 
 // EndPending is the verdict on a job that never runs (again).

@@ -23,17 +23,17 @@ const (
 // EvaluateDependency evaluates a job's dependency. If it waits for nothing but time,
 // until is when. What has failed once stays failed, also if a job that it
 // named is requeued and does well.
-func EvaluateDependency(st *state.State, j *state.Job, now spec.Instant) (v DependencyState, until spec.Instant) {
-	dep := j.Spec.Queue.Dependency
+func EvaluateDependency(st *state.State, job *state.Job, now spec.Instant) (v DependencyState, until spec.Instant) {
+	dep := job.Spec.Queue.Dependency
 	switch {
 	case dep == nil:
 		return Satisfied, 0
-	case j.Reason.Code == spec.ReasonDependencyNever:
+	case job.Reason.Code == spec.ReasonDependencyNever:
 		return Unsatisfiable, 0
 	}
 	waiting, failed := 0, 0
 	for i := range dep.Terms {
-		v, at := term(st, j, &dep.Terms[i], now)
+		v, at := term(st, job, &dep.Terms[i], now)
 		switch {
 		case v == Satisfied && dep.Any:
 			return Satisfied, 0
@@ -59,35 +59,35 @@ func EvaluateDependency(st *state.State, j *state.Job, now spec.Instant) (v Depe
 
 // TermState says how one term of a dependency stands, for display:
 // "unfulfilled", "failed", or "" when it is satisfied.
-func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
-	v, _ := term(st, j, t, now)
+func TermState(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec.Instant) string {
+	v, _ := term(st, job, t, now)
 	switch {
 	case v == Satisfied:
 		return ""
-	case v == Unsatisfiable || j.Reason.Code == spec.ReasonDependencyNever:
+	case v == Unsatisfiable || job.Reason.Code == spec.ReasonDependencyNever:
 		return "failed"
 	}
 	return "unfulfilled"
 }
 
-func term(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+func term(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
 	if t.Kind == spec.Singleton {
-		return judgeSingleton(st, j), 0
+		return judgeSingleton(st, job), 0
 	}
-	if a, ok := st.Arrays.Get(uint64(t.UID)); ok {
+	if array, ok := st.Arrays.Get(uint64(t.UID)); ok {
 		switch {
-		case t.Kind == spec.AfterCorr && j.Array != 0:
-			return corresponding(st, a, j), 0
+		case t.Kind == spec.AfterCorr && job.Array != 0:
+			return corresponding(st, array, job), 0
 		case t.Task == spec.NoTask && t.Kind == spec.After && t.Delay > 0:
-			return afterAll(st, a, t, now)
+			return afterAll(st, array, t, now)
 		case t.Task == spec.NoTask:
-			return wholeArray(a, t), 0
+			return wholeArray(array, t), 0
 		}
-		uid, split := a.Split.Get(uint64(t.Task))
+		uid, split := array.Split.Get(uint64(t.Task))
 		switch {
 		case split:
 			return single(st.Job(uid), t, now)
-		case IsUnsplit(st, a, t.Task):
+		case IsUnsplit(st, array, t.Task):
 			return Waiting, 0
 		}
 		return judgeForgotten(t.Kind), 0
@@ -148,16 +148,16 @@ func choose(ok bool) DependencyState {
 }
 
 // afterAll is after:array+minutes: they count from the start of the last task.
-func afterAll(st *state.State, a *state.Array, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
-	if v := wholeArray(a, t); v != Satisfied {
+func afterAll(st *state.State, array *state.Array, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+	if v := wholeArray(array, t); v != Satisfied {
 		return v, 0
 	}
 	last := spec.Instant(0)
-	a.Split.Range(func(_ uint64, uid spec.JobUID) bool {
-		if j := st.Job(uid); j != nil {
-			last = max(last, j.Started)
-			if j.Started == 0 {
-				last = max(last, j.Ended)
+	array.Split.Range(func(_ uint64, uid spec.JobUID) bool {
+		if job := st.Job(uid); job != nil {
+			last = max(last, job.Started)
+			if job.Started == 0 {
+				last = max(last, job.Ended)
 			}
 		}
 		return true
@@ -170,11 +170,11 @@ func afterAll(st *state.State, a *state.Array, t *spec.DependencyTerm, now spec.
 
 // wholeArray: after = all started, afterany = all ended, afterok = all
 // succeeded, afternotok = all ended and one failed.
-func wholeArray(a *state.Array, t *spec.DependencyTerm) DependencyState {
-	ended := a.Ended >= a.Total
+func wholeArray(array *state.Array, t *spec.DependencyTerm) DependencyState {
+	ended := array.Ended >= array.Total
 	switch t.Kind {
 	case spec.After:
-		if a.Started >= a.Total || ended {
+		if array.Started >= array.Total || ended {
 			return Satisfied
 		}
 	case spec.AfterAny:
@@ -182,7 +182,7 @@ func wholeArray(a *state.Array, t *spec.DependencyTerm) DependencyState {
 			return Satisfied
 		}
 	case spec.AfterOK, spec.AfterCorr:
-		if a.Ended > a.OK {
+		if array.Ended > array.OK {
 			return Unsatisfiable
 		}
 		if ended {
@@ -190,7 +190,7 @@ func wholeArray(a *state.Array, t *spec.DependencyTerm) DependencyState {
 		}
 	case spec.AfterNotOK:
 		if ended {
-			return choose(a.OK < a.Total)
+			return choose(array.OK < array.Total)
 		}
 	}
 	return Waiting
@@ -199,23 +199,23 @@ func wholeArray(a *state.Array, t *spec.DependencyTerm) DependencyState {
 // corresponding is aftercorr between arrays: a task waits for the task of the
 // same index; without one it can never start. A record of several tasks waits
 // as long as any of them does; the pass asks again for each task.
-func corresponding(st *state.State, a *state.Array, j *state.Job) DependencyState {
+func corresponding(st *state.State, array *state.Array, job *state.Job) DependencyState {
 	check := func(task int64) DependencyState {
-		uid, ok := a.Split.Get(uint64(task))
+		uid, ok := array.Split.Get(uint64(task))
 		switch {
 		case ok:
 			v, _ := single(st.Job(uid), &spec.DependencyTerm{Kind: spec.AfterOK}, 0)
 			return v
-		case IsUnsplit(st, a, task):
+		case IsUnsplit(st, array, task):
 			return Waiting
 		}
 		return Unsatisfiable
 	}
-	if !j.IsArrayRecord() {
-		return check(j.Task)
+	if !job.IsArrayRecord() {
+		return check(job.Task)
 	}
 	out := Unsatisfiable
-	j.Tasks.Each(func(task int64) bool {
+	job.Tasks.Each(func(task int64) bool {
 		switch check(task) {
 		case Satisfied:
 			out = Satisfied
@@ -229,15 +229,15 @@ func corresponding(st *state.State, a *state.Array, j *state.Job) DependencyStat
 }
 
 // judgeSingleton waits for all earlier jobs of the same user and name.
-func judgeSingleton(st *state.State, j *state.Job) DependencyState {
-	set, _ := st.Named.Get(state.NameKey(j.Spec.UID, j.Spec.Name))
+func judgeSingleton(st *state.State, job *state.Job) DependencyState {
+	set, _ := st.Named.Get(state.NameKey(job.Spec.UID, job.Spec.Name))
 	out := Satisfied
 	set.Range(func(uid uint64, _ struct{}) bool {
 		o := st.Job(spec.JobUID(uid))
-		if o == nil || uid >= uint64(j.UID) || o.Spec.UID != j.Spec.UID || o.Spec.Name != j.Spec.Name {
-			return uid < uint64(j.UID)
+		if o == nil || uid >= uint64(job.UID) || o.Spec.UID != job.Spec.UID || o.Spec.Name != job.Spec.Name {
+			return uid < uint64(job.UID)
 		}
-		if j.Array != 0 && o.Array == j.Array {
+		if job.Array != 0 && o.Array == job.Array {
 			return true
 		}
 		out = Waiting
@@ -253,8 +253,8 @@ func KillsInvalid(cfg *spec.Config, j *state.Job) bool {
 
 // IsAwaited tells whether a pending job still has to learn how a job ended, so
 // that it must not be forgotten.
-func IsAwaited(st *state.State, j *state.Job) bool {
-	for _, key := range [...]spec.JobUID{j.UID, j.Array} {
+func IsAwaited(st *state.State, job *state.Job) bool {
+	for _, key := range [...]spec.JobUID{job.UID, job.Array} {
 		set, ok := st.Waiters.Get(uint64(key))
 		if key == 0 || !ok {
 			continue

@@ -12,12 +12,12 @@ func FencingWait(st *state.State, j *state.Job) *spec.Reason {
 	}
 	reason := &spec.Reason{Code: spec.ReasonFencingWait}
 	bounded := true
-	for _, n := range st.UnfencedNodes(j.UID) {
+	for _, node := range st.UnfencedNodes(j.UID) {
 		if reason.Detail != "" {
 			reason.Detail += ","
 		}
-		reason.Detail += n.Spec.Name
-		for _, debt := range n.Unfenced {
+		reason.Detail += node.Spec.Name
+		for _, debt := range node.Unfenced {
 			if debt.UID != j.UID {
 				continue
 			}

@@ -23,55 +23,55 @@ type NodeSet struct {
 }
 
 // Options are what the choice of nodes has to observe.
-func (n *NodeSet) Options(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec, all Trees) place.Options {
+func (n *NodeSet) Options(cfg *spec.Config, part *spec.PartitionSpec, jobSpec *spec.JobSpec, all Trees) place.Options {
 	return place.Options{Must: n.Must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: js.Place.Contiguous, Spread: js.Place.Spread, Tree: all.treeFor(cfg, part, js), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
+		Contiguous: jobSpec.Place.Contiguous, Spread: jobSpec.Place.Spread, Tree: all.treeFor(cfg, part, jobSpec), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
 }
 
 // AllowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
 // partition.
-func AllowedNodes(st *state.State, p *state.Partition, js *spec.JobSpec) (NodeSet, error) {
-	out := NodeSet{Set: p.Nodes}
-	must, err := named(st, js.Place.Nodes)
+func AllowedNodes(st *state.State, partition *state.Partition, jobSpec *spec.JobSpec) (NodeSet, error) {
+	out := NodeSet{Set: partition.Nodes}
+	must, err := named(st, jobSpec.Place.Nodes)
 	if err != nil {
 		return out, err
 	}
-	if len(must.AndNot(p.Nodes).Members()) > 0 {
+	if len(must.AndNot(partition.Nodes).Members()) > 0 {
 		return out, spec.Refuse(spec.CodeNodesNotInPartition, "")
 	}
 	out.Must = must
-	exclude, err := named(st, js.Place.Exclude)
+	exclude, err := named(st, jobSpec.Place.Exclude)
 	if err != nil {
 		return out, err
 	}
 	if !exclude.Empty() {
 		out.Set = out.Set.AndNot(exclude)
-		if must.Intersects(exclude) || (out.Set.Empty() && !p.Nodes.Empty()) {
+		if must.Intersects(exclude) || (out.Set.Empty() && !partition.Nodes.Empty()) {
 			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "the nodes asked for are excluded")
 		}
 	}
-	if js.Place.Constraint != "" {
-		if err := out.constrain(st, js.Place.Constraint); err != nil {
+	if jobSpec.Place.Constraint != "" {
+		if err := out.constrain(st, jobSpec.Place.Constraint); err != nil {
 			return out, err
 		}
 	}
-	if js.Place.Switches > 0 {
-		out.Switches, err = leafSets(st, p.Spec, out.Set, int(js.Place.Switches))
+	if jobSpec.Place.Switches > 0 {
+		out.Switches, err = leafSets(st, partition.Spec, out.Set, int(jobSpec.Place.Switches))
 		if err != nil {
 			return out, err
 		}
 	}
-	if sz := &js.Size; sz.SocketsPerNode > 0 || sz.CoresPerSocket > 0 {
-		out.Set = nodesShaped(st, out.Set, sz)
+	if size := &jobSpec.Size; size.SocketsPerNode > 0 || size.CoresPerSocket > 0 {
+		out.Set = nodesShaped(st, out.Set, size)
 		if len(out.Must.AndNot(out.Set).Members()) > 0 {
 			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
 		}
 	}
-	if err := out.inBlocks(st, p.Spec, js); err != nil {
+	if err := out.inBlocks(st, partition.Spec, jobSpec); err != nil {
 		return out, err
 	}
-	if js.Place.Prefer != "" {
-		c, err := ParseConstraint(js.Place.Prefer)
+	if jobSpec.Place.Prefer != "" {
+		c, err := ParseConstraint(jobSpec.Place.Prefer)
 		if err != nil {
 			return out, err
 		}
@@ -93,12 +93,12 @@ func (n *NodeSet) constrain(st *state.State, expr string) error {
 	for _, m := range c.OneOf {
 		n.oneOf = append(n.oneOf, nodesHaving(st, with, m))
 	}
-	for _, f := range c.Counts {
-		q := place.Quota{Nodes: nodesHaving(st, with, f.match), N: f.n}
-		if int64(q.Nodes.Count()) < q.N && !n.Set.Empty() {
+	for _, feature := range c.Counts {
+		quota := place.Quota{Nodes: nodesHaving(st, with, feature.match), N: feature.n}
+		if int64(quota.Nodes.Count()) < quota.N && !n.Set.Empty() {
 			return spec.Refuse(spec.CodeInvalidFeature, "")
 		}
-		n.quotas = append(n.quotas, q)
+		n.quotas = append(n.quotas, quota)
 	}
 	if with.Empty() && !n.Set.Empty() {
 		return spec.Refuse(spec.CodeInvalidFeature, "")
@@ -131,22 +131,22 @@ func named(st *state.State, expr string) (spec.Bitset, error) {
 	}
 	var out spec.Bitset
 	for _, name := range names {
-		n := st.Node(name)
-		if n == nil {
+		node := st.Node(name)
+		if node == nil {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, "")
 		}
-		out = out.Set(int(n.ID))
+		out = out.Set(int(node.ID))
 	}
 	return out, nil
 }
 
 // nodesShaped are the nodes of a set with as many sockets, and cores on each, as a
 // job asks for. It is never nil.
-func nodesShaped(st *state.State, set spec.Bitset, sz *spec.Size) spec.Bitset {
+func nodesShaped(st *state.State, set spec.Bitset, size *spec.Size) spec.Bitset {
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
 		n := st.NodeByID(spec.NodeID(id))
-		if n != nil && max(n.Spec.Sockets, 1) >= int64(sz.SocketsPerNode) && max(n.Spec.CoresPerSocket, 1) >= int64(sz.CoresPerSocket) {
+		if n != nil && max(n.Spec.Sockets, 1) >= int64(size.SocketsPerNode) && max(n.Spec.CoresPerSocket, 1) >= int64(size.CoresPerSocket) {
 			with.Set(id)
 		}
 	}

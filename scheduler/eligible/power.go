@@ -8,21 +8,21 @@ import (
 
 // CheckPowerLimit says that too many nodes would be powered up if those of an
 // allocation were, or nil.
-func CheckPowerLimit(st *state.State, a *spec.Allocation) *spec.Reason {
+func CheckPowerLimit(st *state.State, allocation *spec.Allocation) *spec.Reason {
 	if st.Config.Power == nil || st.Config.Power.MaxUp == 0 {
 		return nil
 	}
 	asleep, up := int64(0), int64(0)
-	for i := range a.Nodes {
-		if n := st.NodeByID(a.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
+	for i := range allocation.Nodes {
+		if n := st.NodeByID(allocation.Nodes[i].ID); n != nil && n.Power == event.PoweredDown {
 			asleep++
 		}
 	}
 	if asleep == 0 {
 		return nil
 	}
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if n.Power != event.PoweredDown && !n.Removed {
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if node.Power != event.PoweredDown && !node.Removed {
 			up++
 		}
 		return true

@@ -9,11 +9,11 @@ import (
 
 // QOSChoices are the QOS that a job has a lot for in each of its partitions; an
 // empty name stands for the only one.
-func QOSChoices(js *spec.JobSpec) []string {
-	if len(js.QOSes) == 0 {
+func QOSChoices(jobSpec *spec.JobSpec) []string {
+	if len(jobSpec.QOSes) == 0 {
 		return []string{""}
 	}
-	return js.QOSes
+	return jobSpec.QOSes
 }
 
 // InQOS is a waiting job as it is in one of its QOS.

@@ -25,8 +25,8 @@ func BuildTrees(st *state.State) Trees {
 }
 
 // treeFor is the tree that counts for a job in a partition; nil: none does.
-func (t Trees) treeFor(cfg *spec.Config, part *spec.PartitionSpec, js *spec.JobSpec) *place.Tree {
-	if cfg.Sched.TopoOptional && js.Place.Switches == 0 {
+func (t Trees) treeFor(cfg *spec.Config, part *spec.PartitionSpec, jobSpec *spec.JobSpec) *place.Tree {
+	if cfg.Sched.TopoOptional && jobSpec.Place.Switches == 0 {
 		return nil
 	}
 	return t[part.Topology]
@@ -37,9 +37,9 @@ func treeOf(st *state.State, list []spec.Switch) *place.Tree {
 	if len(list) == 0 {
 		return nil
 	}
-	t := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs)), Evenly: st.Config.Sched.Dragonfly}
-	for i := range t.LeafOf {
-		t.LeafOf[i] = -1
+	tree := &place.Tree{LeafOf: make([]int32, len(st.NodeIDs)), Evenly: st.Config.Sched.Dragonfly}
+	for i := range tree.LeafOf {
+		tree.LeafOf[i] = -1
 	}
 	leaves := map[string][]int32{}
 	count := int32(0)
@@ -53,7 +53,7 @@ func treeOf(st *state.State, list []spec.Switch) *place.Tree {
 			}
 			sw.Nodes = sw.Nodes.Set(int(id))
 			if s.Level == 0 {
-				t.LeafOf[id] = count
+				tree.LeafOf[id] = count
 			}
 		}
 		if s.Level == 0 {
@@ -64,10 +64,10 @@ func treeOf(st *state.State, list []spec.Switch) *place.Tree {
 			sw.Leaves = append(sw.Leaves, leaves[below]...)
 		}
 		leaves[s.Name] = sw.Leaves
-		t.Switches = append(t.Switches, sw)
+		tree.Switches = append(tree.Switches, sw)
 	}
-	t.Leaves = int(count)
-	return t
+	tree.Leaves = int(count)
+	return tree
 }
 
 // maxLeafSets bounds the choices that --switches may leave.

@@ -35,10 +35,10 @@ type change struct {
 // each kind of change the largest request that starts now, or else the largest
 // that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
-func adviseJob(v *view.View, j *state.Job, now spec.Instant) ([]Advice, error) {
-	a := advisor{v: v, jobs: []*state.Job{j}, now: max(now, v.State.At), opt: scheduler.PassOptions{Plan: v.Plan}}
-	if j.Het != nil {
-		a.jobs = v.State.Components(j)
+func adviseJob(v *view.View, job *state.Job, now spec.Instant) ([]Advice, error) {
+	a := advisor{v: v, jobs: []*state.Job{job}, now: max(now, v.State.At), opt: scheduler.PassOptions{Plan: v.Plan}}
+	if job.Het != nil {
+		a.jobs = v.State.Components(job)
 	}
 	leader := a.jobs[0]
 	var err error
@@ -125,14 +125,14 @@ func (a *advisor) applyChange(c change, v int64, of int) (asks []*spec.JobSpec, 
 		if of != everyPart && of != i {
 			continue
 		}
-		js := *asks[i]
-		js.Queue.Array = nil // one task of an array is what would start
-		limit := js.Time.Limit
-		text = c.make(&js, v)
+		jobSpec := *asks[i]
+		jobSpec.Queue.Array = nil // one task of an array is what would start
+		limit := jobSpec.Time.Limit
+		text = c.make(&jobSpec, v)
 		if of == everyPart && limit != 0 {
-			js.Time.Limit = min(js.Time.Limit, limit)
+			jobSpec.Time.Limit = min(jobSpec.Time.Limit, limit)
 		}
-		asks[i] = &js
+		asks[i] = &jobSpec
 	}
 	switch {
 	case of == everyPart:
@@ -176,12 +176,12 @@ func (a *advisor) try(c change, of int) {
 // testChange keeps a change that starts at least a minute earlier.
 func (a *advisor) testChange(c change, v int64, until spec.Instant, of int) {
 	asks, text := a.applyChange(c, v, of)
-	start, nodes, r := a.findStart(asks, until)
-	if r != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
+	start, nodes, reason := a.findStart(asks, until)
+	if reason != nil || (a.planned != 0 && start.Add(spec.Minute) > a.planned) {
 		return
 	}
-	for i, js := range asks {
-		if js != a.asks[i] && !scheduler.Accepts(a.v.State, a.now, a.jobs[i], js) {
+	for i, jobSpec := range asks {
+		if jobSpec != a.asks[i] && !scheduler.Accepts(a.v.State, a.now, a.jobs[i], jobSpec) {
 			return
 		}
 	}
@@ -191,8 +191,8 @@ func (a *advisor) testChange(c change, v int64, until spec.Instant, of int) {
 			return
 		}
 		changes := make([]scheduler.Change, len(asks))
-		for i, js := range asks {
-			changed := *js
+		for i, jobSpec := range asks {
+			changed := *jobSpec
 			changed.Queue.Array = a.asks[i].Queue.Array
 			changes[i] = scheduler.Change{UID: a.jobs[i].UID, Spec: &changed}
 		}
@@ -217,8 +217,8 @@ func (a *advisor) isDoubtful(asks []*spec.JobSpec) bool {
 	if len(asks) > 1 {
 		return true
 	}
-	for i, js := range asks {
-		if js.Choices() || js.QOS != a.asks[i].QOS {
+	for i, jobSpec := range asks {
+		if jobSpec.Choices() || jobSpec.QOS != a.asks[i].QOS {
 			return true
 		}
 	}
@@ -226,11 +226,11 @@ func (a *advisor) isDoubtful(asks []*spec.JobSpec) bool {
 }
 
 // limitOf is a job's time limit, or what its partition gives it.
-func (a *advisor) limitOf(j *state.Job) spec.Span {
-	if p := a.v.State.Parts.Find(j.Partition()); j.Spec.Time.Limit == 0 && p != nil {
+func (a *advisor) limitOf(job *state.Job) spec.Span {
+	if p := a.v.State.Parts.Find(job.Partition()); job.Spec.Time.Limit == 0 && p != nil {
 		return p.Spec.DefaultTime
 	}
-	return j.Spec.Time.Limit
+	return job.Spec.Time.Limit
 }
 
 // askShorter asks for less time than a limit; nil if there is none.
@@ -242,61 +242,61 @@ func (a *advisor) askShorter(limit spec.Span) *change {
 	if limit == spec.Infinite || minutes <= 0 {
 		return nil
 	}
-	return &change{minutes, func(js *spec.JobSpec, v int64) string {
-		js.Time.Limit = spec.Span(v) * spec.Minute
+	return &change{minutes, func(jobSpec *spec.JobSpec, v int64) string {
+		jobSpec.Time.Limit = spec.Span(v) * spec.Minute
 		return "--time=" + format.Duration(v*60)
 	}}
 }
 
 // listChanges lists the ways in which a job, or a component, could ask for less.
-func (a *advisor) listChanges(j *state.Job) []change {
-	js, sz := j.Spec, &j.Spec.Size
+func (a *advisor) listChanges(job *state.Job) []change {
+	jobSpec, size := job.Spec, &job.Spec.Size
 	var out []change
-	if c := a.askShorter(a.limitOf(j)); c != nil {
+	if c := a.askShorter(a.limitOf(job)); c != nil {
 		out = append(out, *c)
 	}
-	out = append(out, a.askSmaller(j)...)
-	for i, list := range [...][]spec.Count{sz.PerNode, sz.PerJob, sz.PerTask} {
-		for k, c := range list {
-			if c.N > 1 {
-				out = append(out, fewerGRES(i, k, c))
+	out = append(out, a.askSmaller(job)...)
+	for i, list := range [...][]spec.Count{size.PerNode, size.PerJob, size.PerTask} {
+		for k, count := range list {
+			if count.N > 1 {
+				out = append(out, fewerGRES(i, k, count))
 			}
-			if c.Type != "" && len(list) == 1 {
-				out = append(out, anyType(i, c))
+			if count.Type != "" && len(list) == 1 {
+				out = append(out, anyType(i, count))
 			}
 		}
 	}
-	for i, l := range js.Licenses {
-		if l.N > 1 && !js.AnyLicense {
-			out = append(out, change{l.N - 1, func(js *spec.JobSpec, v int64) string {
-				js.Licenses = slices.Clone(js.Licenses)
-				js.Licenses[i].N = v
-				return "--licenses=" + countsText(js.Licenses)
+	for i, l := range jobSpec.Licenses {
+		if l.N > 1 && !jobSpec.AnyLicense {
+			out = append(out, change{l.N - 1, func(jobSpec *spec.JobSpec, v int64) string {
+				jobSpec.Licenses = slices.Clone(jobSpec.Licenses)
+				jobSpec.Licenses[i].N = v
+				return "--licenses=" + countsText(jobSpec.Licenses)
 			}})
 		}
 	}
 	for _, drop := range [...]struct {
 		used bool
 		text string
-		make func(js *spec.JobSpec)
+		make func(jobSpec *spec.JobSpec)
 	}{
-		{js.Place.Nodes != "", "without --nodelist", func(js *spec.JobSpec) { js.Place.Nodes = "" }},
-		{js.Place.Exclude != "", "without --exclude", func(js *spec.JobSpec) { js.Place.Exclude = "" }},
-		{js.Place.Constraint != "", "without --constraint", func(js *spec.JobSpec) { js.Place.Constraint = "" }},
-		{js.Place.Reservation != "", "without --reservation", func(js *spec.JobSpec) { js.Place.Reservation = "" }},
-		{js.Place.Segment > 0, "without --segment", func(js *spec.JobSpec) { js.Place.Segment, js.Place.ApartSegments = 0, false }},
-		{js.Place.Switches > 0, "without --switches", func(js *spec.JobSpec) { js.Place.Switches = 0 }},
-		{js.Place.Contiguous, "without --contiguous", func(js *spec.JobSpec) { js.Place.Contiguous = false }},
-		{js.Place.Sharing >= spec.Exclusive && js.Place.Sharing <= spec.ExclusiveTopo, "without --exclusive", func(js *spec.JobSpec) { js.Place.Sharing = spec.ShareDefault }},
+		{jobSpec.Place.Nodes != "", "without --nodelist", func(jobSpec *spec.JobSpec) { jobSpec.Place.Nodes = "" }},
+		{jobSpec.Place.Exclude != "", "without --exclude", func(jobSpec *spec.JobSpec) { jobSpec.Place.Exclude = "" }},
+		{jobSpec.Place.Constraint != "", "without --constraint", func(jobSpec *spec.JobSpec) { jobSpec.Place.Constraint = "" }},
+		{jobSpec.Place.Reservation != "", "without --reservation", func(jobSpec *spec.JobSpec) { jobSpec.Place.Reservation = "" }},
+		{jobSpec.Place.Segment > 0, "without --segment", func(jobSpec *spec.JobSpec) { jobSpec.Place.Segment, jobSpec.Place.ApartSegments = 0, false }},
+		{jobSpec.Place.Switches > 0, "without --switches", func(jobSpec *spec.JobSpec) { jobSpec.Place.Switches = 0 }},
+		{jobSpec.Place.Contiguous, "without --contiguous", func(jobSpec *spec.JobSpec) { jobSpec.Place.Contiguous = false }},
+		{jobSpec.Place.Sharing >= spec.Exclusive && jobSpec.Place.Sharing <= spec.ExclusiveTopo, "without --exclusive", func(jobSpec *spec.JobSpec) { jobSpec.Place.Sharing = spec.ShareDefault }},
 	} {
 		if drop.used {
-			out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {
-				drop.make(js)
+			out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+				drop.make(jobSpec)
 				return drop.text
 			}})
 		}
 	}
-	return append(append(out, a.otherPartitions(j)...), a.otherQOS(j)...)
+	return append(append(out, a.otherPartitions(job)...), a.otherQOS(job)...)
 }
 
 // countsText writes a list of counts as an option takes it.
@@ -309,14 +309,14 @@ func countsText(list []spec.Count) string {
 }
 
 // otherQOS are the further QOS that the user may ask for, up to a handful.
-func (a *advisor) otherQOS(j *state.Job) []change {
+func (a *advisor) otherQOS(job *state.Job) []change {
 	var out []change
-	for _, name := range scheduler.QOSToTry(a.v.State, j.Assoc) {
-		if name == j.Spec.QOS || slices.Contains(j.Spec.QOSes, name) || len(out) == maxAdvice {
+	for _, name := range scheduler.QOSToTry(a.v.State, job.Assoc) {
+		if name == job.Spec.QOS || slices.Contains(job.Spec.QOSes, name) || len(out) == maxAdvice {
 			continue
 		}
-		out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {
-			js.QOS, js.QOSes = name, nil
+		out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+			jobSpec.QOS, jobSpec.QOSes = name, nil
 			return "--qos=" + name
 		}})
 	}
@@ -324,51 +324,51 @@ func (a *advisor) otherQOS(j *state.Job) []change {
 }
 
 // askSmaller are changes of nodes, tasks, CPUs and memory.
-func (a *advisor) askSmaller(j *state.Job) []change {
+func (a *advisor) askSmaller(job *state.Job) []change {
 	var out []change
-	sz := &j.Spec.Size
-	if n := int64(sz.MinNodes); n > 1 {
-		out = append(out, change{n - 1, func(js *spec.JobSpec, v int64) string {
-			js.Size.MinNodes, js.Size.MaxNodes = uint32(v), uint32(v)
+	size := &job.Spec.Size
+	if n := int64(size.MinNodes); n > 1 {
+		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
+			jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(v), uint32(v)
 			text := fmt.Sprintf("--nodes=%d", v)
-			if t := int64(js.Size.Tasks); t > 0 {
-				js.Size.Tasks = uint32(max(t*v/n, v))
-				text += fmt.Sprintf(" --ntasks=%d", js.Size.Tasks)
+			if t := int64(jobSpec.Size.Tasks); t > 0 {
+				jobSpec.Size.Tasks = uint32(max(t*v/n, v))
+				text += fmt.Sprintf(" --ntasks=%d", jobSpec.Size.Tasks)
 			}
 			return text
 		}})
 	}
-	if n := int64(sz.Tasks); n > 1 && sz.MinNodes <= 1 {
-		out = append(out, change{n - 1, func(js *spec.JobSpec, v int64) string {
-			js.Size.Tasks = uint32(v)
+	if n := int64(size.Tasks); n > 1 && size.MinNodes <= 1 {
+		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
+			jobSpec.Size.Tasks = uint32(v)
 			return fmt.Sprintf("--ntasks=%d", v)
 		}})
 	}
-	if n := int64(sz.CPUsPerTask); n > 1 {
-		out = append(out, change{n - 1, func(js *spec.JobSpec, v int64) string {
-			js.Size.CPUsPerTask = uint32(v)
+	if n := int64(size.CPUsPerTask); n > 1 {
+		out = append(out, change{n - 1, func(jobSpec *spec.JobSpec, v int64) string {
+			jobSpec.Size.CPUsPerTask = uint32(v)
 			return fmt.Sprintf("--cpus-per-task=%d", v)
 		}})
 	}
 	for _, m := range [...]struct {
 		name string
 		mib  int64
-		to   func(js *spec.JobSpec) *int64
+		to   func(jobSpec *spec.JobSpec) *int64
 	}{
-		{"--mem", cmp.Or(sz.MemPerNode, a.allMemory(j)), func(js *spec.JobSpec) *int64 {
-			js.Size.AllMem = false
-			return &js.Size.MemPerNode
+		{"--mem", cmp.Or(size.MemPerNode, a.allMemory(job)), func(jobSpec *spec.JobSpec) *int64 {
+			jobSpec.Size.AllMem = false
+			return &jobSpec.Size.MemPerNode
 		}},
-		{"--mem-per-cpu", sz.MemPerCPU, func(js *spec.JobSpec) *int64 { return &js.Size.MemPerCPU }},
-		{"--mem-per-gpu", sz.MemPerGPU, func(js *spec.JobSpec) *int64 { return &js.Size.MemPerGPU }},
+		{"--mem-per-cpu", size.MemPerCPU, func(jobSpec *spec.JobSpec) *int64 { return &jobSpec.Size.MemPerCPU }},
+		{"--mem-per-gpu", size.MemPerGPU, func(jobSpec *spec.JobSpec) *int64 { return &jobSpec.Size.MemPerGPU }},
 	} {
 		step := int64(64) // MiB; large requests go in GiB
 		if m.mib > 16<<10 {
 			step = 1 << 10
 		}
 		if steps := (m.mib - 1) / step; steps > 0 {
-			out = append(out, change{steps, func(js *spec.JobSpec, v int64) string {
-				*m.to(js) = v * step
+			out = append(out, change{steps, func(jobSpec *spec.JobSpec, v int64) string {
+				*m.to(jobSpec) = v * step
 				return m.name + "=" + format.TRESMemory(v*step)
 			}})
 		}
@@ -378,15 +378,15 @@ func (a *advisor) askSmaller(j *state.Job) []change {
 
 // allMemory is the most that the memory of a whole node can be, for a job that
 // gets it since it asks for none where there is no default, or for all; else 0.
-func (a *advisor) allMemory(j *state.Job) (most int64) {
-	p := a.v.State.Parts.Find(j.Partition())
-	if p == nil {
+func (a *advisor) allMemory(job *state.Job) (most int64) {
+	partition := a.v.State.Parts.Find(job.Partition())
+	if partition == nil {
 		return 0
 	}
-	if d := place.Resolve(a.v.State.Config, p.Spec, j.Spec); !d.Memory || d.MemPerNode >= 0 {
+	if d := place.Resolve(a.v.State.Config, partition.Spec, job.Spec); !d.Memory || d.MemPerNode >= 0 {
 		return 0
 	}
-	for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
 		if n := a.v.State.NodeByID(spec.NodeID(id)); n != nil {
 			most = max(most, n.Mem)
 		}
@@ -396,52 +396,52 @@ func (a *advisor) allMemory(j *state.Job) (most int64) {
 
 // fewerGRES asks for less of one entry of a list: --gres, --gpus or
 // --gpus-per-task.
-func fewerGRES(list, entry int, c spec.Count) change {
-	return change{c.N - 1, func(js *spec.JobSpec, v int64) string {
-		to, option := listOf(js, list, c.Name)
+func fewerGRES(list, entry int, count spec.Count) change {
+	return change{count.N - 1, func(jobSpec *spec.JobSpec, v int64) string {
+		to, option := listOf(jobSpec, list, count.Name)
 		(*to)[entry].N = v
-		if c.Type != "" {
-			option += c.Type + ":"
+		if count.Type != "" {
+			option += count.Type + ":"
 		}
 		return fmt.Sprintf("%s%d", option, v)
 	}}
 }
 
 // anyType asks for as many of the only entry of a list, of whatever type.
-func anyType(list int, c spec.Count) change {
-	return change{0, func(js *spec.JobSpec, _ int64) string {
-		to, option := listOf(js, list, c.Name)
+func anyType(list int, count spec.Count) change {
+	return change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+		to, option := listOf(jobSpec, list, count.Name)
 		(*to)[0].Type = ""
-		return fmt.Sprintf("%s%d", option, c.N)
+		return fmt.Sprintf("%s%d", option, count.N)
 	}}
 }
 
 // listOf is one of the lists of what a request asks for, to be changed, and the
 // option that it comes from.
-func listOf(js *spec.JobSpec, list int, name string) (to *[]spec.Count, option string) {
+func listOf(jobSpec *spec.JobSpec, list int, name string) (to *[]spec.Count, option string) {
 	switch list {
 	case 1:
-		to, option = &js.Size.PerJob, "--gpus="
+		to, option = &jobSpec.Size.PerJob, "--gpus="
 	case 2:
-		to, option = &js.Size.PerTask, "--gpus-per-task="
+		to, option = &jobSpec.Size.PerTask, "--gpus-per-task="
 	default:
-		to, option = &js.Size.PerNode, "--gres="+name+":"
+		to, option = &jobSpec.Size.PerNode, "--gres="+name+":"
 	}
 	*to = slices.Clone(*to)
 	return to, option
 }
 
 // otherPartitions are other partitions, up to a handful.
-func (a *advisor) otherPartitions(j *state.Job) []change {
+func (a *advisor) otherPartitions(job *state.Job) []change {
 	var out []change
 	for i := range a.v.State.Parts.List {
-		p := a.v.State.Parts.List[i].Spec
-		if slices.Contains(j.Spec.Partitions, p.Name) || p.Hidden || len(out) == maxAdvice || p.State == spec.PartitionDrain {
+		partition := a.v.State.Parts.List[i].Spec
+		if slices.Contains(job.Spec.Partitions, partition.Name) || partition.Hidden || len(out) == maxAdvice || partition.State == spec.PartitionDrain {
 			continue
 		}
-		out = append(out, change{0, func(js *spec.JobSpec, _ int64) string {
-			js.Partitions = []string{p.Name}
-			return "--partition=" + p.Name
+		out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {
+			jobSpec.Partitions = []string{partition.Name}
+			return "--partition=" + partition.Name
 		}})
 	}
 	return out

@@ -49,41 +49,41 @@ type Verdict struct {
 }
 
 // Job explains a pending job of a view. The work is a few passes at most.
-func Job(v *view.View, j *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: judgeNodes(v.State, j, now), Guarantee: guarantee.Explain(v.State, now, j)}
+func Job(v *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
+	x := &Explanation{Nodes: judgeNodes(v.State, job, now), Guarantee: guarantee.Explain(v.State, now, job)}
 	x.Holds = holdsOn(v.State, x.Nodes)
-	if j.Reason.Blocker != 0 && v.State.Job(j.Reason.Blocker) != nil {
-		x.Blockers = append(x.Blockers, j.Reason.Blocker)
+	if job.Reason.Blocker != 0 && v.State.Job(job.Reason.Blocker) != nil {
+		x.Blockers = append(x.Blockers, job.Reason.Blocker)
 	}
-	together := []*state.Job{j}
-	if j.Het != nil {
-		together = v.State.Components(j) // it waits for what each of them waits for
+	together := []*state.Job{job}
+	if job.Het != nil {
+		together = v.State.Components(job) // it waits for what each of them waits for
 	}
 	for _, c := range together {
-		pl := v.Plan.Of(c.UID)
-		if pl == nil {
+		planned := v.Plan.Of(c.UID)
+		if planned == nil {
 			continue
 		}
-		for _, uid := range pl.Blockers {
+		for _, uid := range planned.Blockers {
 			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) && v.State.Job(uid) != nil {
 				x.Blockers = append(x.Blockers, uid)
 			}
 		}
 	}
-	more, free := findHolders(v.State, j)
+	more, free := findHolders(v.State, job)
 	x.Free = free
 	for _, uid := range more {
 		if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) {
 			x.Blockers = append(x.Blockers, uid)
 		}
 	}
-	first := j.UID
-	if j.Het != nil {
-		first = j.Het.Leader // for whose turn all components wait
+	first := job.UID
+	if job.Het != nil {
+		first = job.Het.Leader // for whose turn all components wait
 	}
 	x.Ahead = scheduler.Ahead(v.State, now, first)
 	var err error
-	x.Advice, err = adviseJob(v, j, now)
+	x.Advice, err = adviseJob(v, job, now)
 	return x, err
 }
 
@@ -111,43 +111,43 @@ func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 }
 
 // judgeNodes judges every node of the job's partitions, grouped by verdict.
-func judgeNodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
+func judgeNodes(st *state.State, job *state.Job, now spec.Instant) []Verdict {
 	near := place.Neighbours(st)
-	held, _ := timeline.ViewReservations(st, j.Spec, now)
+	held, _ := timeline.ViewReservations(st, job.Spec, now)
 	groups := map[string]*Verdict{}
 	seen := map[spec.NodeID]bool{}
 	shapes := place.Shapes{Caps: place.Caps(st)}
-	for _, name := range j.Spec.Partitions {
-		p := st.Parts.Find(name)
-		if p == nil {
+	for _, name := range job.Spec.Partitions {
+		partition := st.Parts.Find(name)
+		if partition == nil {
 			continue
 		}
-		d := place.Resolve(st.Config, p.Spec, j.Spec)
-		may, must, err := scheduler.Nodes(st, p, j.Spec)
-		for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
-			n := st.NodeByID(spec.NodeID(id))
-			if n == nil || seen[n.ID] {
+		demand := place.Resolve(st.Config, partition.Spec, job.Spec)
+		may, must, err := scheduler.Nodes(st, partition, job.Spec)
+		for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
+			node := st.NodeByID(spec.NodeID(id))
+			if node == nil || seen[node.ID] {
 				continue
 			}
-			seen[n.ID] = true
+			seen[node.ID] = true
 			var g Verdict
 			switch {
 			case err != nil || !may.Has(id):
 				g.Why = "request:excluded by --exclude or --constraint"
-			case !must.Empty() && int64(must.Count()) >= d.MaxNodes && !must.Has(id):
+			case !must.Empty() && int64(must.Count()) >= demand.MaxNodes && !must.Has(id):
 				g.Why = "request:not in --nodelist"
 			default:
-				d.Inside = held.Cores()
-				g = nodeVerdict(st, &d, &shapes, n)
+				demand.Inside = held.Cores()
+				g = nodeVerdict(st, &demand, &shapes, node)
 				if g.Why == "fits" {
-					g.Why = keptBy(st, &held, &d, n, now, near)
+					g.Why = keptBy(st, &held, &demand, node, now, near)
 				}
 			}
 			key := fmt.Sprintf("%s/%d/%d", g.Why, g.Free, g.Need)
 			if groups[key] == nil {
 				groups[key] = &g
 			}
-			groups[key].Names = append(groups[key].Names, n.Spec.Name)
+			groups[key].Names = append(groups[key].Names, node.Spec.Name)
 		}
 	}
 	out := make([]Verdict, 0, len(groups))
@@ -162,18 +162,18 @@ func judgeNodes(st *state.State, j *state.Job, now spec.Instant) []Verdict {
 }
 
 // keptBy says who keeps a node from the job that has enough for it.
-func keptBy(st *state.State, held *timeline.ReservationView, d *place.Demand, n *state.Node, now spec.Instant, near [][]spec.NodeID) string {
+func keptBy(st *state.State, held *timeline.ReservationView, demand *place.Demand, node *state.Node, now spec.Instant, near [][]spec.NodeID) string {
 	switch {
-	case held.Only != nil && !held.Only.Has(int(n.ID)):
+	case held.Only != nil && !held.Only.Has(int(node.ID)):
 		return "reservation:not in reservation " + held.Own.Name
-	case !held.Clear(n.ID, now, now.Add(d.Limit)):
-		if by := reservedBy(st, n, now, now.Add(d.Limit)); by != "" && (held.Own == nil || by != held.Own.Name) {
+	case !held.Clear(node.ID, now, now.Add(demand.Limit)):
+		if by := reservedBy(st, node, now, now.Add(demand.Limit)); by != "" && (held.Own == nil || by != held.Own.Name) {
 			return "reservation:in reservation " + by
 		}
 		return "reservation:reservation " + held.Own.Name + " is not on"
-	case len(st.Reservations) > 0 && coresKept(st, d, n, now) != "":
-		return "reservation:cores kept by reservation " + coresKept(st, d, n, now)
-	case !place.Welcome(st, n, &d.Tenant, near):
+	case len(st.Reservations) > 0 && coresKept(st, demand, node, now) != "":
+		return "reservation:cores kept by reservation " + coresKept(st, demand, node, now)
+	case !place.Welcome(st, node, &demand.Tenant, near):
 		return "apart:taken by jobs that do not share it with this one"
 	}
 	return "fits"
@@ -181,53 +181,53 @@ func keptBy(st *state.State, held *timeline.ReservationView, d *place.Demand, n 
 
 // coresKept names the reservation whose cores a node lacks for the job, with how
 // many CPUs are kept; empty if there are enough.
-func coresKept(st *state.State, d *place.Demand, n *state.Node, now spec.Instant) string {
-	own := st.Reservation(d.Inside)
+func coresKept(st *state.State, demand *place.Demand, node *state.Node, now spec.Instant) string {
+	own := st.Reservation(demand.Inside)
 	switch {
-	case own == nil || own.CoresOf(n.Spec.Name) == 0:
+	case own == nil || own.CoresOf(node.Spec.Name) == 0:
 		own = nil
 	case own.Flags&spec.ResvOpen == 0:
 		return "" // it has what it has
 	}
-	others, who := timeline.KeptByOthers(st, n, own, now, now, now.Add(d.Limit))
+	others, who := timeline.KeptByOthers(st, node, own, now, now, now.Add(demand.Limit))
 	if others.CPU == 0 {
 		return ""
 	}
 	shapes := place.Shapes{Caps: place.Caps(st)}
-	s := shapes.Of(n)
-	f := s.NowIn(st, n)
+	shape := shapes.Of(node)
+	free := shape.NowIn(st, node)
 	var inside place.Free
-	for _, uid := range n.Jobs {
-		if j := st.Job(uid); s.Inside(j.Alloc) {
-			a := &j.Alloc.Nodes[j.Alloc.Index(n.ID)]
-			inside.CPU, inside.GPU = inside.CPU+int64(a.CPUs.Count()), inside.GPU+s.GPUsInside(j.Alloc, a)
+	for _, uid := range node.Jobs {
+		if j := st.Job(uid); shape.Inside(j.Alloc) {
+			a := &j.Alloc.Nodes[j.Alloc.Index(node.ID)]
+			inside.CPU, inside.GPU = inside.CPU+int64(a.CPUs.Count()), inside.GPU+shape.GPUsInside(j.Alloc, a)
 		}
 	}
-	f.CPU -= max(others.CPU-inside.CPU, 0)
-	f.GPU -= max(others.GPU-inside.GPU, 0)
-	for i, kept := range s.Leave(&others, func(resv string) bool { return resv == d.Inside }).More {
-		f.More[i] -= kept
+	free.CPU -= max(others.CPU-inside.CPU, 0)
+	free.GPU -= max(others.GPU-inside.GPU, 0)
+	for i, kept := range shape.Leave(&others, func(resv string) bool { return resv == demand.Inside }).More {
+		free.More[i] -= kept
 	}
-	switch d.Lacks(s, &f).What {
+	switch demand.Lacks(shape, &free).What {
 	case "cpu":
-		return fmt.Sprintf("%s (%d CPUs of %d)", who, others.CPU, n.CPUs)
+		return fmt.Sprintf("%s (%d CPUs of %d)", who, others.CPU, node.CPUs)
 	case "gres/gpu":
-		return fmt.Sprintf("%s (%d GPUs of %d)", who, others.GPU, len(n.GPUs))
+		return fmt.Sprintf("%s (%d GPUs of %d)", who, others.GPU, len(node.GPUs))
 	}
 	return ""
 }
 
 // reservedBy names the reservation that holds a node first in a span of time.
-func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
+func reservedBy(st *state.State, node *state.Node, from, to spec.Instant) string {
 	name, first := "", spec.FarFuture
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if r.Cores != nil || !timeline.ReservedNodes(st, r).Has(int(n.ID)) {
+		reservation := &st.Reservations[i]
+		if reservation.Cores != nil || !timeline.ReservedNodes(st, reservation).Has(int(node.ID)) {
 			continue
 		}
-		for _, w := range timeline.Windows(r, from) {
+		for _, w := range timeline.Windows(reservation, from) {
 			if w.From < to && from < w.To && w.From < first {
-				name, first = r.Name, w.From
+				name, first = reservation.Name, w.From
 			}
 		}
 	}
@@ -235,30 +235,30 @@ func reservedBy(st *state.State, n *state.Node, from, to spec.Instant) string {
 }
 
 // nodeVerdict says why a node cannot take its share of the job now.
-func nodeVerdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *state.Node) Verdict {
+func nodeVerdict(st *state.State, demand *place.Demand, shapes *place.Shapes, node *state.Node) Verdict {
 	switch {
-	case n.Inv == nil && !n.Asleep():
+	case node.Inv == nil && !node.Asleep():
 		return Verdict{Why: "state:not registered"}
-	case n.Power == event.PoweringDown:
+	case node.Power == event.PoweringDown:
 		return Verdict{Why: "state:being powered down"}
-	case n.Power == event.PowerDownASAP:
+	case node.Power == event.PowerDownASAP:
 		return Verdict{Why: "state:to be powered down"}
-	case n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP):
+	case node.Reboot != nil && (node.Reboot.Issued || node.Reboot.ASAP):
 		return Verdict{Why: "state:to be rebooted, or rebooting"}
-	case n.Admin == event.NodeDown:
-		return Verdict{Why: "state:down" + givenReason(n)}
-	case n.Admin == event.NodeFail:
-		return Verdict{Why: "state:failing" + givenReason(n)}
-	case n.Admin == event.NodeDrain:
-		return Verdict{Why: "state:drained" + givenReason(n)}
-	case n.Lost:
+	case node.Admin == event.NodeDown:
+		return Verdict{Why: "state:down" + givenReason(node)}
+	case node.Admin == event.NodeFail:
+		return Verdict{Why: "state:failing" + givenReason(node)}
+	case node.Admin == event.NodeDrain:
+		return Verdict{Why: "state:drained" + givenReason(node)}
+	case node.Lost:
 		return Verdict{Why: "state:not responding"}
-	case n.Invalid != "":
-		return Verdict{Why: "state:invalid (" + n.Invalid + ")"}
+	case node.Invalid != "":
+		return Verdict{Why: "state:invalid (" + node.Invalid + ")"}
 	}
-	s := shapes.Of(n)
-	f := s.NowIn(st, n)
-	lack := d.Lacks(s, &f)
+	shape := shapes.Of(node)
+	free := shape.NowIn(st, node)
+	lack := demand.Lacks(shape, &free)
 	if lack.What == "" {
 		return Verdict{Why: "fits"}
 	}
@@ -266,9 +266,9 @@ func nodeVerdict(st *state.State, d *place.Demand, shapes *place.Shapes, n *stat
 }
 
 // givenReason is the reason that an operator, or a check, gave for the state of a node.
-func givenReason(n *state.Node) string {
-	if n.Reason == "" {
+func givenReason(node *state.Node) string {
+	if node.Reason == "" {
 		return ""
 	}
-	return " (" + n.Reason + ")"
+	return " (" + node.Reason + ")"
 }

@@ -14,8 +14,8 @@ import (
 // array or what it depends on, in the order in which their time limits end. free
 // is when enough of them are over at the latest, as far as that goes; 0 if that
 // is not known, or no matter of theirs.
-func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.Instant) {
-	share := holdingOf(st, j)
+func findHolders(st *state.State, job *state.Job) (list []spec.JobUID, free spec.Instant) {
+	share := holdingOf(st, job)
 	if share == nil {
 		return nil, 0
 	}
@@ -26,7 +26,7 @@ func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.I
 	}
 	var all []held
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if o := st.Job(spec.JobUID(uid)); o.UID != j.UID {
+		if o := st.Job(spec.JobUID(uid)); o.UID != job.UID {
 			if n := share(o); n > 0 {
 				all = append(all, held{o, max(o.Deadline(), st.At), n})
 			}
@@ -34,8 +34,8 @@ func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.I
 		return true
 	})
 	slices.SortFunc(all, func(a, b held) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.job.UID, b.job.UID)) })
-	short := j.Reason.Used + j.Reason.Asked - j.Reason.Limit
-	if j.Reason.Code == spec.ReasonArrayTaskLimit {
+	short := job.Reason.Used + job.Reason.Asked - job.Reason.Limit
+	if job.Reason.Code == spec.ReasonArrayTaskLimit {
 		short = 1
 	}
 	for i := range all {
@@ -49,7 +49,7 @@ func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.I
 			}
 		}
 	}
-	if j.Reason.Limit < j.Reason.Asked {
+	if job.Reason.Limit < job.Reason.Asked {
 		free = 0 // the job alone is over the limit
 	}
 	return list, free
@@ -57,11 +57,11 @@ func findHolders(st *state.State, j *state.Job) (list []spec.JobUID, free spec.I
 
 // holdingOf tells how much a running job has of what another one waits for; nil
 // where that is nothing that jobs hold.
-func holdingOf(st *state.State, j *state.Job) func(o *state.Job) int64 {
-	r := &j.Reason
+func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
+	reason := &job.Reason
 	switch {
-	case r.Code == spec.ReasonLicenses:
-		name := strings.TrimPrefix(r.TRES, "license/")
+	case reason.Code == spec.ReasonLicenses:
+		name := strings.TrimPrefix(reason.TRES, "license/")
 		return func(o *state.Job) int64 {
 			for _, c := range o.Alloc.Licenses {
 				if c.Name == name {
@@ -70,18 +70,18 @@ func holdingOf(st *state.State, j *state.Job) func(o *state.Job) int64 {
 			}
 			return 0
 		}
-	case r.Code == spec.ReasonArrayTaskLimit:
-		return func(o *state.Job) int64 { return boolean(j.Array != 0 && o.Array == j.Array) }
-	case r.Code == spec.ReasonDependency && j.Spec.Queue.Dependency != nil:
+	case reason.Code == spec.ReasonArrayTaskLimit:
+		return func(o *state.Job) int64 { return boolean(job.Array != 0 && o.Array == job.Array) }
+	case reason.Code == spec.ReasonDependency && job.Spec.Queue.Dependency != nil:
 		return func(o *state.Job) int64 {
-			return boolean(slices.ContainsFunc(j.Spec.Queue.Dependency.Terms, func(t spec.DependencyTerm) bool {
-				return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) || (t.Job == 0 && o.Spec.Name == j.Spec.Name && o.Spec.UID == j.Spec.UID)
+			return boolean(slices.ContainsFunc(job.Spec.Queue.Dependency.Terms, func(t spec.DependencyTerm) bool {
+				return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) || (t.Job == 0 && o.Spec.Name == job.Spec.Name && o.Spec.UID == job.Spec.UID)
 			}))
 		}
-	case r.Used <= 0 || strings.Contains(string(r.Code), "Minutes") || strings.Contains(string(r.Code), "Wall"):
+	case reason.Used <= 0 || strings.Contains(string(reason.Code), "Minutes") || strings.Contains(string(reason.Code), "Wall"):
 		return nil
 	}
-	counts := countsTowards(st, j)
+	counts := countsTowards(st, job)
 	if counts == nil {
 		return nil
 	}
@@ -89,23 +89,23 @@ func holdingOf(st *state.State, j *state.Job) func(o *state.Job) int64 {
 		switch {
 		case !counts(o):
 			return 0
-		case r.TRES == "jobs":
+		case reason.TRES == "jobs":
 			return 1
 		}
-		return o.Alloc.TRES.Get(r.TRES)
+		return o.Alloc.TRES.Get(reason.TRES)
 	}
 }
 
 // countsTowards tells whether a job counts towards the limit that another waits for.
-func countsTowards(st *state.State, j *state.Job) func(o *state.Job) bool {
-	kind, name, _ := strings.Cut(j.Reason.Subject, "/")
-	code := string(j.Reason.Code)
+func countsTowards(st *state.State, job *state.Job) func(o *state.Job) bool {
+	kind, name, _ := strings.Cut(job.Reason.Subject, "/")
+	code := string(job.Reason.Code)
 	switch kind {
 	case "qos":
 		return func(o *state.Job) bool {
 			p := st.Parts.Find(o.Partition())
-			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) && (!strings.Contains(code, "User") || o.Spec.UID == j.Spec.UID) &&
-				(!strings.Contains(code, "Account") || o.Spec.Account == j.Spec.Account)
+			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) && (!strings.Contains(code, "User") || o.Spec.UID == job.Spec.UID) &&
+				(!strings.Contains(code, "Account") || o.Spec.Account == job.Spec.Account)
 		}
 	case "assoc":
 		account, user, _ := strings.Cut(name, "/")

@@ -26,27 +26,27 @@ func (t *Tree) computeOblivious(dampening int64) {
 	roots := halfPowers()
 	ratios := make([]int64, len(t.Shares))
 	for i := range t.Shares {
-		s := &t.Shares[i]
+		share := &t.Shares[i]
 		switch {
-		case s.Up < 0:
-			s.Effect = fixed.One
-		case s.Assoc.SharesParent:
-			ratios[i], s.Effect = ratios[s.Up], t.Shares[s.Up].Effect
-		case s.Shares == 0 || s.Siblings == 0 || s.Norm == 0: // no part of anything
-			s.Effect = s.Used
+		case share.Up < 0:
+			share.Effect = fixed.One
+		case share.Assoc.SharesParent:
+			ratios[i], share.Effect = ratios[share.Up], t.Shares[share.Up].Effect
+		case share.Shares == 0 || share.Siblings == 0 || share.Norm == 0: // no part of anything
+			share.Effect = share.Used
 		default:
 			ratios[i] = never
-			if !s.Raw.IsZero() {
-				local := log2(s.Raw) - log2(t.Shares[s.Up].Raw) + log2(fixed.Of(s.Siblings)) - log2(fixed.Of(s.Shares))
-				ratios[i] = min(max(below(ratios[s.Up], local), -farthest), farthest)
+			if !share.Raw.IsZero() {
+				local := log2(share.Raw) - log2(t.Shares[share.Up].Raw) + log2(fixed.Of(share.Siblings)) - log2(fixed.Of(share.Shares))
+				ratios[i] = min(max(below(ratios[share.Up], local), -farthest), farthest)
 			}
-			s.Effect = fixed.One
-			if e := exp2(ratios[i], roots).Scale(s.Norm); e.Hi == 0 {
-				s.Effect = e.Lo >> 1
+			share.Effect = fixed.One
+			if e := exp2(ratios[i], roots).Scale(share.Norm); e.Hi == 0 {
+				share.Effect = e.Lo >> 1
 			}
 		}
-		if s.User && s.Norm > 0 {
-			s.Factor = negExp2(exp2(ratios[i], roots).Over(dampening), roots)
+		if share.User && share.Norm > 0 {
+			share.Factor = negExp2(exp2(ratios[i], roots).Over(dampening), roots)
 		}
 	}
 }

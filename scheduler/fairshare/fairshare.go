@@ -50,18 +50,18 @@ func Has(p *spec.PriorityConfig, flag string) bool {
 
 // Of computes the tree of a state.
 func Of(st *state.State) *Tree {
-	t := buildTree(st)
+	tree := buildTree(st)
 	dampening := max(int64(st.Config.Priority.Dampening), 1)
 	switch {
 	case Has(&st.Config.Priority, "DEPTH_OBLIVIOUS"):
-		t.computeOblivious(dampening)
+		tree.computeOblivious(dampening)
 	case Has(&st.Config.Priority, "NO_FAIR_TREE"):
-		t.computeClassic(dampening)
+		tree.computeClassic(dampening)
 	default:
-		t.Fair = true
-		t.fairTree()
+		tree.Fair = true
+		tree.fairTree()
 	}
-	return t
+	return tree
 }
 
 // Find returns an association's share, or nil.
@@ -94,11 +94,11 @@ func toMillionths(f uint64) int64 {
 func (t *Tree) Notes() []event.ShareNote {
 	var out []event.ShareNote
 	for i := range t.Shares {
-		s := &t.Shares[i]
-		if s.User && s.Raw.IsZero() {
+		share := &t.Shares[i]
+		if share.User && share.Raw.IsZero() {
 			continue
 		}
-		out = append(out, event.ShareNote{Assoc: s.Assoc.ID, Norm: toMillionths(s.Norm), Used: toMillionths(s.Used), Factor: toMillionths(s.Factor), Raw: int64(min(s.Raw.Hi, math.MaxInt64))})
+		out = append(out, event.ShareNote{Assoc: share.Assoc.ID, Norm: toMillionths(share.Norm), Used: toMillionths(share.Used), Factor: toMillionths(share.Factor), Raw: int64(min(share.Raw.Hi, math.MaxInt64))})
 	}
 	return out
 }
@@ -138,26 +138,26 @@ func multiply(a, b uint64) uint64 {
 // formula.
 func buildTree(st *state.State) *Tree {
 	pol := st.Policy
-	t := &Tree{byID: make(map[uint32]int, len(pol.Assocs)), kids: map[int][]int{}}
+	tree := &Tree{byID: make(map[uint32]int, len(pol.Assocs)), kids: map[int][]int{}}
 	below := map[uint32][]*spec.Association{}
 	for i := range pol.Assocs {
-		a := &pol.Assocs[i]
-		parent := a.Parent
+		assoc := &pol.Assocs[i]
+		parent := assoc.Parent
 		if pol.Assoc(parent) == nil {
 			parent = 0
 		}
-		below[parent] = append(below[parent], a)
+		below[parent] = append(below[parent], assoc)
 	}
 	var walk func(list []*spec.Association, up, depth int)
 	walk = func(list []*spec.Association, up, depth int) {
-		slices.SortStableFunc(list, func(a, b *spec.Association) int {
-			if (a.User == "") != (b.User == "") {
-				if a.User != "" {
+		slices.SortStableFunc(list, func(assoc, b *spec.Association) int {
+			if (assoc.User == "") != (b.User == "") {
+				if assoc.User != "" {
 					return -1
 				}
 				return 1
 			}
-			return int(a.ID) - int(b.ID)
+			return int(assoc.ID) - int(b.ID)
 		})
 		total := int64(0)
 		for _, a := range list {
@@ -165,34 +165,34 @@ func buildTree(st *state.State) *Tree {
 				total += a.Share()
 			}
 		}
-		for _, a := range list {
-			s := Share{Assoc: a, Up: up, Depth: depth, User: a.User != "", Shares: a.Share(), Siblings: total}
-			if u := st.SpentOf(state.UsageAssoc, 0, a.ID); u != nil {
-				s.Raw = u.Raw
+		for _, assoc := range list {
+			share := Share{Assoc: assoc, Up: up, Depth: depth, User: assoc.User != "", Shares: assoc.Share(), Siblings: total}
+			if u := st.SpentOf(state.UsageAssoc, 0, assoc.ID); u != nil {
+				share.Raw = u.Raw
 			}
-			i := len(t.Shares)
-			t.byID[a.ID] = i
-			t.kids[up] = append(t.kids[up], i)
-			t.Shares = append(t.Shares, s)
-			if s.User {
-				t.Users++
+			i := len(tree.Shares)
+			tree.byID[assoc.ID] = i
+			tree.kids[up] = append(tree.kids[up], i)
+			tree.Shares = append(tree.Shares, share)
+			if share.User {
+				tree.Users++
 			}
-			walk(below[a.ID], i, depth+1)
+			walk(below[assoc.ID], i, depth+1)
 		}
 	}
 	walk(below[0], -1, 0)
-	for i := range t.Shares {
-		s := &t.Shares[i]
+	for i := range tree.Shares {
+		share := &tree.Shares[i]
 		switch {
-		case s.Up < 0:
-			s.Norm, s.Used = fixed.One, fixed.One
-		case s.Assoc.SharesParent:
-			s.Norm, s.Used = t.Shares[s.Up].Norm, fractionOf(s.Raw, t.Shares[0].Raw)
+		case share.Up < 0:
+			share.Norm, share.Used = fixed.One, fixed.One
+		case share.Assoc.SharesParent:
+			share.Norm, share.Used = tree.Shares[share.Up].Norm, fractionOf(share.Raw, tree.Shares[0].Raw)
 		default:
-			s.Norm, s.Used = multiply(t.Shares[s.Up].Norm, partOf(s.Shares, s.Siblings)), fractionOf(s.Raw, t.Shares[0].Raw)
+			share.Norm, share.Used = multiply(tree.Shares[share.Up].Norm, partOf(share.Shares, share.Siblings)), fractionOf(share.Raw, tree.Shares[0].Raw)
 		}
 	}
-	return t
+	return tree
 }
 
 // isInfinite tells whether an association has used nothing, or counts as its
@@ -215,15 +215,15 @@ func compareLevels(a, b *Share) int {
 
 // LevelFS is shares by use among siblings in billionths; infinite tells that
 // nothing was used.
-func (t *Tree) LevelFS(s *Share) (billionths int64, infinite bool) {
-	if s.isInfinite() {
+func (t *Tree) LevelFS(share *Share) (billionths int64, infinite bool) {
+	if share.isInfinite() {
 		return 0, true
 	}
-	if s.Up < 0 || s.Shares == 0 || s.Siblings == 0 {
+	if share.Up < 0 || share.Shares == 0 || share.Siblings == 0 {
 		return 0, false
 	}
-	up := t.Shares[s.Up].Raw
-	return fixed.Ratio(up.Times(s.Shares).Over(s.Siblings), s.Raw, 1_000_000_000, math.MaxInt64/2), false
+	up := t.Shares[share.Up].Raw
+	return fixed.Ratio(up.Times(share.Shares).Over(share.Siblings), share.Raw, 1_000_000_000, math.MaxInt64/2), false
 }
 
 // fairTree ranks the users: siblings by LevelFS, the highest first and users
@@ -251,19 +251,19 @@ func (t *Tree) fairTree() {
 			return 1
 		})
 		for k, i := range list {
-			s := &t.Shares[i]
+			share := &t.Shares[i]
 			// Equals share the rank of the first of them. The first below an
 			// account that is tied with its sibling is tied, too.
-			same := (k == 0 && tied) || (k > 0 && compareLevels(s, &t.Shares[list[k-1]]) == 0)
-			if !s.User {
+			same := (k == 0 && tied) || (k > 0 && compareLevels(share, &t.Shares[list[k-1]]) == 0)
+			if !share.User {
 				walk(i, same)
 				continue
 			}
 			if !same {
 				told = rank
 			}
-			s.Rank = told
-			s.Factor = partOf(told, t.Users)
+			share.Rank = told
+			share.Factor = partOf(told, t.Users)
 			rank--
 		}
 	}
@@ -274,21 +274,21 @@ func (t *Tree) fairTree() {
 func (t *Tree) computeClassic(dampening int64) {
 	roots := halfPowers()
 	for i := range t.Shares {
-		s := &t.Shares[i]
+		share := &t.Shares[i]
 		switch {
-		case s.Up < 0:
-			s.Effect = fixed.One
-		case s.Assoc.SharesParent:
-			s.Effect = t.Shares[s.Up].Effect
+		case share.Up < 0:
+			share.Effect = fixed.One
+		case share.Assoc.SharesParent:
+			share.Effect = t.Shares[share.Up].Effect
 		default:
-			up := t.Shares[s.Up].Effect
-			s.Effect = s.Used
-			if up > s.Used {
-				s.Effect += multiply(up-s.Used, partOf(s.Shares, s.Siblings))
+			up := t.Shares[share.Up].Effect
+			share.Effect = share.Used
+			if up > share.Used {
+				share.Effect += multiply(up-share.Used, partOf(share.Shares, share.Siblings))
 			}
 		}
-		if s.User && s.Norm > 0 {
-			s.Factor = negExp2(quotient(s.Effect, s.Norm, dampening), roots)
+		if share.User && share.Norm > 0 {
+			share.Factor = negExp2(quotient(share.Effect, share.Norm, dampening), roots)
 		}
 	}
 }

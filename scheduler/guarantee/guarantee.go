@@ -48,14 +48,14 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 	f := &Guarantees{st: st, now: now, owners: map[uint32]*owner{}}
 	f.measureGuaranteed()
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		j := st.Job(spec.JobUID(uid))
-		if j.Alloc == nil || j.Ending != nil {
+		job := st.Job(spec.JobUID(uid))
+		if job.Alloc == nil || job.Ending != nil {
 			return true
 		}
-		o := f.ownerOf(j)
-		o.used = o.used.Add(j.Alloc.TRES)
-		if (ran == nil || ran.Active.Has(uid)) && j.State == spec.Running && j.Started.Add(st.Config.Sched.PreemptExempt) <= now {
-			f.runs = append(f.runs, j)
+		o := f.ownerOf(job)
+		o.used = o.used.Add(job.Alloc.TRES)
+		if (ran == nil || ran.Active.Has(uid)) && job.State == spec.Running && job.Started.Add(st.Config.Sched.PreemptExempt) <= now {
+			f.runs = append(f.runs, job)
 		}
 		return true
 	})
@@ -77,22 +77,22 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 
 // ownerOf finds whose guarantee a job is under: the nearest account above it that has
 // one, else its own account, which is guaranteed nothing.
-func (f *Guarantees) ownerOf(j *state.Job) *owner {
-	id := f.st.Policy.AccountAssoc(j.Spec.Account)
+func (f *Guarantees) ownerOf(job *state.Job) *owner {
+	id := f.st.Policy.AccountAssoc(job.Spec.Account)
 	var floor spec.Limits
-	for _, a := range f.st.Policy.Chain(j.Assoc) {
-		if len(a.Guaranteed) > 0 {
-			id, floor = a.ID, a.Guaranteed
+	for _, assoc := range f.st.Policy.Chain(job.Assoc) {
+		if len(assoc.Guaranteed) > 0 {
+			id, floor = assoc.ID, assoc.Guaranteed
 			break
 		}
 	}
 	o := f.owners[id]
 	if o == nil {
 		o = &owner{id: id, floor: floor, weight: 1}
-		if a := f.st.Policy.Assoc(id); a != nil {
-			o.weight = max(a.Share(), 1)
-			if a.OverQuota != nil {
-				o.weight = *a.OverQuota
+		if assoc := f.st.Policy.Assoc(id); assoc != nil {
+			o.weight = max(assoc.Share(), 1)
+			if assoc.OverQuota != nil {
+				o.weight = *assoc.OverQuota
 			}
 		}
 		f.owners[id] = o
@@ -109,20 +109,20 @@ func (o *owner) guaranteedOf(name string) int64 {
 // Within tells whether a job that needs at least so much is within its guarantee:
 // with what the owner holds and has claimed already. It asks for some of what is
 // guaranteed.
-func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
+func (f *Guarantees) Within(job *state.Job, least spec.TRES) bool {
 	if f == nil {
 		return false
 	}
-	o := f.ownerOf(j)
+	o := f.ownerOf(job)
 	some := false
-	for _, c := range o.floor {
-		n := least.Get(c.Name)
+	for _, count := range o.floor {
+		n := least.Get(count.Name)
 		some = some || n > 0
 		more := n
-		if f.st.Claims(j) {
+		if f.st.Claims(job) {
 			more = 0 // it is among what is claimed
 		}
-		if o.used.Get(c.Name)+o.claimed.Get(c.Name)+more > o.guaranteedOf(c.Name) && n > 0 {
+		if o.used.Get(count.Name)+o.claimed.Get(count.Name)+more > o.guaranteedOf(count.Name) && n > 0 {
 			return false
 		}
 	}
@@ -130,33 +130,33 @@ func (f *Guarantees) Within(j *state.Job, least spec.TRES) bool {
 }
 
 // Claim counts what a job of an owner is to get as if it had it.
-func (f *Guarantees) Claim(j *state.Job, least spec.TRES) {
+func (f *Guarantees) Claim(job *state.Job, least spec.TRES) {
 	if f != nil {
-		o := f.ownerOf(j)
+		o := f.ownerOf(job)
 		o.claimed = o.claimed.Add(least)
 	}
 }
 
 // Unclaim is the reverse of Claim.
-func (f *Guarantees) Unclaim(j *state.Job, least spec.TRES) {
+func (f *Guarantees) Unclaim(job *state.Job, least spec.TRES) {
 	if f != nil {
-		o := f.ownerOf(j)
+		o := f.ownerOf(job)
 		o.claimed = o.claimed.Sub(least)
 	}
 }
 
 // CountPromised counts a job that is planned as if it had what it asks for: within
 // its guarantee for all purposes, beyond it for the order in which others come.
-func (f *Guarantees) CountPromised(j *state.Job) {
+func (f *Guarantees) CountPromised(job *state.Job) {
 	if f == nil {
 		return
 	}
-	if f.Within(j, j.Req) {
-		f.Claim(j, j.Req)
+	if f.Within(job, job.Req) {
+		f.Claim(job, job.Req)
 		return
 	}
-	o := f.ownerOf(j)
-	o.planned = o.planned.Add(j.Req)
+	o := f.ownerOf(job)
+	o.planned = o.planned.Add(job.Req)
 }
 
 // measureGuaranteed finds what is guaranteed to anybody, and how much of it there is.
@@ -169,8 +169,8 @@ func (f *Guarantees) measureGuaranteed() {
 			}
 		}
 	}
-	f.st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		all := n.Capacity()
+	f.st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		all := node.Capacity()
 		for _, name := range f.names {
 			f.totals[name] += all.Get(name)
 		}
@@ -183,11 +183,11 @@ func (f *Guarantees) measureGuaranteed() {
 // billionths of all there is. The account with the least comes first with what
 // goes beyond guarantees. One without weight comes last; a job within its guarantee does
 // not wait for a share.
-func (f *Guarantees) Share(j *state.Job) uint64 {
-	if f.Within(j, j.Req) {
+func (f *Guarantees) Share(job *state.Job) uint64 {
+	if f.Within(job, job.Req) {
 		return 0
 	}
-	o := f.ownerOf(j)
+	o := f.ownerOf(job)
 	if o.weight == 0 {
 		return math.MaxUint64
 	}
@@ -231,11 +231,11 @@ const most = 1000
 // Victims lists the jobs that have to make room for a job within its guarantee,
 // those that are taken first in front; nil for other jobs. None is of an account
 // that holds no more than it is guaranteed when its turn comes.
-func (f *Guarantees) Victims(j *state.Job, least spec.TRES) []preempt.Victim {
-	if !f.Within(j, least) {
+func (f *Guarantees) Victims(job *state.Job, least spec.TRES) []preempt.Victim {
+	if !f.Within(job, least) {
 		return nil
 	}
-	mine := f.ownerOf(j)
+	mine := f.ownerOf(job)
 	rest := map[uint32]*owner{}
 	queues := map[uint32][]*state.Job{}
 	var ids []uint32
@@ -295,29 +295,29 @@ func (o *owner) excessOf(mine *owner, least spec.TRES) int64 {
 // makeVictim is how a job makes room: it is requeued, or cancelled where it cannot
 // be.
 func (f *Guarantees) makeVictim(r *state.Job) preempt.Victim {
-	v := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
+	victim := preempt.Victim{UID: r.UID, Attempt: r.Attempt, Mode: preempt.Leave(f.st, r)}
 	if p := f.st.Parts.Find(r.Alloc.Partition); p != nil {
-		v.Grace = p.Spec.GraceTime
+		victim.Grace = p.Spec.GraceTime
 	}
-	return v
+	return victim
 }
 
 // Explain tells what is guaranteed to the account of a job that waits, of what it
 // asks for, and what that means for it; nil if nothing is.
-func Explain(st *state.State, now spec.Instant, j *state.Job) []string {
+func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 	f := New(st, now, nil)
 	if f == nil {
 		return nil
 	}
-	o, name := f.ownerOf(j), j.Spec.Account
+	o, name := f.ownerOf(job), job.Spec.Account
 	if a := st.Policy.Assoc(o.id); a != nil {
 		name = a.Account
 	}
 	var out []string
-	for _, c := range o.floor {
-		if j.Req.Get(c.Name) > 0 {
-			text := fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(c.Name), c.N, c.Name)
-			if n := o.claimed.Get(c.Name); n > 0 {
+	for _, count := range o.floor {
+		if job.Req.Get(count.Name) > 0 {
+			text := fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(count.Name), count.N, count.Name)
+			if n := o.claimed.Get(count.Name); n > 0 {
 				text += fmt.Sprintf(", and others make room for %d more", n)
 			}
 			out = append(out, text)
@@ -326,20 +326,20 @@ func Explain(st *state.State, now spec.Instant, j *state.Job) []string {
 	switch {
 	case len(out) == 0:
 		return nil
-	case f.Within(j, j.Req):
+	case f.Within(job, job.Req):
 		return append(out, "the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it")
 	}
 	return append(out, fmt.Sprintf("the job goes beyond that: of what nobody is guaranteed, or uses, the account with the least beyond its own for each unit of weight comes first; %s has the weight %d", name, o.weight))
 }
 
 // Allowed tells whether a job may still push another out for its guarantee.
-func Allowed(st *state.State, now spec.Instant, j *state.Job, v preempt.Victim) bool {
+func Allowed(st *state.State, now spec.Instant, job *state.Job, victim preempt.Victim) bool {
 	f := New(st, now, nil)
-	r := st.Job(v.UID)
-	if f == nil || r == nil || r.Attempt != v.Attempt || !slices.Contains(f.runs, r) || f.makeVictim(r) != v {
+	r := st.Job(victim.UID)
+	if f == nil || r == nil || r.Attempt != victim.Attempt || !slices.Contains(f.runs, r) || f.makeVictim(r) != victim {
 		return false
 	}
-	mine := f.ownerOf(j)
+	mine := f.ownerOf(job)
 	o := f.ownerOf(r)
-	return o != mine && f.Within(j, j.Req) && o.exceedsGuarantee(mine, j.Req, r.Alloc.TRES)
+	return o != mine && f.Within(job, job.Req) && o.exceedsGuarantee(mine, job.Req, r.Alloc.TRES)
 }

@@ -93,29 +93,29 @@ const million = 1_000_000
 // Find collects the limits that bind a job; none bind where limits are not
 // enforced.
 func Find(st *state.State, s Subject) Bound {
-	b := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, charge: million, scale: million}
+	bound := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, charge: million, scale: million}
 	if !st.Config.Enforce.Limits {
-		return b
+		return bound
 	}
 	qos := qosLevels(st, s)
-	b.strict = len(qos) == 0
+	bound.strict = len(qos) == 0
 	if own := st.Policy.FindQOS(s.Job.QOS); own != nil {
-		b.own, b.charge = "qos/"+own.Name, own.Factor()
+		bound.own, bound.charge = "qos/"+own.Name, own.Factor()
 		if own.HasFlag("UsageFactorSafe") {
-			b.factor = own.Factor()
+			bound.factor = own.Factor()
 		}
 		if own.LimitFactor > 0 {
-			b.scale = own.LimitFactor
+			bound.scale = own.LimitFactor
 		}
 	}
 	account := st.Policy.AccountAssoc(s.Job.Account)
 	for i, q := range qos {
-		b.strict = b.strict || q.HasFlag("DenyOnLimit")
-		b.addQOS(s.Sizes.Amounts(st, q), i, s.Job.UID, account)
-		b.atLeast(q.MinPrio, "qos/"+q.Name)
+		bound.strict = bound.strict || q.HasFlag("DenyOnLimit")
+		bound.addQOS(s.Sizes.Amounts(st, q), i, s.Job.UID, account)
+		bound.atLeast(q.MinPrio, "qos/"+q.Name)
 	}
-	b.addChain(st.Policy.Chain(s.Assoc), len(qos))
-	return b
+	bound.addChain(st.Policy.Chain(s.Assoc), len(qos))
+	return bound
 }
 
 // atLeast takes the first threshold of priority that somebody sets.
@@ -150,10 +150,10 @@ func isHidden(before []rule, w what, tres string) bool {
 	return slices.ContainsFunc(before, func(r rule) bool { return r.what == w && r.tres == tres })
 }
 
-func (b *Bound) addQOS(q *spec.QOS, level int, user, account uint32) {
-	who := "qos/" + q.Name
-	all, one := state.UsageKey(state.UsageQOS, q.ID, 0), state.UsageKey(state.UsageQOSUser, q.ID, user)
-	acct := state.UsageKey(state.UsageQOSAccount, q.ID, account)
+func (b *Bound) addQOS(qos *spec.QOS, level int, user, account uint32) {
+	who := "qos/" + qos.Name
+	all, one := state.UsageKey(state.UsageQOS, qos.ID, 0), state.UsageKey(state.UsageQOSUser, qos.ID, user)
+	acct := state.UsageKey(state.UsageQOSAccount, qos.ID, account)
 	before := b.rules[:len(b.rules):len(b.rules)]
 	count := func(w what, limit *int64, usage uint64, code spec.ReasonCode) {
 		if limit != nil && !isHidden(before, w, "") {
@@ -172,25 +172,25 @@ func (b *Bound) addQOS(q *spec.QOS, level int, user, account uint32) {
 			b.rules = append(b.rules, rule{w, level, "", int64(limit), usage, code, who})
 		}
 	}
-	count(groupSubmitted, q.GrpSubmitJobs, all, spec.ReasonQOSGrpSubmit)
-	count(accountSubmitted, q.MaxSubmitPerAcct, acct, spec.ReasonMaxSubmitAccount)
-	count(submitted, q.MaxSubmitPerUser, one, spec.ReasonQOSMaxSubmitUser)
-	count(groupRunning, q.GrpJobs, all, spec.ReasonQOSGrpJobs)
-	count(accountRunning, q.MaxJobsPerAcct, acct, spec.ReasonMaxJobsAccount)
-	count(running, q.MaxJobsPerUser, one, spec.ReasonQOSMaxJobsUser)
-	span(wall, q.MaxWall, 0, spec.ReasonQOSMaxWall)
-	span(groupWall, q.GrpWall, all, spec.ReasonQOSGrpWall)
-	tres(groupTRES, q.GrpTRES, all, spec.ScopeQOSGrp)
-	tres(groupMins, q.GrpTRESMins, all, spec.ScopeQOSGrpMinutes)
-	tres(groupRunMins, q.GrpTRESRunMins, all, spec.ScopeQOSGrpRunMinutes)
-	tres(jobTRES, q.MaxTRESPerJob, 0, spec.ScopeQOSMaxPerJob)
-	tres(jobMins, q.MaxTRESMins, 0, spec.ScopeQOSMaxMinutesPerJob)
-	tres(nodeTRES, q.MaxTRESPerNode, 0, spec.ScopeQOSMaxPerNode)
-	tres(leastTRES, q.MinTRESPerJob, 0, spec.ScopeQOSMin)
-	tres(accountTRES, q.MaxTRESPerAcct, acct, spec.ScopeMaxPerAccount)
-	tres(userTRES, q.MaxTRESPerUser, one, spec.ScopeQOSMaxPerUser)
-	tres(accountRunMins, q.MaxRunMinsAcct, acct, spec.ScopeMaxRunMinsPerAcct)
-	tres(userRunMins, q.MaxRunMinsUser, one, spec.ScopeMaxRunMinsPerUser)
+	count(groupSubmitted, qos.GrpSubmitJobs, all, spec.ReasonQOSGrpSubmit)
+	count(accountSubmitted, qos.MaxSubmitPerAcct, acct, spec.ReasonMaxSubmitAccount)
+	count(submitted, qos.MaxSubmitPerUser, one, spec.ReasonQOSMaxSubmitUser)
+	count(groupRunning, qos.GrpJobs, all, spec.ReasonQOSGrpJobs)
+	count(accountRunning, qos.MaxJobsPerAcct, acct, spec.ReasonMaxJobsAccount)
+	count(running, qos.MaxJobsPerUser, one, spec.ReasonQOSMaxJobsUser)
+	span(wall, qos.MaxWall, 0, spec.ReasonQOSMaxWall)
+	span(groupWall, qos.GrpWall, all, spec.ReasonQOSGrpWall)
+	tres(groupTRES, qos.GrpTRES, all, spec.ScopeQOSGrp)
+	tres(groupMins, qos.GrpTRESMins, all, spec.ScopeQOSGrpMinutes)
+	tres(groupRunMins, qos.GrpTRESRunMins, all, spec.ScopeQOSGrpRunMinutes)
+	tres(jobTRES, qos.MaxTRESPerJob, 0, spec.ScopeQOSMaxPerJob)
+	tres(jobMins, qos.MaxTRESMins, 0, spec.ScopeQOSMaxMinutesPerJob)
+	tres(nodeTRES, qos.MaxTRESPerNode, 0, spec.ScopeQOSMaxPerNode)
+	tres(leastTRES, qos.MinTRESPerJob, 0, spec.ScopeQOSMin)
+	tres(accountTRES, qos.MaxTRESPerAcct, acct, spec.ScopeMaxPerAccount)
+	tres(userTRES, qos.MaxTRESPerUser, one, spec.ScopeQOSMaxPerUser)
+	tres(accountRunMins, qos.MaxRunMinsAcct, acct, spec.ScopeMaxRunMinsPerAcct)
+	tres(userRunMins, qos.MaxRunMinsUser, one, spec.ScopeMaxRunMinsPerUser)
 }
 
 // addChain adds the limits of an association and its ancestors, nearest
@@ -203,9 +203,9 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 	}
 	qos := b.rules[:len(b.rules):len(b.rules)]
 	own := state.UsageKey(state.UsageAssoc, 0, chain[0].ID)
-	for up, a := range chain {
-		who := subject(a)
-		all := state.UsageKey(state.UsageAssoc, 0, a.ID)
+	for up, assoc := range chain {
+		who := subject(assoc)
+		all := state.UsageKey(state.UsageAssoc, 0, assoc.ID)
 		level := base + up
 		add := func(w what, at int, tres string, limit int64, usage uint64, code spec.ReasonCode) {
 			over := qos
@@ -226,26 +226,26 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 				add(w, at, l.Name, b.scaleAmounts(w, l.N), usage, spec.LimitReason(scope, l.Name))
 			}
 		}
-		count(groupSubmitted, level, a.GrpSubmitJobs, all, spec.ReasonAssocGrpSubmit)
-		count(submitted, base, a.MaxSubmitJobs, own, spec.ReasonAssocMaxSubmit)
-		count(groupRunning, level, a.GrpJobs, all, spec.ReasonAssocGrpJobs)
-		count(running, base, a.MaxJobs, own, spec.ReasonAssocMaxJobs)
-		if a.MaxWall > 0 {
-			add(wall, base, "", int64(a.MaxWall), 0, spec.ReasonAssocMaxWall)
+		count(groupSubmitted, level, assoc.GrpSubmitJobs, all, spec.ReasonAssocGrpSubmit)
+		count(submitted, base, assoc.MaxSubmitJobs, own, spec.ReasonAssocMaxSubmit)
+		count(groupRunning, level, assoc.GrpJobs, all, spec.ReasonAssocGrpJobs)
+		count(running, base, assoc.MaxJobs, own, spec.ReasonAssocMaxJobs)
+		if assoc.MaxWall > 0 {
+			add(wall, base, "", int64(assoc.MaxWall), 0, spec.ReasonAssocMaxWall)
 		}
-		if a.GrpWall > 0 {
-			add(groupWall, level, "", int64(a.GrpWall), all, spec.ReasonAssocGrpWall)
+		if assoc.GrpWall > 0 {
+			add(groupWall, level, "", int64(assoc.GrpWall), all, spec.ReasonAssocGrpWall)
 		}
-		tres(groupTRES, level, a.GrpTRES, all, spec.ScopeAssocGrp)
-		tres(groupMins, level, a.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
-		for _, l := range a.Budget { // no other limit hides it
-			b.rules = append(b.rules, rule{budgetMins, level, l.Name, l.N, all, spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name), "budget/" + a.Account})
+		tres(groupTRES, level, assoc.GrpTRES, all, spec.ScopeAssocGrp)
+		tres(groupMins, level, assoc.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
+		for _, l := range assoc.Budget { // no other limit hides it
+			b.rules = append(b.rules, rule{budgetMins, level, l.Name, l.N, all, spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name), "budget/" + assoc.Account})
 		}
-		tres(groupRunMins, level, a.GrpTRESRunMins, all, spec.ScopeAssocGrpRunMinutes)
-		tres(jobTRES, base, a.MaxTRESPerJob, 0, spec.ScopeAssocMaxPerJob)
-		tres(nodeTRES, base, a.MaxTRESPerNode, 0, spec.ScopeAssocMaxPerNode)
-		tres(jobMins, base, a.MaxTRESMins, 0, spec.ScopeAssocMaxMinutes)
-		b.atLeast(a.MinPrio, who)
+		tres(groupRunMins, level, assoc.GrpTRESRunMins, all, spec.ScopeAssocGrpRunMinutes)
+		tres(jobTRES, base, assoc.MaxTRESPerJob, 0, spec.ScopeAssocMaxPerJob)
+		tres(nodeTRES, base, assoc.MaxTRESPerNode, 0, spec.ScopeAssocMaxPerNode)
+		tres(jobMins, base, assoc.MaxTRESMins, 0, spec.ScopeAssocMaxMinutes)
+		b.atLeast(assoc.MinPrio, who)
 	}
 	slices.SortStableFunc(b.rules, func(p, q rule) int { return p.level - q.level })
 }
@@ -258,11 +258,11 @@ func (b *Bound) scaleAmounts(w what, n int64) int64 {
 	return n * b.scale / million
 }
 
-func subject(a *spec.Association) string {
-	if a.User == "" {
-		return "assoc/" + a.Account
+func subject(assoc *spec.Association) string {
+	if assoc.User == "" {
+		return "assoc/" + assoc.Account
 	}
-	return "assoc/" + a.Account + "/" + a.User
+	return "assoc/" + assoc.Account + "/" + assoc.User
 }
 
 // Wall is the longest time limit that a job may have; 0 = any.
@@ -547,59 +547,59 @@ func (b *Bound) checkAmount(r *rule, more int64) *spec.Reason {
 }
 
 // After checks a placement that runs at most until a time limit.
-func (b *Bound) After(a *spec.Allocation, limit spec.Span) *spec.Reason {
+func (b *Bound) After(allocation *spec.Allocation, limit spec.Span) *spec.Reason {
 	return b.firstBreach(withNodes(), func(r *rule) *spec.Reason {
 		switch r.what {
 		case groupTRES, userTRES, accountTRES:
 			if r.tres == "node" {
-				return b.checkNodes(r, a)
+				return b.checkNodes(r, allocation)
 			}
 		case nodeTRES:
-			for k := range a.Nodes {
-				if x := r.breachOver(r.tres, 0, onNode(&a.Nodes[k], r.tres)); x != nil {
+			for k := range allocation.Nodes {
+				if x := r.breachOver(r.tres, 0, onNode(&allocation.Nodes[k], r.tres)); x != nil {
 					return x
 				}
 			}
 			return nil
 		}
-		return b.check(r, a.TRES.Get(r.tres), limit)
+		return b.check(r, allocation.TRES.Get(r.tres), limit)
 	})
 }
 
 // checkNodes checks a limit of nodes: distinct ones count, and one that the subject
 // holds already costs nothing.
-func (b *Bound) checkNodes(r *rule, a *spec.Allocation) *spec.Reason {
-	u := b.usageOf(r)
+func (b *Bound) checkNodes(r *rule, allocation *spec.Allocation) *spec.Reason {
+	usage := b.usageOf(r)
 	more := int64(0)
-	for i := range a.Nodes {
-		if !u.Nodes.Has(uint64(a.Nodes[i].ID)) {
+	for i := range allocation.Nodes {
+		if !usage.Nodes.Has(uint64(allocation.Nodes[i].ID)) {
 			more++
 		}
 	}
 	if more == 0 {
 		return nil
 	}
-	return r.breachOver("node", Held(u, "node"), more)
+	return r.breachOver("node", Held(usage, "node"), more)
 }
 
 // onNode is how much of a TRES one node's part of an allocation is.
-func onNode(a *spec.NodeAlloc, tres string) int64 {
+func onNode(alloc *spec.NodeAlloc, tres string) int64 {
 	switch tres {
 	case "cpu", "billing":
-		return int64(a.CPUs.Count())
+		return int64(alloc.CPUs.Count())
 	case "mem":
-		return a.Mem
+		return alloc.Mem
 	case "node":
 		return 1
 	}
 	var n int64
-	for _, g := range a.GPUs {
-		c := spec.Count{Name: "gpu", Type: g.Type}
+	for _, gpu := range alloc.GPUs {
+		c := spec.Count{Name: "gpu", Type: gpu.Type}
 		if c.TRES() == tres || c.TypedTRES() == tres {
 			n++
 		}
 	}
-	for _, c := range a.GRES {
+	for _, c := range alloc.GRES {
 		if c.TRES() == tres || c.TypedTRES() == tres {
 			n += c.N
 		}
@@ -622,18 +622,18 @@ func Accrues(st *state.State, s Subject, count int64) bool {
 		return (!ok && count <= *limit) || (ok && u.Accruing+count <= *limit)
 	}
 	account := st.Policy.AccountAssoc(s.Job.Account)
-	for _, q := range qosLevels(st, s) {
-		if !room(q.GrpJobsAccrue, state.UsageKey(state.UsageQOS, q.ID, 0)) || !room(q.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, q.ID, s.Job.UID)) ||
-			!room(q.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, q.ID, account)) {
+	for _, qos := range qosLevels(st, s) {
+		if !room(qos.GrpJobsAccrue, state.UsageKey(state.UsageQOS, qos.ID, 0)) || !room(qos.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, qos.ID, s.Job.UID)) ||
+			!room(qos.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, qos.ID, account)) {
 			return false
 		}
 	}
 	most := (*int64)(nil)
-	for _, a := range st.Policy.Chain(s.Assoc) {
+	for _, assoc := range st.Policy.Chain(s.Assoc) {
 		if most == nil {
-			most = a.MaxJobsAccrue
+			most = assoc.MaxJobsAccrue
 		}
-		if !room(a.GrpJobsAccrue, state.UsageKey(state.UsageAssoc, 0, a.ID)) {
+		if !room(assoc.GrpJobsAccrue, state.UsageKey(state.UsageAssoc, 0, assoc.ID)) {
 			return false
 		}
 	}

@@ -32,45 +32,45 @@ func Shares(q *spec.QOS) [6]*spec.Limits {
 
 // Amounts is a QOS with the amounts that its percentages stand for, rounded
 // down; one without the flag Relative is left as it is.
-func (s *Sizes) Amounts(st *state.State, q *spec.QOS) *spec.QOS {
-	if !q.HasFlag(Relative) {
-		return q
+func (s *Sizes) Amounts(st *state.State, qos *spec.QOS) *spec.QOS {
+	if !qos.HasFlag(Relative) {
+		return qos
 	}
-	whole := s.sizeOf(st, q)
-	out := *q
-	for _, l := range Shares(&out) {
-		given := *l
-		*l = make(spec.Limits, 0, len(given))
+	whole := s.sizeOf(st, qos)
+	out := *qos
+	for _, limits := range Shares(&out) {
+		given := *limits
+		*limits = make(spec.Limits, 0, len(given))
 		for _, e := range given {
 			all := whole.Get(e.Name)
 			if name, ok := strings.CutPrefix(e.Name, "license/"); ok {
 				all = st.LicenseTotal(name)
 			}
 			e.N = all/100*e.N + all%100*e.N/100
-			*l = append(*l, e)
+			*limits = append(*limits, e)
 		}
 	}
 	return &out
 }
 
 // sizeOf sums up the nodes of the partitions whose QOS it is, or else of the cluster.
-func (s *Sizes) sizeOf(st *state.State, q *spec.QOS) spec.TRES {
+func (s *Sizes) sizeOf(st *state.State, qos *spec.QOS) spec.TRES {
 	if s != nil {
-		if t, ok := s.whole[q.ID]; ok {
+		if t, ok := s.whole[qos.ID]; ok {
 			return t
 		}
 	}
 	var own spec.Bitset
-	all := !PartitionQOS(st, q.Name)
+	all := !PartitionQOS(st, qos.Name)
 	for i := range st.Parts.List {
-		if st.Parts.List[i].Spec.QOS == q.Name {
+		if st.Parts.List[i].Spec.QOS == qos.Name {
 			own = own.Or(st.Parts.List[i].Nodes)
 		}
 	}
-	var t spec.TRES
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if all || own.Has(int(n.ID)) {
-			t = t.Add(n.Capacity())
+	var tres spec.TRES
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if all || own.Has(int(node.ID)) {
+			tres = tres.Add(node.Capacity())
 		}
 		return true
 	})
@@ -78,9 +78,9 @@ func (s *Sizes) sizeOf(st *state.State, q *spec.QOS) spec.TRES {
 		if s.whole == nil {
 			s.whole = map[uint32]spec.TRES{}
 		}
-		s.whole[q.ID] = t
+		s.whole[qos.ID] = tres
 	}
-	return t
+	return tres
 }
 
 // PartitionQOS tells whether any partition has a QOS as its own.

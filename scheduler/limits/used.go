@@ -9,11 +9,11 @@ import (
 
 // Held is how much of a TRES a subject holds now, as limits count it: nodes
 // count once, however many of its jobs share them.
-func Held(u *state.Usage, tres string) int64 {
+func Held(usage *state.Usage, tres string) int64 {
 	if tres == "node" {
-		return int64(u.Nodes.Len())
+		return int64(usage.Nodes.Len())
 	}
-	return u.TRES.Get(tres)
+	return usage.TRES.Get(tres)
 }
 
 // SpentMinutes is what of a limit in minutes was used in the past; nil = none.
@@ -36,23 +36,23 @@ func RunMinutes(st *state.State, key uint64, tres string, now spec.Instant) int6
 
 // Effective is an association with the limits of one job and of one user that
 // it inherits: of each, the nearest one up the tree rules.
-func Effective(p *state.Policy, id uint32) *spec.Association {
-	chain := p.Chain(id)
+func Effective(policy *state.Policy, id uint32) *spec.Association {
+	chain := policy.Chain(id)
 	if len(chain) == 0 {
 		return nil
 	}
 	out := *chain[0]
-	for _, a := range chain[1:] {
-		inherit(&out.MaxJobs, a.MaxJobs)
-		inherit(&out.MaxSubmitJobs, a.MaxSubmitJobs)
-		inherit(&out.MaxJobsAccrue, a.MaxJobsAccrue)
-		inherit(&out.MinPrio, a.MinPrio)
+	for _, assoc := range chain[1:] {
+		inherit(&out.MaxJobs, assoc.MaxJobs)
+		inherit(&out.MaxSubmitJobs, assoc.MaxSubmitJobs)
+		inherit(&out.MaxJobsAccrue, assoc.MaxJobsAccrue)
+		inherit(&out.MinPrio, assoc.MinPrio)
 		if out.MaxWall <= 0 {
-			out.MaxWall = a.MaxWall
+			out.MaxWall = assoc.MaxWall
 		}
-		inheritTRES(&out.MaxTRESPerJob, a.MaxTRESPerJob)
-		inheritTRES(&out.MaxTRESPerNode, a.MaxTRESPerNode)
-		inheritTRES(&out.MaxTRESMins, a.MaxTRESMins)
+		inheritTRES(&out.MaxTRESPerJob, assoc.MaxTRESPerJob)
+		inheritTRES(&out.MaxTRESPerNode, assoc.MaxTRESPerNode)
+		inheritTRES(&out.MaxTRESMins, assoc.MaxTRESMins)
 	}
 	return &out
 }

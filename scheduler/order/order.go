@@ -68,40 +68,40 @@ type partTotals struct{ tres spec.TRES }
 
 // NewContext sums up the cluster once.
 func NewContext(st *state.State, now spec.Instant) *Context {
-	c := &Context{st: st, now: now, levels: qosLevels(st), maxAge: st.Config.Priority.MaxAge,
+	context := &Context{st: st, now: now, levels: qosLevels(st), maxAge: st.Config.Priority.MaxAge,
 		flags: flagsOf(&st.Config.Priority)}
-	if c.maxAge == 0 {
-		c.maxAge = 7 * spec.Day
+	if context.maxAge == 0 {
+		context.maxAge = 7 * spec.Day
 	}
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		c.totalCPUs += n.CPUs
-		c.totalNodes++
+		context.totalCPUs += n.CPUs
+		context.totalNodes++
 		return true
 	})
 	for i := range st.Parts.List {
-		p := &st.Parts.List[i]
-		c.maxPart = max(c.maxPart, jobFactor(p.Spec))
+		partition := &st.Parts.List[i]
+		context.maxPart = max(context.maxPart, jobFactor(partition.Spec))
 		if len(st.Config.Priority.TRES) == 0 {
 			continue
 		}
-		var t spec.TRES
-		for id := p.Nodes.Next(0); id >= 0; id = p.Nodes.Next(id + 1) {
+		var tres spec.TRES
+		for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
 			if n := st.NodeByID(spec.NodeID(id)); n != nil {
-				t = t.Add(n.Capacity())
+				tres = tres.Add(n.Capacity())
 			}
 		}
-		if c.parts == nil {
-			c.parts = map[string]partTotals{}
+		if context.parts == nil {
+			context.parts = map[string]partTotals{}
 		}
-		c.parts[p.Spec.Name] = partTotals{t}
+		context.parts[partition.Spec.Name] = partTotals{tres}
 	}
 	for i := range st.Policy.QOS {
-		c.maxQOS = max(c.maxQOS, int64(st.Policy.QOS[i].Priority))
+		context.maxQOS = max(context.maxQOS, int64(st.Policy.QOS[i].Priority))
 	}
 	for i := range st.Policy.Assocs {
-		c.maxAssoc = max(c.maxAssoc, int64(st.Policy.Assocs[i].Priority))
+		context.maxAssoc = max(context.maxAssoc, int64(st.Policy.Assocs[i].Priority))
 	}
-	return c
+	return context
 }
 
 // Running tells the priorities of jobs that hold nodes; make one per look at them.
@@ -117,16 +117,16 @@ func NewRunning(st *state.State, now spec.Instant) Running {
 
 // Of is the priority with which a job started or, with CALCULATE_RUNNING, what
 // the formula gives it now for what it holds. A verdict ends that.
-func (r Running) Of(j *state.Job) uint32 {
-	if r.now == nil || j.Alloc == nil || (j.State != spec.Running && j.State != spec.Suspended) || j.Hold != spec.NotHeld {
-		return j.StartPrio
+func (r Running) Of(job *state.Job) uint32 {
+	if r.now == nil || job.Alloc == nil || (job.State != spec.Running && job.State != spec.Suspended) || job.Hold != spec.NotHeld {
+		return job.StartPrio
 	}
-	part := r.now.st.Parts.Find(j.Alloc.Partition)
+	part := r.now.st.Parts.Find(job.Alloc.Partition)
 	if part == nil {
-		return j.StartPrio
+		return job.StartPrio
 	}
-	holds := *j
-	holds.Req = j.Alloc.TRES
+	holds := *job
+	holds.Req = job.Alloc.TRES
 	return r.now.Of(&holds, part.Spec).Total
 }
 
@@ -149,38 +149,38 @@ func (c *Context) Of(j *state.Job, part *spec.PartitionSpec) Factors {
 
 // Fixed computes the factors that all jobs share which ask for the same in
 // the same partition under the same QOS and association.
-func (c *Context) Fixed(j *state.Job, part *spec.PartitionSpec) Factors {
-	p := &c.st.Config.Priority
-	var f Factors
-	if p.Basic {
-		return f
+func (c *Context) Fixed(job *state.Job, part *spec.PartitionSpec) Factors {
+	priority := &c.st.Config.Priority
+	var factors Factors
+	if priority.Basic {
+		return factors
 	}
-	f.JobSize = c.sizeFactor(j, part, p)
-	f.Partition = weighPart(p.Partition, jobFactor(part), wholeOrOne(c.maxPart, c.flags.rawPart))
-	if q := c.st.Policy.FindQOS(j.QOS()); q != nil {
-		f.QOS = weighPart(p.QOS, int64(q.Priority), wholeOrOne(c.maxQOS, c.flags.rawQOS))
+	factors.JobSize = c.sizeFactor(job, part, priority)
+	factors.Partition = weighPart(priority.Partition, jobFactor(part), wholeOrOne(c.maxPart, c.flags.rawPart))
+	if q := c.st.Policy.FindQOS(job.QOS()); q != nil {
+		factors.QOS = weighPart(priority.QOS, int64(q.Priority), wholeOrOne(c.maxQOS, c.flags.rawQOS))
 	}
-	if a := c.st.Policy.Assoc(j.Assoc); a != nil {
-		f.Assoc = weighPart(p.Assoc, int64(a.Priority), wholeOrOne(c.maxAssoc, c.flags.rawAssoc))
+	if a := c.st.Policy.Assoc(job.Assoc); a != nil {
+		factors.Assoc = weighPart(priority.Assoc, int64(a.Priority), wholeOrOne(c.maxAssoc, c.flags.rawAssoc))
 	}
-	if p.FairShare != 0 {
-		hi, lo := bits.Mul64(uint64(p.FairShare)*Scale, c.Shares().Factor(j.Assoc)) // in 2^-63
-		f.FairShare = int64(hi<<1 | lo>>63)
+	if priority.FairShare != 0 {
+		hi, lo := bits.Mul64(uint64(priority.FairShare)*Scale, c.Shares().Factor(job.Assoc)) // in 2^-63
+		factors.FairShare = int64(hi<<1 | lo>>63)
 	}
-	for i := range p.TRES {
-		f.TRES = add(f.TRES, c.TRES(j, part, i))
+	for i := range priority.TRES {
+		factors.TRES = add(factors.TRES, c.TRES(job, part, i))
 	}
-	return f
+	return factors
 }
 
 // TRES is the part of one entry of PriorityWeightTRES.
-func (c *Context) TRES(j *state.Job, part *spec.PartitionSpec, entry int) int64 {
-	w := &c.st.Config.Priority.TRES[entry]
+func (c *Context) TRES(job *state.Job, part *spec.PartitionSpec, entry int) int64 {
+	weight := &c.st.Config.Priority.TRES[entry]
 	total := int64(1)
 	if !c.flags.rawTRES {
-		total = max(c.parts[part.Name].tres.Get(w.TRES), 1)
+		total = max(c.parts[part.Name].tres.Get(weight.TRES), 1)
 	}
-	v := fixed.Of(w.Micro).Times(j.Req.Get(w.TRES)).Over(total).Over(1_000_000)
+	v := fixed.Of(weight.Micro).Times(job.Req.Get(weight.TRES)).Over(total).Over(1_000_000)
 	if v.Hi >= 1<<38 {
 		return most
 	}
@@ -202,41 +202,41 @@ const most = math.MaxInt64 / 16
 func add(a, b int64) int64 { return min(a+b, most) }
 
 // Complete adds to fixed factors what is the job's own, and sums them up.
-func (c *Context) Complete(f *Factors, j *state.Job) {
-	p := &c.st.Config.Priority
-	f.Nice, f.Site = int64(j.Spec.Queue.Nice), int64(j.Spec.Queue.SiteFactor)
+func (c *Context) Complete(factors *Factors, job *state.Job) {
+	priority := &c.st.Config.Priority
+	factors.Nice, factors.Site = int64(job.Spec.Queue.Nice), int64(job.Spec.Queue.SiteFactor)
 	switch {
-	case j.Hold != spec.NotHeld:
-		*f = Factors{Nice: f.Nice}
+	case job.Hold != spec.NotHeld:
+		*factors = Factors{Nice: factors.Nice}
 		return
-	case j.Spec.Queue.Priority != 0:
-		*f = Factors{Nice: f.Nice, Direct: true, Total: j.Spec.Queue.Priority}
+	case job.Spec.Queue.Priority != 0:
+		*factors = Factors{Nice: factors.Nice, Direct: true, Total: job.Spec.Queue.Priority}
 		return
-	case p.Basic: // first come, first served
-		f.Total = uint32(clamp(math.MaxUint32-int64(j.UID)-f.Nice, 1))
+	case priority.Basic: // first come, first served
+		factors.Total = uint32(clamp(math.MaxUint32-int64(job.UID)-factors.Nice, 1))
 		return
 	}
-	since := j.AgesSince()
+	since := job.AgesSince()
 	if c.flags.always {
-		since = j.Submitted
+		since = job.Submitted
 	}
-	if since != 0 && p.Age != 0 {
-		f.Age = weighPart(p.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
+	if since != 0 && priority.Age != 0 {
+		factors.Age = weighPart(priority.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
 	}
-	sum := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
-	f.Total = uint32(clamp((sum+slack)/Scale+f.Site-f.Nice, 1))
+	sum := factors.Age + factors.Assoc + factors.FairShare + factors.JobSize + factors.Partition + factors.QOS + factors.TRES
+	factors.Total = uint32(clamp((sum+slack)/Scale+factors.Site-factors.Nice, 1))
 }
 
 // sizeFactor is (nodes/allNodes + cpus/allCPUs)/2, at most 1, or its complement when
 // small jobs are favoured. With SMALL_RELATIVE_TO_TIME it is the CPUs, or as
 // many as the nodes have, for each minute of the time limit.
-func (c *Context) sizeFactor(j *state.Job, part *spec.PartitionSpec, p *spec.PriorityConfig) int64 {
-	if p.JobSize == 0 || c.totalNodes == 0 || c.totalCPUs == 0 {
+func (c *Context) sizeFactor(job *state.Job, part *spec.PartitionSpec, priority *spec.PriorityConfig) int64 {
+	if priority.JobSize == 0 || c.totalNodes == 0 || c.totalCPUs == 0 {
 		return 0
 	}
-	num, den := j.Req.Node*c.totalCPUs+j.Req.CPU*c.totalNodes, 2*c.totalNodes*c.totalCPUs
+	num, den := job.Req.Node*c.totalCPUs+job.Req.CPU*c.totalNodes, 2*c.totalNodes*c.totalCPUs
 	if c.flags.byTime {
-		limit := j.Spec.Time.Limit
+		limit := job.Spec.Time.Limit
 		if limit == 0 {
 			limit = part.DefaultTime
 		}
@@ -247,17 +247,17 @@ func (c *Context) sizeFactor(j *state.Job, part *spec.PartitionSpec, p *spec.Pri
 		if limit > 0 && limit != spec.Infinite {
 			minutes = max(int64(limit/spec.Minute), 1)
 		}
-		num, den = max(j.Req.CPU*c.totalNodes, j.Req.Node*c.totalCPUs), c.totalNodes*c.totalCPUs
+		num, den = max(job.Req.CPU*c.totalNodes, job.Req.Node*c.totalCPUs), c.totalNodes*c.totalCPUs
 		if den > math.MaxInt64/minutes {
 			return 0
 		}
 		den *= minutes
 	}
 	num = min(num, den)
-	if p.FavorSmall {
+	if priority.FavorSmall {
 		num = den - num
 	}
-	return weighPart(p.JobSize, num, den)
+	return weighPart(priority.JobSize, num, den)
 }
 
 // weighPart is weight*part/whole in units of 1/Scale.
@@ -284,10 +284,10 @@ func qosLevels(st *state.State) map[string]uint32 {
 	out := map[string]uint32{}
 	for range st.Policy.QOS { // as often as a chain of them may be long
 		for i := range st.Policy.QOS {
-			q := &st.Policy.QOS[i]
-			for _, below := range q.Preempt {
-				if out[q.Name] <= out[below] && out[below] < maxLevel {
-					out[q.Name] = out[below] + 1
+			qos := &st.Policy.QOS[i]
+			for _, below := range qos.Preempt {
+				if out[qos.Name] <= out[below] && out[below] < maxLevel {
+					out[qos.Name] = out[below] + 1
 				}
 			}
 		}
@@ -300,12 +300,12 @@ const maxLevel = 1<<16 - 1
 // Standing is what comes before priority in the order of a pass: who may
 // preempt comes before whom that may hit, then the partition's tier. In front of
 // all is what is guaranteed.
-func (c *Context) Standing(j *state.Job, part *spec.PartitionSpec) uint32 {
+func (c *Context) Standing(job *state.Job, part *spec.PartitionSpec) uint32 {
 	standing := min(Tier(part), 1<<16-1)
 	if len(c.levels) > 0 {
-		standing |= min(c.levels[j.QOS()], 1<<15-1) << 16
+		standing |= min(c.levels[job.QOS()], 1<<15-1) << 16
 	}
-	if c.First != nil && c.First(j) {
+	if c.First != nil && c.First(job) {
 		standing |= 1 << 31
 	}
 	return standing

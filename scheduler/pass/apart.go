@@ -24,12 +24,12 @@ func (p *pass) trackTenants() {
 
 // mindsNeighbours tells whether a job in a partition keeps others off its nodes, be it
 // only perhaps, or shares its CPUs with others.
-func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, j *state.Job) bool {
-	switch j.Spec.Place.Sharing {
+func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, job *state.Job) bool {
+	switch job.Spec.Place.Sharing {
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	return part.ExclusiveUser || part.ExclusiveTopo || (cfg.Labels().Always && j.Spec.MCSLabel != "") || part.Sharers(j.Spec.Place.Sharing) > 1
+	return part.ExclusiveUser || part.ExclusiveTopo || (cfg.Labels().Always && job.Spec.MCSLabel != "") || part.Sharers(job.Spec.Place.Sharing) > 1
 }
 
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on

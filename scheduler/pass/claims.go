@@ -103,9 +103,9 @@ func (p *claims) readyClaimant(c *claimant) bool {
 		return false
 	}
 	if c.member.job.IsArrayRecord() {
-		var r *spec.Reason
-		c.task, r = p.nextTask(c.member.job)
-		if r != nil {
+		var reason *spec.Reason
+		c.task, reason = p.nextTask(c.member.job)
+		if reason != nil {
 			return false
 		}
 	}
@@ -192,11 +192,11 @@ func (p *claims) rankOf(class *jobClass, j *state.Job) uint64 {
 
 // awaitsVictims tells that some of those who are to make room for a job have not gone
 // yet. What is free beside them may be promised to a job that comes before it.
-func (p *claims) awaitsVictims(j *state.Job) bool {
-	for id := j.Claim.Next(0); id >= 0; id = j.Claim.Next(id + 1) {
-		if n := p.snapshot.NodeByID(spec.NodeID(id)); n != nil && slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool {
+func (p *claims) awaitsVictims(job *state.Job) bool {
+	for id := job.Claim.Next(0); id >= 0; id = job.Claim.Next(id + 1) {
+		if node := p.snapshot.NodeByID(spec.NodeID(id)); node != nil && slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
 			e := p.snapshot.Job(uid).Ending
-			return e != nil && e.For == j.UID
+			return e != nil && e.For == job.UID
 		}) {
 			return true
 		}
@@ -209,7 +209,7 @@ func (p *claims) awaitsVictims(j *state.Job) bool {
 func (p *claims) claimNodes(c *claimant) error {
 	class := c.class
 	m := &c.member
-	j := c.member.job
+	job := c.member.job
 	if !p.withinLimits(c) { // those that came before may have what there was
 		return nil
 	}
@@ -217,11 +217,11 @@ func (p *claims) claimNodes(c *claimant) error {
 		_, err := p.startJob(class, m, c.task, c.slot.Parts, wholeLimit(class))
 		return err
 	}
-	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, j.UID)
-	p.planner.notePromise(class, &promise{j.UID, c.task, c.slot, class.demand.Limit, p.line.Blockers(c.slot.Parts, c.slot.Start, j.UID)})
+	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, job.UID)
+	p.planner.notePromise(class, &promise{job.UID, c.task, c.slot, class.demand.Limit, p.line.Blockers(c.slot.Parts, c.slot.Start, job.UID)})
 	p.planner.countReservation()
 	p.marks[m.uid] |= claiming
-	p.holdStart(j, class.part.Spec.Name, j.Claim, class.demand.Limit)
+	p.holdStart(job, class.part.Spec.Name, job.Claim, class.demand.Limit)
 	return nil
 }
 
@@ -234,20 +234,20 @@ type held struct {
 }
 
 // holdStart counts a job that is to start on some nodes as if it did already.
-func (p *claims) holdStart(j *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
-	lics, short := eligible.ChooseLicenses(p.trial.State, j.Spec, p.now, limit)
-	if p.holds[j.UID] != nil || short != nil {
+func (p *claims) holdStart(job *state.Job, part string, nodes spec.Bitset, limit spec.Span) {
+	lics, short := eligible.ChooseLicenses(p.trial.State, job.Spec, p.now, limit)
+	if p.holds[job.UID] != nil || short != nil {
 		return
 	}
-	h := &held{j, &spec.Allocation{Partition: part, TRES: j.Req, Licenses: lics}, limit}
+	h := &held{job, &spec.Allocation{Partition: part, TRES: job.Req, Licenses: lics}, limit}
 	for id := nodes.Next(0); id >= 0; id = nodes.Next(id + 1) {
 		h.alloc.Nodes = append(h.alloc.Nodes, spec.NodeAlloc{ID: spec.NodeID(id)})
 	}
 	if p.holds == nil {
 		p.holds = map[spec.JobUID]*held{}
 	}
-	p.holds[j.UID] = h
-	p.trial.Hold(j, h.alloc, limit, true)
+	p.holds[job.UID] = h
+	p.trial.Hold(job, h.alloc, limit, true)
 }
 
 // lookAtHeld stops counting a job that is held as if it ran, so that it can be looked
@@ -316,29 +316,29 @@ func (p *claims) holdAll() {
 
 // claimReason is why a job waits that others make room for.
 func (p *claims) claimReason(class *jobClass, m *member) *spec.Reason {
-	r := p.reasons.waitReason(class, m)
-	r.Until = p.line.NextTick()
+	reason := p.reasons.waitReason(class, m)
+	reason.Until = p.line.NextTick()
 	if p.firstWaiting[class.partIndex] == 0 {
 		p.firstWaiting[class.partIndex] = m.uid
 	}
 	p.planBehind(class, m)
-	return r
+	return reason
 }
 
 // planBehind reserves the starts of the tasks of a record behind the one that
 // others make room for: who comes later must not delay them.
 func (p *claims) planBehind(class *jobClass, m *member) {
-	j := m.job
-	if !j.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 || p.checkLimits(class, j) != nil {
+	job := m.job
+	if !job.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 || p.checkLimits(class, job) != nil {
 		return
 	}
-	first, _ := p.nextTask(j)
-	tasks := slices.DeleteFunc(p.planner.planTasks(j), func(task int64) bool { return task == first })
+	first, _ := p.nextTask(job)
+	tasks := slices.DeleteFunc(p.planner.planTasks(job), func(task int64) bool { return task == first })
 	if len(tasks) == 0 {
 		return
 	}
-	if slot, r := p.planner.findSlot(class, m, j, tasks[0]); r == nil && slot.Start > p.now {
-		p.planner.planTasksFrom(class, j, slot, tasks, j.Tasks.Len()-1)
+	if slot, r := p.planner.findSlot(class, m, job, tasks[0]); r == nil && slot.Start > p.now {
+		p.planner.planTasksFrom(class, job, slot, tasks, job.Tasks.Len()-1)
 		p.marks[m.uid] |= reserved
 	}
 }

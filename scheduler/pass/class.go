@@ -91,24 +91,24 @@ const (
 	byAge
 )
 
-func memberOrderOf(p *spec.PriorityConfig) memberOrder {
+func memberOrderOf(priority *spec.PriorityConfig) memberOrder {
 	switch {
-	case p.Basic:
+	case priority.Basic:
 		return byNumber
-	case p.Age == 0, fairshare.Has(p, "ACCRUE_ALWAYS"):
+	case priority.Age == 0, fairshare.Has(priority, "ACCRUE_ALWAYS"):
 		return bySubmission
 	}
 	return byAge
 }
 
 // memberOf makes the member of a job.
-func memberOf(j *state.Job, by memberOrder) member {
-	m := member{uid: j.UID, job: j}
+func memberOf(job *state.Job, by memberOrder) member {
+	m := member{uid: job.UID, job: job}
 	if by != byNumber {
-		m.submitted = j.Submitted
+		m.submitted = job.Submitted
 	}
-	if by == byAge && j.Spec.Queue.Priority == 0 {
-		m.eligible = j.AgesSince()
+	if by == byAge && job.Spec.Queue.Priority == 0 {
+		m.eligible = job.AgesSince()
 		if m.eligible == 0 {
 			m.eligible = spec.FarFuture
 		}
@@ -172,14 +172,14 @@ func (class *jobClass) beginPass(ctx *order.Context) {
 }
 
 // measureDemand works out what the jobs of a class ask for.
-func (class *jobClass) measureDemand(st *state.State, j *state.Job) {
+func (class *jobClass) measureDemand(st *state.State, job *state.Job) {
 	if wall := class.bound.Wall(); !class.sized || class.wall != wall {
-		class.demand, class.wall = eligible.ResolveRequest(st, class.part, j.Spec, wall), wall
+		class.demand, class.wall = eligible.ResolveRequest(st, class.part, job.Spec, wall), wall
 		class.sized = !eligible.IsElastic(&class.demand)
 		if !class.sized {
 			eligible.RaiseMinNodes(st, class.part, &class.demand)
 		}
-		class.least = eligible.MinimumTRES(&class.demand, class.part.Spec, j.Spec)
+		class.least = eligible.MinimumTRES(&class.demand, class.part.Spec, job.Spec)
 	}
 	class.demand.Inside = "" // until a reservation says otherwise
 }
@@ -187,12 +187,12 @@ func (class *jobClass) measureDemand(st *state.State, j *state.Job) {
 // nextMember goes to the next member; false if there is none.
 func (class *jobClass) nextMember(ctx *order.Context) bool {
 	for class.position++; class.position < len(class.members); class.position++ {
-		if j := class.members[class.position].job; j != nil {
-			f := class.fixed
-			ctx.Complete(&f, j)
-			class.rank = rankOf(ctx.Standing(j, class.part.Spec), f.Total)
+		if job := class.members[class.position].job; job != nil {
+			factors := class.fixed
+			ctx.Complete(&factors, job)
+			class.rank = rankOf(ctx.Standing(job, class.part.Spec), factors.Total)
 			if ctx.Share != nil {
-				class.share = ctx.Share(j)
+				class.share = ctx.Share(job)
 			}
 			return true
 		}
@@ -227,8 +227,8 @@ func (p *pass) updateRank(class *jobClass) bool {
 	if p.guarantees == nil {
 		return false
 	}
-	j := class.currentMember().job
-	rank, share := p.claims.rankOf(class, j), p.guarantees.Share(j)
+	job := class.currentMember().job
+	rank, share := p.claims.rankOf(class, job), p.guarantees.Share(job)
 	if rank == class.rank && share == class.share {
 		return false
 	}
@@ -250,14 +250,14 @@ type request struct {
 
 // hashRequest is a hash over the numbers of a request; equal requests have equal
 // hashes.
-func hashRequest(j *state.Job) uint64 {
-	js, h := j.Spec, uint64(14695981039346656037)
-	sz := &js.Size
-	for _, v := range [...]uint64{uint64(js.UID), uint64(j.Assoc), uint64(js.Time.Limit), uint64(sz.MinNodes)<<32 | uint64(sz.MaxNodes),
-		uint64(sz.Tasks)<<32 | uint64(sz.TasksPerNode), uint64(sz.CPUsPerTask)<<32 | uint64(sz.CPUsPerGPU), uint64(sz.MinCPUsPerNode),
-		uint64(sz.MemPerNode), uint64(sz.MemPerCPU)<<20 ^ uint64(sz.MemPerGPU), uint64(len(js.QOS))<<8 | uint64(len(js.Partitions)),
-		hashCounts(sz.PerNode), hashCounts(sz.PerTask), hashCounts(sz.PerJob), hashCounts(js.Licenses),
-		uint64(len(js.Place.Nodes))<<16 | uint64(len(js.Place.Constraint)), uint64(js.Queue.Priority)<<32 | uint64(uint32(js.Queue.Nice))} {
+func hashRequest(job *state.Job) uint64 {
+	jobSpec, h := job.Spec, uint64(14695981039346656037)
+	size := &jobSpec.Size
+	for _, v := range [...]uint64{uint64(jobSpec.UID), uint64(job.Assoc), uint64(jobSpec.Time.Limit), uint64(size.MinNodes)<<32 | uint64(size.MaxNodes),
+		uint64(size.Tasks)<<32 | uint64(size.TasksPerNode), uint64(size.CPUsPerTask)<<32 | uint64(size.CPUsPerGPU), uint64(size.MinCPUsPerNode),
+		uint64(size.MemPerNode), uint64(size.MemPerCPU)<<20 ^ uint64(size.MemPerGPU), uint64(len(jobSpec.QOS))<<8 | uint64(len(jobSpec.Partitions)),
+		hashCounts(size.PerNode), hashCounts(size.PerTask), hashCounts(size.PerJob), hashCounts(jobSpec.Licenses),
+		uint64(len(jobSpec.Place.Nodes))<<16 | uint64(len(jobSpec.Place.Constraint)), uint64(jobSpec.Queue.Priority)<<32 | uint64(uint32(jobSpec.Queue.Nice))} {
 		h = (h ^ v) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
 	}
@@ -306,11 +306,11 @@ func sameTRES(a, b *spec.TRES) bool {
 }
 
 // sameRank compares what jobs say about their place in the queue.
-func sameRank(a, b *spec.QueueAsk) bool {
-	return a.Priority == b.Priority &&
-		a.Nice == b.Nice &&
-		a.SiteFactor == b.SiteFactor &&
-		a.Reboot == b.Reboot
+func sameRank(ask, b *spec.QueueAsk) bool {
+	return ask.Priority == b.Priority &&
+		ask.Nice == b.Nice &&
+		ask.SiteFactor == b.SiteFactor &&
+		ask.Reboot == b.Reboot
 }
 
 func sameSize(a, b *spec.Size) bool {
@@ -345,11 +345,11 @@ func sameSize(a, b *spec.Size) bool {
 // classHeap keeps classes with the one whose current member comes first on top.
 type classHeap []*jobClass
 
-func newClassHeap(h classHeap) classHeap {
-	for i := len(h)/2 - 1; i >= 0; i-- {
-		h.sinkAt(i)
+func newClassHeap(heap classHeap) classHeap {
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		heap.sinkAt(i)
 	}
-	return h
+	return heap
 }
 
 func (h classHeap) sinkAt(i int) {

@@ -43,16 +43,16 @@ func (x *Explorer) Sure() bool { return !x.p.moved }
 
 // Start tells when and where a request would start, given the job's place in
 // the queue, or why it would not. Starts later than until are not looked for.
-func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+func (x *Explorer) Start(jobSpec *spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
 	at, reason := spec.FarFuture, (*spec.Reason)(nil)
 	var nodes []spec.NodeID
-	for _, name := range js.Partitions {
+	for _, name := range jobSpec.Partitions {
 		part := x.p.snapshot.Parts.Find(name)
 		if part == nil {
 			continue
 		}
-		for _, qos := range eligible.QOSChoices(js) {
-			slot, r := x.startIn(part, js.InQOS(qos), min(until, at-1))
+		for _, qos := range eligible.QOSChoices(jobSpec) {
+			slot, r := x.startIn(part, jobSpec.InQOS(qos), min(until, at-1))
 			if r != nil {
 				reason = r
 			} else if slot.Start < at {
@@ -70,47 +70,47 @@ func (x *Explorer) Start(js *spec.JobSpec, until spec.Instant) (spec.Instant, []
 }
 
 // startIn asks about one partition.
-func (x *Explorer) startIn(part *state.Partition, js *spec.JobSpec, until spec.Instant) (timeline.Slot, *spec.Reason) {
+func (x *Explorer) startIn(part *state.Partition, jobSpec *spec.JobSpec, until spec.Instant) (timeline.Slot, *spec.Reason) {
 	p := x.p
 	job := *x.j
-	job.Spec = js
-	bound := limits.Find(p.trial.State, limits.Subject{Job: js, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now})
-	d := eligible.ResolveDemand(p.snapshot, part, js, &bound)
+	job.Spec = jobSpec
+	bound := limits.Find(p.trial.State, limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now})
+	demand := eligible.ResolveDemand(p.snapshot, part, jobSpec, &bound)
 	if eligible.MissesDeadline(&job, p.now) {
 		return timeline.Slot{}, &spec.Reason{Code: spec.ReasonDeadLine}
 	}
 	if r := eligible.CheckStartable(p.snapshot, part, &job); r != nil {
 		return timeline.Slot{}, r
 	}
-	if b := eligible.CheckPartition(p.snapshot, part, js, &d); b != nil {
+	if b := eligible.CheckPartition(p.snapshot, part, jobSpec, &demand); b != nil {
 		return timeline.Slot{}, &b.Reason
 	}
-	nodes, err := eligible.AllowedNodes(p.snapshot, part, js)
+	nodes, err := eligible.AllowedNodes(p.snapshot, part, jobSpec)
 	if err != nil {
 		return timeline.Slot{}, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
-	if r := bound.Before(eligible.MinimumTRES(&d, part.Spec, js), d.Limit); r != nil {
+	if r := bound.Before(eligible.MinimumTRES(&demand, part.Spec, jobSpec), demand.Limit); r != nil {
 		return timeline.Slot{}, r
 	}
-	if r := eligible.CheckLicenses(p.trial.State, js, p.now, d.Limit); r != nil {
+	if r := eligible.CheckLicenses(p.trial.State, jobSpec, p.now, demand.Limit); r != nil {
 		return timeline.Slot{}, r
 	}
 	if r := eligible.CheckArrayThrottle(p.trial.State, x.j); r != nil {
 		return timeline.Slot{}, r
 	}
-	view, r := timeline.ViewReservations(p.snapshot, js, p.now)
-	if r != nil {
-		return timeline.Slot{}, r
+	view, reason := timeline.ViewReservations(p.snapshot, jobSpec, p.now)
+	if reason != nil {
+		return timeline.Slot{}, reason
 	}
 	if view.Only != nil {
 		nodes.Set = nodes.Set.And(view.Only)
 	}
-	d.Inside = view.Cores()
-	opt := nodes.Options(p.cfg, part.Spec, js, p.trees)
+	demand.Inside = view.Cores()
+	opt := nodes.Options(p.cfg, part.Spec, jobSpec, p.trees)
 	if nodes.Switches != nil && !p.planner.waitedForSwitches(&job) {
 		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
 	}
-	query := p.line.NewQuery(d, nodes.Set, opt, view.Bars)
+	query := p.line.NewQuery(demand, nodes.Set, opt, view.Bars)
 	for i := range p.snapshot.Parts.List {
 		if p.strict && &p.snapshot.Parts.List[i] == part && p.firstWaiting[i] != 0 {
 			query.NotBefore(max(p.lastPlanned[i], p.now+1)) // nothing may overtake
@@ -120,15 +120,15 @@ func (x *Explorer) startIn(part *state.Partition, js *spec.JobSpec, until spec.I
 	if !ok {
 		return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
 	}
-	if startsTooLate(&job, p.now, &slot, d.Limit) {
+	if startsTooLate(&job, p.now, &slot, demand.Limit) {
 		return slot, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}
 	}
 	if slot.Start == p.now {
-		alloc := place.Allocate(p.onTrialNodes(slot.Parts), &d, part.Spec.BillingWeights)
+		alloc := place.Allocate(p.onTrialNodes(slot.Parts), &demand, part.Spec.BillingWeights)
 		if alloc == nil {
 			return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
 		}
-		if r := bound.After(alloc, d.Limit); r != nil {
+		if r := bound.After(alloc, demand.Limit); r != nil {
 			return slot, r
 		}
 	}
@@ -142,18 +142,18 @@ func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spe
 	p := x.p
 	own := p.queue.jobs[x.j.UID].request.classes[0]
 	var parts []hetPart
-	for i, j := range p.snapshot.Components(x.j) {
-		if j.State != spec.Pending || i >= len(specs) {
-			return 0, nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: j.UID}
+	for i, job := range p.snapshot.Components(x.j) {
+		if job.State != spec.Pending || i >= len(specs) {
+			return 0, nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: job.UID}
 		}
-		changed := *j
+		changed := *job
 		changed.Spec = specs[i]
 		if eligible.MissesDeadline(&changed, p.now) {
 			return 0, nil, &spec.Reason{Code: spec.ReasonDeadLine}
 		}
-		classes, r := p.het.hetClasses(own, &changed)
-		if r != nil {
-			return 0, nil, r
+		classes, reason := p.het.hetClasses(own, &changed)
+		if reason != nil {
+			return 0, nil, reason
 		}
 		parts = append(parts, hetPart{job: &changed, classes: classes, class: classes[0]})
 	}
@@ -162,10 +162,10 @@ func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spe
 	if p.strict && p.firstWaiting[own.partIndex] != 0 {
 		at = max(p.lastPlanned[own.partIndex], p.now+1) // nothing may overtake
 	}
-	start, r := p.het.togetherInTurn(parts, at, until)
+	start, reason := p.het.togetherInTurn(parts, at, until)
 	switch {
-	case r != nil:
-		return 0, nil, r
+	case reason != nil:
+		return 0, nil, reason
 	case start == spec.FarFuture:
 		return 0, nil, &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: own.part.Subject}
 	}
@@ -196,17 +196,17 @@ type Change struct {
 // when the first of them would start; false if that cannot be told.
 func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (spec.Instant, bool) {
 	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
-	for _, c := range changes {
-		j := t.Job(c.UID)
-		part := t.Parts.Find(c.Spec.Partitions[0])
-		if j == nil || part == nil {
+	for _, change := range changes {
+		job := t.Job(change.UID)
+		part := t.Parts.Find(change.Spec.Partitions[0])
+		if job == nil || part == nil {
 			return 0, false
 		}
-		b := limits.Find(t.State, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: j.Assoc})
-		d := eligible.ResolveDemand(t.State, part, c.Spec, &b)
-		changed := *c.Spec
-		changed.Queue.Hold, changed.Time.Begin = j.Hold, j.Begin
-		if t.Emit(&event.JobUpdated{UID: c.UID, Spec: &changed, Req: eligible.MinimumTRES(&d, part.Spec, c.Spec), Assoc: j.Assoc}) != nil {
+		bound := limits.Find(t.State, limits.Subject{Job: change.Spec, Part: part.Spec, Assoc: job.Assoc})
+		demand := eligible.ResolveDemand(t.State, part, change.Spec, &bound)
+		changed := *change.Spec
+		changed.Queue.Hold, changed.Time.Begin = job.Hold, job.Begin
+		if t.Emit(&event.JobUpdated{UID: change.UID, Spec: &changed, Req: eligible.MinimumTRES(&demand, part.Spec, change.Spec), Assoc: job.Assoc}) != nil {
 			return 0, false
 		}
 	}
@@ -228,20 +228,20 @@ func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (
 
 // Rank compares the place in the queue that a changed request would have with
 // the job's own: negative if it would come earlier.
-func (x *Explorer) Rank(js *spec.JobSpec) int {
+func (x *Explorer) Rank(jobSpec *spec.JobSpec) int {
 	changed := *x.j
-	changed.Spec = js
-	best := func(j *state.Job) uint64 {
+	changed.Spec = jobSpec
+	best := func(job *state.Job) uint64 {
 		out := ^uint64(0)
-		for _, name := range j.Spec.Partitions {
+		for _, name := range job.Spec.Partitions {
 			part := x.p.snapshot.Parts.Find(name)
 			if part == nil {
 				continue
 			}
-			for _, qos := range eligible.QOSChoices(j.Spec) {
-				c := *j
-				c.Spec = j.Spec.InQOS(qos)
-				b := limits.Find(x.p.snapshot, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: j.Assoc})
+			for _, qos := range eligible.QOSChoices(job.Spec) {
+				c := *job
+				c.Spec = job.Spec.InQOS(qos)
+				b := limits.Find(x.p.snapshot, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: job.Assoc})
 				d := eligible.ResolveDemand(x.p.snapshot, part, c.Spec, &b)
 				c.Req = eligible.MinimumTRES(&d, part.Spec, c.Spec)
 				out = min(out, rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total))

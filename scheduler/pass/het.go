@@ -74,18 +74,18 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Reason) {
 	var out []hetPart
 	all := p.snapshot.Components(m.job)
-	for _, j := range all {
-		if j.State != spec.Pending || j.Hold != spec.NotHeld {
-			return nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: j.UID}
+	for _, job := range all {
+		if job.State != spec.Pending || job.Hold != spec.NotHeld {
+			return nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: job.UID}
 		}
-		if r := p.notYet(j); r != nil {
+		if r := p.notYet(job); r != nil {
 			return nil, r
 		}
-		classes, r := p.hetClasses(class, j)
-		if r != nil {
-			return nil, r
+		classes, reason := p.hetClasses(class, job)
+		if reason != nil {
+			return nil, reason
 		}
-		out = append(out, hetPart{job: j, classes: classes, class: classes[0]})
+		out = append(out, hetPart{job: job, classes: classes, class: classes[0]})
 	}
 	if len(all) < int(m.job.Het.Size) {
 		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
@@ -106,24 +106,24 @@ func (c *hetPart) countChoices() int {
 // hetClasses prepares a class for each partition and QOS that a component may start
 // in now, those of the higher rank first; else it says what keeps it out of the
 // one that is nearest to a start.
-func (p *het) hetClasses(class *jobClass, j *state.Job) ([]*jobClass, *spec.Reason) {
+func (p *het) hetClasses(class *jobClass, job *state.Job) ([]*jobClass, *spec.Reason) {
 	why := &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
 	var out []*jobClass
-	for _, name := range j.Spec.Partitions {
+	for _, name := range job.Spec.Partitions {
 		pi := slices.IndexFunc(p.snapshot.Parts.List, func(q state.Partition) bool { return q.Spec.Name == name })
 		if pi < 0 {
 			continue
 		}
-		for _, qos := range eligible.QOSChoices(j.Spec) {
-			c := &jobClass{part: &p.snapshot.Parts.List[pi], partIndex: pi, choice: len(out), qos: qos, request: &request{representative: j}, rank: class.rank}
-			c.members = []member{memberOf(c.inQOS(j), p.queue.order)}
-			c.fixed = p.ctx.Fixed(c.inQOS(j), c.part.Spec)
-			switch r := p.prepareHet(c, c.inQOS(j)); {
-			case r == nil:
+		for _, qos := range eligible.QOSChoices(job.Spec) {
+			c := &jobClass{part: &p.snapshot.Parts.List[pi], partIndex: pi, choice: len(out), qos: qos, request: &request{representative: job}, rank: class.rank}
+			c.members = []member{memberOf(c.inQOS(job), p.queue.order)}
+			c.fixed = p.ctx.Fixed(c.inQOS(job), c.part.Spec)
+			switch reason := p.prepareHet(c, c.inQOS(job)); {
+			case reason == nil:
 				class.noReserve = class.noReserve || c.noReserve
 				out = append(out, c)
-			case why.Code == spec.ReasonPartitionDown, reasonNearness(r.Code) > reasonNearness(why.Code):
-				why = r
+			case why.Code == spec.ReasonPartitionDown, reasonNearness(reason.Code) > reasonNearness(why.Code):
+				why = reason
 			}
 		}
 	}
@@ -131,24 +131,24 @@ func (p *het) hetClasses(class *jobClass, j *state.Job) ([]*jobClass, *spec.Reas
 		return nil, why
 	}
 	slices.SortStableFunc(out, func(a, b *jobClass) int {
-		return cmp.Compare(p.claims.rankOf(a, a.inQOS(j)), p.claims.rankOf(b, b.inQOS(j)))
+		return cmp.Compare(p.claims.rankOf(a, a.inQOS(job)), p.claims.rankOf(b, b.inQOS(job)))
 	})
 	return out, nil
 }
 
 // prepareHet is prepare for a component, with what its limits say.
-func (p *het) prepareHet(c *jobClass, j *state.Job) *spec.Reason {
-	if r := p.prepareClass(c, j); r != nil {
+func (p *het) prepareHet(class *jobClass, job *state.Job) *spec.Reason {
+	if r := p.prepareClass(class, job); r != nil {
 		return r
 	}
-	c.demand.Stretch = 0 // what one takes beyond its need another may lack
-	if r := c.bound.Before(c.least, c.demand.Limit); r != nil {
+	class.demand.Stretch = 0 // what one takes beyond its need another may lack
+	if r := class.bound.Before(class.least, class.demand.Limit); r != nil {
 		return r
 	}
-	if r := p.checkPriority(c, j); r != nil {
+	if r := p.checkPriority(class, job); r != nil {
 		return r
 	}
-	return eligible.CheckLicenses(p.trial.State, j.Spec, p.now, c.demand.Limit)
+	return eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit)
 }
 
 // staysHet leaves the promises to a heterogeneous job where they are, if the
@@ -191,21 +191,21 @@ func (p *het) place(class *jobClass, m *member, parts []hetPart) (spec.Instant, 
 		}
 		at = max(p.lastPlanned[class.partIndex], p.now+1)
 	}
-	start, r := p.togetherInTurn(parts, at, until)
+	start, reason := p.togetherInTurn(parts, at, until)
 	switch {
-	case r != nil && !plan:
-		r = p.reasons.queueReason(class, m)
-	case r == nil && start == spec.FarFuture:
-		r = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: class.part.Subject, Detail: "the components do not fit together"}
+	case reason != nil && !plan:
+		reason = p.reasons.queueReason(class, m)
+	case reason == nil && start == spec.FarFuture:
+		reason = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: class.part.Subject, Detail: "the components do not fit together"}
 	}
-	return start, r
+	return start, reason
 }
 
 // togetherInTurn is together with each of the components first, and with the
 // others behind it from either side, until there is room for all.
 func (p *het) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
-	start, r := p.earliestTogether(parts, at, until)
-	for i := 1; i < 2*len(parts) && (r != nil || start == spec.FarFuture); i++ {
+	start, reason := p.earliestTogether(parts, at, until)
+	for i := 1; i < 2*len(parts) && (reason != nil || start == spec.FarFuture); i++ {
 		if i == len(parts) {
 			slices.Reverse(parts)
 		} else {
@@ -213,23 +213,23 @@ func (p *het) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Inst
 			copy(parts, parts[1:])
 			parts[len(parts)-1] = first
 		}
-		start, r = p.earliestTogether(parts, at, until)
+		start, reason = p.earliestTogether(parts, at, until)
 	}
-	return start, r
+	return start, reason
 }
 
 // earliestTogether finds the first instant from at on at which each component in turn
 // is given room; FarFuture if there is none.
 func (p *het) earliestTogether(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
 	for range maxHetTries {
-		later, r := p.placeAt(parts, at, until)
+		later, reason := p.placeAt(parts, at, until)
 		for i := range parts {
 			if c := &parts[i]; c.slot.Parts != nil {
 				p.line.Forget(c.slot.Parts, c.slot.Start, c.class.demand.Limit, c.job.UID)
 			}
 		}
-		if r != nil || later == at {
-			return at, r
+		if reason != nil || later == at {
+			return at, reason
 		}
 		at = later
 	}
@@ -276,22 +276,22 @@ func (p *het) earliestStart(c *hetPart, at, until spec.Instant) (found bool) {
 
 // promiseHet plans all components and says why they wait.
 func (p *het) promiseHet(class *jobClass, m *member, parts []hetPart) *spec.Reason {
-	r := p.reasons.waitReason(class, m)
-	r.Until = parts[0].slot.Start
+	reason := p.reasons.waitReason(class, m)
+	reason.Until = parts[0].slot.Start
 	for i := range parts {
 		if startsTooLate(parts[i].job, p.now, &parts[i].slot, parts[i].class.demand.Limit) {
-			return &spec.Reason{Code: spec.ReasonDeadLine, Until: r.Until}
+			return &spec.Reason{Code: spec.ReasonDeadLine, Until: reason.Until}
 		}
 	}
 	p.planner.depth = max(p.planner.depth, int64(len(parts))) // all of them or none
 	for i := range parts {
 		c := &parts[i]
 		p.guarantees.CountPromised(c.job)
-		if why := p.planner.promiseSlot(c.class, &c.class.members[0], c.class.inQOS(c.job), c.slot); r.Blocker == 0 && why.Blocker != m.uid {
-			r.Blocker = why.Blocker
+		if why := p.planner.promiseSlot(c.class, &c.class.members[0], c.class.inQOS(c.job), c.slot); reason.Blocker == 0 && why.Blocker != m.uid {
+			reason.Blocker = why.Blocker
 		}
 	}
-	return r
+	return reason
 }
 
 // allowed tries the starts of all components on a copy of the pass's state: a
@@ -306,16 +306,16 @@ func (p *het) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
 	d := commit.On(t)
 	for i := range parts {
 		c := &parts[i]
-		b := boundIn(t.State, c.class, c.job, p.now)
-		if r := b.Before(c.class.least, c.class.demand.Limit); r != nil {
+		bound := boundIn(t.State, c.class, c.job, p.now)
+		if r := bound.Before(c.class.least, c.class.demand.Limit); r != nil {
 			return r
 		}
 		if r := eligible.CheckLicenses(t.State, c.job.Spec, p.now, c.class.demand.Limit); r != nil {
 			return r
 		}
-		alloc, r := p.allocateJob(t.State, c.class, c.class.inQOS(c.job), c.slot.Parts, &b)
-		if r != nil {
-			return r
+		alloc, reason := p.allocateJob(t.State, c.class, c.class.inQOS(c.job), c.slot.Parts, &bound)
+		if reason != nil {
+			return reason
 		}
 		if _, err := d.StartJob(&commit.Start{UID: c.job.UID, Task: spec.NoTask, Alloc: alloc, Limit: c.class.demand.Limit}); err != nil {
 			return &spec.Reason{Code: spec.ReasonResources, Detail: err.Error()}
@@ -333,12 +333,12 @@ func (p *het) startHet(parts []hetPart) error {
 			p.out.Eligible = append(p.out.Eligible, c.job.UID)
 		}
 		c.class.bound = boundIn(p.trial.State, c.class, c.job, p.now)
-		r, err := p.startJob(c.class, &c.class.members[0], spec.NoTask, c.slot.Parts, wholeLimit(c.class))
+		reason, err := p.startJob(c.class, &c.class.members[0], spec.NoTask, c.slot.Parts, wholeLimit(c.class))
 		if err != nil {
 			return err
 		}
-		if r != nil {
-			return spec.Refuse(spec.CodeStale, "a component could not start though it was allowed to: "+string(r.Code))
+		if reason != nil {
+			return spec.Refuse(spec.CodeStale, "a component could not start though it was allowed to: "+string(reason.Code))
 		}
 	}
 	p.out.Starts[first].Group = len(parts)

@@ -146,9 +146,9 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 		}
 	}
 	for _, class := range c.classes {
-		f := class.fixed
-		p.ctx.Complete(&f, class.inQOS(c.job))
-		list := slices.DeleteFunc(p.preemption.listVictims(class, class.inQOS(c.job), f.Total), func(v preempt.Victim) bool {
+		factors := class.fixed
+		p.ctx.Complete(&factors, class.inQOS(c.job))
+		list := slices.DeleteFunc(p.preemption.listVictims(class, class.inQOS(c.job), factors.Total), func(v preempt.Victim) bool {
 			return slices.ContainsFunc(have, func(pr commit.Preempt) bool { return sameJob(p.snapshot, pr.Victim.UID, v.UID) })
 		})
 		p.preemption.searches++
@@ -160,7 +160,7 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 		c.class, c.slot = class, timeline.Slot{Start: at, Parts: parts}
 		var out []commit.Preempt
 		for _, v := range victims {
-			out = append(out, commit.Preempt{For: m.uid, By: c.job.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: f.Total, Victim: v, After: len(p.out.Starts)})
+			out = append(out, commit.Preempt{For: m.uid, By: c.job.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: factors.Total, Victim: v, After: len(p.out.Starts)})
 		}
 		return out, true
 	}
@@ -217,8 +217,8 @@ func (p *het) stillBlockedHet(list []commit.Preempt, parts []hetPart) bool {
 // promises them to it if they will be free soon. Where it can, it leaves the
 // other claimants their places.
 func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
-	parts, r := p.prepareComponents(class, m)
-	if r != nil {
+	parts, reason := p.prepareComponents(class, m)
+	if reason != nil {
 		return nil // it waits its turn like the others
 	}
 	for i := range parts {

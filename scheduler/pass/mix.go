@@ -13,18 +13,18 @@ func mixOf(st *state.State) *place.Mix {
 	each := partsOf(st)
 	of := map[place.Wanted]int{}
 	add := func(uid uint64) {
-		j := st.Job(spec.JobUID(uid))
-		if j == nil {
+		job := st.Job(spec.JobUID(uid))
+		if job == nil {
 			return
 		}
-		w := WantedBy(j.Spec, &j.Req, each)
-		if i, ok := of[w]; ok {
-			list[i].Jobs += j.Count()
+		wanted := WantedBy(job.Spec, &job.Req, each)
+		if i, ok := of[wanted]; ok {
+			list[i].Jobs += job.Count()
 			return
 		}
-		of[w] = len(list)
-		w.Jobs = j.Count()
-		list = append(list, w)
+		of[wanted] = len(list)
+		wanted.Jobs = job.Count()
+		list = append(list, wanted)
 	}
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
 	st.Active.Range(func(uid uint64, _ struct{}) bool { add(uid); return true })
@@ -33,23 +33,23 @@ func mixOf(st *state.State) *place.Mix {
 
 // WantedBy is what a request is for the mix; each is how much of a sharing
 // resource a device has.
-func WantedBy(js *spec.JobSpec, req *spec.TRES, each func(name string) int64) place.Wanted {
+func WantedBy(jobSpec *spec.JobSpec, req *spec.TRES, each func(name string) int64) place.Wanted {
 	nodes := max(req.Node, 1)
-	w := place.Wanted{CPU: req.CPU / nodes, Mem: req.Mem / nodes, GPUs: req.Get("gres/gpu") / nodes}
-	for _, c := range js.Size.PerNode {
+	wanted := place.Wanted{CPU: req.CPU / nodes, Mem: req.Mem / nodes, GPUs: req.Get("gres/gpu") / nodes}
+	for _, c := range jobSpec.Size.PerNode {
 		if spec.Shares(c.Name) {
-			w.Part = min(c.N*1000/max(each(c.Name), 1), 1000)
+			wanted.Part = min(c.N*1000/max(each(c.Name), 1), 1000)
 		}
 	}
-	return w
+	return wanted
 }
 
 // partsOf is how much of each sharing resource the devices of a cluster have,
 // at most.
 func partsOf(st *state.State) func(name string) int64 {
 	most := map[string]int64{}
-	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		for _, s := range n.Shares {
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		for _, s := range node.Shares {
 			most[s.Name] = max(most[s.Name], s.N)
 		}
 		return true

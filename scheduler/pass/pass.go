@@ -316,23 +316,23 @@ func (p *pass) finishPass() *Outcome {
 // updateQueue brings the queue up to date and looks at the jobs that wait for
 // more than their turn.
 func (p *pass) updateQueue() {
-	q := p.queue
-	q.refreshJobs(p.snapshot, p.now)
-	watched := q.watch // what is added meanwhile needs no look
+	queue := p.queue
+	queue.refreshJobs(p.snapshot, p.now)
+	watched := queue.watch // what is added meanwhile needs no look
 	watched.Range(func(uid uint64, _ struct{}) bool {
-		w := q.jobs[spec.JobUID(uid)]
+		w := queue.jobs[spec.JobUID(uid)]
 		if r := p.notYet(w.job); r != nil {
-			q.leaveClasses(w)
+			queue.leaveClasses(w)
 			p.reasons.noteReason(w.job, r)
 			return true
 		}
-		q.joinClasses(p.snapshot, w)
+		queue.joinClasses(p.snapshot, w)
 		if w.request.missingParts > 0 {
 			p.reasons.noteReason(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
 		}
 		return true
 	})
-	q.fresh.Range(func(uid uint64, _ struct{}) bool {
+	queue.fresh.Range(func(uid uint64, _ struct{}) bool {
 		p.out.Eligible = append(p.out.Eligible, spec.JobUID(uid))
 		return true
 	})
@@ -346,32 +346,32 @@ func (p *pass) wakeAt(t spec.Instant) {
 
 // notYet is why a job is not considered at all, or nil. A job that can never
 // run is proposed to be ended.
-func (p *pass) notYet(j *state.Job) *spec.Reason {
-	if d := j.Spec.Time.Deadline; d != 0 {
-		if eligible.MissesDeadline(j, p.now) {
-			p.out.Ends = append(p.out.Ends, *eligible.EndPending(j, spec.DeadlineMissed, spec.ReasonDeadLine))
+func (p *pass) notYet(job *state.Job) *spec.Reason {
+	if d := job.Spec.Time.Deadline; d != 0 {
+		if eligible.MissesDeadline(job, p.now) {
+			p.out.Ends = append(p.out.Ends, *eligible.EndPending(job, spec.DeadlineMissed, spec.ReasonDeadLine))
 			return &spec.Reason{Code: spec.ReasonDeadLine}
 		}
-		p.wakeAt(eligible.LatestStart(j) + 1)
+		p.wakeAt(eligible.LatestStart(job) + 1)
 	}
-	if j.Begin > p.now {
-		p.wakeAt(j.Begin)
-		return &spec.Reason{Code: spec.ReasonBeginTime, Until: j.Begin}
+	if job.Begin > p.now {
+		p.wakeAt(job.Begin)
+		return &spec.Reason{Code: spec.ReasonBeginTime, Until: job.Begin}
 	}
-	if r := eligible.FencingWait(p.snapshot, j); r != nil {
+	if r := eligible.FencingWait(p.snapshot, job); r != nil {
 		return r
 	}
-	if j.Spec.Queue.Dependency == nil {
+	if job.Spec.Queue.Dependency == nil {
 		return nil
 	}
-	v, until := eligible.EvaluateDependency(p.snapshot, j, p.now)
+	v, until := eligible.EvaluateDependency(p.snapshot, job, p.now)
 	switch v {
 	case eligible.Waiting:
 		p.wakeAt(until)
 		return &spec.Reason{Code: spec.ReasonDependency}
 	case eligible.Unsatisfiable:
-		if eligible.KillsInvalid(p.cfg, j) {
-			p.out.Ends = append(p.out.Ends, *eligible.EndPending(j, spec.Cancelled, spec.ReasonDependencyNever))
+		if eligible.KillsInvalid(p.cfg, job) {
+			p.out.Ends = append(p.out.Ends, *eligible.EndPending(job, spec.Cancelled, spec.ReasonDependencyNever))
 		}
 		return &spec.Reason{Code: spec.ReasonDependencyNever}
 	}
@@ -439,7 +439,7 @@ func (p *pass) run() error {
 			p.out.Exit = exitStarts
 			return nil
 		}
-		next, r, err := p.tryStart(class, m)
+		next, reason, err := p.tryStart(class, m)
 		if err != nil {
 			return err
 		}
@@ -449,8 +449,8 @@ func (p *pass) run() error {
 		more := true
 		switch next {
 		case nextMember:
-			if r != nil {
-				p.reasons.noteReason(m.job, r)
+			if reason != nil {
+				p.reasons.noteReason(m.job, reason)
 			}
 			more = class.nextMember(p.ctx)
 		case nextClass:
@@ -458,7 +458,7 @@ func (p *pass) run() error {
 			if p.phase == gaps && p.planner.depth > 0 {
 				aside = append(aside, class)
 			} else {
-				p.reasons.refuseAll(class, r)
+				p.reasons.refuseAll(class, reason)
 			}
 		}
 		if !more {
@@ -496,10 +496,10 @@ const (
 
 // tryStart starts a job, or one task of a record, or says why not.
 func (p *pass) tryStart(class *jobClass, m *member) (next, *spec.Reason, error) {
-	j := m.job
+	job := m.job
 	if p.marks[m.uid]&touched != 0 {
-		j = class.inQOS(p.trial.Job(m.uid))
-		if j.State != spec.Pending {
+		job = class.inQOS(p.trial.Job(m.uid))
+		if job.State != spec.Pending {
 			return nextMember, nil, nil // it started, or started in another partition
 		}
 	}
@@ -509,76 +509,76 @@ func (p *pass) tryStart(class *jobClass, m *member) (next, *spec.Reason, error) 
 	if p.claims.holds[m.uid] != nil {
 		defer p.claims.lookAtHeld(m.uid)()
 	}
-	return p.tryJob(class, m, j)
+	return p.tryJob(class, m, job)
 }
 
 // tryJob is try for a job that has not started yet.
-func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Reason, error) {
+func (p *pass) tryJob(class *jobClass, m *member, job *state.Job) (next, *spec.Reason, error) {
 	p.out.Depth++
-	if j.Het != nil {
-		r, err := p.het.tryHet(class, m)
-		if r != nil && p.phase == gaps && p.planner.depth > 0 {
-			return nextClass, r, err // it is alone in its class, and planned later
+	if job.Het != nil {
+		reason, err := p.het.tryHet(class, m)
+		if reason != nil && p.phase == gaps && p.planner.depth > 0 {
+			return nextClass, reason, err // it is alone in its class, and planned later
 		}
-		return nextMember, r, err
+		return nextMember, reason, err
 	}
 	if !class.ready {
-		if r := p.prepareClass(class, j); r != nil {
+		if r := p.prepareClass(class, job); r != nil {
 			return nextClass, r, nil
 		}
 		class.ready = true
 	}
-	if r := p.checkLimits(class, j); r != nil {
+	if r := p.checkLimits(class, job); r != nil {
 		return nextClass, r, nil
 	}
-	if r := p.checkJob(class, j); r != nil {
+	if r := p.checkJob(class, job); r != nil {
 		return nextMember, r, nil
 	}
 	task := spec.NoTask
-	if j.IsArrayRecord() {
-		var r *spec.Reason
-		task, r = p.nextTask(j)
-		if r != nil {
-			return nextMember, r, nil
+	if job.IsArrayRecord() {
+		var reason *spec.Reason
+		task, reason = p.nextTask(job)
+		if reason != nil {
+			return nextMember, reason, nil
 		}
 	}
-	if old := p.planner.promiseTo(j.UID, task); old != nil {
+	if old := p.planner.promiseTo(job.UID, task); old != nil {
 		if p.options.Settled && old.slot.Start > p.now {
 			return nextMember, p.planner.keepPromise(class, m, old), nil
 		}
 		p.planner.giveBack(class, old)
 	}
-	slot, r := p.planner.findSlot(class, m, j, task)
+	slot, reason := p.planner.findSlot(class, m, job, task)
 	run := wholeLimit(class)
-	if early, planned, ok := p.findPredicted(class, j, slot, r); ok {
-		slot, r = early, nil
+	if early, planned, ok := p.findPredicted(class, job, slot, reason); ok {
+		slot, reason = early, nil
 		run.planned = planned
 	}
-	if short, less, ok := p.planner.findShorterLimit(class, j, slot, r); ok {
-		slot, r = short, nil
+	if short, less, ok := p.planner.findShorterLimit(class, job, slot, reason); ok {
+		slot, reason = short, nil
 		run = runTime{limit: less, planned: less}
 	}
-	if room, ok, err := p.preemption.makeRoom(class, m, j, slot, r); err != nil {
+	if room, ok, err := p.preemption.makeRoom(class, m, job, slot, reason); err != nil {
 		return nextMember, nil, err
 	} else if ok {
-		slot, r = room, nil
+		slot, reason = room, nil
 	}
-	if r != nil {
-		return nextClass, r, nil
+	if reason != nil {
+		return nextClass, reason, nil
 	}
-	if startsTooLate(j, p.now, &slot, class.demand.Limit) {
+	if startsTooLate(job, p.now, &slot, class.demand.Limit) {
 		return nextMember, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}, nil
 	}
 	if slot.Start > p.now {
-		p.guarantees.CountPromised(j)
-		why := p.planner.promiseSlot(class, m, j, slot)
-		p.boundDelay(j, slot.Start, why)
+		p.guarantees.CountPromised(job)
+		why := p.planner.promiseSlot(class, m, job, slot)
+		p.boundDelay(job, slot.Start, why)
 		return nextMember, why, nil
 	}
-	r, err := p.startJob(class, m, task, slot.Parts, run)
+	reason, err := p.startJob(class, m, task, slot.Parts, run)
 	switch {
-	case err != nil || r != nil:
-		return nextClass, r, err
+	case err != nil || reason != nil:
+		return nextClass, reason, err
 	case task != spec.NoTask:
 		return sameMember, nil, nil
 	}
@@ -586,70 +586,70 @@ func (p *pass) tryJob(class *jobClass, m *member, j *state.Job) (next, *spec.Rea
 }
 
 // checkLimits says which limit or licence holds all jobs of a class up, or nil.
-func (p *pass) checkLimits(class *jobClass, j *state.Job) *spec.Reason {
+func (p *pass) checkLimits(class *jobClass, job *state.Job) *spec.Reason {
 	if r := class.bound.Before(class.least, class.demand.Limit); r != nil {
 		return r
 	}
-	r := eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit)
-	if r != nil {
-		r.Blocker = p.claims.licenceHolder(r.TRES)
+	reason := eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit)
+	if reason != nil {
+		reason.Blocker = p.claims.licenceHolder(reason.TRES)
 	}
-	return r
+	return reason
 }
 
 // checkJob says what holds this job of a class up and not the others, or nil.
-func (p *pass) checkJob(class *jobClass, j *state.Job) *spec.Reason {
-	if r := p.checkPriority(class, j); r != nil {
+func (p *pass) checkJob(class *jobClass, job *state.Job) *spec.Reason {
+	if r := p.checkPriority(class, job); r != nil {
 		return r
 	}
-	return eligible.CheckArrayThrottle(p.trial.State, j)
+	return eligible.CheckArrayThrottle(p.trial.State, job)
 }
 
 // checkPriority says that a job's priority is below what a limit asks for, or nil.
-func (p *pass) checkPriority(class *jobClass, j *state.Job) *spec.Reason {
+func (p *pass) checkPriority(class *jobClass, job *state.Job) *spec.Reason {
 	if !class.bound.HasPriority() {
 		return nil
 	}
 	f := class.fixed
-	p.ctx.Complete(&f, j)
+	p.ctx.Complete(&f, job)
 	return class.bound.Priority(f.Total)
 }
 
 // checkUsage says that a QOS with EnforceUsageThreshold starts no job of one
 // whose fair share is as low, or nil.
-func (p *pass) checkUsage(q *spec.QOS, j *state.Job) *spec.Reason {
-	if q.UsageThreshold == nil || !q.HasFlag("EnforceUsageThreshold") {
+func (p *pass) checkUsage(qos *spec.QOS, job *state.Job) *spec.Reason {
+	if qos.UsageThreshold == nil || !qos.HasFlag("EnforceUsageThreshold") {
 		return nil
 	}
-	factor := p.ctx.Shares().Millionths(j.Assoc)
-	if factor >= *q.UsageThreshold {
+	factor := p.ctx.Shares().Millionths(job.Assoc)
+	if factor >= *qos.UsageThreshold {
 		return nil
 	}
-	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *q.UsageThreshold, Asked: factor, Subject: "qos/" + q.Name}
+	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *qos.UsageThreshold, Asked: factor, Subject: "qos/" + qos.Name}
 }
 
 // prepareClass works out what all jobs of a class have in common; a reason bars
 // them all.
-func (p *pass) prepareClass(class *jobClass, j *state.Job) *spec.Reason {
-	class.bound = limits.Find(p.trial.State, limits.Subject{Job: j.Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
-	class.measureDemand(p.snapshot, j)
-	if r := eligible.CheckStartable(p.snapshot, class.part, j); r != nil {
+func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
+	class.bound = limits.Find(p.trial.State, limits.Subject{Job: job.Spec, Part: class.part.Spec, Assoc: job.Assoc, Now: p.now, Sizes: &p.sizes})
+	class.measureDemand(p.snapshot, job)
+	if r := eligible.CheckStartable(p.snapshot, class.part, job); r != nil {
 		return r
 	}
-	if b := eligible.CheckPartition(p.snapshot, class.part, j.Spec, &class.demand); b != nil {
+	if b := eligible.CheckPartition(p.snapshot, class.part, job.Spec, &class.demand); b != nil {
 		return &b.Reason
 	}
-	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, j.Spec)
+	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, job.Spec)
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
-	if q := p.snapshot.Policy.FindQOS(j.QOS()); q != nil {
-		class.noReserve = q.HasFlag("NoReserve")
-		if r := p.checkUsage(q, j); r != nil {
+	if qos := p.snapshot.Policy.FindQOS(job.QOS()); qos != nil {
+		class.noReserve = qos.HasFlag("NoReserve")
+		if r := p.checkUsage(qos, job); r != nil {
 			return r
 		}
 	}
-	if r := p.applyReservations(class, j, &nodes); r != nil {
+	if r := p.applyReservations(class, job, &nodes); r != nil {
 		return r
 	}
 	class.nodes = nodes
@@ -660,14 +660,14 @@ func (p *pass) prepareClass(class *jobClass, j *state.Job) *spec.Reason {
 }
 
 // nextTask is the lowest task of a record that may start now.
-func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
-	dep := j.Spec.Queue.Dependency
+func (p *pass) nextTask(job *state.Job) (int64, *spec.Reason) {
+	dep := job.Spec.Queue.Dependency
 	if dep == nil {
-		return j.Tasks.Min(), nil
+		return job.Tasks.Min(), nil
 	}
 	out := spec.NoTask
-	j.Tasks.Each(func(task int64) bool {
-		probe := *j
+	job.Tasks.Each(func(task int64) bool {
+		probe := *job
 		probe.Task, probe.Tasks = task, nil
 		if v, _ := eligible.EvaluateDependency(p.trial.State, &probe, p.now); v == eligible.Satisfied {
 			out = task
@@ -677,7 +677,7 @@ func (p *pass) nextTask(j *state.Job) (int64, *spec.Reason) {
 	if out != spec.NoTask {
 		return out, nil
 	}
-	if v, _ := eligible.EvaluateDependency(p.trial.State, j, p.now); v == eligible.Unsatisfiable {
+	if v, _ := eligible.EvaluateDependency(p.trial.State, job, p.now); v == eligible.Unsatisfiable {
 		return out, &spec.Reason{Code: spec.ReasonDependencyNever}
 	}
 	return out, &spec.Reason{Code: spec.ReasonDependency}
@@ -697,32 +697,32 @@ func wholeLimit(class *jobClass) runTime {
 // startJob allocates, checks the limits that need exact numbers, and folds the
 // start into the pass's own state.
 func (p *pass) startJob(class *jobClass, m *member, task int64, parts []place.Part, run runTime) (*spec.Reason, error) {
-	j := class.inQOS(p.trial.Job(m.uid))
-	alloc, r := p.allocateJob(p.trial.State, class, j, parts, &class.bound)
-	if r != nil {
-		return r, nil
+	job := class.inQOS(p.trial.Job(m.uid))
+	alloc, reason := p.allocateJob(p.trial.State, class, job, parts, &class.bound)
+	if reason != nil {
+		return reason, nil
 	}
-	f := class.fixed
-	p.ctx.Complete(&f, j)
-	s := commit.Start{UID: j.UID, Task: task, Alloc: alloc, Limit: run.limit, Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental, Priority: f.Total}
+	factors := class.fixed
+	p.ctx.Complete(&factors, job)
+	start := commit.Start{UID: job.UID, Task: task, Alloc: alloc, Limit: run.limit, Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental, Priority: factors.Total}
 	d := commit.On(p.trial)
-	uid, err := d.StartJob(&s)
+	uid, err := d.StartJob(&start)
 	if err != nil {
-		return nil, fmt.Errorf("pass: job %d: %w", j.ID, err)
+		return nil, fmt.Errorf("pass: job %d: %w", job.ID, err)
 	}
-	if !p.snapshot.Claims(j) { // else it counts already
-		p.guarantees.Claim(j, alloc.TRES)
+	if !p.snapshot.Claims(job) { // else it counts already
+		p.guarantees.Claim(job, alloc.TRES)
 	}
 	p.moved = p.moved || p.marks[m.uid]&reserved != 0
 	p.marks[m.uid] |= touched
 	p.line.Promise(parts, p.now, run.planned, uid)
-	p.out.Starts = append(p.out.Starts, s)
+	p.out.Starts = append(p.out.Starts, start)
 	return nil, nil
 }
 
 // allocateJob makes the allocation of a job on some nodes of a state, within the
 // limits that need exact numbers.
-func (p *pass) allocateJob(st *state.State, class *jobClass, j *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
+func (p *pass) allocateJob(st *state.State, class *jobClass, job *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
 	alloc := place.Allocate(p.onNodesOf(st, parts), &class.demand, class.part.Spec.BillingWeights)
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}
@@ -735,7 +735,7 @@ func (p *pass) allocateJob(st *state.State, class *jobClass, j *state.Job, parts
 		alloc.Reservation = v.Inside(p.snapshot, NodeIDs(alloc), p.now)
 	}
 	var short *spec.Reason
-	alloc.Licenses, short = eligible.ChooseLicenses(st, j.Spec, p.now, class.demand.Limit)
+	alloc.Licenses, short = eligible.ChooseLicenses(st, job.Spec, p.now, class.demand.Limit)
 	if short != nil {
 		return nil, short
 	}
@@ -769,10 +769,10 @@ func (p *pass) onNodesOf(st *state.State, parts []place.Part) []place.Part {
 	return out
 }
 
-func NodeIDs(a *spec.Allocation) []spec.NodeID {
-	out := make([]spec.NodeID, len(a.Nodes))
-	for i := range a.Nodes {
-		out[i] = a.Nodes[i].ID
+func NodeIDs(allocation *spec.Allocation) []spec.NodeID {
+	out := make([]spec.NodeID, len(allocation.Nodes))
+	for i := range allocation.Nodes {
+		out[i] = allocation.Nodes[i].ID
 	}
 	return out
 }

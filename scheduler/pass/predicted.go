@@ -40,7 +40,7 @@ func (p *pass) gapOrder(class *jobClass) spec.Span {
 // findPredicted looks for a start at this instant for a job that cannot start
 // now with its whole time limit, but probably ends before the reservation that is
 // in its way.
-func (p *pass) findPredicted(class *jobClass, j *state.Job, found timeline.Slot, blocked *spec.Reason) (slot timeline.Slot, planned spec.Span, ok bool) {
+func (p *pass) findPredicted(class *jobClass, job *state.Job, found timeline.Slot, blocked *spec.Reason) (slot timeline.Slot, planned spec.Span, ok bool) {
 	startsAnyway := blocked == nil && found.Start <= p.now
 	if p.phase != gaps || !p.cfg.Sched.PredictRuns || p.promiseLate || startsAnyway {
 		return timeline.Slot{}, 0, false
@@ -48,7 +48,7 @@ func (p *pass) findPredicted(class *jobClass, j *state.Job, found timeline.Slot,
 	if !p.mayHaveRoom(class) {
 		return timeline.Slot{}, 0, false
 	}
-	prediction := predict.Run(p.snapshot, j, class.demand.Limit)
+	prediction := predict.Run(p.snapshot, job, class.demand.Limit)
 	if !prediction.Known() || prediction.Length >= class.demand.Limit {
 		return timeline.Slot{}, 0, false
 	}
@@ -62,20 +62,20 @@ func (p *pass) findPredicted(class *jobClass, j *state.Job, found timeline.Slot,
 
 // boundDelay compares the start that is planned for a firm job with the one it
 // was first promised, and records the promise where it is the first.
-func (p *pass) boundDelay(j *state.Job, planned spec.Instant, why *spec.Reason) {
+func (p *pass) boundDelay(job *state.Job, planned spec.Instant, why *spec.Reason) {
 	if p.phase != firmly || !p.cfg.Sched.PredictRuns {
 		return
 	}
-	if j.Promised == 0 {
-		p.firstPromises = append(p.firstPromises, event.JobReason{UID: j.UID, Reason: *why, Promise: planned})
+	if job.Promised == 0 {
+		p.firstPromises = append(p.firstPromises, event.JobReason{UID: job.UID, Reason: *why, Promise: planned})
 		return
 	}
 	slack := spec.Span(p.cfg.Sched.PromiseSlack)
 	if slack == 0 {
 		slack = defaultPromiseSlack
 	}
-	promisedWait := j.Promised.Sub(j.Submitted)
-	if planned > j.Promised.Add(promisedWait/100*slack) {
+	promisedWait := job.Promised.Sub(job.Submitted)
+	if planned > job.Promised.Add(promisedWait/100*slack) {
 		p.promiseLate = true
 	}
 }

@@ -32,17 +32,17 @@ const (
 // makeRoom looks for running jobs that a job may push out so that it can start
 // as soon as they are gone. slot is the start that it would have otherwise,
 // blocked why it has none. The job gets those nodes promised.
-func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, bool, error) {
+func (p *preemption) makeRoom(class *jobClass, m *member, job *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, bool, error) {
 	at := p.line.NextTick()
 	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
 	if (p.rules == nil && p.guarantees == nil) || class.noVictims || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.options.Starts < 0 {
 		return slot, false, nil
 	}
-	f := class.fixed
-	p.ctx.Complete(&f, j)
+	factors := class.fixed
+	p.ctx.Complete(&factors, job)
 	p.searches++
-	victims, parts := p.fewestVictims(class, at, p.listVictims(class, j, f.Total))
-	if parts == nil || p.stillBlocked(class, j, victims, parts) {
+	victims, parts := p.fewestVictims(class, at, p.listVictims(class, job, factors.Total))
+	if parts == nil || p.stillBlocked(class, job, victims, parts) {
 		class.noVictims = true
 		return slot, false, nil
 	}
@@ -50,8 +50,8 @@ func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot tim
 	for k := range parts {
 		room = room.Set(int(parts[k].Node.ID))
 	}
-	for i, v := range victims { // none, if what others leave is enough
-		pr := commit.Preempt{For: j.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: f.Total, Victim: v, After: len(p.out.Starts)}
+	for i, victim := range victims { // none, if what others leave is enough
+		pr := commit.Preempt{For: job.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: factors.Total, Victim: victim, After: len(p.out.Starts)}
 		if i == 0 {
 			pr.Room = room
 		}
@@ -59,31 +59,31 @@ func (p *preemption) makeRoom(class *jobClass, m *member, j *state.Job, slot tim
 			return slot, false, err
 		}
 		p.out.Preempts = append(p.out.Preempts, pr)
-		for _, gone := range componentsOf(p.snapshot, v.UID) {
+		for _, gone := range componentsOf(p.snapshot, victim.UID) {
 			p.guarantees.RemoveVictim(gone.UID)
 		}
-		if v.Mode == preempt.Suspend {
-			p.turns.keepCPUsOf(p.trial.Job(v.UID))
+		if victim.Mode == preempt.Suspend {
+			p.turns.keepCPUsOf(p.trial.Job(victim.UID))
 		}
 	}
 	p.line.Relieve(at, p.goneRecords(victims))
 	p.marks[m.uid] |= preempting
 	if len(victims) > 0 {
-		p.claims.holdStart(j, class.part.Spec.Name, room, class.demand.Limit)
+		p.claims.holdStart(job, class.part.Spec.Name, room, class.demand.Limit)
 	}
 	return timeline.Slot{Start: at, Parts: parts}, true, nil
 }
 
 // listVictims are the jobs that may have to make room for a job: by the rules of
 // preemption, and for what is guaranteed to its account.
-func (p *preemption) listVictims(class *jobClass, j *state.Job, priority uint32) []preempt.Victim {
+func (p *preemption) listVictims(class *jobClass, job *state.Job, priority uint32) []preempt.Victim {
 	var list []preempt.Victim
 	if p.rules != nil {
 		var next spec.Instant
-		list, next = p.rules.Victims(j, class.part.Spec, priority)
+		list, next = p.rules.Victims(job, class.part.Spec, priority)
 		p.wakeAt(next)
 	}
-	for _, v := range p.guarantees.Victims(j, class.least) {
+	for _, v := range p.guarantees.Victims(job, class.least) {
 		if !slices.ContainsFunc(list, func(o preempt.Victim) bool { return o.UID == v.UID }) {
 			list = append(list, v)
 		}
@@ -109,26 +109,26 @@ func (p *preemption) goneRecords(list []preempt.Victim) []timeline.Gone {
 // componentsOf are a job that runs and those that end with it when it makes room:
 // the other components of its heterogeneous job that run.
 func componentsOf(st *state.State, uid spec.JobUID) []*state.Job {
-	j := st.Job(uid)
-	if j.Het == nil {
-		return []*state.Job{j}
+	job := st.Job(uid)
+	if job.Het == nil {
+		return []*state.Job{job}
 	}
-	return slices.DeleteFunc(st.Components(j), func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil })
+	return slices.DeleteFunc(st.Components(job), func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil })
 }
 
 // onePerJob leaves one component of each heterogeneous job among some victims:
 // the others go with it.
 func onePerJob(st *state.State, list []preempt.Victim) []preempt.Victim {
 	var have []spec.JobUID
-	return slices.DeleteFunc(list, func(v preempt.Victim) bool {
-		j := st.Job(v.UID)
-		if j == nil || j.Het == nil {
+	return slices.DeleteFunc(list, func(victim preempt.Victim) bool {
+		job := st.Job(victim.UID)
+		if job == nil || job.Het == nil {
 			return false
 		}
-		if slices.Contains(have, j.Het.Leader) {
+		if slices.Contains(have, job.Het.Leader) {
 			return true
 		}
-		have = append(have, j.Het.Leader)
+		have = append(have, job.Het.Leader)
 		return false
 	})
 }
@@ -185,7 +185,7 @@ func (p *preemption) fewestVictims(class *jobClass, at spec.Instant, list []pree
 // stillBlocked tells that the job could not start even if its victims were gone, and
 // those who are ending there already: a limit keeps it from that, or what is
 // free is enough in number only.
-func (p *preemption) stillBlocked(class *jobClass, j *state.Job, victims []preempt.Victim, parts []place.Part) bool {
+func (p *preemption) stillBlocked(class *jobClass, job *state.Job, victims []preempt.Victim, parts []place.Part) bool {
 	t := trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule")
 	if !p.removeVictims(t, victims, parts) {
 		return true
@@ -198,16 +198,16 @@ func (p *preemption) stillBlocked(class *jobClass, j *state.Job, victims []preem
 	if alloc == nil {
 		return true
 	}
-	b := limits.Find(t.State, limits.Subject{Job: j.Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: p.now, Sizes: &p.sizes})
+	b := limits.Find(t.State, limits.Subject{Job: job.Spec, Part: class.part.Spec, Assoc: job.Assoc, Now: p.now, Sizes: &p.sizes})
 	return b.After(alloc, class.demand.Limit) != nil || eligible.CheckPowerLimit(t.State, alloc) != nil
 }
 
 // removeVictims takes victims, and those that end on the nodes of some parts anyway,
 // out of a state that is thrown away; false if that cannot be.
 func (p *preemption) removeVictims(t *trial.Trial, victims []preempt.Victim, parts []place.Part) bool {
-	for _, v := range victims {
-		for _, r := range componentsOf(t.State, v.UID) {
-			if v.Mode == preempt.Suspend {
+	for _, victim := range victims {
+		for _, r := range componentsOf(t.State, victim.UID) {
+			if victim.Mode == preempt.Suspend {
 				if t.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}) != nil {
 					return false
 				}
@@ -253,16 +253,16 @@ func (p *preemption) startsMayGo() bool {
 	rules, floors := preempt.New(p.trial.State, p.now, nil).Since(p.snapshot), guarantee.New(p.trial.State, p.now, nil)
 	asked := map[[2]string]bool{} // by partition and QOS
 	for _, class := range p.queue.classes {
-		j := p.waitsStill(class)
-		if j == nil {
+		job := p.waitsStill(class)
+		if job == nil {
 			continue
 		}
-		kind := [2]string{class.part.Spec.Name, j.QOS()}
-		if j.Het != nil || (!asked[kind] && rules.Any(j, class.part.Spec)) {
+		kind := [2]string{class.part.Spec.Name, job.QOS()}
+		if job.Het != nil || (!asked[kind] && rules.Any(job, class.part.Spec)) {
 			return true
 		}
 		asked[kind] = true
-		if floors.Within(j, j.Req) || (class.ready && floors.Within(j, class.least)) {
+		if floors.Within(job, job.Req) || (class.ready && floors.Within(job, class.least)) {
 			return true
 		}
 	}
@@ -272,12 +272,12 @@ func (p *preemption) startsMayGo() bool {
 // waitsStill is the first job of a class that did not start, or nil.
 func (p *preemption) waitsStill(class *jobClass) *state.Job {
 	for i := range class.members {
-		j := class.members[i].job
-		if j != nil && p.marks[j.UID]&touched != 0 {
-			j = class.inQOS(p.trial.Job(j.UID))
+		job := class.members[i].job
+		if job != nil && p.marks[job.UID]&touched != 0 {
+			job = class.inQOS(p.trial.Job(job.UID))
 		}
-		if j != nil && j.State == spec.Pending {
-			return j
+		if job != nil && job.State == spec.Pending {
+			return job
 		}
 	}
 	return nil

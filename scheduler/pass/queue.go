@@ -137,14 +137,14 @@ func (q *Queue) takeSpare() *jobClass {
 }
 
 // enterJob takes a job in; one that waits for more than its turn is watched.
-func (q *Queue) enterJob(st *state.State, j *state.Job, now spec.Instant) {
-	w := &waiter{job: j}
-	q.jobs[j.UID] = w
-	if j.Het.Follows() {
+func (q *Queue) enterJob(st *state.State, job *state.Job, now spec.Instant) {
+	w := &waiter{job: job}
+	q.jobs[job.UID] = w
+	if job.Het.Follows() {
 		return // its leader stands for it
 	}
-	if j.Begin > now || j.Spec.Queue.Dependency != nil || j.Spec.Time.Deadline != 0 || j.Unfenced > 0 {
-		q.watch.Set(q.owner, uint64(j.UID), struct{}{})
+	if job.Begin > now || job.Spec.Queue.Dependency != nil || job.Spec.Time.Deadline != 0 || job.Unfenced > 0 {
+		q.watch.Set(q.owner, uint64(job.UID), struct{}{})
 		return
 	}
 	q.joinClasses(st, w)
@@ -186,32 +186,32 @@ func (q *Queue) leaveClasses(w *waiter) {
 }
 
 // findRequest finds the classes of a job.
-func (q *Queue) findRequest(st *state.State, j *state.Job) *request {
-	if q.last != nil && sameRequest(q.last.representative, j) {
+func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
+	if q.last != nil && sameRequest(q.last.representative, job) {
 		return q.last
 	}
-	h := hashRequest(j)
+	h := hashRequest(job)
 	for request := q.requests[h]; request != nil; request = request.next {
-		if sameRequest(request.representative, j) {
+		if sameRequest(request.representative, job) {
 			q.last = request
 			return request
 		}
 	}
-	request := &request{representative: j, hash: h}
+	request := &request{representative: job, hash: h}
 	nth := 0
-	for _, name := range j.Spec.Partitions {
+	for _, name := range job.Spec.Partitions {
 		i := slices.IndexFunc(st.Parts.List, func(p state.Partition) bool { return p.Spec.Name == name })
 		if i < 0 {
 			request.missingParts++
 			continue
 		}
-		for _, qos := range eligible.QOSChoices(j.Spec) {
+		for _, qos := range eligible.QOSChoices(job.Spec) {
 			class := q.takeSpare()
 			class.part, class.partIndex, class.choice, class.qos, class.request = &st.Parts.List[i], i, nth, qos, request
-			if len(j.Spec.Partitions) == 1 && class.part.Spec.Sharers(j.Spec.Place.Sharing) == 1 && j.Spec.Place.Reservation == "" {
-				class.cpus, class.gpus, class.nodeCount = j.Req.CPU, j.Req.Get("gres/gpu"), j.Req.Node
+			if len(job.Spec.Partitions) == 1 && class.part.Spec.Sharers(job.Spec.Place.Sharing) == 1 && job.Spec.Place.Reservation == "" {
+				class.cpus, class.gpus, class.nodeCount = job.Req.CPU, job.Req.Get("gres/gpu"), job.Req.Node
 			}
-			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, j)
+			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, job)
 			q.countClass(class, 1)
 			request.classes = append(request.classes, class)
 			q.classes = append(q.classes, class)
@@ -225,12 +225,12 @@ func (q *Queue) findRequest(st *state.State, j *state.Job) *request {
 
 // beginPass prepares all classes that have members for a pass.
 func (q *Queue) beginPass(ctx *order.Context) classHeap {
-	h := make(classHeap, 0, len(q.classes))
+	heap := make(classHeap, 0, len(q.classes))
 	for _, class := range q.classes {
 		if !class.isEmpty() {
 			class.beginPass(ctx)
-			h = append(h, class)
+			heap = append(heap, class)
 		}
 	}
-	return newClassHeap(h)
+	return newClassHeap(heap)
 }

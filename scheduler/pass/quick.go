@@ -36,8 +36,8 @@ func (p *incremental) mayRun() bool {
 // runQuick is run for an incremental pass.
 func (p *incremental) runQuick() error {
 	q := &quick{near: map[spec.JobUID]bool{}, local: map[int][]place.Part{}}
-	p.snapshot.Nodes.Range(func(id uint64, n *state.Node) bool {
-		if n.Usable() && n.UnsharedCPUs() > 0 {
+	p.snapshot.Nodes.Range(func(id uint64, node *state.Node) bool {
+		if node.Usable() && node.UnsharedCPUs() > 0 {
 			q.nodes = q.nodes.Set(int(id))
 			q.count++
 		}
@@ -116,8 +116,8 @@ func (p *incremental) restoreOn(q *quick) {
 		}
 		for _, at := range list {
 			r := &p.options.Keep.list[at.promise]
-			j := p.snapshot.Job(r.uid)
-			if j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld || (r.task != spec.NoTask && !j.Tasks.Has(r.task)) {
+			job := p.snapshot.Job(r.uid)
+			if job == nil || job.State != spec.Pending || job.Hold != spec.NotHeld || (r.task != spec.NoTask && !job.Tasks.Has(r.task)) {
 				continue
 			}
 			part := r.slot.Parts[at.part : at.part+1]
@@ -139,15 +139,15 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 	if class.query != nil && class.query.NotNow(p.now) && !q.near[m.uid] {
 		return p.skipToFitting(q, class), nil
 	}
-	j := m.job
+	job := m.job
 	if p.marks[m.uid]&touched != 0 {
-		j = class.inQOS(p.trial.Job(m.uid))
-		if j.State != spec.Pending {
+		job = class.inQOS(p.trial.Job(m.uid))
+		if job.State != spec.Pending {
 			return class.nextMember(p.ctx), nil
 		}
 	}
 	if !class.ready {
-		if !p.mayFit(q, class) || p.prepareClass(class, j) != nil {
+		if !p.mayFit(q, class) || p.prepareClass(class, job) != nil {
 			return false, nil
 		}
 		class.ready = true
@@ -156,17 +156,17 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 		defer p.claims.lookAtHeld(m.uid)()
 	}
 	p.out.Depth++
-	if !p.mayHaveRoom(class) || class.bound.Before(class.least, class.demand.Limit) != nil || eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit) != nil {
+	if !p.mayHaveRoom(class) || class.bound.Before(class.least, class.demand.Limit) != nil || eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit) != nil {
 		return false, nil
 	}
-	if eligible.CheckArrayThrottle(p.trial.State, j) != nil {
+	if eligible.CheckArrayThrottle(p.trial.State, job) != nil {
 		return class.nextMember(p.ctx), nil
 	}
 	task := spec.NoTask
-	if j.IsArrayRecord() {
-		var r *spec.Reason
-		task, r = p.nextTask(j)
-		if r != nil {
+	if job.IsArrayRecord() {
+		var reason *spec.Reason
+		task, reason = p.nextTask(job)
+		if reason != nil {
 			return class.nextMember(p.ctx), nil
 		}
 	}

@@ -9,20 +9,20 @@ import (
 
 // applyReservations restricts a class to the nodes and the times that reservations
 // leave it.
-func (p *pass) applyReservations(class *jobClass, j *state.Job, nodes *eligible.NodeSet) *spec.Reason {
+func (p *pass) applyReservations(class *jobClass, job *state.Job, nodes *eligible.NodeSet) *spec.Reason {
 	class.view = nil
-	if len(p.snapshot.Reservations) == 0 && j.Spec.Place.Reservation == "" {
+	if len(p.snapshot.Reservations) == 0 && job.Spec.Place.Reservation == "" {
 		return nil
 	}
-	v, r := timeline.ViewReservations(p.snapshot, j.Spec, p.now)
-	if r != nil {
-		return r
+	view, reason := timeline.ViewReservations(p.snapshot, job.Spec, p.now)
+	if reason != nil {
+		return reason
 	}
-	class.view, class.demand.Inside = &v, v.Cores()
-	if v.Only != nil {
-		nodes.Set = nodes.Set.And(v.Only)
+	class.view, class.demand.Inside = &view, view.Cores()
+	if view.Only != nil {
+		nodes.Set = nodes.Set.And(view.Only)
 	}
-	if at, later := v.Opens(p.now); later {
+	if at, later := view.Opens(p.now); later {
 		p.wakeAt(at)
 	}
 	return nil
@@ -31,11 +31,11 @@ func (p *pass) applyReservations(class *jobClass, j *state.Job, nodes *eligible.
 // openOtherwise tells whether a job could start up to an instant if nobody had
 // reserved anything.
 func (p *pass) openOtherwise(class *jobClass, nodes eligible.NodeSet, until spec.Instant) bool {
-	v, line := class.view, p.line
+	view, line := class.view, p.line
 	switch {
-	case v == nil || (len(v.Bars.List) == 0 && !v.Cored):
+	case view == nil || (len(view.Bars.List) == 0 && !view.Cored):
 		return false
-	case v.Cored && until == spec.FarFuture: // the timeline has their cores taken out
+	case view.Cored && until == spec.FarFuture: // the timeline has their cores taken out
 		line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes.Set, nil)
 	}
 	_, ok := line.Earliest(line.NewQuery(class.demand, nodes.Set, nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees), timeline.Bars{}), until, nil)
@@ -45,16 +45,16 @@ func (p *pass) openOtherwise(class *jobClass, nodes eligible.NodeSet, until spec
 // waitsForReservation finds out whether it is a reservation that a job waits for, and says so
 // in its reason: its own that has not begun, which own tells, or another's
 // that keeps it off nodes it could start on.
-func (p *pass) waitsForReservation(class *jobClass, r *spec.Reason, planned spec.Instant) (own bool) {
-	v := class.view
-	if v == nil {
+func (p *pass) waitsForReservation(class *jobClass, reason *spec.Reason, planned spec.Instant) (own bool) {
+	view := class.view
+	if view == nil {
 		return false
 	}
-	if at, later := v.Opens(p.now); later && planned >= at {
-		*r = spec.Reason{Code: spec.ReasonReservation, Subject: "reservation/" + v.Own.Name, Until: at}
+	if at, later := view.Opens(p.now); later && planned >= at {
+		*reason = spec.Reason{Code: spec.ReasonReservation, Subject: "reservation/" + view.Own.Name, Until: at}
 		return true
 	}
-	if r.Code != spec.ReasonResources || len(v.Bars.List) == 0 || v.Own != nil {
+	if reason.Code != spec.ReasonResources || len(view.Bars.List) == 0 || view.Own != nil {
 		return false
 	}
 	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, class.request.representative.Spec)
@@ -64,9 +64,9 @@ func (p *pass) waitsForReservation(class *jobClass, r *spec.Reason, planned spec
 	if !p.openOtherwise(class, nodes, p.now) {
 		return false
 	}
-	r.Code, r.Detail = spec.ReasonReqNodeNotAvail, "May be reserved for other job"
-	if v.Maint {
-		r.Detail = "Reserved for maintenance"
+	reason.Code, reason.Detail = spec.ReasonReqNodeNotAvail, "May be reserved for other job"
+	if view.Maint {
+		reason.Detail = "Reserved for maintenance"
 	}
 	return false
 }

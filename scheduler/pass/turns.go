@@ -38,65 +38,65 @@ func (p *turns) listSuspended() {
 }
 
 // standingOf is that of a job where it runs.
-func (p *turns) standingOf(j *state.Job) uint32 {
-	part := p.snapshot.Parts.Find(j.Alloc.Partition)
+func (p *turns) standingOf(job *state.Job) uint32 {
+	part := p.snapshot.Parts.Find(job.Alloc.Partition)
 	if part == nil {
 		return 0
 	}
-	return p.ctx.Standing(j, part.Spec)
+	return p.ctx.Standing(job, part.Spec)
 }
 
 // resumeSuspended looks at the suspended jobs that come before the waiting jobs of a
 // standing.
 func (p *turns) resumeSuspended(before uint32) error {
 	for len(p.suspended) > 0 && p.standingOf(p.suspended[0]) >= before {
-		j := p.suspended[0]
+		job := p.suspended[0]
 		p.suspended = p.suspended[1:]
-		instead, ok := p.findTurn(j)
+		instead, ok := p.findTurn(job)
 		if !ok {
-			p.keepFreeCPUs(j)
+			p.keepFreeCPUs(job)
 			continue
 		}
-		t := commit.Turn{UID: j.UID, Attempt: j.Attempt, Instead: instead}
-		if err := commit.On(p.trial).TakeTurn(&t); err != nil {
+		turn := commit.Turn{UID: job.UID, Attempt: job.Attempt, Instead: instead}
+		if err := commit.On(p.trial).TakeTurn(&turn); err != nil {
 			return err
 		}
-		p.out.Turns = append(p.out.Turns, t)
-		p.takeCPUs(j)
+		p.out.Turns = append(p.out.Turns, turn)
+		p.takeCPUs(job)
 	}
 	return nil
 }
 
 // findTurn tells whether a suspended job can go on now, and who is to be suspended
 // for it.
-func (p *turns) findTurn(j *state.Job) (instead []commit.Run, ok bool) {
-	part := p.snapshot.Parts.Find(j.Alloc.Partition)
+func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
+	part := p.snapshot.Parts.Find(job.Alloc.Partition)
 	shares := 0
 	if part != nil {
 		shares = p.cfg.Sched.Turns(part.Spec)
 	}
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		n := p.trial.NodeByID(a.ID)
-		if j.Done.Has(i) || n == nil {
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		node := p.trial.NodeByID(alloc.ID)
+		if job.Done.Has(i) || node == nil {
 			continue
 		}
-		if p.line.Usable(a.ID) && !n.UsedCPU.Intersects(a.CPUs) && p.line.FreeCPUs(a.ID) < int64(a.CPUs.Count()) {
+		if p.line.Usable(alloc.ID) && !node.UsedCPU.Intersects(alloc.CPUs) && p.line.FreeCPUs(alloc.ID) < int64(alloc.CPUs.Count()) {
 			return nil, false // it was promised to jobs that come before
 		}
-		if !n.UsedCPU.Intersects(a.CPUs) {
+		if !node.UsedCPU.Intersects(alloc.CPUs) {
 			continue
 		}
-		if n.HeldCPU.Intersects(a.CPUs) {
+		if node.HeldCPU.Intersects(alloc.CPUs) {
 			return nil, false
 		}
-		for _, uid := range n.Jobs {
+		for _, uid := range node.Jobs {
 			o := p.trial.Job(uid)
-			if o.Yields || !o.Alloc.Nodes[o.Alloc.Index(a.ID)].CPUs.Intersects(a.CPUs) {
+			if o.Yields || !o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
 				continue
 			}
 			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil || o.Alloc.Partition != j.Alloc.Partition {
+			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil || o.Alloc.Partition != job.Alloc.Partition {
 				return nil, false
 			}
 			if over > p.now {
@@ -108,7 +108,7 @@ func (p *turns) findTurn(j *state.Job) (instead []commit.Run, ok bool) {
 			}
 		}
 	}
-	if commit.ExceedsPartitionCPUs(p.trial.State, j, instead) {
+	if commit.ExceedsPartitionCPUs(p.trial.State, job, instead) {
 		return nil, false
 	}
 	for _, r := range instead { // what they leave beside its CPUs is not given out before the next pass
@@ -119,45 +119,45 @@ func (p *turns) findTurn(j *state.Job) (instead []commit.Run, ok bool) {
 
 // takeCPUs takes the CPUs of a job that goes on out of the timeline, if they were
 // in it.
-func (p *turns) takeCPUs(j *state.Job) {
-	left := max(j.Limit-p.now.Sub(j.Started)+j.Paused+p.now.Sub(j.SuspendedAt), spec.Second)
-	if j.Limit == spec.Infinite {
+func (p *turns) takeCPUs(job *state.Job) {
+	left := max(job.Limit-p.now.Sub(job.Started)+job.Paused+p.now.Sub(job.SuspendedAt), spec.Second)
+	if job.Limit == spec.Infinite {
 		left = spec.Infinite
 	}
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		if n := p.snapshot.NodeByID(a.ID); !j.Done.Has(i) && n != nil && p.line.Usable(a.ID) {
-			use := p.line.OnCPUs(a, j.Alloc)
-			if j.Alloc.Reservation == "" || use.CPU > 0 { // else a reservation has them
-				use.CPU = int64(a.CPUs.AndNot(n.UsedCPU).Count())
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		if node := p.snapshot.NodeByID(alloc.ID); !job.Done.Has(i) && node != nil && p.line.Usable(alloc.ID) {
+			use := p.line.OnCPUs(alloc, job.Alloc)
+			if job.Alloc.Reservation == "" || use.CPU > 0 { // else a reservation has them
+				use.CPU = int64(alloc.CPUs.AndNot(node.UsedCPU).Count())
 			}
-			p.line.Promise([]place.Part{{Node: n, Need: place.Need{Use: use}}}, p.now, left, j.UID)
+			p.line.Promise([]place.Part{{Node: node, Need: place.Need{Use: use}}}, p.now, left, job.UID)
 		}
 	}
 }
 
 // keepFreeCPUs keeps the CPUs of a suspended job that are free from the jobs behind it.
-func (p *turns) keepFreeCPUs(j *state.Job) {
-	for i := range j.Alloc.Nodes {
-		a := &j.Alloc.Nodes[i]
-		n := p.trial.NodeByID(a.ID)
-		if j.Done.Has(i) || n == nil || !p.line.Usable(a.ID) {
+func (p *turns) keepFreeCPUs(job *state.Job) {
+	for i := range job.Alloc.Nodes {
+		alloc := &job.Alloc.Nodes[i]
+		node := p.trial.NodeByID(alloc.ID)
+		if job.Done.Has(i) || node == nil || !p.line.Usable(alloc.ID) {
 			continue
 		}
-		free := a.CPUs.AndNot(n.UsedCPU).AndNot(p.spared[a.ID])
+		free := alloc.CPUs.AndNot(node.UsedCPU).AndNot(p.spared[alloc.ID])
 		if free.Empty() {
 			continue
 		}
-		p.keepCPUs(a.ID, free)
-		p.line.Promise([]place.Part{{Node: n, Need: place.Need{Use: place.Free{CPU: int64(free.Count())}}}}, p.now, spec.Infinite, j.UID)
+		p.keepCPUs(alloc.ID, free)
+		p.line.Promise([]place.Part{{Node: node, Need: place.Need{Use: place.Free{CPU: int64(free.Count())}}}}, p.now, spec.Infinite, job.UID)
 	}
 }
 
 // keepCPUsOf keeps the CPUs of a job that is suspended in this pass from those that
 // start in it: it may turn out that it need not be.
-func (p *turns) keepCPUsOf(j *state.Job) {
-	for i := range j.Alloc.Nodes {
-		if a := &j.Alloc.Nodes[i]; !j.Done.Has(i) {
+func (p *turns) keepCPUsOf(job *state.Job) {
+	for i := range job.Alloc.Nodes {
+		if a := &job.Alloc.Nodes[i]; !job.Done.Has(i) {
 			p.keepCPUs(a.ID, a.CPUs)
 		}
 	}

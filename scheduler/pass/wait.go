@@ -25,7 +25,7 @@ type reasons struct {
 // findSlot asks the timeline for the earliest start of a job, as far ahead as it
 // may be reserved. A reason means that no job of the class can start now, nor be
 // planned.
-func (p *planner) findSlot(class *jobClass, m *member, j *state.Job, task int64) (timeline.Slot, *spec.Reason) {
+func (p *planner) findSlot(class *jobClass, m *member, job *state.Job, task int64) (timeline.Slot, *spec.Reason) {
 	blocked := p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
 	inOrder := blocked && p.strict
 	plan := p.depth > 0 && p.phase != gaps && !class.noReserve && p.marks[m.uid]&reserved == 0
@@ -45,12 +45,12 @@ func (p *planner) findSlot(class *jobClass, m *member, j *state.Job, task int64)
 	if !plan && !p.mayHaveRoom(class) {
 		return timeline.Slot{}, p.reasons.queueReason(class, m)
 	}
-	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hintFor(j.UID, task))
+	slot, ok := p.line.Earliest(p.queryOf(class), until, p.hintFor(job.UID, task))
 	switch {
 	case ok:
 		return slot, nil
 	case plan:
-		return slot, p.reasons.impossibleReason(class, j)
+		return slot, p.reasons.impossibleReason(class, job)
 	}
 	return slot, p.reasons.queueReason(class, m)
 }
@@ -75,9 +75,9 @@ const maxShortened = 100 * 366 * spec.Day
 
 // findShorterLimit finds the longest time limit, not less than --time-min, with which a
 // job can start now that cannot with the one it asked for.
-func (p *planner) findShorterLimit(class *jobClass, j *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, spec.Span, bool) {
-	low, high := j.Spec.Time.Min, class.demand.Limit
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != j.UID
+func (p *planner) findShorterLimit(class *jobClass, job *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, spec.Span, bool) {
+	low, high := job.Spec.Time.Min, class.demand.Limit
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != job.UID
 	if low == 0 || low >= high || inOrder || (blocked == nil && slot.Start <= p.now) {
 		return slot, 0, false
 	}
@@ -113,11 +113,11 @@ func startsTooLate(j *state.Job, now spec.Instant, slot *timeline.Slot, limit sp
 
 // hintFor is what the plan before promised to a job.
 func (p *planner) hintFor(uid spec.JobUID, task int64) *timeline.Hint {
-	pl := p.options.Plan.OfTask(uid, task)
-	if pl == nil {
+	planned := p.options.Plan.OfTask(uid, task)
+	if planned == nil {
 		return nil
 	}
-	return &timeline.Hint{Start: pl.Start, Nodes: pl.Nodes, Devices: pl.Devices}
+	return &timeline.Hint{Start: planned.Start, Nodes: planned.Nodes, Devices: planned.Devices}
 }
 
 // waitReason is the reason of a job that does not fit now, to be completed.
@@ -144,9 +144,9 @@ func (p *reasons) queueReason(class *jobClass, m *member) *spec.Reason {
 
 // impossibleReason is the reason of a job that no end of other jobs would let
 // start: nodes are missing that could take it, or there are none.
-func (p *reasons) impossibleReason(class *jobClass, j *state.Job) *spec.Reason {
+func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason {
 	who := class.part.Subject
-	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, j.Spec)
+	nodes, err := eligible.AllowedNodes(p.snapshot, class.part, job.Spec)
 	if err != nil {
 		return &spec.Reason{Code: spec.ReasonBadConstraints, Detail: err.Error()}
 	}
@@ -162,23 +162,23 @@ func (p *reasons) impossibleReason(class *jobClass, j *state.Job) *spec.Reason {
 	var cands []place.Candidate
 	var missing []string
 	for id := nodes.Set.Next(0); id >= 0; id = nodes.Set.Next(id + 1) {
-		n := p.snapshot.NodeByID(spec.NodeID(id))
-		if n == nil {
+		node := p.snapshot.NodeByID(spec.NodeID(id))
+		if node == nil {
 			continue
 		}
-		s := shapes.Configured(n)
-		cands = append(cands, place.Candidate{Node: n, Shape: s, Free: s.Whole()})
-		if !n.Usable() {
-			missing = append(missing, n.Spec.Name)
+		shape := shapes.Configured(node)
+		cands = append(cands, place.Candidate{Node: node, Shape: shape, Free: shape.Whole()})
+		if !node.Usable() {
+			missing = append(missing, node.Spec.Name)
 		}
 	}
-	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, j.Spec, nil)) == nil {
+	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
-	if opt := nodes.Options(p.cfg, class.part.Spec, j.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(j) {
+	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
 		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
 		if place.Pick(&class.demand, cands, opt) == nil {
-			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(j)}
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(job)}
 		}
 	}
 	if missing == nil {
@@ -189,43 +189,43 @@ func (p *reasons) impossibleReason(class *jobClass, j *state.Job) *spec.Reason {
 
 // promiseSlot reserves a start that was found, for an array's record as many
 // tasks exactly as bf_max_job_array_resv allows, and returns the reason.
-func (p *planner) promiseSlot(class *jobClass, m *member, j *state.Job, slot timeline.Slot) *spec.Reason {
-	r := p.reasons.waitReason(class, m)
-	own := p.waitsForReservation(class, r, slot.Start)
-	r.Until = slot.Start
+func (p *planner) promiseSlot(class *jobClass, m *member, job *state.Job, slot timeline.Slot) *spec.Reason {
+	reason := p.reasons.waitReason(class, m)
+	own := p.waitsForReservation(class, reason, slot.Start)
+	reason.Until = slot.Start
 	tasks, all := []int64{spec.NoTask}, int64(1)
-	if j.IsArrayRecord() {
-		tasks, all = p.planTasks(j), j.Tasks.Len()
+	if job.IsArrayRecord() {
+		tasks, all = p.planTasks(job), job.Tasks.Len()
 	}
-	if blockers := p.planTasksFrom(class, j, slot, tasks, all); r.Blocker == 0 && len(blockers) > 0 {
-		r.Blocker = blockers[0]
+	if blockers := p.planTasksFrom(class, job, slot, tasks, all); reason.Blocker == 0 && len(blockers) > 0 {
+		reason.Blocker = blockers[0]
 	}
 	p.marks[m.uid] |= reserved
 	if p.firstWaiting[class.partIndex] == 0 && !own {
 		p.firstWaiting[class.partIndex] = m.uid
 	}
-	return r
+	return reason
 }
 
 // planTasksFrom reserves the starts of a job, or of some tasks of a record, of which the
 // first is known, and says whom that one waits for. Of all there are the plan says
 // at least that they come later.
-func (p *planner) planTasksFrom(class *jobClass, j *state.Job, slot timeline.Slot, tasks []int64, all int64) (first []spec.JobUID) {
+func (p *planner) planTasksFrom(class *jobClass, job *state.Job, slot timeline.Slot, tasks []int64, all int64) (first []spec.JobUID) {
 	made := 0
 	for ok := true; ok; {
-		blockers := p.line.Blockers(slot.Parts, slot.Start, j.UID)
+		blockers := p.line.Blockers(slot.Parts, slot.Start, job.UID)
 		if made == 0 {
 			first = blockers
 		}
-		p.line.Promise(slot.Parts, slot.Start, class.demand.Limit, j.UID)
-		p.notePromise(class, &promise{j.UID, tasks[made], slot, class.demand.Limit, blockers})
+		p.line.Promise(slot.Parts, slot.Start, class.demand.Limit, job.UID)
+		p.notePromise(class, &promise{job.UID, tasks[made], slot, class.demand.Limit, blockers})
 		p.countReservation()
 		p.lastPlanned[class.partIndex] = slot.Start
 		made++
 		if made == len(tasks) || p.depth <= 0 {
 			break
 		}
-		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hintFor(j.UID, tasks[made]))
+		slot, ok = p.line.Earliest(class.query, spec.FarFuture, p.hintFor(job.UID, tasks[made]))
 	}
 	if int64(made) < all {
 		last := p.plan[len(p.plan)-1]
@@ -236,16 +236,16 @@ func (p *planner) planTasksFrom(class *jobClass, j *state.Job, slot timeline.Slo
 }
 
 // planTasks are the tasks of a record that get reservations of their own.
-func (p *planner) planTasks(j *state.Job) []int64 {
+func (p *planner) planTasks(job *state.Job) []int64 {
 	most := int64(p.cfg.Sched.ArrayResv)
 	if most == 0 {
 		most = defaultArrayResv
 	}
-	if a := p.trial.ArrayOf(j); a != nil && j.Spec.Queue.Array.Throttle > 0 {
-		most = min(most, int64(j.Spec.Queue.Array.Throttle)-a.Running)
+	if a := p.trial.ArrayOf(job); a != nil && job.Spec.Queue.Array.Throttle > 0 {
+		most = min(most, int64(job.Spec.Queue.Array.Throttle)-a.Running)
 	}
 	var out []int64
-	j.Tasks.Each(func(task int64) bool {
+	job.Tasks.Each(func(task int64) bool {
 		out = append(out, task)
 		return int64(len(out)) < most
 	})
@@ -286,37 +286,37 @@ func (p *reasons) unavailableNodes(must spec.Bitset) string {
 	return hostlist.Fold(names)
 }
 
-func nodeName(n *state.Node, id int) string {
-	if n == nil {
+func nodeName(node *state.Node, id int) string {
+	if node == nil {
 		return strconv.Itoa(id)
 	}
-	return n.Spec.Name
+	return node.Spec.Name
 }
 
 // noteReason notes why a job waits. Of a job in several partitions or QOS the
 // reason stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
-func (p *reasons) noteReason(j *state.Job, r *spec.Reason) {
-	if p.options.Alone && r.Code != spec.ReasonDependencyNever { // the only one that decides something
+func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
+	if p.options.Alone && reason.Code != spec.ReasonDependencyNever { // the only one that decides something
 		return
 	}
-	for _, c := range p.snapshot.Components(j) {
+	for _, c := range p.snapshot.Components(job) {
 		if c.State == spec.Pending && c.Hold == spec.NotHeld {
-			p.proposeReason(c, r)
+			p.proposeReason(c, reason)
 		}
 	}
-	if j.Het != nil {
+	if job.Het != nil {
 		return
 	}
-	if !j.Spec.Choices() {
-		p.proposeReason(j, r)
+	if !job.Spec.Choices() {
+		p.proposeReason(job, reason)
 		return
 	}
-	if old := p.multi[j.UID]; old == nil || reasonNearness(r.Code) > reasonNearness(old.Code) {
+	if old := p.multi[job.UID]; old == nil || reasonNearness(reason.Code) > reasonNearness(old.Code) {
 		if p.multi == nil {
 			p.multi = map[spec.JobUID]*spec.Reason{}
 		}
-		p.multi[j.UID] = r
+		p.multi[job.UID] = reason
 	}
 }
 
@@ -329,7 +329,7 @@ func (p *reasons) proposeReason(j *state.Job, r *spec.Reason) {
 
 // refuseAll notes why the rest of a class waits. Where the ledger says so of all
 // of them already, only the odd ones are looked at.
-func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
+func (p *reasons) refuseAll(class *jobClass, reason *spec.Reason) {
 	if p.options.Alone {
 		return
 	}
@@ -337,35 +337,35 @@ func (p *reasons) refuseAll(class *jobClass, r *spec.Reason) {
 	if class.request.representative.Spec.Choices() {
 		for i := range rest {
 			if rest[i].job != nil {
-				p.noteReason(rest[i].job, r)
+				p.noteReason(rest[i].job, reason)
 			}
 		}
 		return
 	}
-	if class.settled != nil && class.settled.Same(*r) {
+	if class.settled != nil && class.settled.Same(*reason) {
 		//muster:unordered the reasons are sorted when the pass is over
 		for uid, j := range class.odd {
 			if m := memberOf(j, p.queue.order); uid == class.currentMember().uid || class.currentMember().ranksBefore(&m) {
-				p.proposeReason(j, r)
+				p.proposeReason(j, reason)
 			}
 		}
 		return
 	}
-	class.settled, class.odd = r, map[spec.JobUID]*state.Job{}
+	class.settled, class.odd = reason, map[spec.JobUID]*state.Job{}
 	for i := range class.members {
-		j := class.members[i].job
-		if j == nil || j.Reason.Same(*r) {
+		job := class.members[i].job
+		if job == nil || job.Reason.Same(*reason) {
 			continue
 		}
-		class.odd[j.UID] = j
+		class.odd[job.UID] = job
 		if i >= class.position {
-			p.proposeReason(j, r)
+			p.proposeReason(job, reason)
 		}
 	}
 }
 
-func reasonNearness(c spec.ReasonCode) int {
-	switch c {
+func reasonNearness(code spec.ReasonCode) int {
+	switch code {
 	case spec.ReasonResources, spec.ReasonPriority:
 		return 2
 	case spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionDown,
@@ -390,18 +390,18 @@ func (p *reasons) settleReasons() {
 
 // anySwitches is when a job has waited for --switches for as long as it
 // wanted, at most max_switch_wait: any nodes will do for it then.
-func (p *planner) anySwitches(j *state.Job) spec.Instant {
+func (p *planner) anySwitches(job *state.Job) spec.Instant {
 	most := p.cfg.Sched.SwitchWait
 	if most == 0 {
 		most = 5 * spec.Minute
 	}
-	if w := j.Spec.Place.SwitchWait; w > 0 {
+	if w := job.Spec.Place.SwitchWait; w > 0 {
 		most = min(most, w)
 	}
-	if j.Eligible == 0 {
+	if job.Eligible == 0 {
 		return p.now.Add(most)
 	}
-	return j.Eligible.Add(most)
+	return job.Eligible.Add(most)
 }
 
 func (p *planner) waitedForSwitches(j *state.Job) bool {

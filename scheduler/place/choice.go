@@ -22,17 +22,17 @@ func (o *Options) Open() bool {
 // favourQuotas brings the best nodes of each quota to the front, behind those that
 // have to be part of it anyway, and tells how many have to be taken then. A
 // node counts for one quota. Candidates are in the preferred order.
-func favourQuotas(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, bool) {
+func favourQuotas(candidates []Candidate, musts int, quotas []Quota) ([]Candidate, int, bool) {
 	order := make([]int, len(quotas))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(quotas[a].Nodes.Count(), quotas[b].Nodes.Count()) })
-	used := make([]bool, len(cs))
+	used := make([]bool, len(candidates))
 	for _, q := range order {
 		left := quotas[q].N
-		for i := range cs {
-			if left > 0 && !used[i] && quotas[q].Nodes.Has(int(cs[i].Node.ID)) {
+		for i := range candidates {
+			if left > 0 && !used[i] && quotas[q].Nodes.Has(int(candidates[i].Node.ID)) {
 				used[i] = true
 				left--
 			}
@@ -41,12 +41,12 @@ func favourQuotas(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, 
 			return nil, 0, false
 		}
 	}
-	out := make([]Candidate, 0, len(cs))
+	out := make([]Candidate, 0, len(candidates))
 	front := 0
 	for _, first := range [...]bool{true, false} {
-		for i := range cs {
-			if (used[i] || cs[i].must) == first {
-				out = append(out, cs[i])
+		for i := range candidates {
+			if (used[i] || candidates[i].must) == first {
+				out = append(out, candidates[i])
 			}
 		}
 		if first {
@@ -57,11 +57,11 @@ func favourQuotas(cs []Candidate, musts int, quotas []Quota) ([]Candidate, int, 
 }
 
 // findAdjacent looks for a run of neighbouring nodes that is enough as a whole.
-func (d *Demand) findAdjacent(cs []Candidate, musts int, opt *Options) []Part {
-	slices.SortFunc(cs, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
-	for i := range cs {
-		for k := i; k < len(cs) && int64(k-i) < d.MaxNodes && (k == i || cs[k].Node.ID == cs[k-1].Node.ID+1); k++ {
-			run := cs[i : k+1]
+func (d *Demand) findAdjacent(candidates []Candidate, musts int, opt *Options) []Part {
+	slices.SortFunc(candidates, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	for i := range candidates {
+		for k := i; k < len(candidates) && int64(k-i) < d.MaxNodes && (k == i || candidates[k].Node.ID == candidates[k-1].Node.ID+1); k++ {
+			run := candidates[i : k+1]
 			forced := 0
 			for j := range run {
 				if run[j].must {
@@ -80,12 +80,12 @@ func (d *Demand) findAdjacent(cs []Candidate, musts int, opt *Options) []Part {
 }
 
 // spreadEvenly gives each node one task in turn until all are placed.
-func (d *Demand) spreadEvenly(cs []Candidate) []int64 {
-	out := make([]int64, len(cs))
+func (d *Demand) spreadEvenly(candidates []Candidate) []int64 {
+	out := make([]int64, len(candidates))
 	for left, moved := d.Tasks, true; left > 0 && moved; {
 		moved = false
-		for i := range cs {
-			if left > 0 && out[i] < cs[i].fit {
+		for i := range candidates {
+			if left > 0 && out[i] < candidates[i].fit {
 				out[i]++
 				left--
 				moved = true
@@ -96,7 +96,7 @@ func (d *Demand) spreadEvenly(cs []Candidate) []int64 {
 }
 
 // pickOneOf is Pick on the first set that gives it.
-func pickOneOf(d *Demand, cands []Candidate, opt Options) []Part {
+func pickOneOf(demand *Demand, cands []Candidate, opt Options) []Part {
 	sets := opt.OneOf
 	opt.OneOf = nil
 	for _, set := range sets {
@@ -106,7 +106,7 @@ func pickOneOf(d *Demand, cands []Candidate, opt Options) []Part {
 				some = append(some, cands[i])
 			}
 		}
-		if parts := Pick(d, some, opt); parts != nil {
+		if parts := Pick(demand, some, opt); parts != nil {
 			return parts
 		}
 	}

@@ -64,9 +64,9 @@ const (
 	BillMaxGRES
 )
 
-func billMode(p *spec.PriorityConfig) BillMode {
+func billMode(priority *spec.PriorityConfig) BillMode {
 	mode := BillSum
-	for _, f := range p.Flags {
+	for _, f := range priority.Flags {
 		switch strings.ToUpper(f) {
 		case "MAX_TRES":
 			mode = max(mode, BillMax)
@@ -79,41 +79,41 @@ func billMode(p *spec.PriorityConfig) BillMode {
 
 // Resolve fills a job's demand in a partition from the partition's and the
 // cluster's defaults.
-func Resolve(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) Demand {
-	sz := &j.Size
-	d := Demand{
-		Partition: part.Name, MinNodes: int64(sz.MinNodes), MaxNodes: int64(sz.MaxNodes), Tasks: int64(sz.Tasks),
-		TasksPerNode: int64(sz.TasksPerNode), CPUsPerTask: max(int64(sz.CPUsPerTask), 1),
-		CPUsPerGPU: int64(sz.CPUsPerGPU), MinCPUs: int64(sz.MinCPUsPerNode),
-		MemPerNode: sz.MemPerNode, MemPerCPU: sz.MemPerCPU, MemPerGPU: sz.MemPerGPU,
-		PerNode: nonZero(sz.PerNode), PerTask: nonZero(sz.PerTask), PerJob: nonZero(sz.PerJob), TmpDisk: sz.TmpDisk, Threads: int64(sz.ThreadsPerCore), PerCore: int64(sz.TasksPerCore),
-		PerSocket: int64(sz.TasksPerSocket), CoreSpec: int64(sz.CoreSpec), ThreadSpec: int64(sz.ThreadSpec), Overcommit: sz.Overcommit,
-		Exclusive: (j.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || sz.CoreSpec+sz.ThreadSpec > 0 || j.Queue.Reboot || part.OverSubscribe == "EXCLUSIVE",
-		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: j.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
+func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Demand {
+	size := &job.Size
+	demand := Demand{
+		Partition: part.Name, MinNodes: int64(size.MinNodes), MaxNodes: int64(size.MaxNodes), Tasks: int64(size.Tasks),
+		TasksPerNode: int64(size.TasksPerNode), CPUsPerTask: max(int64(size.CPUsPerTask), 1),
+		CPUsPerGPU: int64(size.CPUsPerGPU), MinCPUs: int64(size.MinCPUsPerNode),
+		MemPerNode: size.MemPerNode, MemPerCPU: size.MemPerCPU, MemPerGPU: size.MemPerGPU,
+		PerNode: nonZero(size.PerNode), PerTask: nonZero(size.PerTask), PerJob: nonZero(size.PerJob), TmpDisk: size.TmpDisk, Threads: int64(size.ThreadsPerCore), PerCore: int64(size.TasksPerCore),
+		PerSocket: int64(size.TasksPerSocket), CoreSpec: int64(size.CoreSpec), ThreadSpec: int64(size.ThreadSpec), Overcommit: size.Overcommit,
+		Exclusive: (job.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || size.CoreSpec+size.ThreadSpec > 0 || job.Queue.Reboot || part.OverSubscribe == "EXCLUSIVE",
+		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: job.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
-	d.Tenant, d.Share = TenantIn(cfg, part, j)
-	for _, c := range sz.PerSocket {
-		d.SocketGPUs += c.N
-		c.N *= int64(sz.SocketsPerNode)
-		d.PerNode = append(d.PerNode[:len(d.PerNode):len(d.PerNode)], c)
+	demand.Tenant, demand.Share = TenantIn(cfg, part, job)
+	for _, c := range size.PerSocket {
+		demand.SocketGPUs += c.N
+		c.N *= int64(size.SocketsPerNode)
+		demand.PerNode = append(demand.PerNode[:len(demand.PerNode):len(demand.PerNode)], c)
 	}
-	if d.CPUsPerGPU == 0 {
-		d.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)
+	if demand.CPUsPerGPU == 0 {
+		demand.CPUsPerGPU = first(part.DefCPUPerGPU, cfg.Limits.DefCPUPerGPU)
 	}
-	d.resolveGPUs(sz)
-	d.resolveCounts(j, part)
-	d.resolveMemory(cfg, part, sz)
-	d.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
-	if d.Limit == 0 {
-		d.Limit = spec.Span(first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)))
+	demand.resolveGPUs(size)
+	demand.resolveCounts(job, part)
+	demand.resolveMemory(cfg, part, size)
+	demand.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
+	if demand.Limit == 0 {
+		demand.Limit = spec.Span(first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)))
 	}
-	return d
+	return demand
 }
 
 // nonZero drops entries that ask for nothing: --gres=gpu:0.
 func nonZero(list []spec.Count) []spec.Count {
-	for _, c := range list {
-		if c.N > 0 {
+	for _, count := range list {
+		if count.N > 0 {
 			continue
 		}
 		var out []spec.Count
@@ -130,7 +130,7 @@ func nonZero(list []spec.Count) []spec.Count {
 // resolveGPUs derives tasks from GPUs and the other way round: --gpus with
 // --gpus-per-node says how many nodes, with --gpus-per-task how many tasks;
 // --ntasks-per-gpu ties tasks to GPUs. A type that one of them says holds for all.
-func (d *Demand) resolveGPUs(sz *spec.Size) {
+func (d *Demand) resolveGPUs(size *spec.Size) {
 	all := countGPUs(d.PerJob)
 	node := countGPUs(d.PerNode)
 	task := countGPUs(d.PerTask)
@@ -149,7 +149,7 @@ func (d *Demand) resolveGPUs(sz *spec.Size) {
 		d.PerTask = ofType(d.PerTask, d.PerJob)
 		d.Tasks, d.PerJob = all/task, without(d.PerJob, "gpu")
 	}
-	per := int64(sz.TasksPerGPU)
+	per := int64(size.TasksPerGPU)
 	switch {
 	case per == 0:
 	case d.Tasks > 0 && all+node+task == 0:
@@ -190,10 +190,10 @@ func without(list []spec.Count, name string) []spec.Count {
 // resolveCounts settles nodes and tasks. Nodes that are named are the least
 // there are; more nodes than tasks are not used; the partition's own bounds
 // apply where the job leaves room for them.
-func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
+func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	named := int64(0)
-	if j.Place.Nodes != "" {
-		if list, err := hostlist.Expand(j.Place.Nodes); err == nil {
+	if job.Place.Nodes != "" {
+		if list, err := hostlist.Expand(job.Place.Nodes); err == nil {
 			named = int64(len(list))
 		}
 	}
@@ -208,7 +208,7 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 			d.Grow = first(d.MaxNodes, countGPUs(d.PerJob))
 		}
 		if len(d.PerJob) == 0 && d.MaxNodes > max(d.MinNodes, 1) {
-			if !j.Size.FewestNodes {
+			if !job.Size.FewestNodes {
 				d.Stretch = d.MaxNodes
 			}
 			d.MaxNodes = max(d.MinNodes, 1)
@@ -239,8 +239,8 @@ func (d *Demand) resolveCounts(j *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 }
 
-func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, sz *spec.Size) {
-	if sz.AllMem {
+func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, size *spec.Size) {
+	if size.AllMem {
 		d.MemPerNode = -1
 		d.MemPerCPU = 0
 		d.MemPerGPU = 0
@@ -317,51 +317,51 @@ func (d *Demand) Least(weights []spec.Weight) spec.TRES {
 	if d.Overcommit {
 		cpus = nodes * d.CPUsPerTask
 	}
-	t := spec.TRES{Node: nodes, CPU: max(cpus, d.MinCPUs*nodes, nodes)}
+	tres := spec.TRES{Node: nodes, CPU: max(cpus, d.MinCPUs*nodes, nodes)}
 	for _, c := range d.PerNode {
-		t = addGRES(t, c, nodes)
+		tres = addGRES(tres, c, nodes)
 	}
 	for _, c := range d.PerTask {
-		t = addGRES(t, c, d.Tasks)
+		tres = addGRES(tres, c, d.Tasks)
 	}
 	for _, c := range d.PerJob {
-		t = addGRES(t, c, 1)
+		tres = addGRES(tres, c, 1)
 	}
-	g := t.Get("gres/gpu")
-	t.CPU = max(t.CPU, g*d.CPUsPerGPU)
+	g := tres.Get("gres/gpu")
+	tres.CPU = max(tres.CPU, g*d.CPUsPerGPU)
 	switch {
 	case d.MemPerNode > 0:
-		t.Mem = d.MemPerNode * nodes
+		tres.Mem = d.MemPerNode * nodes
 	case d.MemPerGPU > 0 && g > 0:
-		t.Mem = d.MemPerGPU * g
+		tres.Mem = d.MemPerGPU * g
 	case d.MemPerCPU > 0:
-		t.Mem = d.MemPerCPU * t.CPU
+		tres.Mem = d.MemPerCPU * tres.CPU
 	}
-	t.Billing = d.Billing(t, weights)
-	return t
+	tres.Billing = d.Billing(tres, weights)
+	return tres
 }
 
-func addGRES(t spec.TRES, c spec.Count, times int64) spec.TRES {
-	t = t.With(c.TRES(), t.Get(c.TRES())+c.N*times)
-	if typed := c.TypedTRES(); typed != "" {
-		t = t.With(typed, t.Get(typed)+c.N*times)
+func addGRES(tres spec.TRES, count spec.Count, times int64) spec.TRES {
+	tres = tres.With(count.TRES(), tres.Get(count.TRES())+count.N*times)
+	if typed := count.TypedTRES(); typed != "" {
+		tres = tres.With(typed, tres.Get(typed)+count.N*times)
 	}
-	return t
+	return tres
 }
 
 // Billing is the amounts times TRESBillingWeights as the cluster adds them up;
 // one per CPU without weights. Memory weighs per MiB, as Slurm's weights do
 // without a suffix.
-func (d *Demand) Billing(t spec.TRES, weights []spec.Weight) int64 {
+func (d *Demand) Billing(tres spec.TRES, weights []spec.Weight) int64 {
 	if len(weights) == 0 {
-		return t.CPU
+		return tres.CPU
 	}
 	var sum, greatest int64
-	for _, w := range weights {
-		micro := t.Get(w.TRES) * w.Micro / max(w.Per, 1)
-		global := strings.HasPrefix(w.TRES, "license/") || strings.HasPrefix(w.TRES, "bb/")
+	for _, weight := range weights {
+		micro := tres.Get(weight.TRES) * weight.Micro / max(weight.Per, 1)
+		global := strings.HasPrefix(weight.TRES, "license/") || strings.HasPrefix(weight.TRES, "bb/")
 		switch {
-		case d.Bill == BillSum, global, d.Bill == BillMaxGRES && strings.HasPrefix(w.TRES, "gres/"):
+		case d.Bill == BillSum, global, d.Bill == BillMaxGRES && strings.HasPrefix(weight.TRES, "gres/"):
 			sum += micro
 		default:
 			greatest = max(greatest, micro)

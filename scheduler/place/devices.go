@@ -9,61 +9,61 @@ import (
 
 // Allocate turns a placement by amount into an allocation by identity: CPU
 // ids and device UUIDs. It returns nil when the nodes no longer have them.
-func Allocate(parts []Part, d *Demand, weights []spec.Weight) *spec.Allocation {
-	a := &spec.Allocation{Partition: d.Partition, Whole: d.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts)), Share: uint32(d.Share), Apart: d.Tenant.Apart}
+func Allocate(parts []Part, demand *Demand, weights []spec.Weight) *spec.Allocation {
+	allocation := &spec.Allocation{Partition: demand.Partition, Whole: demand.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts)), Share: uint32(demand.Share), Apart: demand.Tenant.Apart}
 	for i := range parts {
-		if !allocateNode(&a.Nodes[i], &parts[i], d) {
+		if !allocateNode(&allocation.Nodes[i], &parts[i], demand) {
 			return nil
 		}
-		a.Tasks += a.Nodes[i].Tasks
+		allocation.Tasks += allocation.Nodes[i].Tasks
 	}
-	a.TRES = Sum(a.Nodes, d, weights)
-	return a
+	allocation.TRES = Sum(allocation.Nodes, demand, weights)
+	return allocation
 }
 
 // Sum is what parts of nodes are together, with billing.
-func Sum(nodes []spec.NodeAlloc, d *Demand, weights []spec.Weight) spec.TRES {
+func Sum(nodes []spec.NodeAlloc, demand *Demand, weights []spec.Weight) spec.TRES {
 	var sum spec.TRES
 	for i := range nodes {
 		addNode(&sum, &nodes[i])
 	}
-	sum.Billing = d.Billing(sum, weights)
+	sum.Billing = demand.Billing(sum, weights)
 	return sum
 }
 
-func addNode(t *spec.TRES, na *spec.NodeAlloc) {
-	t.CPU += int64(na.CPUs.Count())
-	t.Mem += na.Mem
-	t.Node++
+func addNode(tres *spec.TRES, na *spec.NodeAlloc) {
+	tres.CPU += int64(na.CPUs.Count())
+	tres.Mem += na.Mem
+	tres.Node++
 	for i := 0; i < len(na.GPUs); {
 		typ, n := na.GPUs[i].Type, i
 		for i < len(na.GPUs) && na.GPUs[i].Type == typ {
 			i++
 		}
-		*t = addGRES(*t, spec.Count{Name: "gpu", Type: typ, N: int64(i - n)}, 1)
+		*tres = addGRES(*tres, spec.Count{Name: "gpu", Type: typ, N: int64(i - n)}, 1)
 	}
 	for _, c := range na.GRES {
-		*t = addGRES(*t, c, 1)
+		*tres = addGRES(*tres, c, 1)
 	}
 }
 
-func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
-	n := p.Node
-	na.ID, na.Name, na.Mem, na.Tasks = n.ID, n.Spec.Name, p.Mem, uint32(p.Tasks)
-	if !allocateDevices(na, n, p.Devices) {
+func allocateNode(na *spec.NodeAlloc, part *Part, demand *Demand) bool {
+	node := part.Node
+	na.ID, na.Name, na.Mem, na.Tasks = node.ID, node.Spec.Name, part.Mem, uint32(part.Tasks)
+	if !allocateDevices(na, node, part.Devices) {
 		return false
 	}
-	for _, c := range p.GRES {
+	for _, count := range part.GRES {
 		switch {
-		case c.Name != "gpu":
-			na.GRES = append(na.GRES, c)
+		case count.Name != "gpu":
+			na.GRES = append(na.GRES, count)
 			continue
-		case len(p.Devices) > 0:
+		case len(part.Devices) > 0:
 			continue
 		}
-		refs := nearSockets(n, na.GPUs, c, d.SocketGPUs)
+		refs := nearSockets(node, na.GPUs, count, demand.SocketGPUs)
 		if refs == nil {
-			refs = chooseGPUs(n, na.GPUs, c)
+			refs = chooseGPUs(node, na.GPUs, count)
 		}
 		if refs == nil {
 			return false
@@ -71,23 +71,23 @@ func allocateNode(na *spec.NodeAlloc, p *Part, d *Demand) bool {
 		na.GPUs = append(na.GPUs, refs...)
 	}
 	slices.SortFunc(na.GPUs, func(a, b spec.GPURef) int { return int(a.Index) - int(b.Index) })
-	if d.Share > 0 {
-		na.CPUs = shareCPUs(n, p.CPUs, nearCPUs(n, na), d)
+	if demand.Share > 0 {
+		na.CPUs = shareCPUs(node, part.CPUs, nearCPUs(node, na), demand)
 		return na.CPUs != nil
 	}
-	if d.PerSocket > 0 && n.Spec.Sockets > 1 {
-		na.CPUs = overSockets(n, p.CPUs, d)
+	if demand.PerSocket > 0 && node.Spec.Sockets > 1 {
+		na.CPUs = overSockets(node, part.CPUs, demand)
 		return na.CPUs != nil
 	}
-	na.CPUs = chooseCPUs(n, p.CPUs, nearCPUs(n, na), d.Cores)
+	na.CPUs = chooseCPUs(node, part.CPUs, nearCPUs(node, na), demand.Cores)
 	return na.CPUs != nil
 }
 
 // nearCPUs is the set of CPUs close to the chosen devices.
-func nearCPUs(n *state.Node, na *spec.NodeAlloc) spec.Bitset {
+func nearCPUs(node *state.Node, na *spec.NodeAlloc) spec.Bitset {
 	var out spec.Bitset
-	for i := range n.GPUs {
-		g := &n.GPUs[i]
+	for i := range node.GPUs {
+		g := &node.GPUs[i]
 		if len(g.CPUs) > 0 && (named(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
 			out = out.Or(g.CPUs)
 		}
@@ -153,18 +153,18 @@ func named(refs []spec.GPURef, uuid string) bool {
 // with whole cores it takes all threads of each core it touches. The threads
 // of core k are the CPUs k*threads to k*threads+threads-1. It is nil if there
 // are not enough.
-func chooseCPUs(n *state.Node, want int64, prefer spec.Bitset, cores bool) spec.Bitset {
+func chooseCPUs(node *state.Node, want int64, prefer spec.Bitset, cores bool) spec.Bitset {
 	step := 1
 	if cores {
-		step = int(max(n.Spec.ThreadsPerCore, 1))
+		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (n.Spec.TopCPU()+63)/64)
+	out := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
 	left := want
 	if !prefer.Empty() {
-		left = takeCores(n, out, prefer, step, left)
+		left = takeCores(node, out, prefer, step, left)
 	}
 	if left > 0 {
-		left = takeCores(n, out, nil, step, left)
+		left = takeCores(node, out, nil, step, left)
 	}
 	if left > 0 {
 		return nil
@@ -174,9 +174,9 @@ func chooseCPUs(n *state.Node, want int64, prefer spec.Bitset, cores bool) spec.
 
 // takeCores adds free cores to out until nothing is left to take, only those
 // that begin in within unless that is nil, and returns what is still missing.
-func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int64 {
-	for core := 0; core+step <= int(n.Spec.TopCPU()) && left > 0; core += step {
-		if (within != nil && !within.Has(core)) || out.Has(core) || !coreFree(n, core, step) {
+func takeCores(node *state.Node, out, within spec.Bitset, step int, left int64) int64 {
+	for core := 0; core+step <= int(node.Spec.TopCPU()) && left > 0; core += step {
+		if (within != nil && !within.Has(core)) || out.Has(core) || !coreFree(node, core, step) {
 			continue
 		}
 		for k := core; k < core+step; k++ {
@@ -187,9 +187,9 @@ func takeCores(n *state.Node, out, within spec.Bitset, step int, left int64) int
 	return left
 }
 
-func coreFree(n *state.Node, core, step int) bool {
+func coreFree(node *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
-		if n.UsedCPU.Has(k) || n.Spec.Reserved.Has(k) {
+		if node.UsedCPU.Has(k) || node.Spec.Reserved.Has(k) {
 			return false
 		}
 	}
@@ -199,20 +199,20 @@ func coreFree(n *state.Node, core, step int) bool {
 // shareCPUs picks CPUs that are shared: those with the fewest jobs, of them
 // first those near the devices. It is nil if there are not enough with room
 // for one more.
-func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bitset {
+func shareCPUs(node *state.Node, want int64, prefer spec.Bitset, demand *Demand) spec.Bitset {
 	step := 1
-	if d.Cores {
-		step = int(max(n.Spec.ThreadsPerCore, 1))
+	if demand.Cores {
+		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out := make(spec.Bitset, (n.Spec.TopCPU()+63)/64)
-	for jobs := 0; jobs < int(d.Share) && want > 0; jobs++ {
+	out := make(spec.Bitset, (node.Spec.TopCPU()+63)/64)
+	for jobs := 0; jobs < int(demand.Share) && want > 0; jobs++ {
 		for _, near := range [...]bool{true, false} {
-			for core := 0; core+step <= int(n.Spec.TopCPU()) && want > 0; core += step {
+			for core := 0; core+step <= int(node.Spec.TopCPU()) && want > 0; core += step {
 				most := 0
 				for k := core; k < core+step; k++ {
-					most = max(most, n.Sharers(k))
+					most = max(most, node.Sharers(k))
 				}
-				if most != jobs || prefer.Has(core) != near || out.Has(core) || !isShareable(n, core, step) {
+				if most != jobs || prefer.Has(core) != near || out.Has(core) || !isShareable(node, core, step) {
 					continue
 				}
 				for k := core; k < core+step; k++ {
@@ -229,9 +229,9 @@ func shareCPUs(n *state.Node, want int64, prefer spec.Bitset, d *Demand) spec.Bi
 }
 
 // isShareable tells a core that no job has for itself.
-func isShareable(n *state.Node, core, step int) bool {
+func isShareable(node *state.Node, core, step int) bool {
 	for k := core; k < core+step; k++ {
-		if (n.UsedCPU.Has(k) && n.Sharers(k) == 0) || n.Spec.Reserved.Has(k) {
+		if (node.UsedCPU.Has(k) && node.Sharers(k) == 0) || node.Spec.Reserved.Has(k) {
 			return false
 		}
 	}

@@ -13,17 +13,17 @@ type Lack struct {
 
 // amountsFor is what a number of tasks needs of one node in CPUs, memory and
 // GPUs; more is the node's part of --gpus.
-func (d *Demand) amountsFor(s *Shape, tasks, more int64) (cpus, mem, gpu int64) {
+func (d *Demand) amountsFor(shape *Shape, tasks, more int64) (cpus, mem, gpu int64) {
 	if d.Exclusive {
-		cpus, gpu = s.CPUs, s.GPUs
+		cpus, gpu = shape.CPUs, shape.GPUs
 	} else {
 		gpu = countGPUs(d.PerNode) + tasks*countGPUs(d.PerTask) + more
 		cpus = max(d.ofTasks(tasks), d.MinCPUs, gpu*d.CPUsPerGPU, 1)
-		cpus = d.onCores(s, cpus, tasks)
+		cpus = d.onCores(shape, cpus, tasks)
 	}
 	switch {
 	case d.MemPerNode < 0 && d.Memory:
-		mem = s.Mem
+		mem = shape.Mem
 	case d.MemPerNode > 0:
 		mem = d.MemPerNode
 	case d.MemPerGPU > 0 && gpu > 0:
@@ -46,11 +46,11 @@ func (d *Demand) ofTasks(tasks int64) int64 {
 // onCores rounds CPUs up to whole cores, where these are what is given, of
 // which only some threads may be used, and as many as the tasks need that
 // share a core with few others or none.
-func (d *Demand) onCores(s *Shape, cpus, tasks int64) int64 {
-	if !d.Cores || s.Threads <= 1 {
+func (d *Demand) onCores(shape *Shape, cpus, tasks int64) int64 {
+	if !d.Cores || shape.Threads <= 1 {
 		return cpus
 	}
-	use := s.Threads
+	use := shape.Threads
 	if d.Threads > 0 {
 		use = min(use, d.Threads)
 	}
@@ -62,91 +62,91 @@ func (d *Demand) onCores(s *Shape, cpus, tasks int64) int64 {
 	case d.PerCore > 1:
 		cores = max(cores, divideUp(tasks, d.PerCore))
 	}
-	return cores * s.Threads
+	return cores * shape.Threads
 }
 
 // firstLack names the first thing that a node with f free is short of for a number
 // of tasks, or returns the zero Lack.
-func (d *Demand) firstLack(s *Shape, f *Free, tasks int64) Lack {
+func (d *Demand) firstLack(shape *Shape, free *Free, tasks int64) Lack {
 	solo := int64(0)
 	if d.MaxNodes == 1 {
 		solo = countGPUs(d.PerJob)
 	}
-	cpus, mem, gpu := d.amountsFor(s, tasks, solo)
-	asked, most := d.onCores(s, max(d.ofTasks(tasks), d.MinCPUs), tasks), max(s.CPUs-d.CoreSpec*s.Threads-d.ThreadSpec, 0)
+	cpus, mem, gpu := d.amountsFor(shape, tasks, solo)
+	asked, most := d.onCores(shape, max(d.ofTasks(tasks), d.MinCPUs), tasks), max(shape.CPUs-d.CoreSpec*shape.Threads-d.ThreadSpec, 0)
 	switch {
-	case d.Threads > s.Threads:
-		return Lack{"threads", s.Threads, d.Threads}
-	case cpus > f.CPU && d.ofNode(s):
-		return Lack{"cpu", f.CPU, cpus}
-	case d.PerSocket > 0 && tasks > d.PerSocket*s.Sockets:
-		return Lack{"ntasks-per-socket", d.PerSocket * s.Sockets, tasks}
+	case d.Threads > shape.Threads:
+		return Lack{"threads", shape.Threads, d.Threads}
+	case cpus > free.CPU && d.ofNode(shape):
+		return Lack{"cpu", free.CPU, cpus}
+	case d.PerSocket > 0 && tasks > d.PerSocket*shape.Sockets:
+		return Lack{"ntasks-per-socket", d.PerSocket * shape.Sockets, tasks}
 	case asked > most:
 		return Lack{"cpu", most, asked} // an exclusive job is bound by the node's size alone
-	case cpus > s.CPUs:
-		return Lack{"cpu", s.CPUs, cpus}
-	case d.Memory && mem > f.Mem:
-		return Lack{"mem", f.Mem, mem}
-	case d.TmpDisk > s.Tmp:
-		return Lack{"tmp", s.Tmp, d.TmpDisk}
-	case gpu > d.gpusFree(s, f):
-		return d.lackGPUs(s, f, tasks, gpu)
+	case cpus > shape.CPUs:
+		return Lack{"cpu", shape.CPUs, cpus}
+	case d.Memory && mem > free.Mem:
+		return Lack{"mem", free.Mem, mem}
+	case d.TmpDisk > shape.Tmp:
+		return Lack{"tmp", shape.Tmp, d.TmpDisk}
+	case gpu > d.gpusFree(shape, free):
+		return d.lackGPUs(shape, free, tasks, gpu)
 	}
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; s.capsCPUs(k, d) && !d.Exclusive && cpus > f.More[i] {
-			return Lack{"cpu", f.More[i], cpus}
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; shape.capsCPUs(k, d) && !d.Exclusive && cpus > free.More[i] {
+			return Lack{"cpu", free.More[i], cpus}
 		}
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
 		for _, c := range list {
-			if have, want := d.freeAmount(s, f, c), d.wantedOf(c, tasks); have < want {
+			if have, want := d.freeAmount(shape, free, c), d.wantedOf(c, tasks); have < want {
 				return Lack{nameOf(c), have, want}
 			}
 		}
 	}
-	if d.Exclusive && !f.Holds(d.wholeNode(s)) {
-		return Lack{"exclusive", f.CPU, s.CPUs}
+	if d.Exclusive && !free.Holds(d.wholeNode(shape)) {
+		return Lack{"exclusive", free.CPU, shape.CPUs}
 	}
 	return Lack{}
 }
 
 // lackGPUs names the type of which there are too few, where one is asked for.
-func (d *Demand) lackGPUs(s *Shape, f *Free, tasks, all int64) Lack {
+func (d *Demand) lackGPUs(shape *Shape, free *Free, tasks, all int64) Lack {
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
-		for _, c := range list {
-			if c.Name != "gpu" || c.Type == "" {
+		for _, count := range list {
+			if count.Name != "gpu" || count.Type == "" {
 				continue
 			}
-			if have, want := d.freeAmount(s, f, c), d.wantedOf(c, tasks); have < want {
-				return Lack{c.TypedTRES(), have, want}
+			if have, want := d.freeAmount(shape, free, count), d.wantedOf(count, tasks); have < want {
+				return Lack{count.TypedTRES(), have, want}
 			}
 		}
 	}
-	return Lack{"gres/gpu", d.gpusFree(s, f), all}
+	return Lack{"gres/gpu", d.gpusFree(shape, free), all}
 }
 
-func nameOf(c spec.Count) string {
-	if c.Type != "" {
-		return c.TypedTRES()
+func nameOf(count spec.Count) string {
+	if count.Type != "" {
+		return count.TypedTRES()
 	}
-	return c.TRES()
+	return count.TRES()
 }
 
 // wantedOf is how much of one GRES a number of tasks needs of one node, all
 // entries of the same name and type together. What is asked for the job as a
 // whole may come from other nodes if there can be any.
-func (d *Demand) wantedOf(c spec.Count, tasks int64) int64 {
-	n := sumOf(d.PerNode, c) + tasks*sumOf(d.PerTask, c)
+func (d *Demand) wantedOf(count spec.Count, tasks int64) int64 {
+	n := sumOf(d.PerNode, count) + tasks*sumOf(d.PerTask, count)
 	if d.MaxNodes == 1 {
-		n += sumOf(d.PerJob, c)
+		n += sumOf(d.PerJob, count)
 	}
 	return n
 }
 
-func sumOf(list []spec.Count, c spec.Count) int64 {
+func sumOf(list []spec.Count, count spec.Count) int64 {
 	var n int64
 	for _, o := range list {
-		if o.Name == c.Name && o.Type == c.Type {
+		if o.Name == count.Name && o.Type == count.Type {
 			n += o.N
 		}
 	}
@@ -155,14 +155,14 @@ func sumOf(list []spec.Count, c spec.Count) int64 {
 
 // gpusFree is how many GPUs of a node are free to the job: of those that its
 // reservation keeps, or else of the node's.
-func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
-	own, n := s.resvGPUs(d.Inside), f.GPU
+func (d *Demand) gpusFree(shape *Shape, free *Free) int64 {
+	own, n := shape.resvGPUs(d.Inside), free.GPU
 	if own >= 0 {
-		n = f.More[own]
+		n = free.More[own]
 	}
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; own < 0 && k.Counts == CountsOpenGPUs {
-			n = min(n, f.More[i])
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; own < 0 && k.Counts == CountsOpenGPUs {
+			n = min(n, free.More[i])
 		}
 	}
 	return n
@@ -170,41 +170,41 @@ func (d *Demand) gpusFree(s *Shape, f *Free) int64 {
 
 // freeAmount is how much of a GRES is free to the job. Of a resource in several
 // types an untyped request may use all of them together.
-func (d *Demand) freeAmount(s *Shape, f *Free, c spec.Count) int64 {
-	if s.byDevice(c.Name) {
-		return f.freeDevices(s, c)
+func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
+	if shape.byDevice(count.Name) {
+		return free.freeDevices(shape, count)
 	}
-	if c.Name == "gpu" {
+	if count.Name == "gpu" {
 		switch {
-		case !s.hasKind("gpu"):
-			if c.Type != "" && c.Type != s.GPUType {
+		case !shape.hasKind("gpu"):
+			if count.Type != "" && count.Type != shape.GPUType {
 				return 0
 			}
-			return d.gpusFree(s, f)
-		case c.Type == "":
-			return min(d.gpusFree(s, f), f.sum(s, "gpu"))
+			return d.gpusFree(shape, free)
+		case count.Type == "":
+			return min(d.gpusFree(shape, free), free.sum(shape, "gpu"))
 		}
 	}
-	for _, o := range s.Shared {
-		if o.Name == c.Name && (c.Type == "" || o.Type == c.Type) {
+	for _, o := range shape.Shared {
+		if o.Name == count.Name && (count.Type == "" || o.Type == count.Type) {
 			return o.N
 		}
 	}
-	if c.Type == "" {
-		return f.sum(s, c.Name)
+	if count.Type == "" {
+		return free.sum(shape, count.Name)
 	}
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Counts.isLimit() && k.Name == c.Name && k.Type == c.Type {
-			return f.More[i]
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == count.Name && k.Type == count.Type {
+			return free.More[i]
 		}
 	}
 	return 0
 }
 
-func (f *Free) sum(s *Shape, name string) int64 {
+func (f *Free) sum(shape *Shape, name string) int64 {
 	var n int64
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; !k.Counts.isLimit() && k.Name == name {
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == name {
 			n += f.More[i]
 		}
 	}
@@ -213,49 +213,49 @@ func (f *Free) sum(s *Shape, name string) int64 {
 
 // wholeNode is what an exclusive job takes of a node: everything but memory, of
 // which it takes what it asked for.
-func (d *Demand) wholeNode(s *Shape) *Free {
-	f := s.Whole()
-	_, f.Mem, _ = d.amountsFor(s, 1, 0)
+func (d *Demand) wholeNode(shape *Shape) *Free {
+	free := shape.Whole()
+	_, free.Mem, _ = d.amountsFor(shape, 1, 0)
 	if !d.Memory {
-		f.Mem = 0
+		free.Mem = 0
 	}
-	for i := range s.Kinds {
-		k := &s.Kinds[i]
-		if !k.Counts.isLimit() {
+	for i := range shape.Kinds {
+		kind := &shape.Kinds[i]
+		if !kind.Counts.isLimit() {
 			continue
 		}
-		f.More[i] = 0
-		if s.capsCPUs(k, d) {
-			f.More[i] = min(k.N, s.CPUs)
+		free.More[i] = 0
+		if shape.capsCPUs(kind, d) {
+			free.More[i] = min(kind.N, shape.CPUs)
 		}
-		if k.Counts == CountsOpenCPUs && k.Name == d.Inside {
-			f.CPU = 0 // they are counted there
+		if kind.Counts == CountsOpenCPUs && kind.Name == d.Inside {
+			free.CPU = 0 // they are counted there
 		}
 	}
-	if k := s.resvGPUs(d.Inside); k >= 0 && s.Kinds[k].Counts.isOpen() {
-		f.GPU = 0
+	if k := shape.resvGPUs(d.Inside); k >= 0 && shape.Kinds[k].Counts.isOpen() {
+		free.GPU = 0
 	}
-	s.takeGPUs(&f, d.Inside, s.GPUs)
-	return &f
+	shape.takeGPUs(&free, d.Inside, shape.GPUs)
+	return &free
 }
 
 // Fits tells how many tasks a node with f free can take; 0 = none. The Lack
 // names what is missing for the first task.
-func (d *Demand) Fits(s *Shape, f *Free) (tasks int64, lack Lack) {
+func (d *Demand) Fits(shape *Shape, free *Free) (tasks int64, lack Lack) {
 	most := d.Tasks
 	if d.TasksPerNode > 0 {
 		most = min(most, d.TasksPerNode)
 	}
-	if d.firstLack(s, f, most).What == "" {
+	if d.firstLack(shape, free, most).What == "" {
 		return most, Lack{}
 	}
-	lack = d.firstLack(s, f, 1)
+	lack = d.firstLack(shape, free, 1)
 	if lack.What != "" {
 		return 0, lack
 	}
 	low, high := int64(1), most // low fits, high does not
 	for high-low > 1 {
-		if mid := (low + high) / 2; d.firstLack(s, f, mid).What == "" {
+		if mid := (low + high) / 2; d.firstLack(shape, free, mid).What == "" {
 			low = mid
 		} else {
 			high = mid
@@ -266,23 +266,23 @@ func (d *Demand) Fits(s *Shape, f *Free) (tasks int64, lack Lack) {
 
 // Lacks tells what a node with f free is short of for its share of the
 // demand: the tasks that every node gets, or one where that is left open.
-func (d *Demand) Lacks(s *Shape, f *Free) Lack {
+func (d *Demand) Lacks(shape *Shape, free *Free) Lack {
 	tasks, even := d.Even()
 	if !even {
 		tasks = 1
 	}
-	return d.firstLack(s, f, tasks)
+	return d.firstLack(shape, free, tasks)
 }
 
 // roomFor is how much of a GRES that is asked for the job as a whole a node can
 // give: the devices that it also has the CPUs and the memory for.
-func (d *Demand) roomFor(s *Shape, f *Free, c spec.Count) int64 {
-	n := max(d.freeAmount(s, f, c)-sumOf(d.PerNode, c)-sumOf(d.PerTask, c), 0)
-	if c.Name != "gpu" || d.Exclusive {
+func (d *Demand) roomFor(shape *Shape, free *Free, count spec.Count) int64 {
+	n := max(d.freeAmount(shape, free, count)-sumOf(d.PerNode, count)-sumOf(d.PerTask, count), 0)
+	if count.Name != "gpu" || d.Exclusive {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amountsFor(s, 1, n); d.hasCPUs(s, f, cpus) && (!d.Memory || mem <= f.Mem) {
+		if cpus, mem, _ := d.amountsFor(shape, 1, n); d.hasCPUs(shape, free, cpus) && (!d.Memory || mem <= free.Mem) {
 			break
 		}
 	}
@@ -292,12 +292,12 @@ func (d *Demand) roomFor(s *Shape, f *Free, c spec.Count) int64 {
 // hasCPUs tells whether a node with f free can give a number of CPUs to a
 // demand that is not exclusive: one that shares them has no more than the node,
 // and none has more than its partition may use there.
-func (d *Demand) hasCPUs(s *Shape, f *Free, cpus int64) bool {
-	if cpus > s.CPUs || (d.ofNode(s) && cpus > f.CPU) {
+func (d *Demand) hasCPUs(shape *Shape, free *Free, cpus int64) bool {
+	if cpus > shape.CPUs || (d.ofNode(shape) && cpus > free.CPU) {
 		return false
 	}
-	for i := range s.Kinds {
-		if s.capsCPUs(&s.Kinds[i], d) && cpus > f.More[i] {
+	for i := range shape.Kinds {
+		if shape.capsCPUs(&shape.Kinds[i], d) && cpus > free.More[i] {
 			return false
 		}
 	}
@@ -318,16 +318,16 @@ type Need struct {
 
 // capsCPUs tells the counter that bounds the CPUs of a demand, beside those of the
 // node.
-func (s *Shape) capsCPUs(k *Kind, d *Demand) bool {
+func (s *Shape) capsCPUs(kind *Kind, demand *Demand) bool {
 	switch {
-	case k.Counts.gpusOfReservation():
+	case kind.Counts.gpusOfReservation():
 		return false
-	case k.Counts == CountsRealCPUs:
-		return d.Share == 0
-	case k.Counts.isReserved():
-		return k.Name == d.Inside || k.Counts.isOpen() && d.Share == 0 && !s.keepsCores(d.Inside)
+	case kind.Counts == CountsRealCPUs:
+		return demand.Share == 0
+	case kind.Counts.isReserved():
+		return kind.Name == demand.Inside || kind.Counts.isOpen() && demand.Share == 0 && !s.keepsCores(demand.Inside)
 	}
-	return k.Counts.isLimit() && k.Name == d.Partition && (k.Counts == CountsSharedCPUs) == (d.Share > 0)
+	return kind.Counts.isLimit() && kind.Name == demand.Partition && (kind.Counts == CountsSharedCPUs) == (demand.Share > 0)
 }
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
@@ -343,88 +343,88 @@ func (d *Demand) Need(s *Shape, free *Free, tasks int64, part []spec.Count) (Nee
 }
 
 func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, bool) {
-	s, free := cand.Shape, &cand.Free
+	shape, free := cand.Shape, &cand.Free
 	gres := append([]spec.Count(nil), d.PerNode...)
 	for _, c := range d.PerTask {
 		c.N *= tasks
 		gres = append(gres, c)
 	}
 	gres = mergeCounts(append(gres, part...))
-	var n Need
+	var need Need
 	if d.Exclusive {
 		for _, c := range gres {
-			if d.freeAmount(s, free, c) < c.N {
-				return n, false
+			if d.freeAmount(shape, free, c) < c.N {
+				return need, false
 			}
 		}
-		n.Use, n.Tenant = *d.wholeNode(s), &d.Tenant
-		n.CPUs = s.CPUs
-		if s.Devices && !n.allDevices(d, cand, gres) {
-			return n, false
+		need.Use, need.Tenant = *d.wholeNode(shape), &d.Tenant
+		need.CPUs = shape.CPUs
+		if shape.Devices && !need.allDevices(d, cand, gres) {
+			return need, false
 		}
-		n.GRES = append(n.GRES, wholeGRES(s, gres)...)
-		_, n.Mem, _ = d.amountsFor(s, tasks, 0)
-		return n, free.Holds(&n.Use)
+		need.GRES = append(need.GRES, wholeGRES(shape, gres)...)
+		_, need.Mem, _ = d.amountsFor(shape, tasks, 0)
+		return need, free.Holds(&need.Use)
 	}
-	cpus, mem, gpu := d.amountsFor(s, tasks, countGPUs(part))
-	if !d.hasCPUs(s, free, cpus) {
-		return n, false
+	cpus, mem, gpu := d.amountsFor(shape, tasks, countGPUs(part))
+	if !d.hasCPUs(shape, free, cpus) {
+		return need, false
 	}
-	n.Use, n.Mem, n.CPUs, n.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
-	if !d.ofNode(s) {
-		n.Use.CPU = 0
+	need.Use, need.Mem, need.CPUs, need.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
+	if !d.ofNode(shape) {
+		need.Use.CPU = 0
 	}
 	if d.Memory {
-		n.Use.Mem = mem
+		need.Use.Mem = mem
 	}
-	if len(s.Kinds) > 0 {
-		n.Use.More = make([]int64, len(s.Kinds))
-		for i := range s.Kinds {
-			if s.capsCPUs(&s.Kinds[i], d) {
-				n.Use.More[i] = cpus
+	if len(shape.Kinds) > 0 {
+		need.Use.More = make([]int64, len(shape.Kinds))
+		for i := range shape.Kinds {
+			if shape.capsCPUs(&shape.Kinds[i], d) {
+				need.Use.More[i] = cpus
 			}
 		}
-		if s.resvGPUs(d.Inside) >= 0 {
-			n.Use.GPU = 0
+		if shape.resvGPUs(d.Inside) >= 0 {
+			need.Use.GPU = 0
 		}
-		s.takeGPUs(&n.Use, d.Inside, gpu)
+		shape.takeGPUs(&need.Use, d.Inside, gpu)
 	}
 	for _, typed := range [...]bool{true, false} {
 		for _, c := range gres {
-			if (c.Type != "") == typed && !n.take(d, cand, c) {
-				return n, false
+			if (c.Type != "") == typed && !need.take(d, cand, c) {
+				return need, false
 			}
 		}
 	}
-	return n, free.Holds(&n.Use)
+	return need, free.Holds(&need.Use)
 }
 
 // take adds one GRES to a need.
-func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
-	s, free := cand.Shape, &cand.Free
-	if s.byDevice(c.Name) {
-		return n.takeDevices(d, cand, c)
+func (n *Need) take(demand *Demand, cand *Candidate, count spec.Count) bool {
+	shape, free := cand.Shape, &cand.Free
+	if shape.byDevice(count.Name) {
+		return n.takeDevices(demand, cand, count)
 	}
-	if shared(s, c) || (c.Name == "gpu" && !s.hasKind("gpu")) {
-		if d.freeAmount(s, free, c) < c.N {
+	if shared(shape, count) || (count.Name == "gpu" && !shape.hasKind("gpu")) {
+		if demand.freeAmount(shape, free, count) < count.N {
 			return false
 		}
-		if c.Name == "gpu" {
-			c.Type = s.GPUType
+		if count.Name == "gpu" {
+			count.Type = shape.GPUType
 		}
-		n.GRES = append(n.GRES, c)
+		n.GRES = append(n.GRES, count)
 		return true
 	}
-	for c.N > 0 {
-		kind := n.kindFor(cand, c)
+	for count.N > 0 {
+		kind := n.kindFor(cand, count)
 		if kind < 0 {
 			return false
 		}
-		k := &s.Kinds[kind]
-		got := min(c.N, free.More[kind]-n.Use.More[kind])
+		k := &shape.Kinds[kind]
+		got := min(count.N, free.More[kind]-n.Use.More[kind])
 		n.Use.More[kind] += got
 		n.GRES = append(n.GRES, spec.Count{Name: k.Name, Type: k.Type, N: got})
-		c.N -= got
+		count.N -= got
 	}
 	return true
 }
@@ -435,15 +435,15 @@ func (n *Need) take(d *Demand, cand *Candidate, c spec.Count) bool {
 // The order is the node's own and not that of what is free. A job that was planned
 // on one kind is planned on it again after a job behind it has taken some of the
 // same kind; otherwise it would move to where it delays what was promised to others.
-func (n *Need) kindFor(cand *Candidate, c spec.Count) int {
+func (n *Need) kindFor(cand *Candidate, count spec.Count) int {
 	some := -1
 	for i := range cand.Shape.Kinds {
-		k := &cand.Shape.Kinds[i]
-		if k.Counts.isLimit() || k.Name != c.Name || (c.Type != "" && k.Type != c.Type) {
+		kind := &cand.Shape.Kinds[i]
+		if kind.Counts.isLimit() || kind.Name != count.Name || (count.Type != "" && kind.Type != count.Type) {
 			continue
 		}
 		left := cand.Free.More[i] - n.Use.More[i]
-		if left >= c.N {
+		if left >= count.N {
 			return i
 		}
 		if left > 0 && some < 0 {
@@ -453,9 +453,9 @@ func (n *Need) kindFor(cand *Candidate, c spec.Count) int {
 	return some
 }
 
-func shared(s *Shape, c spec.Count) bool {
-	for _, o := range s.Shared {
-		if o.Name == c.Name && (c.Type == "" || o.Type == c.Type) {
+func shared(shape *Shape, count spec.Count) bool {
+	for _, o := range shape.Shared {
+		if o.Name == count.Name && (count.Type == "" || o.Type == count.Type) {
 			return true
 		}
 	}
@@ -463,18 +463,18 @@ func shared(s *Shape, c spec.Count) bool {
 }
 
 // wholeGRES is the GRES of an exclusive job: all that the node has.
-func wholeGRES(s *Shape, asked []spec.Count) []spec.Count {
+func wholeGRES(shape *Shape, asked []spec.Count) []spec.Count {
 	var out []spec.Count
-	if s.GPUs > 0 && !s.hasKind("gpu") && !s.Devices {
-		out = append(out, spec.Count{Name: "gpu", Type: s.GPUType, N: s.GPUs})
+	if shape.GPUs > 0 && !shape.hasKind("gpu") && !shape.Devices {
+		out = append(out, spec.Count{Name: "gpu", Type: shape.GPUType, N: shape.GPUs})
 	}
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Counts == CountsGRES && k.N > 0 {
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; k.Counts == CountsGRES && k.N > 0 {
 			out = append(out, spec.Count{Name: k.Name, Type: k.Type, N: k.N})
 		}
 	}
 	for _, c := range asked {
-		if shared(s, c) {
+		if shared(shape, c) {
 			out = append(out, c)
 		}
 	}
@@ -483,21 +483,21 @@ func wholeGRES(s *Shape, asked []spec.Count) []spec.Count {
 
 // Loose tells a demand whose use of a node is not known before its free
 // amounts are: an untyped request for what the node has in several types.
-func (d *Demand) Loose(s *Shape) bool {
+func (d *Demand) Loose(shape *Shape) bool {
 	if d.Exclusive {
 		return false
 	}
 	for _, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
-		for _, c := range list {
-			if s.byDevice(c.Name) {
+		for _, count := range list {
+			if shape.byDevice(count.Name) {
 				return true
 			}
-			if c.Type != "" || shared(s, c) {
+			if count.Type != "" || shared(shape, count) {
 				continue
 			}
 			kinds := 0
-			for i := range s.Kinds {
-				if s.Kinds[i].Name == c.Name && !s.Kinds[i].Counts.isLimit() {
+			for i := range shape.Kinds {
+				if shape.Kinds[i].Name == count.Name && !shape.Kinds[i].Counts.isLimit() {
 					kinds++
 				}
 			}
@@ -512,33 +512,33 @@ func (d *Demand) Loose(s *Shape) bool {
 // Fixed is what an Even demand takes of every node of a shape, whatever else
 // is free there. ok is false when such a node can never give it; loose when
 // it depends on what is free.
-func (d *Demand) Fixed(s *Shape, tasks int64) (n Need, ok, loose bool) {
-	if d.Loose(s) {
+func (d *Demand) Fixed(shape *Shape, tasks int64) (need Need, ok, loose bool) {
+	if d.Loose(shape) {
 		return Need{}, true, true
 	}
-	all := s.Whole()
-	if d.firstLack(s, &all, tasks).What != "" {
+	all := shape.Whole()
+	if d.firstLack(shape, &all, tasks).What != "" {
 		return Need{}, false, false
 	}
-	n, ok = d.Need(s, &all, tasks, d.PerJob)
-	return n, ok, false
+	need, ok = d.Need(shape, &all, tasks, d.PerJob)
+	return need, ok, false
 }
 
 // mergeCounts adds up entries of the same name and type.
 func mergeCounts(list []spec.Count) []spec.Count {
 	var out []spec.Count
 next:
-	for _, c := range list {
-		if c.N == 0 {
+	for _, count := range list {
+		if count.N == 0 {
 			continue
 		}
 		for i := range out {
-			if out[i].Name == c.Name && out[i].Type == c.Type {
-				out[i].N += c.N
+			if out[i].Name == count.Name && out[i].Type == count.Type {
+				out[i].N += count.N
 				continue next
 			}
 		}
-		out = append(out, c)
+		out = append(out, count)
 	}
 	return out
 }

@@ -32,25 +32,25 @@ func (w *Wanted) weight() int64 { return w.Jobs * (w.GPUs*1000 + w.Part) }
 
 // NewMix makes a mix; nil if nobody asks for GPUs.
 func NewMix(list []Wanted) *Mix {
-	m := &Mix{known: map[mixKey]mixLoss{}}
-	for _, w := range list {
-		if w.weight() <= 0 {
+	mix := &Mix{known: map[mixKey]mixLoss{}}
+	for _, wanted := range list {
+		if wanted.weight() <= 0 {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(m.kinds, w, func(a, b Wanted) int {
+		i, ok := slices.BinarySearchFunc(mix.kinds, wanted, func(a, b Wanted) int {
 			return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Part, b.Part), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Mem, b.Mem))
 		})
 		if ok {
-			m.kinds[i].Jobs += w.Jobs
+			mix.kinds[i].Jobs += wanted.Jobs
 		} else {
-			m.kinds = slices.Insert(m.kinds, i, w)
+			mix.kinds = slices.Insert(mix.kinds, i, wanted)
 		}
-		m.all += w.weight()
+		mix.all += wanted.weight()
 	}
-	if m.all == 0 {
+	if mix.all == 0 {
 		return nil
 	}
-	return m
+	return mix
 }
 
 // mixKey is a state of a node with a request. Nodes with more counters are
@@ -73,39 +73,39 @@ type mixLoss struct {
 
 // lossOf is what a node is worth less, for others, with one node's part of a
 // demand on it, and which device a part is best taken of.
-func (m *Mix) lossOf(d *Demand, c *Candidate) mixLoss {
-	need, ask := d.placeAlone(c.Shape)
-	key := mixKey{shape: c.Shape, cpu: c.Free.CPU, mem: c.Free.Mem, gpu: c.Free.GPU, need: need, ask: ask, kinds: len(c.Free.More)}
-	keep := len(c.Free.More) <= mixKinds
+func (m *Mix) lossOf(demand *Demand, candidate *Candidate) mixLoss {
+	need, ask := demand.placeAlone(candidate.Shape)
+	key := mixKey{shape: candidate.Shape, cpu: candidate.Free.CPU, mem: candidate.Free.Mem, gpu: candidate.Free.GPU, need: need, ask: ask, kinds: len(candidate.Free.More)}
+	keep := len(candidate.Free.More) <= mixKinds
 	if keep {
-		copy(key.more[:], c.Free.More)
+		copy(key.more[:], candidate.Free.More)
 		if l, ok := m.known[key]; ok {
 			return l
 		}
 	}
-	l := m.work(d, c, &need, ask)
+	loss := m.work(demand, candidate, &need, ask)
 	if keep && len(m.known) < maxKnown {
-		m.known[key] = l
+		m.known[key] = loss
 	}
-	return l
+	return loss
 }
 
 // maxKnown bounds what a pass remembers of its mix.
 const maxKnown = 1 << 18
 
 // placeAlone is what a demand takes of the one node that it is placed on.
-func (d *Demand) placeAlone(s *Shape) (Wanted, spec.Count) {
-	cpu, mem, gpu := d.amountsFor(s, d.Tasks, countGPUs(d.PerJob))
+func (d *Demand) placeAlone(shape *Shape) (Wanted, spec.Count) {
+	cpu, mem, gpu := d.amountsFor(shape, d.Tasks, countGPUs(d.PerJob))
 	if !d.Memory {
 		mem = 0
 	}
 	return Wanted{CPU: cpu, Mem: mem, GPUs: gpu}, d.WantsShare()
 }
 
-func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLoss {
-	rest := devicesLeft(c.Shape, &c.Free)
-	before := m.nodeValue(c.Free.CPU, c.Free.Mem, rest)
-	cpu, mem := c.Free.CPU-need.CPU, c.Free.Mem-need.Mem
+func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.Count) mixLoss {
+	rest := devicesLeft(candidate.Shape, &candidate.Free)
+	before := m.nodeValue(candidate.Free.CPU, candidate.Free.Mem, rest)
+	cpu, mem := candidate.Free.CPU-need.CPU, candidate.Free.Mem-need.Mem
 	if ask.N == 0 {
 		for i, left := 0, need.GPUs; i < len(rest) && left > 0; i++ {
 			if rest[i] == 1000 {
@@ -116,18 +116,18 @@ func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLos
 	}
 	best := mixLoss{pos: -1}
 	tried := map[int64]bool{}
-	for i := range c.Shape.Kinds {
-		k := &c.Shape.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
+	for i := range candidate.Shape.Kinds {
+		kind := &candidate.Shape.Kinds[i]
+		if kind.Counts != CountsDevice || kind.Part != ask.Name || (ask.Type != "" && ask.Type != kind.Type) || candidate.Free.More[i] < ask.N || !candidate.Free.isSharable(candidate.Shape, i) {
 			continue
 		}
-		at := k.Device
+		at := kind.Device
 		old := rest[at]
 		if tried[old] {
 			continue
 		}
 		tried[old] = true
-		rest[at] = (c.Free.More[i] - ask.N) * 1000 / k.N
+		rest[at] = (candidate.Free.More[i] - ask.N) * 1000 / kind.N
 		if l := before - m.nodeValue(cpu, mem, rest); best.pos < 0 || l < best.loss {
 			best = mixLoss{l, int32(at)}
 		}
@@ -137,18 +137,18 @@ func (m *Mix) work(d *Demand, c *Candidate, need *Wanted, ask spec.Count) mixLos
 }
 
 // devicesLeft is what is left of each device, in thousandths.
-func devicesLeft(s *Shape, f *Free) []int64 {
-	if !s.Devices {
-		out := make([]int64, max(f.GPU, 0))
+func devicesLeft(shape *Shape, free *Free) []int64 {
+	if !shape.Devices {
+		out := make([]int64, max(free.GPU, 0))
 		for i := range out {
 			out[i] = 1000
 		}
 		return out
 	}
-	out := make([]int64, len(s.Links))
-	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Counts == CountsDevice {
-			out[k.Device] = max(f.More[i], 0) * 1000 / k.N
+	out := make([]int64, len(shape.Links))
+	for i := range shape.Kinds {
+		if k := &shape.Kinds[i]; k.Counts == CountsDevice {
+			out[k.Device] = max(free.More[i], 0) * 1000 / k.N
 		}
 	}
 	return out

@@ -55,100 +55,100 @@ type Options struct {
 // weight, then one that is up, then least left over. Otherwise nodes of the lowest weight and then
 // those that take most tasks come first, so that few are used; where that
 // order finds none, weight does not count.
-func Pick(d *Demand, cands []Candidate, opt Options) []Part {
+func Pick(demand *Demand, cands []Candidate, opt Options) []Part {
 	if len(opt.OneOf) > 0 {
-		return pickOneOf(d, cands, opt)
+		return pickOneOf(demand, cands, opt)
 	}
-	if opt.Tree != nil && d.MaxNodes > 1 {
-		if parts := pickBelow(d, cands, opt); parts != nil {
+	if opt.Tree != nil && demand.MaxNodes > 1 {
+		if parts := pickBelow(demand, cands, opt); parts != nil {
 			return parts
 		}
 	}
 	usable := make([]Candidate, 0, len(cands))
 	musts := 0
-	share := d.WantsShare()
+	share := demand.WantsShare()
 	for i := range cands {
-		c := &cands[i]
-		c.fit, _ = d.Fits(c.Shape, &c.Free)
-		c.must = opt.Must.Has(int(c.Node.ID))
-		if c.fit == 0 {
-			if c.must {
+		candidate := &cands[i]
+		candidate.fit, _ = demand.Fits(candidate.Shape, &candidate.Free)
+		candidate.must = opt.Must.Has(int(candidate.Node.ID))
+		if candidate.fit == 0 {
+			if candidate.must {
 				return nil
 			}
 			continue
 		}
-		if len(d.PerJob) > 0 {
-			c.room = d.roomFor(c.Shape, &c.Free, d.PerJob[0])
+		if len(demand.PerJob) > 0 {
+			candidate.room = demand.roomFor(candidate.Shape, &candidate.Free, demand.PerJob[0])
 		}
-		if c.must {
+		if candidate.must {
 			musts++
 		}
-		c.spared = 0
+		candidate.spared = 0
 		switch {
-		case opt.Mix != nil && d.MaxNodes == 1:
-			l := opt.Mix.lossOf(d, c)
-			c.spared = l.loss
-			if len(c.Before) == 0 && l.pos >= 0 {
-				c.Before = []int32{l.pos}
+		case opt.Mix != nil && demand.MaxNodes == 1:
+			l := opt.Mix.lossOf(demand, candidate)
+			candidate.spared = l.loss
+			if len(candidate.Before) == 0 && l.pos >= 0 {
+				candidate.Before = []int32{l.pos}
 			}
 		case share.N > 0:
-			c.spared = c.spareAfter(d, share)
+			candidate.spared = candidate.spareAfter(demand, share)
 		}
-		usable = append(usable, *c)
+		usable = append(usable, *candidate)
 	}
 	if musts < opt.Must.Count() {
 		return nil
 	}
-	if d.MaxNodes == 1 && len(opt.Quotas) == 0 {
-		return d.placeBest(usable, musts, &opt)
+	if demand.MaxNodes == 1 && len(opt.Quotas) == 0 {
+		return demand.placeBest(usable, musts, &opt)
 	}
-	for _, by := range [...]func(a, b *Candidate) int{byFit(d, opt), byTasks, byRoom} {
+	for _, by := range [...]func(a, b *Candidate) int{byFit(demand, opt), byTasks, byRoom} {
 		slices.SortStableFunc(usable, func(a, b Candidate) int { return by(&a, &b) })
-		if parts := d.layOut(slices.Clone(usable), musts, &opt); parts != nil {
+		if parts := demand.layOut(slices.Clone(usable), musts, &opt); parts != nil {
 			return parts
 		}
 	}
-	if len(d.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous || opt.Segment > 0 {
+	if len(demand.PerJob) == 0 || len(opt.Quotas) > 0 || opt.Contiguous || opt.Segment > 0 {
 		return nil // by most tasks is the best there is
 	}
-	if chosen := d.combineNodes(usable); chosen != nil {
-		return d.assembleNodes(chosen, musts, &opt)
+	if chosen := demand.combineNodes(usable); chosen != nil {
+		return demand.assembleNodes(chosen, musts, &opt)
 	}
 	return nil
 }
 
 // placeBest places a demand of one node on the candidate that comes first of those
 // that can take all of it.
-func (d *Demand) placeBest(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) placeBest(candidates []Candidate, musts int, opt *Options) []Part {
 	by, at := byFit(d, *opt), -1
-	for i := range cs {
-		c := &cs[i]
-		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(cs[i:i+1]) && (at < 0 || by(c, &cs[at]) < 0) {
+	for i := range candidates {
+		c := &candidates[i]
+		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(candidates[i:i+1]) && (at < 0 || by(c, &candidates[at]) < 0) {
 			at = i
 		}
 	}
 	if at < 0 {
 		return nil
 	}
-	return d.layOut([]Candidate{cs[at]}, musts, opt)
+	return d.layOut([]Candidate{candidates[at]}, musts, opt)
 }
 
 // layOut takes candidates in their order, as the options want it.
-func (d *Demand) layOut(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) layOut(candidates []Candidate, musts int, opt *Options) []Part {
 	if len(opt.Quotas) > 0 {
 		var ok bool
-		cs, musts, ok = favourQuotas(cs, musts, opt.Quotas)
+		candidates, musts, ok = favourQuotas(candidates, musts, opt.Quotas)
 		if !ok {
 			return nil
 		}
 	}
 	if opt.Contiguous {
-		return d.findAdjacent(cs, musts, opt)
+		return d.findAdjacent(candidates, musts, opt)
 	}
 	if opt.Segment > 0 {
-		return d.findSegments(cs, musts, opt)
+		return d.findSegments(candidates, musts, opt)
 	}
-	return d.assembleNodes(cs, musts, opt)
+	return d.assembleNodes(candidates, musts, opt)
 }
 
 // maxCombine bounds the table of combine.
@@ -158,23 +158,23 @@ const maxCombine = 1 << 20
 // for the job as a whole where no simple order finds them: for each number of
 // nodes and each amount of the GRES it keeps the most tasks, node by node. It
 // gives up, and returns nil, where that table would be too large.
-func (d *Demand) combineNodes(cs []Candidate) []Candidate {
-	nodes, most := int(min(d.MaxNodes, int64(len(cs)))), int(d.PerJob[0].N)
-	if nodes == 0 || len(cs)*(nodes+1)*(most+1) > maxCombine {
+func (d *Demand) combineNodes(candidates []Candidate) []Candidate {
+	nodes, most := int(min(d.MaxNodes, int64(len(candidates)))), int(d.PerJob[0].N)
+	if nodes == 0 || len(candidates)*(nodes+1)*(most+1) > maxCombine {
 		return nil
 	}
 	at := func(k, g int) int { return k*(most+1) + g }
 	width := at(nodes, most) + 1
-	tasks, taken := make([]int64, width), make([]bool, len(cs)*width)
+	tasks, taken := make([]int64, width), make([]bool, len(candidates)*width)
 	for i := range tasks {
 		tasks[i] = -1
 	}
 	var out []Candidate // begins with the nodes that have to be part of it
 	have, sum := 0, int64(0)
-	for i := range cs {
-		if cs[i].must {
-			out = append(out, cs[i])
-			have, sum = min(have+int(cs[i].room), most), sum+cs[i].fit
+	for i := range candidates {
+		if candidates[i].must {
+			out = append(out, candidates[i])
+			have, sum = min(have+int(candidates[i].room), most), sum+candidates[i].fit
 		}
 	}
 	if len(out) > nodes {
@@ -183,12 +183,12 @@ func (d *Demand) combineNodes(cs []Candidate) []Candidate {
 	for g := 0; g <= have; g++ {
 		tasks[at(len(out), g)] = sum
 	}
-	for i := range cs {
-		for k := nodes; k > 0 && !cs[i].must; k-- {
+	for i := range candidates {
+		for k := nodes; k > 0 && !candidates[i].must; k-- {
 			for g := most; g >= 0; g-- {
-				old := tasks[at(k-1, max(g-int(cs[i].room), 0))]
-				if to := at(k, g); old >= 0 && old+cs[i].fit > tasks[to] {
-					tasks[to], taken[i*width+to] = old+cs[i].fit, true
+				old := tasks[at(k-1, max(g-int(candidates[i].room), 0))]
+				if to := at(k, g); old >= 0 && old+candidates[i].fit > tasks[to] {
+					tasks[to], taken[i*width+to] = old+candidates[i].fit, true
 				}
 			}
 		}
@@ -198,10 +198,10 @@ func (d *Demand) combineNodes(cs []Candidate) []Candidate {
 			continue
 		}
 		left := k - len(out)
-		for i, g := len(cs)-1, most; i >= 0 && left > 0; i-- {
+		for i, g := len(candidates)-1, most; i >= 0 && left > 0; i-- {
 			if taken[i*width+at(k, g)] {
-				out = append(out, cs[i])
-				g, left, k = max(g-int(cs[i].room), 0), left-1, k-1
+				out = append(out, candidates[i])
+				g, left, k = max(g-int(candidates[i].room), 0), left-1, k-1
 			}
 		}
 		return out
@@ -210,8 +210,8 @@ func (d *Demand) combineNodes(cs []Candidate) []Candidate {
 }
 
 // byFit is the preferred order.
-func byFit(d *Demand, opt Options) func(a, b *Candidate) int {
-	single := d.MinNodes == 1
+func byFit(demand *Demand, opt Options) func(a, b *Candidate) int {
+	single := demand.MinNodes == 1
 	return func(a, b *Candidate) int {
 		if a.must != b.must {
 			return last(b.must)
@@ -222,13 +222,13 @@ func byFit(d *Demand, opt Options) func(a, b *Candidate) int {
 		if a.Node.Asleep() != b.Node.Asleep() {
 			return last(a.Node.Asleep())
 		}
-		if single && (a.fit >= d.Tasks) != (b.fit >= d.Tasks) {
-			return last(b.fit >= d.Tasks)
+		if single && (a.fit >= demand.Tasks) != (b.fit >= demand.Tasks) {
+			return last(b.fit >= demand.Tasks)
 		}
 		if !single && a.fit != b.fit {
 			return cmp.Compare(b.fit, a.fit)
 		}
-		return d.Compare(a, b, opt.LLN)
+		return demand.Compare(a, b, opt.LLN)
 	}
 }
 
@@ -281,21 +281,21 @@ func (d *Demand) Compare(a, b *Candidate, lln bool) int {
 
 // assembleNodes takes nodes in order until tasks, node count and per-job GRES are
 // satisfied, then spreads the tasks: every node at least one.
-func (d *Demand) assembleNodes(cs []Candidate, musts int, opt *Options) []Part {
-	limit := min(int(d.MaxNodes), len(cs))
-	if musts > limit || int64(len(cs)) < d.MinNodes {
+func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) []Part {
+	limit := min(int(d.MaxNodes), len(candidates))
+	if musts > limit || int64(len(candidates)) < d.MinNodes {
 		return nil
 	}
 	var fit int64
 	n := 0
-	for n < limit && (opt.Spread || int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(cs[:n])) {
-		fit += cs[n].fit
+	for n < limit && (opt.Spread || int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(candidates[:n])) {
+		fit += candidates[n].fit
 		n++
 	}
-	if int64(n) < d.MinNodes || fit < d.Tasks || !d.jobGRESFits(cs[:n]) {
+	if int64(n) < d.MinNodes || fit < d.Tasks || !d.jobGRESFits(candidates[:n]) {
 		return nil
 	}
-	chosen := cs[:n]
+	chosen := candidates[:n]
 	slices.SortStableFunc(chosen, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
 	tasks, shares := d.spreadTasks(chosen), d.spreadGRES(chosen)
 	if opt.Spread {
@@ -303,23 +303,23 @@ func (d *Demand) assembleNodes(cs []Candidate, musts int, opt *Options) []Part {
 	}
 	parts := make([]Part, n)
 	for i := range chosen {
-		c := &chosen[i]
-		need, ok := d.needOf(c, tasks[i], shares[i])
+		candidate := &chosen[i]
+		need, ok := d.needOf(candidate, tasks[i], shares[i])
 		if !ok {
 			return nil
 		}
-		parts[i] = Part{Node: c.Node, Tasks: tasks[i], Need: need}
+		parts[i] = Part{Node: candidate.Node, Tasks: tasks[i], Need: need}
 	}
 	return parts
 }
 
-func (d *Demand) jobGRESFits(cs []Candidate) bool {
-	for _, c := range d.PerJob {
+func (d *Demand) jobGRESFits(candidates []Candidate) bool {
+	for _, count := range d.PerJob {
 		var have int64
-		for i := range cs {
-			have += d.roomFor(cs[i].Shape, &cs[i].Free, c)
+		for i := range candidates {
+			have += d.roomFor(candidates[i].Shape, &candidates[i].Free, count)
 		}
-		if have < c.N {
+		if have < count.N {
 			return false
 		}
 	}
@@ -327,16 +327,16 @@ func (d *Demand) jobGRESFits(cs []Candidate) bool {
 }
 
 // spreadTasks gives each node one task, then fills them in order (block).
-func (d *Demand) spreadTasks(cs []Candidate) []int64 {
-	out := make([]int64, len(cs))
+func (d *Demand) spreadTasks(candidates []Candidate) []int64 {
+	out := make([]int64, len(candidates))
 	left := d.Tasks
-	for i := range cs {
+	for i := range candidates {
 		if left > 0 {
 			out[i], left = 1, left-1
 		}
 	}
-	for i := range cs {
-		more := max(min(left, cs[i].fit-out[i]), 0)
+	for i := range candidates {
+		more := max(min(left, candidates[i].fit-out[i]), 0)
 		out[i] += more
 		left -= more
 	}
@@ -345,25 +345,25 @@ func (d *Demand) spreadTasks(cs []Candidate) []int64 {
 
 // spreadGRES divides --gpus and the like over the nodes: one each, then as
 // much as fits in order.
-func (d *Demand) spreadGRES(cs []Candidate) [][]spec.Count {
-	out := make([][]spec.Count, len(cs))
-	for _, c := range d.PerJob {
-		got, room := make([]int64, len(cs)), make([]int64, len(cs))
-		left := c.N
-		for i := range cs {
-			room[i] = d.roomFor(cs[i].Shape, &cs[i].Free, c)
+func (d *Demand) spreadGRES(candidates []Candidate) [][]spec.Count {
+	out := make([][]spec.Count, len(candidates))
+	for _, count := range d.PerJob {
+		got, room := make([]int64, len(candidates)), make([]int64, len(candidates))
+		left := count.N
+		for i := range candidates {
+			room[i] = d.roomFor(candidates[i].Shape, &candidates[i].Free, count)
 			if left > 0 && room[i] > 0 {
 				got[i], left = 1, left-1
 			}
 		}
-		for i := range cs {
+		for i := range candidates {
 			more := max(min(left, room[i]-got[i]), 0)
 			got[i] += more
 			left -= more
 		}
 		for i, n := range got {
 			if n > 0 {
-				out[i] = append(out[i], spec.Count{Name: c.Name, Type: c.Type, N: n})
+				out[i] = append(out[i], spec.Count{Name: count.Name, Type: count.Type, N: n})
 			}
 		}
 	}

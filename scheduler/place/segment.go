@@ -10,7 +10,7 @@ import (
 // the groups that nodes which have to be part of it need, then those of the
 // blocks that the rest fits best, so that few blocks are touched. Candidates
 // are in the preferred order.
-func (d *Demand) findSegments(cs []Candidate, musts int, opt *Options) []Part {
+func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) []Part {
 	size := int(opt.Segment)
 	groups := int(d.MinNodes) / size
 	if int(d.MinNodes)%size != 0 || d.MinNodes != d.MaxNodes {
@@ -19,15 +19,15 @@ func (d *Demand) findSegments(cs []Candidate, musts int, opt *Options) []Part {
 	share := divideUp(d.Tasks, d.MinNodes)
 	byBlock := map[int32][]Candidate{}
 	var order []int32
-	for i := range cs {
-		b := opt.BlockOf[cs[i].Node.ID]
-		if b < 0 || cs[i].fit < share {
+	for i := range candidates {
+		b := opt.BlockOf[candidates[i].Node.ID]
+		if b < 0 || candidates[i].fit < share {
 			continue
 		}
 		if byBlock[b] == nil {
 			order = append(order, b)
 		}
-		byBlock[b] = append(byBlock[b], cs[i])
+		byBlock[b] = append(byBlock[b], candidates[i])
 	}
 	slices.Sort(order)
 	room, taken := map[int32]int{}, map[int32]int{}
@@ -77,8 +77,8 @@ func (d *Demand) findSegments(cs []Candidate, musts int, opt *Options) []Part {
 	return d.assembleNodes(chosen, len(chosen), opt)
 }
 
-func notMust(c Candidate) int {
-	if c.must {
+func notMust(candidate Candidate) int {
+	if candidate.must {
 		return 0
 	}
 	return 1

@@ -52,21 +52,21 @@ const over = spec.ResvOpen | spec.ResvMaint | spec.ResvOverlap | spec.ResvIgnore
 func Caps(st *state.State) []Cap {
 	var out []Cap
 	for i := range st.Parts.List {
-		p := &st.Parts.List[i]
-		if p.Spec.MaxCPUsPerNode > 0 {
-			out = append(out, Cap{Partition: p.Spec.Name, Nodes: p.Nodes, CPUs: p.Spec.MaxCPUsPerNode})
+		partition := &st.Parts.List[i]
+		if partition.Spec.MaxCPUsPerNode > 0 {
+			out = append(out, Cap{Partition: partition.Spec.Name, Nodes: partition.Nodes, CPUs: partition.Spec.MaxCPUsPerNode})
 		}
-		if n := p.Spec.Sharers(spec.Oversubscribe); n > 1 {
-			out = append(out, Cap{Partition: p.Spec.Name, Nodes: p.Nodes, CPUs: p.Spec.MaxCPUsPerNode, Share: int64(n)})
+		if n := partition.Spec.Sharers(spec.Oversubscribe); n > 1 {
+			out = append(out, Cap{Partition: partition.Spec.Name, Nodes: partition.Nodes, CPUs: partition.Spec.MaxCPUsPerNode, Share: int64(n)})
 		}
 	}
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if r.Cores == nil {
+		reservation := &st.Reservations[i]
+		if reservation.Cores == nil {
 			continue
 		}
-		c := Cap{Partition: r.Name, Resv: r, Over: r.Flags&over != 0}
-		for _, name := range r.Nodes {
+		c := Cap{Partition: reservation.Name, Resv: reservation, Over: reservation.Flags&over != 0}
+		for _, name := range reservation.Nodes {
 			if id, ok := st.NodeIDs[name]; ok {
 				c.Nodes = c.Nodes.Set(int(id))
 			}
@@ -94,48 +94,48 @@ func (s *Shapes) Forget(most int) {
 }
 
 // Of returns a node's shape as it is now: by its inventory.
-func (s *Shapes) Of(n *state.Node) *Shape {
+func (s *Shapes) Of(node *state.Node) *Shape {
 	b := &s.buf
-	b.measureNode(n)
-	b.countDevices(n.GPUs, n.Shares)
-	return s.intern(n)
+	b.measureNode(node)
+	b.countDevices(node.GPUs, node.Shares)
+	return s.intern(node)
 }
 
 // Configured returns the shape that a node will have once it has registered
 // with all that its configuration declares.
-func (s *Shapes) Configured(n *state.Node) *Shape {
+func (s *Shapes) Configured(node *state.Node) *Shape {
 	b := &s.buf
-	b.measureNode(n)
+	b.measureNode(node)
 	var devices []spec.GPU
 	var shares []spec.DeviceShares
-	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
-		devices = n.GPUs
-		if int64(len(devices)) < declared(n.Spec) {
-			devices = declaredDevices(n.Spec)
+	if slices.ContainsFunc(node.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
+		devices = node.GPUs
+		if int64(len(devices)) < declared(node.Spec) {
+			devices = declaredDevices(node.Spec)
 		}
-		shares = n.Spec.SharesOf(devices)
+		shares = node.Spec.SharesOf(devices)
 	}
 	if shares != nil {
 		b.countDevices(devices, shares)
-		return s.intern(n)
+		return s.intern(node)
 	}
-	for _, g := range n.Spec.GRES {
+	for _, g := range node.Spec.GRES {
 		if g.Name == "gpu" {
 			b.countGPU(g.Type, g.N)
 		}
 	}
-	return s.intern(n)
+	return s.intern(node)
 }
 
 // measureNode begins a shape: everything but GPUs.
-func (b *Shape) measureNode(n *state.Node) {
-	*b = Shape{CPUs: n.CPUs, Mem: n.Mem, Tmp: n.Spec.TmpDisk, Threads: max(n.Spec.ThreadsPerCore, 1), Sockets: max(n.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0], Links: b.Links[:0]}
-	for _, g := range n.Spec.GRES {
+func (b *Shape) measureNode(node *state.Node) {
+	*b = Shape{CPUs: node.CPUs, Mem: node.Mem, Tmp: node.Spec.TmpDisk, Threads: max(node.Spec.ThreadsPerCore, 1), Sockets: max(node.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0], Links: b.Links[:0]}
+	for _, g := range node.Spec.GRES {
 		if g.NoConsume {
 			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
 		}
 	}
-	for _, c := range n.GRES {
+	for _, c := range node.GRES {
 		if !spec.Shares(c.Name) { // those are counted by device
 			b.Kinds = append(b.Kinds, Kind{Name: c.Name, Type: c.Type, N: c.N})
 		}
@@ -174,21 +174,21 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 	}
 	b.Devices, b.GPUs = true, int64(len(devices))
 	for i := range devices {
-		k := Kind{Counts: CountsDevice, Type: devices[i].Type, N: 1, Device: i}
+		kind := Kind{Counts: CountsDevice, Type: devices[i].Type, N: 1, Device: i}
 		if s := shares[i]; s.N > 0 {
-			k.N, k.Part, k.One = s.N, s.Name, s.One
+			kind.N, kind.Part, kind.One = s.N, s.Name, s.One
 		}
-		b.Kinds = append(b.Kinds, k)
-		if k.One {
-			b.Kinds = append(b.Kinds, Kind{Counts: CountsDeviceParts, N: k.N, Device: i})
+		b.Kinds = append(b.Kinds, kind)
+		if kind.One {
+			b.Kinds = append(b.Kinds, Kind{Counts: CountsDeviceParts, N: kind.N, Device: i})
 		}
 		b.Links = append(b.Links, devices[i].Links)
 	}
 }
 
-func declared(n *spec.NodeSpec) int64 {
+func declared(node *spec.NodeSpec) int64 {
 	var sum int64
-	for _, g := range n.GRES {
+	for _, g := range node.GRES {
 		if g.Name == "gpu" {
 			sum += g.N
 		}
@@ -198,19 +198,19 @@ func declared(n *spec.NodeSpec) int64 {
 
 // declaredDevices are the devices of a node that has not registered. Of those
 // that are shared by file it is not known which they are: the first ones are.
-func declaredDevices(n *spec.NodeSpec) []spec.GPU {
+func declaredDevices(node *spec.NodeSpec) []spec.GPU {
 	var out []spec.GPU
-	for _, g := range n.GRES {
-		for range g.N {
-			if g.Name == "gpu" && len(out) < maxDeclared {
-				out = append(out, spec.GPU{Index: uint32(len(out)), Type: g.Type})
+	for _, gres := range node.GRES {
+		for range gres.N {
+			if gres.Name == "gpu" && len(out) < maxDeclared {
+				out = append(out, spec.GPU{Index: uint32(len(out)), Type: gres.Type})
 			}
 		}
 	}
 	at := 0
-	for _, g := range n.GRES {
-		if spec.Shares(g.Name) && g.Files != "" && at < len(out) {
-			out[at].Path = g.Files
+	for _, gres := range node.GRES {
+		if spec.Shares(gres.Name) && gres.Files != "" && at < len(out) {
+			out[at].Path = gres.Files
 			at++
 		}
 	}
@@ -243,22 +243,22 @@ func (b *Shape) Mixed() bool {
 
 // counterOfCPUs is the counter of the CPUs of a node that a cap leaves.
 func (c *Cap) counterOfCPUs(b *Shape, node string) Kind {
-	k := Kind{Counts: CountsPartitionCPUs, Name: c.Partition, N: c.CPUs}
+	kind := Kind{Counts: CountsPartitionCPUs, Name: c.Partition, N: c.CPUs}
 	switch {
 	case c.Resv != nil && c.Resv.Flags&spec.ResvOpen != 0:
-		k.Counts = CountsOpenCPUs
-		k.N = b.CPUs
+		kind.Counts = CountsOpenCPUs
+		kind.N = b.CPUs
 	case c.Resv != nil:
-		k.Counts = CountsReservedCPUs
-		k.N = c.Resv.CoresOf(node) * b.Threads
+		kind.Counts = CountsReservedCPUs
+		kind.N = c.Resv.CoresOf(node) * b.Threads
 	case c.Share > 0:
-		k.Counts = CountsSharedCPUs
-		k.N = b.CPUs * c.Share
+		kind.Counts = CountsSharedCPUs
+		kind.N = b.CPUs * c.Share
 		if c.CPUs > 0 {
-			k.N = min(k.N, c.CPUs*c.Share)
+			kind.N = min(kind.N, c.CPUs*c.Share)
 		}
 	}
-	return k
+	return kind
 }
 
 // counterOfGPUs is the counter of the GPUs of a node that a reservation keeps.
@@ -269,9 +269,9 @@ func (c *Cap) counterOfGPUs(b *Shape, node string) Kind {
 	return Kind{Counts: CountsReservedGPUs, Name: c.Partition, N: c.Resv.GPUsOf(node)}
 }
 
-func (s *Shapes) intern(n *state.Node) *Shape {
+func (s *Shapes) intern(node *state.Node) *Shape {
 	b := &s.buf
-	if slices.ContainsFunc(s.Caps, func(c Cap) bool { return c.Over && c.Nodes.Has(int(n.ID)) }) {
+	if slices.ContainsFunc(s.Caps, func(c Cap) bool { return c.Over && c.Nodes.Has(int(node.ID)) }) {
 		b.Kinds = append(b.Kinds, Kind{Counts: CountsRealCPUs, N: b.CPUs})
 		if b.GPUs > 0 && !b.Devices && !b.hasKind("gpu") {
 			b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs}) // by type they are what is really free
@@ -279,10 +279,10 @@ func (s *Shapes) intern(n *state.Node) *Shape {
 		}
 	}
 	for i := range s.Caps {
-		if c := &s.Caps[i]; c.Nodes.Has(int(n.ID)) {
-			b.Kinds = append(b.Kinds, c.counterOfCPUs(b, n.Spec.Name))
-			if c.Resv != nil && c.Resv.GPUsOf(n.Spec.Name) > 0 {
-				b.Kinds = append(b.Kinds, c.counterOfGPUs(b, n.Spec.Name))
+		if c := &s.Caps[i]; c.Nodes.Has(int(node.ID)) {
+			b.Kinds = append(b.Kinds, c.counterOfCPUs(b, node.Spec.Name))
+			if c.Resv != nil && c.Resv.GPUsOf(node.Spec.Name) > 0 {
+				b.Kinds = append(b.Kinds, c.counterOfGPUs(b, node.Spec.Name))
 			}
 		}
 	}
@@ -315,144 +315,144 @@ type Free struct {
 
 // Whole is everything the shape offers.
 func (b *Shape) Whole() Free {
-	f := Free{CPU: b.CPUs, Mem: b.Mem, GPU: b.GPUs}
+	free := Free{CPU: b.CPUs, Mem: b.Mem, GPU: b.GPUs}
 	if len(b.Kinds) > 0 {
-		f.More = make([]int64, len(b.Kinds))
+		free.More = make([]int64, len(b.Kinds))
 		for i := range b.Kinds {
-			f.More[i] = b.Kinds[i].N
+			free.More[i] = b.Kinds[i].N
 		}
 	}
-	return f
+	return free
 }
 
 // Now is what a node can give at this moment. The CPUs that capped
 // partitions hold are not known from the node alone: see TakeCap.
-func (b *Shape) Now(n *state.Node) Free {
-	f := b.Whole()
-	f.CPU, f.Mem = n.UnsharedCPUs(), n.FreeMem()
-	f.GPU -= int64(n.UsedGPU.Count())
+func (b *Shape) Now(node *state.Node) Free {
+	free := b.Whole()
+	free.CPU, free.Mem = node.UnsharedCPUs(), node.FreeMem()
+	free.GPU -= int64(node.UsedGPU.Count())
 	for i := range b.Kinds {
-		k := &b.Kinds[i]
+		kind := &b.Kinds[i]
 		switch {
-		case k.Counts.isLimit():
-		case k.Counts == CountsDevice:
-			f.More[i] -= n.ShareUsed(k.Device)
-			if n.UsedGPU.Has(k.Device) {
-				f.More[i] = 0
+		case kind.Counts.isLimit():
+		case kind.Counts == CountsDevice:
+			free.More[i] -= node.ShareUsed(kind.Device)
+			if node.UsedGPU.Has(kind.Device) {
+				free.More[i] = 0
 			}
-		case k.Counts == CountsDeviceParts:
-			f.More[i] -= n.ShareUsed(k.Device)
-		case k.Name == "gpu":
-			for g := range n.GPUs {
-				if n.GPUs[g].Type == k.Type && n.UsedGPU.Has(g) {
-					f.More[i]--
+		case kind.Counts == CountsDeviceParts:
+			free.More[i] -= node.ShareUsed(kind.Device)
+		case kind.Name == "gpu":
+			for g := range node.GPUs {
+				if node.GPUs[g].Type == kind.Type && node.UsedGPU.Has(g) {
+					free.More[i]--
 				}
 			}
 		default:
-			for _, u := range n.UsedGRES {
-				if u.Name == k.Name && u.Type == k.Type {
-					f.More[i] -= u.N
+			for _, u := range node.UsedGRES {
+				if u.Name == kind.Name && u.Type == kind.Type {
+					free.More[i] -= u.N
 				}
 			}
 		}
 	}
-	return f
+	return free
 }
 
 // NowIn is Now with the CPUs that the jobs of capped partitions hold.
-func (b *Shape) NowIn(st *state.State, n *state.Node) Free {
-	f := b.Now(n)
+func (b *Shape) NowIn(st *state.State, node *state.Node) Free {
+	free := b.Now(node)
 	if !slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.isLimit() }) {
-		return f
+		return free
 	}
-	for _, uid := range n.Jobs {
-		j := st.Job(uid)
-		i := j.Alloc.Index(n.ID)
-		if i < 0 || j.Done.Has(i) {
+	for _, uid := range node.Jobs {
+		job := st.Job(uid)
+		i := job.Alloc.Index(node.ID)
+		if i < 0 || job.Done.Has(i) {
 			continue
 		}
-		b.TakeGPUs(&f, j.Alloc, &j.Alloc.Nodes[i])
-		if !j.Yields {
-			b.TakeCap(&f, j.Alloc, int64(j.Alloc.Nodes[i].CPUs.Count()))
+		b.TakeGPUs(&free, job.Alloc, &job.Alloc.Nodes[i])
+		if !job.Yields {
+			b.TakeCap(&free, job.Alloc, int64(job.Alloc.Nodes[i].CPUs.Count()))
 		}
 	}
-	return f
+	return free
 }
 
 // Held is what one node's part of an allocation takes. CPUs that are shared
 // are counted as such only.
-func (b *Shape) Held(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation) Free {
-	f := Free{CPU: int64(a.CPUs.Count()), Mem: a.Mem, GPU: int64(len(a.GPUs))}
-	cpus := f.CPU
+func (b *Shape) Held(node *state.Node, alloc *spec.NodeAlloc, of *spec.Allocation) Free {
+	free := Free{CPU: int64(alloc.CPUs.Count()), Mem: alloc.Mem, GPU: int64(len(alloc.GPUs))}
+	cpus := free.CPU
 	if of.Share > 0 || b.Inside(of) {
-		f.CPU = 0
+		free.CPU = 0
 	}
 	kept := b.resvGPUs(of.Reservation)
 	if kept >= 0 {
-		f.GPU = 0
+		free.GPU = 0
 	}
 	if len(b.Kinds) == 0 {
-		return f
+		return free
 	}
-	f.More = make([]int64, len(b.Kinds))
+	free.More = make([]int64, len(b.Kinds))
 	for i := range b.Kinds {
-		k := &b.Kinds[i]
+		kind := &b.Kinds[i]
 		switch {
-		case k.Counts.gpusOfReservation():
-			if i == kept || kept < 0 && k.Counts.isOpen() {
-				f.More[i] = int64(len(a.GPUs))
+		case kind.Counts.gpusOfReservation():
+			if i == kept || kept < 0 && kind.Counts.isOpen() {
+				free.More[i] = int64(len(alloc.GPUs))
 			}
-		case k.Counts.isLimit() && b.countsAgainst(k, of):
-			f.More[i] = cpus
-		case k.Counts.isLimit():
-		case k.Counts == CountsDevice:
-			f.More[i] = heldOf(k, a, n.GPUs[k.Device].UUID)
-		case k.Counts == CountsDeviceParts:
-			f.More[i] = partOf(a, n.GPUs[k.Device].UUID)
-		case k.Name == "gpu":
-			for _, g := range a.GPUs {
-				if g.Type == k.Type {
-					f.More[i]++
+		case kind.Counts.isLimit() && b.countsAgainst(kind, of):
+			free.More[i] = cpus
+		case kind.Counts.isLimit():
+		case kind.Counts == CountsDevice:
+			free.More[i] = heldOf(kind, alloc, node.GPUs[kind.Device].UUID)
+		case kind.Counts == CountsDeviceParts:
+			free.More[i] = partOf(alloc, node.GPUs[kind.Device].UUID)
+		case kind.Name == "gpu":
+			for _, g := range alloc.GPUs {
+				if g.Type == kind.Type {
+					free.More[i]++
 				}
 			}
 		default:
-			for _, c := range a.GRES {
-				if c.Name == k.Name && c.Type == k.Type {
-					f.More[i] += c.N
+			for _, c := range alloc.GRES {
+				if c.Name == kind.Name && c.Type == kind.Type {
+					free.More[i] += c.N
 				}
 			}
 		}
 	}
-	return f
+	return free
 }
 
 // heldOf is how much of one device a part of an allocation takes.
-func heldOf(k *Kind, a *spec.NodeAlloc, uuid string) int64 {
-	if named(a.GPUs, uuid) {
-		return k.N
+func heldOf(kind *Kind, alloc *spec.NodeAlloc, uuid string) int64 {
+	if named(alloc.GPUs, uuid) {
+		return kind.N
 	}
-	return partOf(a, uuid)
+	return partOf(alloc, uuid)
 }
 
 // partOf is how much of one device a part of an allocation has in parts.
-func partOf(a *spec.NodeAlloc, uuid string) int64 {
+func partOf(alloc *spec.NodeAlloc, uuid string) int64 {
 	var n int64
-	for i := range a.Shares {
-		if a.Shares[i].UUID == uuid {
-			n += a.Shares[i].N
+	for i := range alloc.Shares {
+		if alloc.Shares[i].UUID == uuid {
+			n += alloc.Shares[i].N
 		}
 	}
 	return n
 }
 
 // OnCPUs is what of a need concerns CPUs: what a suspended job leaves.
-func (b *Shape) OnCPUs(f Free) Free {
-	out := Free{CPU: f.CPU}
-	if f.More != nil {
-		out.More = make([]int64, len(f.More))
+func (b *Shape) OnCPUs(free Free) Free {
+	out := Free{CPU: free.CPU}
+	if free.More != nil {
+		out.More = make([]int64, len(free.More))
 		for i := range b.Kinds {
 			if b.Kinds[i].Counts.isLimit() && !b.Kinds[i].Counts.gpusOfReservation() {
-				out.More[i] = f.More[i]
+				out.More[i] = free.More[i]
 			}
 		}
 	}
@@ -460,25 +460,25 @@ func (b *Shape) OnCPUs(f Free) Free {
 }
 
 // TakeCap counts CPUs that a job of a partition holds on the node.
-func (b *Shape) TakeCap(f *Free, of *spec.Allocation, cpus int64) {
+func (b *Shape) TakeCap(free *Free, of *spec.Allocation, cpus int64) {
 	for i := range b.Kinds {
 		if k := &b.Kinds[i]; k.Counts.isLimit() && b.countsAgainst(k, of) {
-			f.More[i] -= cpus
+			free.More[i] -= cpus
 		}
 	}
 }
 
 // countsAgainst tells whether a job of an allocation counts against a counter of CPUs.
-func (b *Shape) countsAgainst(k *Kind, a *spec.Allocation) bool {
+func (b *Shape) countsAgainst(kind *Kind, allocation *spec.Allocation) bool {
 	switch {
-	case k.Counts.gpusOfReservation():
+	case kind.Counts.gpusOfReservation():
 		return false
-	case k.Counts == CountsRealCPUs:
-		return a.Share == 0
-	case k.Counts.isReserved():
-		return k.Name == a.Reservation || k.Counts.isOpen() && a.Share == 0 && !b.Inside(a)
+	case kind.Counts == CountsRealCPUs:
+		return allocation.Share == 0
+	case kind.Counts.isReserved():
+		return kind.Name == allocation.Reservation || kind.Counts.isOpen() && allocation.Share == 0 && !b.Inside(allocation)
 	}
-	return k.Name == a.Partition && (k.Counts == CountsSharedCPUs) == (a.Share > 0)
+	return kind.Name == allocation.Partition && (kind.Counts == CountsSharedCPUs) == (allocation.Share > 0)
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
@@ -501,11 +501,11 @@ func (b *Shape) resvGPUs(resv string) int {
 
 // GPUsInside is how many GPUs a job of a reservation holds on the node of those
 // that the reservation keeps.
-func (b *Shape) GPUsInside(of *spec.Allocation, a *spec.NodeAlloc) int64 {
+func (b *Shape) GPUsInside(of *spec.Allocation, alloc *spec.NodeAlloc) int64 {
 	if b.resvGPUs(of.Reservation) < 0 {
 		return 0
 	}
-	return int64(len(a.GPUs))
+	return int64(len(alloc.GPUs))
 }
 
 // TakeGPUs counts GPUs that a job of a reservation holds of those it keeps, and
@@ -518,11 +518,11 @@ func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
 
 // takeGPUs adds to the counters that count the GPUs of a job in a reservation, or
 // in none.
-func (b *Shape) takeGPUs(f *Free, resv string, n int64) {
+func (b *Shape) takeGPUs(free *Free, resv string, n int64) {
 	own := b.resvGPUs(resv)
 	for i := range b.Kinds {
 		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() && (i == own || own < 0 && k.Counts.isOpen()) {
-			f.More[i] += n
+			free.More[i] += n
 		}
 	}
 }
@@ -532,15 +532,15 @@ func (b *Shape) takeGPUs(f *Free, resv string, n int64) {
 func (b *Shape) Leave(kept *Free, heeds func(resv string) bool) Free {
 	use := Free{CPU: kept.CPU, GPU: kept.GPU}
 	for i := range b.Kinds {
-		k := &b.Kinds[i]
-		if !k.Counts.isOpen() || !heeds(k.Name) {
+		kind := &b.Kinds[i]
+		if !kind.Counts.isOpen() || !heeds(kind.Name) {
 			continue
 		}
 		if use.More == nil {
 			use.More = make([]int64, len(b.Kinds))
 		}
 		use.More[i] = kept.CPU
-		if k.Counts.gpusOfReservation() {
+		if kind.Counts.gpusOfReservation() {
 			use.More[i] = kept.GPU
 		}
 	}

@@ -40,17 +40,17 @@ func (b *Shape) byDevice(name string) bool {
 
 // freeDevices is how much of a resource that is counted by device a node with f
 // free can give at once: whole devices, or the largest part of one.
-func (f *Free) freeDevices(s *Shape, c spec.Count) int64 {
+func (f *Free) freeDevices(shape *Shape, count spec.Count) int64 {
 	var n int64
-	for i := range s.Kinds {
-		k := &s.Kinds[i]
+	for i := range shape.Kinds {
+		kind := &shape.Kinds[i]
 		switch {
-		case k.Counts != CountsDevice || (c.Type != "" && c.Type != k.Type):
-		case c.Name == "gpu":
-			if f.More[i] == k.N {
+		case kind.Counts != CountsDevice || (count.Type != "" && count.Type != kind.Type):
+		case count.Name == "gpu":
+			if f.More[i] == kind.N {
 				n++
 			}
-		case k.Part == c.Name && f.More[i] > n && f.isSharable(s, i):
+		case kind.Part == count.Name && f.More[i] > n && f.isSharable(shape, i):
 			n = f.More[i]
 		}
 	}
@@ -72,65 +72,67 @@ func (f *Free) isSharable(s *Shape, at int) bool {
 }
 
 // takeDevices adds a resource that is counted by device to a need.
-func (n *Need) takeDevices(d *Demand, cand *Candidate, c spec.Count) bool {
-	if c.Name == "gpu" {
-		return n.takeWhole(cand, c)
+func (n *Need) takeDevices(demand *Demand, cand *Candidate, count spec.Count) bool {
+	if count.Name == "gpu" {
+		return n.takeWhole(cand, count)
 	}
-	s, free := cand.Shape, &cand.Free
+	shape, free := cand.Shape, &cand.Free
 	best, again := -1, false
-	for i := range s.Kinds {
-		k := &s.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != c.Name || (c.Type != "" && c.Type != k.Type) || n.Use.More[i] > 0 || free.More[i] < c.N || !free.isSharable(s, i) {
+	for i := range shape.Kinds {
+		kind := &shape.Kinds[i]
+		if kind.Counts != CountsDevice || kind.Part != count.Name || (count.Type != "" && count.Type != kind.Type) || n.Use.More[i] > 0 || free.More[i] < count.N || !free.isSharable(shape, i) {
 			continue
 		}
-		old := slices.Contains(cand.Before, int32(k.Device))
-		if best < 0 || (old && !again) || (old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != d.Emptiest) {
+		old := slices.Contains(cand.Before, int32(kind.Device))
+		if best < 0 || (old && !again) || (old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != demand.Emptiest) {
 			best, again = i, old
 		}
 	}
 	if best < 0 {
 		return false
 	}
-	k := &s.Kinds[best]
-	n.Use.More[best] += c.N
-	for i := range s.Kinds {
-		if s.Kinds[i].Counts == CountsDeviceParts && s.Kinds[i].Device == k.Device {
-			n.Use.More[i] += c.N
+	kind := &shape.Kinds[best]
+	n.Use.More[best] += count.N
+	for i := range shape.Kinds {
+		if shape.Kinds[i].Counts == CountsDeviceParts && shape.Kinds[i].Device == kind.Device {
+			n.Use.More[i] += count.N
 		}
 	}
-	n.GRES = append(n.GRES, spec.Count{Name: c.Name, Type: c.Type, N: c.N})
-	n.Devices = append(n.Devices, DeviceUse{Pos: k.Device, Share: c.Name, N: c.N})
+	n.GRES = append(n.GRES, spec.Count{Name: count.Name, Type: count.Type, N: count.N})
+	n.Devices = append(n.Devices, DeviceUse{Pos: kind.Device, Share: count.Name, N: count.N})
 	return true
 }
 
 // takeWhole adds devices that nobody holds any of: those that were promised, or
 // those that are best linked with each other, and of equal ones those that
 // cannot be shared.
-func (n *Need) takeWhole(cand *Candidate, c spec.Count) bool {
-	s, free := cand.Shape, &cand.Free
+func (n *Need) takeWhole(cand *Candidate, count spec.Count) bool {
+	shape, free := cand.Shape, &cand.Free
 	var idle []int // positions, in the order of preference
-	kinds := make([]int, len(s.Links))
-	for i := range s.Kinds {
-		k := &s.Kinds[i]
-		if k.Counts != CountsDevice {
+	kinds := make([]int, len(shape.Links))
+	for i := range shape.Kinds {
+		kind := &shape.Kinds[i]
+		if kind.Counts != CountsDevice {
 			continue
 		}
-		kinds[k.Device] = i
-		if free.More[i] == k.N && n.Use.More[i] == 0 && (c.Type == "" || c.Type == k.Type) {
-			idle = append(idle, k.Device)
+		kinds[kind.Device] = i
+		if free.More[i] == kind.N && n.Use.More[i] == 0 && (count.Type == "" || count.Type == kind.Type) {
+			idle = append(idle, kind.Device)
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b int) int { return cmp.Compare(len(s.Kinds[kinds[a]].Part), len(s.Kinds[kinds[b]].Part)) })
+	slices.SortStableFunc(idle, func(a, b int) int {
+		return cmp.Compare(len(shape.Kinds[kinds[a]].Part), len(shape.Kinds[kinds[b]].Part))
+	})
 	chosen := slices.DeleteFunc(slices.Clone(idle), func(at int) bool { return !slices.Contains(cand.Before, int32(at)) })
-	if int64(len(chosen)) >= c.N {
+	if int64(len(chosen)) >= count.N {
 		idle = chosen
 	}
-	chosen = bestLinked(idle, int(c.N), func(a, b int) int64 { return linkOf(s.Links[a], b) })
+	chosen = bestLinked(idle, int(count.N), func(a, b int) int64 { return linkOf(shape.Links[a], b) })
 	if chosen == nil {
 		return false
 	}
 	for _, at := range chosen {
-		k := &s.Kinds[kinds[at]]
+		k := &shape.Kinds[kinds[at]]
 		n.Use.More[kinds[at]] = k.N
 		n.GRES = mergeCounts(append(n.GRES, spec.Count{Name: "gpu", Type: k.Type, N: 1}))
 		n.Devices = append(n.Devices, DeviceUse{Pos: at})
@@ -140,19 +142,19 @@ func (n *Need) takeWhole(cand *Candidate, c spec.Count) bool {
 
 // allDevices is what an exclusive job holds of a node's devices: all of them
 // whole, or the part of one that it asked for.
-func (n *Need) allDevices(d *Demand, cand *Candidate, asked []spec.Count) bool {
-	s, use := cand.Shape, n.Use
-	n.Use = Free{More: make([]int64, len(s.Kinds))}
+func (n *Need) allDevices(demand *Demand, cand *Candidate, asked []spec.Count) bool {
+	shape, use := cand.Shape, n.Use
+	n.Use = Free{More: make([]int64, len(shape.Kinds))}
 	var sharing bool
-	for _, c := range asked {
-		if spec.Shares(c.Name) {
+	for _, count := range asked {
+		if spec.Shares(count.Name) {
 			sharing = true
-			if !n.takeDevices(d, cand, c) {
+			if !n.takeDevices(demand, cand, count) {
 				return false
 			}
 		}
 	}
-	if !sharing && s.GPUs > 0 && !n.takeWhole(cand, spec.Count{Name: "gpu", N: s.GPUs}) {
+	if !sharing && shape.GPUs > 0 && !n.takeWhole(cand, spec.Count{Name: "gpu", N: shape.GPUs}) {
 		return false
 	}
 	n.Use = use
@@ -187,24 +189,24 @@ func linkOf(links []int32, to int) int64 {
 
 // allocateDevices gives a need that was settled device by device its devices.
 // It is false if they are no longer free.
-func allocateDevices(na *spec.NodeAlloc, n *state.Node, list []DeviceUse) bool {
+func allocateDevices(na *spec.NodeAlloc, node *state.Node, list []DeviceUse) bool {
 	for _, use := range list {
-		if use.Pos >= len(n.GPUs) {
+		if use.Pos >= len(node.GPUs) {
 			return false
 		}
-		g := &n.GPUs[use.Pos]
+		gpu := &node.GPUs[use.Pos]
 		if use.N == 0 {
-			if !n.FreeWhole(use.Pos) || named(na.GPUs, g.UUID) {
+			if !node.FreeWhole(use.Pos) || named(na.GPUs, gpu.UUID) {
 				return false
 			}
-			na.GPUs = append(na.GPUs, spec.GPURef{UUID: g.UUID, Index: g.Index, Type: g.Type})
+			na.GPUs = append(na.GPUs, spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type})
 			continue
 		}
-		s := spec.GPUShare{UUID: g.UUID, Index: g.Index, Type: g.Type, Name: use.Share, N: use.N, Of: n.ShareAt(use.Pos).N}
-		if !n.TakesShare(&s) {
+		share := spec.GPUShare{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type, Name: use.Share, N: use.N, Of: node.ShareAt(use.Pos).N}
+		if !node.TakesShare(&share) {
 			return false
 		}
-		na.Shares = append(na.Shares, s)
+		na.Shares = append(na.Shares, share)
 	}
 	return true
 }
@@ -219,19 +221,19 @@ func (c *Candidate) idleGPUs() int64 {
 
 // spareAfter is what would be left, in thousandths, of the device that a part is
 // taken of: the less, the better it fits.
-func (c *Candidate) spareAfter(d *Demand, ask spec.Count) int64 {
+func (c *Candidate) spareAfter(demand *Demand, ask spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
-		k := &c.Shape.Kinds[i]
-		if k.Counts != CountsDevice || k.Part != ask.Name || (ask.Type != "" && ask.Type != k.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
+		kind := &c.Shape.Kinds[i]
+		if kind.Counts != CountsDevice || kind.Part != ask.Name || (ask.Type != "" && ask.Type != kind.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
 			continue
 		}
-		left := (c.Free.More[i] - ask.N) * 1000 / k.N
-		if best < 0 || (left < best) != d.Emptiest {
+		left := (c.Free.More[i] - ask.N) * 1000 / kind.N
+		if best < 0 || (left < best) != demand.Emptiest {
 			best = left
 		}
 	}
-	if d.Emptiest {
+	if demand.Emptiest {
 		return -best
 	}
 	return best

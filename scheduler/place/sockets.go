@@ -9,33 +9,33 @@ import (
 
 // perSocket is how many CPUs each socket of a node has; socket k has the CPUs
 // from k times that on. 0 = the node's sockets are not known.
-func perSocket(n *state.Node) int64 {
-	if n.Spec.Sockets < 2 {
+func perSocket(node *state.Node) int64 {
+	if node.Spec.Sockets < 2 {
 		return 0
 	}
-	return n.Spec.CPUs / n.Spec.Sockets
+	return node.Spec.CPUs / node.Spec.Sockets
 }
 
 // overSockets picks free CPUs such that each socket has those of at most as
 // many tasks as --ntasks-per-socket says, as far as they are free there. It is
 // nil if there are not enough.
-func overSockets(n *state.Node, want int64, d *Demand) spec.Bitset {
+func overSockets(node *state.Node, want int64, demand *Demand) spec.Bitset {
 	step := 1
-	if d.Cores {
-		step = int(max(n.Spec.ThreadsPerCore, 1))
+	if demand.Cores {
+		step = int(max(node.Spec.ThreadsPerCore, 1))
 	}
-	out, each := make(spec.Bitset, (n.Spec.TopCPU()+63)/64), perSocket(n)
-	most := divideUp(d.PerSocket*d.CPUsPerTask, int64(step)) * int64(step)
-	for k := int64(0); k < n.Spec.Sockets && want > 0 && each > 0; k++ {
+	out, each := make(spec.Bitset, (node.Spec.TopCPU()+63)/64), perSocket(node)
+	most := divideUp(demand.PerSocket*demand.CPUsPerTask, int64(step)) * int64(step)
+	for k := int64(0); k < node.Spec.Sockets && want > 0 && each > 0; k++ {
 		var here spec.Bitset
 		for cpu := k * each; cpu < (k+1)*each; cpu++ {
 			here = here.Set(int(cpu))
 		}
 		quota := min(want, most)
-		want -= quota - max(takeCores(n, out, here, step, quota), 0)
+		want -= quota - max(takeCores(node, out, here, step, quota), 0)
 	}
 	if want > 0 {
-		want = takeCores(n, out, nil, step, want)
+		want = takeCores(node, out, nil, step, want)
 	}
 	if want > 0 {
 		return nil
@@ -46,16 +46,16 @@ func overSockets(n *state.Node, want int64, d *Demand) spec.Bitset {
 // nearSockets picks GPUs such that each of as many sockets as are needed has so
 // many near it, the first sockets first. It is nil where that cannot be, or
 // which socket a GPU is near is not known.
-func nearSockets(n *state.Node, taken []spec.GPURef, c spec.Count, each int64) []spec.GPURef {
-	size := perSocket(n)
-	if each == 0 || size == 0 || c.N%each != 0 {
+func nearSockets(node *state.Node, taken []spec.GPURef, count spec.Count, each int64) []spec.GPURef {
+	size := perSocket(node)
+	if each == 0 || size == 0 || count.N%each != 0 {
 		return nil
 	}
-	at := make([][]int, n.Spec.Sockets)
-	for i := range n.GPUs {
-		g := &n.GPUs[i]
-		first := int64(g.CPUs.Next(0))
-		if n.UsedGPU.Has(i) || (c.Type != "" && g.Type != c.Type) || named(taken, g.UUID) || first < 0 || first/size >= n.Spec.Sockets {
+	at := make([][]int, node.Spec.Sockets)
+	for i := range node.GPUs {
+		gpu := &node.GPUs[i]
+		first := int64(gpu.CPUs.Next(0))
+		if node.UsedGPU.Has(i) || (count.Type != "" && gpu.Type != count.Type) || named(taken, gpu.UUID) || first < 0 || first/size >= node.Spec.Sockets {
 			continue
 		}
 		if k := first / size; int64(len(at[k])) < each {
@@ -64,14 +64,14 @@ func nearSockets(n *state.Node, taken []spec.GPURef, c spec.Count, each int64) [
 	}
 	var refs []spec.GPURef
 	for _, list := range at {
-		if int64(len(list)) < each || int64(len(refs)) == c.N {
+		if int64(len(list)) < each || int64(len(refs)) == count.N {
 			continue
 		}
 		for _, i := range list {
-			refs = append(refs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+			refs = append(refs, spec.GPURef{UUID: node.GPUs[i].UUID, Index: node.GPUs[i].Index, Type: node.GPUs[i].Type})
 		}
 	}
-	if int64(len(refs)) != c.N {
+	if int64(len(refs)) != count.N {
 		return nil
 	}
 	return slices.Clip(refs)
@@ -79,14 +79,14 @@ func nearSockets(n *state.Node, taken []spec.GPURef, c spec.Count, each int64) [
 
 // ForTasks are the CPUs of a job on a node that its tasks run on: all but those
 // that --core-spec or --thread-spec leaves to the system, the last.
-func ForTasks(n *state.Node, cpus spec.Bitset, js *spec.JobSpec) spec.Bitset {
-	spare := int64(js.Size.CoreSpec)*max(n.Spec.ThreadsPerCore, 1) + int64(js.Size.ThreadSpec)
+func ForTasks(node *state.Node, cpus spec.Bitset, jobSpec *spec.JobSpec) spec.Bitset {
+	spare := int64(jobSpec.Size.CoreSpec)*max(node.Spec.ThreadsPerCore, 1) + int64(jobSpec.Size.ThreadSpec)
 	if spare == 0 {
 		return cpus
 	}
 	out := cpus.Clone()
-	for cpu := n.Spec.TopCPU() - 1; cpu >= 0 && spare > 0; cpu-- {
-		if !n.Spec.Reserved.Has(int(cpu)) {
+	for cpu := node.Spec.TopCPU() - 1; cpu >= 0 && spare > 0; cpu-- {
+		if !node.Spec.Reserved.Has(int(cpu)) {
 			out, spare = out.Clear(int(cpu)), spare-1
 		}
 	}

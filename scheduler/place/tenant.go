@@ -27,31 +27,31 @@ func (a *Tenant) With(b *Tenant) bool {
 
 // TenantIn is the tenant that a job is in a partition, and how many jobs may be
 // on each of its CPUs; 0 = it has them for itself.
-func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, j *spec.JobSpec) (t Tenant, share int64) {
-	t = Tenant{User: j.UID, Label: j.MCSLabel}
-	want := j.Place.Sharing
+func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) (tenant Tenant, share int64) {
+	tenant = Tenant{User: job.UID, Label: job.MCSLabel}
+	want := job.Place.Sharing
 	if want == spec.ExclusiveUser || part.ExclusiveUser {
-		t.Apart |= spec.ApartUser
+		tenant.Apart |= spec.ApartUser
 	}
-	if mcs := cfg.Labels(); j.MCSLabel != "" && !mcs.Never && (mcs.Always || want == spec.ExclusiveMCS) {
-		t.Apart |= spec.ApartMCS
+	if mcs := cfg.Labels(); job.MCSLabel != "" && !mcs.Never && (mcs.Always || want == spec.ExclusiveMCS) {
+		tenant.Apart |= spec.ApartMCS
 	}
 	if want == spec.ExclusiveTopo || part.ExclusiveTopo {
-		t.Apart |= spec.ApartTopo
+		tenant.Apart |= spec.ApartTopo
 	}
-	if n := part.Sharers(want); n > 1 && j.Size.CoreSpec+j.Size.ThreadSpec == 0 && !j.Queue.Reboot && cfg.Sched.Turns(part) == 0 {
-		t.Class, share = part.Name, int64(n)
+	if n := part.Sharers(want); n > 1 && job.Size.CoreSpec+job.Size.ThreadSpec == 0 && !job.Queue.Reboot && cfg.Sched.Turns(part) == 0 {
+		tenant.Class, share = part.Name, int64(n)
 	}
-	return t, share
+	return tenant, share
 }
 
 // TenantOf is the tenant that a running job is.
-func TenantOf(j *state.Job) Tenant {
-	t := Tenant{User: j.Spec.UID, Label: j.Spec.MCSLabel, Apart: j.Alloc.Apart}
-	if j.Alloc.Share > 0 {
-		t.Class = j.Alloc.Partition
+func TenantOf(job *state.Job) Tenant {
+	tenant := Tenant{User: job.Spec.UID, Label: job.Spec.MCSLabel, Apart: job.Alloc.Apart}
+	if job.Alloc.Share > 0 {
+		tenant.Class = job.Alloc.Partition
 	}
-	return t
+	return tenant
 }
 
 // Neighbours are the nodes on which a job that keeps a whole block for itself
@@ -90,25 +90,25 @@ func Neighbours(st *state.State) [][]spec.NodeID {
 
 // Welcome tells whether a job may be on a node beside those that are there
 // now, and in its block beside those that are in the block.
-func Welcome(st *state.State, n *state.Node, t *Tenant, neighbours [][]spec.NodeID) bool {
-	if t.Apart != 0 && len(n.Holds) > 0 {
+func Welcome(st *state.State, node *state.Node, tenant *Tenant, neighbours [][]spec.NodeID) bool {
+	if tenant.Apart != 0 && len(node.Holds) > 0 {
 		return false // what another scheduler runs there is nobody's job
 	}
-	for _, uid := range n.Jobs {
-		if o := TenantOf(st.Job(uid)); !t.With(&o) {
+	for _, uid := range node.Jobs {
+		if o := TenantOf(st.Job(uid)); !tenant.With(&o) {
 			return false
 		}
 	}
 	if neighbours == nil {
 		return true
 	}
-	for _, id := range neighbours[n.ID] {
+	for _, id := range neighbours[node.ID] {
 		near := st.NodeByID(id)
-		if near == nil || near.ID == n.ID {
+		if near == nil || near.ID == node.ID {
 			continue
 		}
 		for _, uid := range near.Jobs {
-			if (t.Apart|st.Job(uid).Alloc.Apart)&spec.ApartTopo != 0 {
+			if (tenant.Apart|st.Job(uid).Alloc.Apart)&spec.ApartTopo != 0 {
 				return false
 			}
 		}

@@ -94,7 +94,7 @@ func (t *Tree) Shares(s *Switch, counts []int, want int) (leaves []int32, of []i
 }
 
 // pickBelow is Pick below one switch after the other, the lowest first.
-func pickBelow(d *Demand, cands []Candidate, opt Options) []Part {
+func pickBelow(demand *Demand, cands []Candidate, opt Options) []Part {
 	tree := opt.Tree
 	opt.Tree = nil
 	for i := range tree.Switches {
@@ -104,10 +104,10 @@ func pickBelow(d *Demand, cands []Candidate, opt Options) []Part {
 				some = append(some, cands[k])
 			}
 		}
-		if int64(len(some)) < d.MinNodes {
+		if int64(len(some)) < demand.MinNodes {
 			continue
 		}
-		if parts := Pick(d, some, opt); parts != nil {
+		if parts := Pick(demand, some, opt); parts != nil {
 			return parts
 		}
 	}

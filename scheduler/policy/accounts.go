@@ -12,16 +12,16 @@ import (
 
 // putAssoc applies settings to an association and plans it, and the end of
 // what it used where RawUsage=0 is set.
-func (p *planner) putAssoc(a spec.Association, set []spec.KeyValue, skip []string) error {
-	clear, err := setAssoc(p.pol(), &a, set, skip)
+func (p *planner) putAssoc(assoc spec.Association, set []spec.KeyValue, skip []string) error {
+	clear, err := setAssoc(p.pol(), &assoc, set, skip)
 	if err != nil {
 		return err
 	}
-	if err := p.emitEvent(&event.AssociationPut{Association: a}); err != nil {
+	if err := p.emitEvent(&event.AssociationPut{Association: assoc}); err != nil {
 		return err
 	}
 	if clear {
-		return p.emitEvent(&event.UsageCleared{Assoc: a.ID})
+		return p.emitEvent(&event.UsageCleared{Assoc: assoc.ID})
 	}
 	return nil
 }
@@ -82,8 +82,8 @@ func (p *planner) matchAccounts() []string {
 		names = append(slices.Clone(names), by...)
 	}
 	filtered := false
-	match := func(a *spec.Account) bool {
-		for _, f := range [...]struct{ key, is string }{{"parent", a.Parent}, {"organization", a.Organization}, {"description", a.Description}} {
+	match := func(account *spec.Account) bool {
+		for _, f := range [...]struct{ key, is string }{{"parent", account.Parent}, {"organization", account.Organization}, {"description", account.Description}} {
 			if want, ok := listValue(p.c.Where, f.key); ok {
 				filtered = true
 				if !slices.ContainsFunc(want, func(w string) bool { return strings.EqualFold(w, f.is) }) {
@@ -106,15 +106,15 @@ func (p *planner) matchAccounts() []string {
 	return out
 }
 
-func setAccount(a *spec.Account, set []spec.KeyValue) {
+func setAccount(account *spec.Account, set []spec.KeyValue) {
 	if v, ok := lastValue(set, "description"); ok {
-		a.Description = v
+		account.Description = v
 	}
 	if v, ok := lastValue(set, "organization"); ok {
-		a.Organization = v
+		account.Organization = v
 	}
 	if v, ok := lastValue(set, "parent"); ok {
-		a.Parent = v
+		account.Parent = v
 	}
 }
 
@@ -126,18 +126,18 @@ func (p *planner) addAccount(name string) error {
 		return err
 	}
 	all := p.allPairs()
-	a := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
-	setAccount(&a, all)
-	if _, given := lastValue(all, "organization"); !given && a.Parent != "root" {
-		if up := p.pol().FindAccount(a.Parent); up != nil {
-			a.Organization = up.Organization
+	account := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
+	setAccount(&account, all)
+	if _, given := lastValue(all, "organization"); !given && account.Parent != "root" {
+		if up := p.pol().FindAccount(account.Parent); up != nil {
+			account.Organization = up.Organization
 		}
 	}
-	parent := p.pol().AccountAssoc(a.Parent)
+	parent := p.pol().AccountAssoc(account.Parent)
 	if parent == 0 {
-		return badOption("parent account %q does not exist", a.Parent)
+		return badOption("parent account %q does not exist", account.Parent)
 	}
-	if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
+	if err := p.emitEvent(&event.AccountPut{Account: account}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
@@ -149,15 +149,15 @@ func (p *planner) modifyAccount(name string) error {
 	if old == nil || assoc == nil {
 		return badOption("account %q does not exist", name)
 	}
-	a, as := *old, *assoc
-	setAccount(&a, p.c.Set)
-	if a.Parent != old.Parent {
-		as.Parent = p.pol().AccountAssoc(a.Parent)
+	account, as := *old, *assoc
+	setAccount(&account, p.c.Set)
+	if account.Parent != old.Parent {
+		as.Parent = p.pol().AccountAssoc(account.Parent)
 		if as.Parent == 0 || name == "root" {
-			return badOption("account %q cannot be put below %q, which does not exist or is below it", name, a.Parent)
+			return badOption("account %q cannot be put below %q, which does not exist or is below it", name, account.Parent)
 		}
 	}
-	if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
+	if err := p.emitEvent(&event.AccountPut{Account: account}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
@@ -179,17 +179,17 @@ func (p *planner) deleteAccount(name string) error {
 			return badOption("account %q has a child, %q", name, a.Name)
 		}
 	}
-	for _, u := range slices.Clone(p.pol().Users) {
-		if u.DefaultAccount != name {
+	for _, user := range slices.Clone(p.pol().Users) {
+		if user.DefaultAccount != name {
 			continue
 		}
 		for i := range p.pol().Assocs {
-			if a := &p.pol().Assocs[i]; a.User == u.Name && a.Account != name {
-				return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", name, u.Name))
+			if a := &p.pol().Assocs[i]; a.User == user.Name && a.Account != name {
+				return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", name, user.Name))
 			}
 		}
-		u.DefaultAccount = ""
-		if err := p.emitEvent(&event.UserPut{User: u}); err != nil {
+		user.DefaultAccount = ""
+		if err := p.emitEvent(&event.UserPut{User: user}); err != nil {
 			return err
 		}
 	}
@@ -216,15 +216,15 @@ func (p *planner) planCoordinator() error {
 			return badOption("user %q does not exist", user)
 		}
 		for _, name := range accounts {
-			a := p.pol().FindAccount(name)
-			if a == nil {
+			account := p.pol().FindAccount(name)
+			if account == nil {
 				return badOption("account %q does not exist", name)
 			}
-			if slices.Contains(a.Coordinators, user) == (p.c.Verb == Add) {
+			if slices.Contains(account.Coordinators, user) == (p.c.Verb == Add) {
 				continue
 			}
-			n := *a
-			n.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return c == user })
+			n := *account
+			n.Coordinators = slices.DeleteFunc(slices.Clone(account.Coordinators), func(c string) bool { return c == user })
 			if p.c.Verb == Add {
 				n.Coordinators = append(n.Coordinators, user)
 			}
@@ -256,22 +256,22 @@ func Coordinates(pol *state.Policy, user, account string) bool {
 // MayChange tells whether a user who is no operator may make a change: a
 // coordinator may add, modify and delete users in the accounts named, but not
 // make operators of them, and not give them QOS.
-func MayChange(st *state.State, user string, c Change) bool {
-	entity := strings.ToLower(c.Entity)
+func MayChange(st *state.State, user string, change Change) bool {
+	entity := strings.ToLower(change.Entity)
 	if entity != "user" && entity != "association" {
 		return false
 	}
-	for _, kv := range c.Set {
+	for _, kv := range change.Set {
 		switch plainKey(kv.Key) {
 		case "adminlevel", "admin", "qos", "qoslevel", "defaultqos", "priority", "rawusage":
 			return false
 		}
 	}
-	all := slices.Concat(c.Where, c.Set)
+	all := slices.Concat(change.Where, change.Set)
 	accounts, ok := listValue(all, "account", "accounts")
 	if !ok {
 		accounts, ok = listValue(all, "defaultaccount")
-		if !ok || c.Verb != Add {
+		if !ok || change.Verb != Add {
 			return false
 		}
 	}

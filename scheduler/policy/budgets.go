@@ -26,15 +26,15 @@ const budgetSteps = 50
 func Budgets(st *state.State, all []Budget) []event.Event {
 	var out []event.Event
 	for i := range st.Policy.Assocs {
-		a := &st.Policy.Assocs[i]
-		if a.User != "" {
+		assoc := &st.Policy.Assocs[i]
+		if assoc.User != "" {
 			continue
 		}
 		var want spec.Limits
-		if n := slices.IndexFunc(all, func(b Budget) bool { return b.Account == a.Account }); n >= 0 {
-			used := st.SpentOf(state.UsageAssoc, 0, a.ID)
+		if n := slices.IndexFunc(all, func(b Budget) bool { return b.Account == assoc.Account }); n >= 0 {
+			used := st.SpentOf(state.UsageAssoc, 0, assoc.ID)
 			for _, l := range all[n].Left {
-				if have, ok := a.Budget.Get(l.Name); l.N <= 0 {
+				if have, ok := assoc.Budget.Get(l.Name); l.N <= 0 {
 					l.N = 0
 				} else {
 					left := l.N
@@ -47,8 +47,8 @@ func Budgets(st *state.State, all []Budget) []event.Event {
 			}
 			slices.SortFunc(want, func(x, y spec.TRESCount) int { return strings.Compare(x.Name, y.Name) })
 		}
-		if !slices.Equal(want, a.Budget) {
-			changed := *a
+		if !slices.Equal(want, assoc.Budget) {
+			changed := *assoc
 			changed.Budget = want
 			out = append(out, &event.AssociationPut{Association: changed})
 		}

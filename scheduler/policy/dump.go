@@ -76,13 +76,13 @@ func Dump(st *state.State) string {
 func dumpBelow(out *strings.Builder, pol *state.Policy, account string, depth int) {
 	var lines, children []string
 	for _, id := range sortedAssocs(pol) {
-		a := pol.Assoc(id)
+		assoc := pol.Assoc(id)
 		switch {
-		case a.User != "" && a.Account == account:
-			lines = append(lines, userLine(pol, a))
-		case a.User == "" && a.Account != account && a.Parent == pol.AccountAssoc(account):
-			lines = append(lines, accountLine(pol, a))
-			children = append(children, a.Account)
+		case assoc.User != "" && assoc.Account == account:
+			lines = append(lines, userLine(pol, assoc))
+		case assoc.User == "" && assoc.Account != account && assoc.Parent == pol.AccountAssoc(account):
+			lines = append(lines, accountLine(pol, assoc))
+			children = append(children, assoc.Account)
 		}
 	}
 	if len(lines) > 0 {
@@ -108,138 +108,138 @@ func sortedAssocs(pol *state.Policy) []uint32 {
 	return append(users, accounts...)
 }
 
-func accountLine(pol *state.Policy, a *spec.Association) string {
+func accountLine(pol *state.Policy, assoc *spec.Association) string {
 	l := &line{}
-	l.b.WriteString("Account - '" + a.Account + "'")
-	if acct := pol.FindAccount(a.Account); acct != nil {
+	l.b.WriteString("Account - '" + assoc.Account + "'")
+	if acct := pol.FindAccount(assoc.Account); acct != nil {
 		l.writeQuoted("Description", acct.Description)
 		l.writeQuoted("Organization", acct.Organization)
 	}
-	l.writeAssociation(pol, a)
+	l.writeAssociation(pol, assoc)
 	return l.b.String()
 }
 
-func userLine(pol *state.Policy, a *spec.Association) string {
+func userLine(pol *state.Policy, assoc *spec.Association) string {
 	l := &line{}
-	l.b.WriteString("User - '" + a.User + "'")
-	l.writeQuoted("Partition", a.Partition)
-	if u := pol.FindUser(a.User); u != nil {
+	l.b.WriteString("User - '" + assoc.User + "'")
+	l.writeQuoted("Partition", assoc.Partition)
+	if u := pol.FindUser(assoc.User); u != nil {
 		l.writeQuoted("DefaultAccount", u.DefaultAccount)
 		l.writeQuoted("DefaultWCKey", u.DefaultWCKey)
 		l.writeQuoted("AdminLevel", u.AdminLevel)
 	}
 	var of, keys []string
 	for i := range pol.Accounts {
-		if slices.Contains(pol.Accounts[i].Coordinators, a.User) {
+		if slices.Contains(pol.Accounts[i].Coordinators, assoc.User) {
 			of = append(of, pol.Accounts[i].Name)
 		}
 	}
 	for _, k := range pol.WCKeys {
-		if k.User == a.User {
+		if k.User == assoc.User {
 			keys = append(keys, k.Name)
 		}
 	}
 	l.writeQuoted("Coordinator", strings.Join(of, ","))
 	l.writeQuoted("WCKeys", strings.Join(keys, ","))
-	l.writeAssociation(pol, a)
+	l.writeAssociation(pol, assoc)
 	return l.b.String()
 }
 
 // writeAssociation writes the options of an association; a list of QOS as what it adds to
 // the inherited one, where it only adds.
-func (l *line) writeAssociation(pol *state.Policy, a *spec.Association) {
-	if a.SharesParent {
+func (l *line) writeAssociation(pol *state.Policy, assoc *spec.Association) {
+	if assoc.SharesParent {
 		l.writeBare("Fairshare", "parent")
 	} else {
-		l.writeBare("Fairshare", strconv.FormatInt(a.Share(), 10))
+		l.writeBare("Fairshare", strconv.FormatInt(assoc.Share(), 10))
 	}
-	l.writeCount("GrpJobs", a.GrpJobs)
-	l.writeCount("GrpJobsAccrue", a.GrpJobsAccrue)
-	l.writeCount("GrpSubmitJobs", a.GrpSubmitJobs)
-	l.writeLimits("GrpTRES", a.GrpTRES)
-	l.writeLimits("GrpTRESMins", a.GrpTRESMins)
-	l.writeLimits("GrpTRESRunMins", a.GrpTRESRunMins)
-	l.writeSpan("GrpWall", a.GrpWall)
-	l.writeLimits("GuaranteedTRES", a.Guaranteed)
-	l.writeCount("MaxJobs", a.MaxJobs)
-	l.writeCount("MaxJobsAccrue", a.MaxJobsAccrue)
-	l.writeCount("MaxSubmitJobs", a.MaxSubmitJobs)
-	l.writeLimits("MaxTRESPerJob", a.MaxTRESPerJob)
-	l.writeLimits("MaxTRESPerNode", a.MaxTRESPerNode)
-	l.writeLimits("MaxTRESMinsPerJob", a.MaxTRESMins)
-	l.writeSpan("MaxWallDurationPerJob", a.MaxWall)
-	l.writeCount("MinPrioThreshold", a.MinPrio)
-	l.writeCount("OverQuotaWeight", a.OverQuota)
-	if a.Priority != 0 {
-		l.writeBare("Priority", strconv.FormatUint(uint64(a.Priority), 10))
+	l.writeCount("GrpJobs", assoc.GrpJobs)
+	l.writeCount("GrpJobsAccrue", assoc.GrpJobsAccrue)
+	l.writeCount("GrpSubmitJobs", assoc.GrpSubmitJobs)
+	l.writeLimits("GrpTRES", assoc.GrpTRES)
+	l.writeLimits("GrpTRESMins", assoc.GrpTRESMins)
+	l.writeLimits("GrpTRESRunMins", assoc.GrpTRESRunMins)
+	l.writeSpan("GrpWall", assoc.GrpWall)
+	l.writeLimits("GuaranteedTRES", assoc.Guaranteed)
+	l.writeCount("MaxJobs", assoc.MaxJobs)
+	l.writeCount("MaxJobsAccrue", assoc.MaxJobsAccrue)
+	l.writeCount("MaxSubmitJobs", assoc.MaxSubmitJobs)
+	l.writeLimits("MaxTRESPerJob", assoc.MaxTRESPerJob)
+	l.writeLimits("MaxTRESPerNode", assoc.MaxTRESPerNode)
+	l.writeLimits("MaxTRESMinsPerJob", assoc.MaxTRESMins)
+	l.writeSpan("MaxWallDurationPerJob", assoc.MaxWall)
+	l.writeCount("MinPrioThreshold", assoc.MinPrio)
+	l.writeCount("OverQuotaWeight", assoc.OverQuota)
+	if assoc.Priority != 0 {
+		l.writeBare("Priority", strconv.FormatUint(uint64(assoc.Priority), 10))
 	}
-	l.writeQuoted("Comment", a.Comment)
-	l.writeQuoted("DefaultQOS", a.DefaultQOS)
-	if len(a.QOS) == 0 {
+	l.writeQuoted("Comment", assoc.Comment)
+	l.writeQuoted("DefaultQOS", assoc.DefaultQOS)
+	if len(assoc.QOS) == 0 {
 		return
 	}
-	up := inheritedQOS(pol, &spec.Association{Parent: a.Parent})
-	if a.Parent == 0 || slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(a.QOS, n) }) {
-		l.writeQuoted("QOS", strings.Join(a.QOS, ","))
+	up := inheritedQOS(pol, &spec.Association{Parent: assoc.Parent})
+	if assoc.Parent == 0 || slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(assoc.QOS, n) }) {
+		l.writeQuoted("QOS", strings.Join(assoc.QOS, ","))
 		return
 	}
 	var more []string
-	for _, n := range a.QOS {
+	for _, n := range assoc.QOS {
 		if !slices.Contains(up, n) {
 			more = append(more, "+"+n)
 		}
 	}
 	if len(more) == 0 {
-		more = a.QOS // the same as above it, but said
+		more = assoc.QOS // the same as above it, but said
 	}
 	l.writeQuoted("QOS", strings.Join(more, ","))
 }
 
-func qosLine(q *spec.QOS) string {
+func qosLine(qos *spec.QOS) string {
 	l := &line{}
-	l.b.WriteString("QOS - '" + q.Name + "'")
-	l.writeQuoted("Description", q.Description)
-	if q.Priority != 0 {
-		l.writeBare("Priority", strconv.FormatUint(uint64(q.Priority), 10))
+	l.b.WriteString("QOS - '" + qos.Name + "'")
+	l.writeQuoted("Description", qos.Description)
+	if qos.Priority != 0 {
+		l.writeBare("Priority", strconv.FormatUint(uint64(qos.Priority), 10))
 	}
-	l.writeQuoted("Flags", strings.Join(q.Flags, ","))
-	if q.GraceTime != 0 {
-		l.writeBare("GraceTime", strconv.FormatInt(q.GraceTime.Seconds(), 10))
+	l.writeQuoted("Flags", strings.Join(qos.Flags, ","))
+	if qos.GraceTime != 0 {
+		l.writeBare("GraceTime", strconv.FormatInt(qos.GraceTime.Seconds(), 10))
 	}
-	l.writeCount("GrpJobs", q.GrpJobs)
-	l.writeCount("GrpJobsAccrue", q.GrpJobsAccrue)
-	l.writeCount("GrpSubmitJobs", q.GrpSubmitJobs)
-	l.writeLimits("GrpTRES", q.GrpTRES)
-	l.writeLimits("GrpTRESMins", q.GrpTRESMins)
-	l.writeLimits("GrpTRESRunMins", q.GrpTRESRunMins)
-	l.writeSpan("GrpWall", q.GrpWall)
-	if q.LimitFactor != 0 {
-		l.writeBare("LimitFactor", formatMillionths(q.LimitFactor))
+	l.writeCount("GrpJobs", qos.GrpJobs)
+	l.writeCount("GrpJobsAccrue", qos.GrpJobsAccrue)
+	l.writeCount("GrpSubmitJobs", qos.GrpSubmitJobs)
+	l.writeLimits("GrpTRES", qos.GrpTRES)
+	l.writeLimits("GrpTRESMins", qos.GrpTRESMins)
+	l.writeLimits("GrpTRESRunMins", qos.GrpTRESRunMins)
+	l.writeSpan("GrpWall", qos.GrpWall)
+	if qos.LimitFactor != 0 {
+		l.writeBare("LimitFactor", formatMillionths(qos.LimitFactor))
 	}
-	l.writeCount("MaxJobsAccruePerAccount", q.MaxAccruePerAcct)
-	l.writeCount("MaxJobsAccruePerUser", q.MaxAccruePerUser)
-	l.writeCount("MaxJobsPerAccount", q.MaxJobsPerAcct)
-	l.writeCount("MaxJobsPerUser", q.MaxJobsPerUser)
-	l.writeCount("MaxSubmitJobsPerAccount", q.MaxSubmitPerAcct)
-	l.writeCount("MaxSubmitJobsPerUser", q.MaxSubmitPerUser)
-	l.writeLimits("MaxTRESPerJob", q.MaxTRESPerJob)
-	l.writeLimits("MaxTRESPerNode", q.MaxTRESPerNode)
-	l.writeLimits("MaxTRESPerAccount", q.MaxTRESPerAcct)
-	l.writeLimits("MaxTRESPerUser", q.MaxTRESPerUser)
-	l.writeLimits("MaxTRESMinsPerJob", q.MaxTRESMins)
-	l.writeLimits("MaxTRESRunMinsPerAccount", q.MaxRunMinsAcct)
-	l.writeLimits("MaxTRESRunMinsPerUser", q.MaxRunMinsUser)
-	l.writeLimits("MinTRESPerJob", q.MinTRESPerJob)
-	l.writeSpan("MaxWallDurationPerJob", q.MaxWall)
-	l.writeCount("MinPrioThreshold", q.MinPrio)
-	l.writeQuoted("Preempt", strings.Join(q.Preempt, ","))
-	l.writeSpan("PreemptExemptTime", q.PreemptExempt)
-	l.writeQuoted("PreemptMode", q.PreemptMode)
-	if q.UsageFactor != 0 {
-		l.writeBare("UsageFactor", formatMillionths(q.Factor()))
+	l.writeCount("MaxJobsAccruePerAccount", qos.MaxAccruePerAcct)
+	l.writeCount("MaxJobsAccruePerUser", qos.MaxAccruePerUser)
+	l.writeCount("MaxJobsPerAccount", qos.MaxJobsPerAcct)
+	l.writeCount("MaxJobsPerUser", qos.MaxJobsPerUser)
+	l.writeCount("MaxSubmitJobsPerAccount", qos.MaxSubmitPerAcct)
+	l.writeCount("MaxSubmitJobsPerUser", qos.MaxSubmitPerUser)
+	l.writeLimits("MaxTRESPerJob", qos.MaxTRESPerJob)
+	l.writeLimits("MaxTRESPerNode", qos.MaxTRESPerNode)
+	l.writeLimits("MaxTRESPerAccount", qos.MaxTRESPerAcct)
+	l.writeLimits("MaxTRESPerUser", qos.MaxTRESPerUser)
+	l.writeLimits("MaxTRESMinsPerJob", qos.MaxTRESMins)
+	l.writeLimits("MaxTRESRunMinsPerAccount", qos.MaxRunMinsAcct)
+	l.writeLimits("MaxTRESRunMinsPerUser", qos.MaxRunMinsUser)
+	l.writeLimits("MinTRESPerJob", qos.MinTRESPerJob)
+	l.writeSpan("MaxWallDurationPerJob", qos.MaxWall)
+	l.writeCount("MinPrioThreshold", qos.MinPrio)
+	l.writeQuoted("Preempt", strings.Join(qos.Preempt, ","))
+	l.writeSpan("PreemptExemptTime", qos.PreemptExempt)
+	l.writeQuoted("PreemptMode", qos.PreemptMode)
+	if qos.UsageFactor != 0 {
+		l.writeBare("UsageFactor", formatMillionths(qos.Factor()))
 	}
-	if q.UsageThreshold != nil {
-		l.writeBare("UsageThreshold", formatMillionths(*q.UsageThreshold))
+	if qos.UsageThreshold != nil {
+		l.writeBare("UsageThreshold", formatMillionths(*qos.UsageThreshold))
 	}
 	return l.b.String()
 }

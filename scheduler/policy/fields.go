@@ -30,48 +30,48 @@ func errText(s string) error { return errors.New(s) }
 // be forgotten.
 //
 //muster:table one entry for each option, with its long and short names
-func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
+func setQOS(pol *state.Policy, qos *spec.QOS, set []spec.KeyValue) (clear bool, err error) {
 	err = applyOptions("qos", []option{
-		{"description", setText(&q.Description)},
-		{"flags", setFlags(&q.Flags)},
-		{"gracetime", seconds(&q.GraceTime)},
-		{"grpjobs", count(&q.GrpJobs)},
-		{"grpjobsaccrue", count(&q.GrpJobsAccrue)},
-		{"grpsubmitjobs grpsubmit", count(&q.GrpSubmitJobs)},
-		{"grptres", setTRES(&q.GrpTRES)},
-		{"grptresmins", setTRES(&q.GrpTRESMins)},
-		{"grptresrunmins", setTRES(&q.GrpTRESRunMins)},
-		{"grpwall", parseSpan(&q.GrpWall)},
-		{"limitfactor", micros(&q.LimitFactor)},
-		{"maxjobsaccrueperaccount maxjobsaccruepa maxjobsaccrueperacct", count(&q.MaxAccruePerAcct)},
-		{"maxjobsaccrueperuser maxjobsaccruepu", count(&q.MaxAccruePerUser)},
-		{"maxjobsperaccount maxjobspa maxjobsperacct", count(&q.MaxJobsPerAcct)},
-		{"maxjobsperuser maxjobspu maxjobs", count(&q.MaxJobsPerUser)},
-		{"maxsubmitjobsperaccount maxsubmitjobspa maxsubmitpa maxsubmitjobsperacct maxsubmitperaccount", count(&q.MaxSubmitPerAcct)},
-		{"maxsubmitjobsperuser maxsubmitjobspu maxsubmitpu maxsubmitjobs maxsubmit maxsubmitperuser", count(&q.MaxSubmitPerUser)},
-		{"maxtresperjob maxtres maxtrespj", setTRES(&q.MaxTRESPerJob)},
-		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&q.MaxTRESMins)},
-		{"maxtresperaccount maxtrespa maxtresperacct", setTRES(&q.MaxTRESPerAcct)},
-		{"maxtrespernode maxtrespn", setTRES(&q.MaxTRESPerNode)},
-		{"maxtresperuser maxtrespu", setTRES(&q.MaxTRESPerUser)},
-		{"maxtresrunminsperaccount maxtresrunminspa maxtresrunminsperacct", setTRES(&q.MaxRunMinsAcct)},
-		{"maxtresrunminsperuser maxtresrunminspu maxtresrunmins", setTRES(&q.MaxRunMinsUser)},
-		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&q.MaxWall)},
-		{"minpriothreshold minprio minpriothresh", count(&q.MinPrio)},
-		{"mintresperjob mintres mintrespj", setTRES(&q.MinTRESPerJob)},
-		{"preempt", setPreempts(pol, q)},
-		{"preemptexempttime", parseSpan(&q.PreemptExempt)},
-		{"preemptmode", preemptMode(&q.PreemptMode)},
-		{"priority", number32(&q.Priority)},
+		{"description", setText(&qos.Description)},
+		{"flags", setFlags(&qos.Flags)},
+		{"gracetime", seconds(&qos.GraceTime)},
+		{"grpjobs", count(&qos.GrpJobs)},
+		{"grpjobsaccrue", count(&qos.GrpJobsAccrue)},
+		{"grpsubmitjobs grpsubmit", count(&qos.GrpSubmitJobs)},
+		{"grptres", setTRES(&qos.GrpTRES)},
+		{"grptresmins", setTRES(&qos.GrpTRESMins)},
+		{"grptresrunmins", setTRES(&qos.GrpTRESRunMins)},
+		{"grpwall", parseSpan(&qos.GrpWall)},
+		{"limitfactor", micros(&qos.LimitFactor)},
+		{"maxjobsaccrueperaccount maxjobsaccruepa maxjobsaccrueperacct", count(&qos.MaxAccruePerAcct)},
+		{"maxjobsaccrueperuser maxjobsaccruepu", count(&qos.MaxAccruePerUser)},
+		{"maxjobsperaccount maxjobspa maxjobsperacct", count(&qos.MaxJobsPerAcct)},
+		{"maxjobsperuser maxjobspu maxjobs", count(&qos.MaxJobsPerUser)},
+		{"maxsubmitjobsperaccount maxsubmitjobspa maxsubmitpa maxsubmitjobsperacct maxsubmitperaccount", count(&qos.MaxSubmitPerAcct)},
+		{"maxsubmitjobsperuser maxsubmitjobspu maxsubmitpu maxsubmitjobs maxsubmit maxsubmitperuser", count(&qos.MaxSubmitPerUser)},
+		{"maxtresperjob maxtres maxtrespj", setTRES(&qos.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&qos.MaxTRESMins)},
+		{"maxtresperaccount maxtrespa maxtresperacct", setTRES(&qos.MaxTRESPerAcct)},
+		{"maxtrespernode maxtrespn", setTRES(&qos.MaxTRESPerNode)},
+		{"maxtresperuser maxtrespu", setTRES(&qos.MaxTRESPerUser)},
+		{"maxtresrunminsperaccount maxtresrunminspa maxtresrunminsperacct", setTRES(&qos.MaxRunMinsAcct)},
+		{"maxtresrunminsperuser maxtresrunminspu maxtresrunmins", setTRES(&qos.MaxRunMinsUser)},
+		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&qos.MaxWall)},
+		{"minpriothreshold minprio minpriothresh", count(&qos.MinPrio)},
+		{"mintresperjob mintres mintrespj", setTRES(&qos.MinTRESPerJob)},
+		{"preempt", setPreempts(pol, qos)},
+		{"preemptexempttime", parseSpan(&qos.PreemptExempt)},
+		{"preemptmode", preemptMode(&qos.PreemptMode)},
+		{"priority", number32(&qos.Priority)},
 		{"rawusage", rawUsage(&clear)},
-		{"usagefactor", usageFactor(&q.UsageFactor)},
-		{"usagethreshold", threshold(&q.UsageThreshold)},
+		{"usagefactor", usageFactor(&qos.UsageFactor)},
+		{"usagethreshold", threshold(&qos.UsageThreshold)},
 		// Names of the time before TRES.
-		{"grpcpus grpcpu", tresOf(&q.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&q.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&q.GrpTRES, "node")},
-		{"grpcpumins", tresOf(&q.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&q.GrpTRESRunMins, "cpu")},
-		{"maxcpusperjob maxcpus", tresOf(&q.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&q.MaxTRESPerJob, "node")},
-		{"maxcpuminsperjob maxcpumins", tresOf(&q.MaxTRESMins, "cpu")}, {"mincpusperjob mincpus", tresOf(&q.MinTRESPerJob, "cpu")},
-		{"maxcpusperuser maxcpuspu", tresOf(&q.MaxTRESPerUser, "cpu")}, {"maxnodesperuser maxnodespu", tresOf(&q.MaxTRESPerUser, "node")},
+		{"grpcpus grpcpu", tresOf(&qos.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&qos.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&qos.GrpTRES, "node")},
+		{"grpcpumins", tresOf(&qos.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&qos.GrpTRESRunMins, "cpu")},
+		{"maxcpusperjob maxcpus", tresOf(&qos.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&qos.MaxTRESPerJob, "node")},
+		{"maxcpuminsperjob maxcpumins", tresOf(&qos.MaxTRESMins, "cpu")}, {"mincpusperjob mincpus", tresOf(&qos.MinTRESPerJob, "cpu")},
+		{"maxcpusperuser maxcpuspu", tresOf(&qos.MaxTRESPerUser, "cpu")}, {"maxnodesperuser maxnodespu", tresOf(&qos.MaxTRESPerUser, "node")},
 	}, []string{"name", "names", "cluster", "clusters"}, set)
 	return clear, err
 }
@@ -80,53 +80,53 @@ func setQOS(pol *state.Policy, q *spec.QOS, set []spec.KeyValue) (clear bool, er
 // entities in the same command are skipped.
 //
 //muster:table one entry for each option, with its long and short names
-func setAssoc(pol *state.Policy, a *spec.Association, set []spec.KeyValue, skip []string) (clear bool, err error) {
+func setAssoc(pol *state.Policy, assoc *spec.Association, set []spec.KeyValue, skip []string) (clear bool, err error) {
 	err = applyOptions("association", []option{
-		{"comment", setText(&a.Comment)},
-		{"defaultqos defqos", defaultQOS(pol, &a.DefaultQOS)},
+		{"comment", setText(&assoc.Comment)},
+		{"defaultqos defqos", defaultQOS(pol, &assoc.DefaultQOS)},
 		{"fairshare shares share", func(v string, mode byte) error {
-			a.SharesParent = strings.EqualFold(v, "parent")
-			if a.SharesParent {
+			assoc.SharesParent = strings.EqualFold(v, "parent")
+			if assoc.SharesParent {
 				return nil
 			}
 			if v == "-1" {
 				v = "1"
 			}
-			return shares(&a.Shares)(v, mode)
+			return shares(&assoc.Shares)(v, mode)
 		}},
-		{"grpjobs", count(&a.GrpJobs)},
-		{"grpjobsaccrue", count(&a.GrpJobsAccrue)},
-		{"grpsubmitjobs grpsubmit", count(&a.GrpSubmitJobs)},
-		{"grptres", setTRES(&a.GrpTRES)},
-		{"grptresmins", setTRES(&a.GrpTRESMins)},
-		{"grptresrunmins", setTRES(&a.GrpTRESRunMins)},
-		{"grpwall", parseSpan(&a.GrpWall)},
-		{"guaranteedtres guaranteed", setGuaranteed(a)},
-		{"maxjobs", count(&a.MaxJobs)},
-		{"maxjobsaccrue", count(&a.MaxJobsAccrue)},
-		{"maxsubmitjobs maxsubmit", count(&a.MaxSubmitJobs)},
-		{"maxtresperjob maxtres maxtrespj", setTRES(&a.MaxTRESPerJob)},
-		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&a.MaxTRESMins)},
-		{"maxtrespernode maxtrespn", setTRES(&a.MaxTRESPerNode)},
-		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&a.MaxWall)},
-		{"minpriothreshold minprio minpriothresh", count(&a.MinPrio)},
-		{"overquotaweight overquota", overQuota(a)},
-		{"priority", number32(&a.Priority)},
-		{"qoslevel qos", func(v string, mode byte) error { return setQOSList(pol, a, v, mode) }},
+		{"grpjobs", count(&assoc.GrpJobs)},
+		{"grpjobsaccrue", count(&assoc.GrpJobsAccrue)},
+		{"grpsubmitjobs grpsubmit", count(&assoc.GrpSubmitJobs)},
+		{"grptres", setTRES(&assoc.GrpTRES)},
+		{"grptresmins", setTRES(&assoc.GrpTRESMins)},
+		{"grptresrunmins", setTRES(&assoc.GrpTRESRunMins)},
+		{"grpwall", parseSpan(&assoc.GrpWall)},
+		{"guaranteedtres guaranteed", setGuaranteed(assoc)},
+		{"maxjobs", count(&assoc.MaxJobs)},
+		{"maxjobsaccrue", count(&assoc.MaxJobsAccrue)},
+		{"maxsubmitjobs maxsubmit", count(&assoc.MaxSubmitJobs)},
+		{"maxtresperjob maxtres maxtrespj", setTRES(&assoc.MaxTRESPerJob)},
+		{"maxtresminsperjob maxtresmins maxtresminspj", setTRES(&assoc.MaxTRESMins)},
+		{"maxtrespernode maxtrespn", setTRES(&assoc.MaxTRESPerNode)},
+		{"maxwalldurationperjob maxwall maxwallpj", parseSpan(&assoc.MaxWall)},
+		{"minpriothreshold minprio minpriothresh", count(&assoc.MinPrio)},
+		{"overquotaweight overquota", overQuota(assoc)},
+		{"priority", number32(&assoc.Priority)},
+		{"qoslevel qos", func(v string, mode byte) error { return setQOSList(pol, assoc, v, mode) }},
 		{"rawusage", rawUsage(&clear)},
-		{"grpcpus grpcpu", tresOf(&a.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&a.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&a.GrpTRES, "node")},
-		{"grpcpumins", tresOf(&a.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&a.GrpTRESRunMins, "cpu")},
-		{"maxcpusperjob maxcpus", tresOf(&a.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&a.MaxTRESPerJob, "node")},
-		{"maxcpuminsperjob maxcpumins", tresOf(&a.MaxTRESMins, "cpu")},
+		{"grpcpus grpcpu", tresOf(&assoc.GrpTRES, "cpu")}, {"grpmemory grpmem", tresOf(&assoc.GrpTRES, "mem")}, {"grpnodes grpnode", tresOf(&assoc.GrpTRES, "node")},
+		{"grpcpumins", tresOf(&assoc.GrpTRESMins, "cpu")}, {"grpcpurunmins", tresOf(&assoc.GrpTRESRunMins, "cpu")},
+		{"maxcpusperjob maxcpus", tresOf(&assoc.MaxTRESPerJob, "cpu")}, {"maxnodesperjob maxnodes", tresOf(&assoc.MaxTRESPerJob, "node")},
+		{"maxcpuminsperjob maxcpumins", tresOf(&assoc.MaxTRESMins, "cpu")},
 	}, skip, set)
 	return clear, err
 }
 
 // setGuaranteed sets what an account can always have.
-func setGuaranteed(a *spec.Association) setter {
-	set := setTRES(&a.Guaranteed)
+func setGuaranteed(assoc *spec.Association) setter {
+	set := setTRES(&assoc.Guaranteed)
 	return func(v string, mode byte) error {
-		if a.User != "" {
+		if assoc.User != "" {
 			return errors.New("what is guaranteed is the account's, not a user's")
 		}
 		return set(v, mode)
@@ -134,10 +134,10 @@ func setGuaranteed(a *spec.Association) setter {
 }
 
 // overQuota sets with what weight an account keeps what is not guaranteed to it.
-func overQuota(a *spec.Association) setter {
-	set := count(&a.OverQuota)
+func overQuota(assoc *spec.Association) setter {
+	set := count(&assoc.OverQuota)
 	return func(v string, mode byte) error {
-		if a.User != "" {
+		if assoc.User != "" {
 			return errors.New("the weight is the account's, not a user's")
 		}
 		return set(v, mode)
@@ -167,9 +167,9 @@ func (e *unknownQOS) Error() string {
 
 // setQOSList changes the allowed QOS; += and -= work on what is inherited
 // when the association has no list of its own.
-func setQOSList(pol *state.Policy, a *spec.Association, v string, mode byte) error {
+func setQOSList(pol *state.Policy, assoc *spec.Association, v string, mode byte) error {
 	if v == "-1" || strings.TrimSpace(v) == "" {
-		a.QOS = nil
+		assoc.QOS = nil
 		return nil
 	}
 	var add, remove, exact []string
@@ -196,23 +196,23 @@ func setQOSList(pol *state.Policy, a *spec.Association, v string, mode byte) err
 	}
 	base := exact
 	if len(exact) == 0 {
-		base = slices.Clone(inheritedQOS(pol, a))
+		base = slices.Clone(inheritedQOS(pol, assoc))
 	}
 	for _, n := range add {
 		if !slices.Contains(base, n) {
 			base = append(base, n)
 		}
 	}
-	a.QOS = slices.DeleteFunc(base, func(n string) bool { return slices.Contains(remove, n) })
+	assoc.QOS = slices.DeleteFunc(base, func(n string) bool { return slices.Contains(remove, n) })
 	return nil
 }
 
 // inheritedQOS are the QOS in force for an association.
-func inheritedQOS(pol *state.Policy, a *spec.Association) []string {
-	if len(a.QOS) > 0 {
-		return a.QOS
+func inheritedQOS(pol *state.Policy, assoc *spec.Association) []string {
+	if len(assoc.QOS) > 0 {
+		return assoc.QOS
 	}
-	for _, up := range pol.Chain(a.Parent) {
+	for _, up := range pol.Chain(assoc.Parent) {
 		if len(up.QOS) > 0 {
 			return up.QOS
 		}

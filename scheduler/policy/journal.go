@@ -31,10 +31,10 @@ func NewJournal() *Journal {
 }
 
 // Note takes the next event; ok is false if it is no change of the policy.
-func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
-	t = Transaction{Seq: env.Seq, At: env.At, Actor: env.Actor.Name}
-	if t.Actor == "" {
-		t.Actor = "muster" // the controller itself
+func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
+	transaction = Transaction{Seq: env.Seq, At: env.At, Actor: env.Actor.Name}
+	if transaction.Actor == "" {
+		transaction.Actor = "muster" // the controller itself
 	}
 	verb := func(noun, key string) string {
 		defer func() { j.known[noun+key] = true }()
@@ -49,76 +49,76 @@ func (j *Journal) Note(env *event.Envelope) (t Transaction, ok bool) {
 	}
 	switch e := env.Event.(type) {
 	case *event.ClusterCreated:
-		t.Action, t.Where = verb("Clusters", e.Name), e.Name
+		transaction.Action, transaction.Where = verb("Clusters", e.Name), e.Name
 	case *event.QOSPut:
-		t.Action = verb("QOS", e.QOS.Name)
-		t.Where = e.QOS.Name
-		t.Info = optionList(qosLine(&e.QOS))
+		transaction.Action = verb("QOS", e.QOS.Name)
+		transaction.Where = e.QOS.Name
+		transaction.Info = optionList(qosLine(&e.QOS))
 	case *event.QOSRemoved:
-		t.Action, t.Where = gone("QOS", e.Name), e.Name
+		transaction.Action, transaction.Where = gone("QOS", e.Name), e.Name
 	case *event.AccountPut:
-		a := &e.Account
-		t.Action, t.Where = verb("Accounts", a.Name), a.Name
-		t.Info = fmt.Sprintf("description='%s', organization='%s', parent_acct='%s'", a.Description, a.Organization, a.Parent)
-		if len(a.Coordinators) > 0 {
-			t.Info += ", coordinators='" + strings.Join(a.Coordinators, ",") + "'"
+		account := &e.Account
+		transaction.Action, transaction.Where = verb("Accounts", account.Name), account.Name
+		transaction.Info = fmt.Sprintf("description='%s', organization='%s', parent_acct='%s'", account.Description, account.Organization, account.Parent)
+		if len(account.Coordinators) > 0 {
+			transaction.Info += ", coordinators='" + strings.Join(account.Coordinators, ",") + "'"
 		}
 	case *event.AccountRemoved:
-		t.Action, t.Where = gone("Accounts", e.Name), e.Name
+		transaction.Action, transaction.Where = gone("Accounts", e.Name), e.Name
 	case *event.UserPut:
-		u := &e.User
-		level := u.AdminLevel
+		user := &e.User
+		level := user.AdminLevel
 		if level == "" {
 			level = "None"
 		}
-		t.Action, t.Where = verb("Users", u.Name), u.Name
-		t.Info = fmt.Sprintf("default_acct='%s', admin_level=%s", u.DefaultAccount, level)
+		transaction.Action, transaction.Where = verb("Users", user.Name), user.Name
+		transaction.Info = fmt.Sprintf("default_acct='%s', admin_level=%s", user.DefaultAccount, level)
 	case *event.UserRemoved:
-		t.Action, t.Where = gone("Users", e.Name), e.Name
+		transaction.Action, transaction.Where = gone("Users", e.Name), e.Name
 	case *event.AssociationPut:
-		t.Action = verb("Associations", fmt.Sprint(e.Association.ID))
-		t.Where = fmt.Sprintf("id_assoc=%d", e.Association.ID)
-		t.Info = assocInfo(&e.Association)
+		transaction.Action = verb("Associations", fmt.Sprint(e.Association.ID))
+		transaction.Where = fmt.Sprintf("id_assoc=%d", e.Association.ID)
+		transaction.Info = assocInfo(&e.Association)
 		j.assocs[e.Association.ID] = e.Association
 	case *event.AssociationRemoved:
 		a := j.assocs[e.ID]
-		t.Action = gone("Associations", fmt.Sprint(e.ID))
-		t.Where = fmt.Sprintf("id_assoc=%d", e.ID)
-		t.Info = fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition)
+		transaction.Action = gone("Associations", fmt.Sprint(e.ID))
+		transaction.Where = fmt.Sprintf("id_assoc=%d", e.ID)
+		transaction.Info = fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition)
 		delete(j.assocs, e.ID)
 	case *event.WCKeyPut:
-		t.Action, t.Where = verb("WCKeys", fmt.Sprint(e.Key.ID)), e.Key.Name
-		t.Info = "user='" + e.Key.User + "'"
+		transaction.Action, transaction.Where = verb("WCKeys", fmt.Sprint(e.Key.ID)), e.Key.Name
+		transaction.Info = "user='" + e.Key.User + "'"
 	case *event.WCKeyRemoved:
-		t.Action, t.Where = gone("WCKeys", fmt.Sprint(e.ID)), fmt.Sprintf("id_wckey=%d", e.ID)
+		transaction.Action, transaction.Where = gone("WCKeys", fmt.Sprint(e.ID)), fmt.Sprintf("id_wckey=%d", e.ID)
 	case *event.ResourcePut:
 		r := &e.Resource
-		t.Action, t.Where = verb("Resources", r.Name+"@"+r.Server), r.Name
-		t.Info = fmt.Sprintf("server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d", r.Server, r.Type, r.Count, r.Allowed, r.LastConsumed)
+		transaction.Action, transaction.Where = verb("Resources", r.Name+"@"+r.Server), r.Name
+		transaction.Info = fmt.Sprintf("server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d", r.Server, r.Type, r.Count, r.Allowed, r.LastConsumed)
 	case *event.ResourceRemoved:
-		t.Action = gone("Resources", e.Name+"@"+e.Server)
-		t.Where = e.Name
-		t.Info = "server='" + e.Server + "'"
+		transaction.Action = gone("Resources", e.Name+"@"+e.Server)
+		transaction.Where = e.Name
+		transaction.Info = "server='" + e.Server + "'"
 	case *event.UsageCleared:
-		t.Action, t.Info = "Modify Associations", "raw_usage=0"
-		t.Where = fmt.Sprintf("id_assoc=%d", e.Assoc)
+		transaction.Action, transaction.Info = "Modify Associations", "raw_usage=0"
+		transaction.Where = fmt.Sprintf("id_assoc=%d", e.Assoc)
 		if e.Assoc == 0 {
-			t.Action, t.Where = "Modify QOS", fmt.Sprintf("id=%d", e.QOS)
+			transaction.Action, transaction.Where = "Modify QOS", fmt.Sprintf("id=%d", e.QOS)
 		}
 	default:
-		return t, false
+		return transaction, false
 	}
-	return t, true
+	return transaction, true
 }
 
-func assocInfo(a *spec.Association) string {
+func assocInfo(assoc *spec.Association) string {
 	l := &line{}
-	l.writeBare("id_parent", fmt.Sprint(a.Parent))
-	l.writeQuoted("qos", strings.Join(a.QOS, ","))
-	b := *a
+	l.writeBare("id_parent", fmt.Sprint(assoc.Parent))
+	l.writeQuoted("qos", strings.Join(assoc.QOS, ","))
+	b := *assoc
 	b.QOS = nil
 	l.writeAssociation(nil, &b)
-	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", a.Account, a.User, a.Partition) + ", " + optionList("x"+l.b.String())
+	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", assoc.Account, assoc.User, assoc.Partition) + ", " + optionList("x"+l.b.String())
 }
 
 // optionList writes a line of a dump as a list, without its name.

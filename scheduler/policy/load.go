@@ -214,14 +214,14 @@ func (l *loader) loadAccount(e *entry) error {
 		return fmt.Errorf("account %q is given twice", e.name)
 	}
 	l.seen[e.name] = true
-	c := Change{Verb: Add, Entity: "account", Names: []string{e.name}, Set: append(e.set, spec.KeyValue{Key: "parent", Value: l.parent})}
+	change := Change{Verb: Add, Entity: "account", Names: []string{e.name}, Set: append(e.set, spec.KeyValue{Key: "parent", Value: l.parent})}
 	if l.p.pol().FindAccount(e.name) != nil {
-		c.Verb = Modify
+		change.Verb = Modify
 	}
 	if e.name == "root" {
-		c.Set = e.set
+		change.Set = e.set
 	}
-	return l.p.planChange(c)
+	return l.p.planChange(change)
 }
 
 func (l *loader) loadUser(e *entry, line int) error {
@@ -241,8 +241,8 @@ func (l *loader) loadUser(e *entry, line int) error {
 	if part != "" {
 		here = append(here, spec.KeyValue{Key: "partition", Value: part})
 	}
-	a := l.p.pol().FindAssoc(l.parent, e.name, part)
-	if a != nil && a.Partition == part {
+	assoc := l.p.pol().FindAssoc(l.parent, e.name, part)
+	if assoc != nil && assoc.Partition == part {
 		here = append(here[:1], spec.KeyValue{Key: "partition", Value: part})
 		return l.p.planChange(Change{Verb: Modify, Entity: "user", Names: []string{e.name}, Where: here, Set: set})
 	}
@@ -257,23 +257,23 @@ func (l *loader) loadUser(e *entry, line int) error {
 // the leaves up.
 func (l *loader) removeUnnamed() {
 	pol := l.p.pol()
-	for _, a := range slices.Clone(pol.Assocs) {
-		if a.User == "" || l.seen[a.Account+"/"+a.User+"/"+a.Partition] {
+	for _, assoc := range slices.Clone(pol.Assocs) {
+		if assoc.User == "" || l.seen[assoc.Account+"/"+assoc.User+"/"+assoc.Partition] {
 			continue
 		}
-		if err := l.p.planChange(Change{Verb: Delete, Entity: "user", Names: []string{a.User}, Where: []spec.KeyValue{{Key: "account", Value: a.Account}, {Key: "partition", Value: a.Partition}}}); err != nil {
+		if err := l.p.planChange(Change{Verb: Delete, Entity: "user", Names: []string{assoc.User}, Where: []spec.KeyValue{{Key: "account", Value: assoc.Account}, {Key: "partition", Value: assoc.Partition}}}); err != nil {
 			l.bad = append(l.bad, flaw{text: detailOf(err)})
 		}
 	}
 	for range 64 {
 		left := false
-		for _, a := range slices.Clone(l.p.pol().Accounts) {
-			child := func(c spec.Account) bool { return c.Parent == a.Name }
-			if l.seen[a.Name] || slices.ContainsFunc(l.p.pol().Accounts, child) {
+		for _, account := range slices.Clone(l.p.pol().Accounts) {
+			child := func(c spec.Account) bool { return c.Parent == account.Name }
+			if l.seen[account.Name] || slices.ContainsFunc(l.p.pol().Accounts, child) {
 				continue
 			}
 			left = true
-			if err := l.p.planChange(Change{Verb: Delete, Entity: "account", Names: []string{a.Name}}); err != nil {
+			if err := l.p.planChange(Change{Verb: Delete, Entity: "account", Names: []string{account.Name}}); err != nil {
 				l.bad = append(l.bad, flaw{text: detailOf(err)})
 				return
 			}

@@ -46,9 +46,9 @@ type planner struct {
 
 // Plan turns a change into events and the list of what it touches. A refusal
 // is a *spec.Error that names every fault; nothing is half-applied.
-func Plan(st *state.State, c Change) ([]event.Event, []string, error) {
+func Plan(st *state.State, change Change) ([]event.Event, []string, error) {
 	p := newPlanner(st)
-	if err := p.planChange(c); err != nil {
+	if err := p.planChange(change); err != nil {
 		return nil, nil, err
 	}
 	return p.events(), p.names, nil
@@ -69,12 +69,12 @@ func (p *planner) events() []event.Event {
 func (p *planner) pol() *state.Policy { return p.t.Policy }
 
 // planChange plans one command.
-func (p *planner) planChange(c Change) error {
-	p.c = c
+func (p *planner) planChange(change Change) error {
+	p.c = change
 	if err := p.checkCluster(); err != nil {
 		return err
 	}
-	switch strings.ToLower(c.Entity) {
+	switch strings.ToLower(change.Entity) {
 	case "cluster":
 		return p.planCluster()
 	case "account":
@@ -92,7 +92,7 @@ func (p *planner) planChange(c Change) error {
 	case "resource":
 		return p.planResource()
 	}
-	return badOption("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", c.Entity)
+	return badOption("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", change.Entity)
 }
 
 // withArticle is a kind of thing in a sentence: a user, an account.
@@ -232,7 +232,7 @@ func (p *planner) matchQOS() ([]string, error) {
 
 func (p *planner) oneQOS(name string) error {
 	old := p.pol().FindQOS(name)
-	q := spec.QOS{Name: name}
+	qos := spec.QOS{Name: name}
 	switch {
 	case p.c.Verb == Add && old != nil:
 		return nil // as sacctmgr: an existing entity is not touched
@@ -248,43 +248,43 @@ func (p *planner) oneQOS(name string) error {
 		p.names = append(p.names, name)
 		return p.emitEvent(&event.QOSRemoved{Name: name})
 	case old != nil:
-		q = *old
+		qos = *old
 	default:
 		if err := validName(name); err != nil {
 			return err
 		}
-		q.ID, q.Description = p.pol().NextQOS+1, name
+		qos.ID, qos.Description = p.pol().NextQOS+1, name
 	}
-	clear, err := setQOS(p.pol(), &q, p.c.Set)
+	clear, err := setQOS(p.pol(), &qos, p.c.Set)
 	if err != nil {
 		return err
 	}
-	if err := validShares(&q); err != nil {
+	if err := validShares(&qos); err != nil {
 		return err
 	}
-	if err := p.emitEvent(&event.QOSPut{QOS: q}); err != nil {
+	if err := p.emitEvent(&event.QOSPut{QOS: qos}); err != nil {
 		return err
 	}
 	p.names = append(p.names, name)
 	if clear {
-		return p.emitEvent(&event.UsageCleared{QOS: q.ID})
+		return p.emitEvent(&event.UsageCleared{QOS: qos.ID})
 	}
 	return nil
 }
 
 // validShares refuses a QOS with the flag Relative whose limits are no per cent
 // of anything.
-func validShares(q *spec.QOS) error {
-	if !q.HasFlag(limits.Relative) {
+func validShares(qos *spec.QOS) error {
+	if !qos.HasFlag(limits.Relative) {
 		return nil
 	}
-	for _, list := range limits.Shares(q) {
+	for _, list := range limits.Shares(qos) {
 		for _, l := range *list {
 			switch {
 			case !limits.IsShare(l.Name):
-				return badOption("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", q.Name, l.Name)
+				return badOption("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", qos.Name, l.Name)
 			case l.N > 100:
-				return badOption("QOS %s is Relative: %s=%d is more than 100 per cent", q.Name, l.Name, l.N)
+				return badOption("QOS %s is Relative: %s=%d is more than 100 per cent", qos.Name, l.Name, l.N)
 			}
 		}
 	}
@@ -304,24 +304,24 @@ func validName(name string) error {
 // inherits that of its parent.
 func (p *planner) takeOut(name string) error {
 	is := func(n string) bool { return n == name }
-	for _, a := range slices.Clone(p.pol().Assocs) {
-		if !slices.Contains(a.QOS, name) && a.DefaultQOS != name {
+	for _, assoc := range slices.Clone(p.pol().Assocs) {
+		if !slices.Contains(assoc.QOS, name) && assoc.DefaultQOS != name {
 			continue
 		}
-		a.QOS = slices.DeleteFunc(slices.Clone(a.QOS), is)
-		if a.DefaultQOS == name {
-			a.DefaultQOS = ""
+		assoc.QOS = slices.DeleteFunc(slices.Clone(assoc.QOS), is)
+		if assoc.DefaultQOS == name {
+			assoc.DefaultQOS = ""
 		}
-		if err := p.emitEvent(&event.AssociationPut{Association: a}); err != nil {
+		if err := p.emitEvent(&event.AssociationPut{Association: assoc}); err != nil {
 			return err
 		}
 	}
-	for _, q := range slices.Clone(p.pol().QOS) {
-		if !slices.Contains(q.Preempt, name) {
+	for _, qos := range slices.Clone(p.pol().QOS) {
+		if !slices.Contains(qos.Preempt, name) {
 			continue
 		}
-		q.Preempt = slices.DeleteFunc(slices.Clone(q.Preempt), is)
-		if err := p.emitEvent(&event.QOSPut{QOS: q}); err != nil {
+		qos.Preempt = slices.DeleteFunc(slices.Clone(qos.Preempt), is)
+		if err := p.emitEvent(&event.QOSPut{QOS: qos}); err != nil {
 			return err
 		}
 	}
@@ -348,17 +348,17 @@ func qosUser(st *state.State, qos string) string {
 	return ""
 }
 
-func assocName(a *spec.Association) string {
-	if a.User == "" {
-		return "account " + a.Account
+func assocName(assoc *spec.Association) string {
+	if assoc.User == "" {
+		return "account " + assoc.Account
 	}
-	return "user " + a.User + " in account " + a.Account
+	return "user " + assoc.User + " in account " + assoc.Account
 }
 
 func liveJobs(st *state.State, match func(j *state.Job) bool) int {
 	n := 0
-	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if !j.State.Terminal() && match(j) {
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if !job.State.Terminal() && match(job) {
 			n++
 		}
 		return true

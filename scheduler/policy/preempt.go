@@ -11,7 +11,7 @@ import (
 
 // setPreempts changes the list of QOS whose jobs a QOS may preempt. A list that
 // would let two QOS preempt each other's jobs in turn is refused.
-func setPreempts(pol *state.Policy, q *spec.QOS) setter {
+func setPreempts(pol *state.Policy, qos *spec.QOS) setter {
 	return func(v string, mode byte) error {
 		var names []string
 		for _, n := range strings.Split(v, ",") {
@@ -27,7 +27,7 @@ func setPreempts(pol *state.Policy, q *spec.QOS) setter {
 			}
 			names = append(names, n)
 		}
-		out := slices.Clone(q.Preempt)
+		out := slices.Clone(qos.Preempt)
 		switch mode {
 		case '+':
 			for _, n := range names {
@@ -41,23 +41,23 @@ func setPreempts(pol *state.Policy, q *spec.QOS) setter {
 			out = names
 		}
 		for _, n := range out {
-			if n == q.Name || preemptsAt(pol, n, q.Name, map[string]bool{}) {
+			if n == qos.Name || preemptsAt(pol, n, qos.Name, map[string]bool{}) {
 				return spec.Refuse(spec.CodePreemptionLoop, "")
 			}
 		}
-		q.Preempt = out
+		qos.Preempt = out
 		return nil
 	}
 }
 
 // preemptsAt tells whether a QOS may preempt another, directly or in turn.
 func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
-	q := pol.FindQOS(from)
-	if q == nil || seen[from] {
+	qos := pol.FindQOS(from)
+	if qos == nil || seen[from] {
 		return false
 	}
 	seen[from] = true
-	return slices.ContainsFunc(q.Preempt, func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) })
+	return slices.ContainsFunc(qos.Preempt, func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) })
 }
 
 // preemptMode is how the jobs of a QOS are preempted: cluster, off, cancel,

@@ -49,14 +49,14 @@ func (p *planner) planWCKey() error {
 			}
 			continue
 		}
-		for _, k := range slices.Clone(p.pol().WCKeys) {
-			if k.Name != name || (ok && !slices.Contains(users, k.User)) {
+		for _, key := range slices.Clone(p.pol().WCKeys) {
+			if key.Name != name || (ok && !slices.Contains(users, key.User)) {
 				continue
 			}
-			if err := p.emitEvent(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+			if err := p.emitEvent(&event.WCKeyRemoved{ID: key.ID}); err != nil {
 				return err
 			}
-			p.names = append(p.names, k.Name+" of "+k.User)
+			p.names = append(p.names, key.Name+" of "+key.User)
 		}
 	}
 	return nil
@@ -83,20 +83,20 @@ func (p *planner) planResource() error {
 	if len(names) == 0 && !byServer {
 		return badOption("name the resource, or say where server=")
 	}
-	for _, r := range slices.Clone(p.pol().Resources) {
-		if (len(names) > 0 && !slices.Contains(names, r.Name)) || (byServer && !slices.Contains(servers, r.Server)) {
+	for _, resource := range slices.Clone(p.pol().Resources) {
+		if (len(names) > 0 && !slices.Contains(names, resource.Name)) || (byServer && !slices.Contains(servers, resource.Server)) {
 			continue
 		}
 		var err error
 		if p.c.Verb == Delete {
-			err = p.emitEvent(&event.ResourceRemoved{Name: r.Name, Server: r.Server})
-		} else if err = setResource(&r, p.c.Set); err == nil {
-			err = p.emitEvent(&event.ResourcePut{Resource: r})
+			err = p.emitEvent(&event.ResourceRemoved{Name: resource.Name, Server: resource.Server})
+		} else if err = setResource(&resource, p.c.Set); err == nil {
+			err = p.emitEvent(&event.ResourcePut{Resource: resource})
 		}
 		if err != nil {
 			return err
 		}
-		p.names = append(p.names, r.Name+"@"+r.Server)
+		p.names = append(p.names, resource.Name+"@"+resource.Server)
 	}
 	return nil
 }
@@ -108,26 +108,26 @@ func (p *planner) addResource(name, server string) error {
 	if p.pol().FindResource(name, server) != nil {
 		return nil
 	}
-	r := spec.Resource{Name: name, Server: server, Type: "License", Description: name, Manager: ""}
-	if err := setResource(&r, p.allPairs()); err != nil {
+	resource := spec.Resource{Name: name, Server: server, Type: "License", Description: name, Manager: ""}
+	if err := setResource(&resource, p.allPairs()); err != nil {
 		return err
 	}
-	if r.Count == 0 {
+	if resource.Count == 0 {
 		return badOption("resource %q needs count=", name)
 	}
 	p.names = append(p.names, name+"@"+server)
-	return p.emitEvent(&event.ResourcePut{Resource: r})
+	return p.emitEvent(&event.ResourcePut{Resource: resource})
 }
 
-func setResource(r *spec.Resource, set []spec.KeyValue) error {
+func setResource(resource *spec.Resource, set []spec.KeyValue) error {
 	options := []option{
-		{"count", setWhole(&r.Count)}, {"lastconsumed", setWhole(&r.LastConsumed)}, {"description", setText(&r.Description)},
-		{"servertype", setText(&r.ServerType)}, {"allowed percentallowed", setWhole(&r.Allowed)},
+		{"count", setWhole(&resource.Count)}, {"lastconsumed", setWhole(&resource.LastConsumed)}, {"description", setText(&resource.Description)},
+		{"servertype", setText(&resource.ServerType)}, {"allowed percentallowed", setWhole(&resource.Allowed)},
 		{"type", func(v string, _ byte) error {
 			if !strings.EqualFold(v, "license") {
 				return errText("only licenses are counted")
 			}
-			r.Type = "License"
+			resource.Type = "License"
 			return nil
 		}},
 		{"flags", func(v string, mode byte) error {
@@ -135,7 +135,7 @@ func setResource(r *spec.Resource, set []spec.KeyValue) error {
 				if !strings.EqualFold(f, "absolute") && f != "" && f != "-1" {
 					return errText("unknown flag " + strconv.Quote(f) + " (absolute is one)")
 				}
-				r.Absolute = strings.EqualFold(f, "absolute") && mode != '-'
+				resource.Absolute = strings.EqualFold(f, "absolute") && mode != '-'
 			}
 			return nil
 		}},
@@ -143,8 +143,8 @@ func setResource(r *spec.Resource, set []spec.KeyValue) error {
 	if err := applyOptions("resource", options, []string{"server", "cluster", "clusters", "name", "names", "resource", "resources"}, set); err != nil {
 		return err
 	}
-	if !r.Absolute && r.Allowed > 100 {
-		return badOption("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", r.Allowed)
+	if !resource.Absolute && resource.Allowed > 100 {
+		return badOption("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", resource.Allowed)
 	}
 	return nil
 }

@@ -50,21 +50,21 @@ func (p *planner) matchUsers() []string {
 	}
 	var out []string
 	for i := range p.pol().Users {
-		u := &p.pol().Users[i]
-		if def, ok := listValue(p.c.Where, "defaultaccount"); ok && !slices.Contains(def, u.DefaultAccount) {
+		user := &p.pol().Users[i]
+		if def, ok := listValue(p.c.Where, "defaultaccount"); ok && !slices.Contains(def, user.DefaultAccount) {
 			continue
 		}
 		if level, ok := lastValue(p.c.Where, "adminlevel", "admin"); ok {
 			want := spec.User{}
-			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil || want.AdminLevel != u.AdminLevel {
+			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil || want.AdminLevel != user.AdminLevel {
 				continue
 			}
 		}
-		if key, ok := listValue(p.c.Where, "defaultwckey"); ok && !slices.Contains(key, u.DefaultWCKey) {
+		if key, ok := listValue(p.c.Where, "defaultwckey"); ok && !slices.Contains(key, user.DefaultWCKey) {
 			continue
 		}
-		if len(p.assocsOf(u.Name)) > 0 || !p.isNarrowed() {
-			out = append(out, u.Name)
+		if len(p.assocsOf(user.Name)) > 0 || !p.isNarrowed() {
+			out = append(out, user.Name)
 		}
 	}
 	return out
@@ -99,7 +99,7 @@ func (p *planner) addUser(name string) error {
 		return err
 	}
 	all := p.allPairs()
-	u := p.pol().FindUser(name)
+	user := p.pol().FindUser(name)
 	def, hasDef := lastValue(all, "defaultaccount")
 	accounts, given := listValue(all, "account", "accounts")
 	switch {
@@ -109,17 +109,17 @@ func (p *planner) addUser(name string) error {
 		accounts = append(accounts, def)
 	}
 	keys, hasKeys := listValue(all, "wckey", "wckeys")
-	if len(accounts) == 0 && !(u != nil && hasKeys) {
+	if len(accounts) == 0 && !(user != nil && hasKeys) {
 		return badOption("user %q needs an account: account=NAME", name)
 	}
 	nu := spec.User{Name: name}
-	if u != nil {
-		nu = *u
+	if user != nil {
+		nu = *user
 	}
 	if nu.DefaultAccount == "" && len(accounts) > 0 {
 		nu.DefaultAccount = accounts[0]
 	}
-	added := u == nil
+	added := user == nil
 	for _, acct := range accounts {
 		n, err := p.addUserTo(name, acct, all)
 		if err != nil {
@@ -171,18 +171,18 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 }
 
 // setUser applies what is the user's own.
-func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
+func setUser(pol *state.Policy, user *spec.User, set []spec.KeyValue) error {
 	if v, ok := lastValue(set, "defaultaccount"); ok {
-		if u.Name != "" && v != "" && !slices.ContainsFunc(pol.Assocs, func(a spec.Association) bool { return a.User == u.Name && a.Account == v }) {
-			return badOption("user %q has no association with account %q, which shall be the default", u.Name, v)
+		if user.Name != "" && v != "" && !slices.ContainsFunc(pol.Assocs, func(a spec.Association) bool { return a.User == user.Name && a.Account == v }) {
+			return badOption("user %q has no association with account %q, which shall be the default", user.Name, v)
 		}
-		u.DefaultAccount = v
+		user.DefaultAccount = v
 	}
 	if v, ok := lastValue(set, "defaultwckey"); ok {
-		if v != "" && pol.FindWCKey(v, u.Name) == nil {
-			return badOption("user %q has no wckey %q", u.Name, v)
+		if v != "" && pol.FindWCKey(v, user.Name) == nil {
+			return badOption("user %q has no wckey %q", user.Name, v)
 		}
-		u.DefaultWCKey = v
+		user.DefaultWCKey = v
 	}
 	v, ok := lastValue(set, "adminlevel", "admin")
 	if !ok {
@@ -191,11 +191,11 @@ func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
 	low := strings.ToLower(v)
 	switch {
 	case low == "none":
-		u.AdminLevel = ""
+		user.AdminLevel = ""
 	case low != "" && strings.HasPrefix("operator", low):
-		u.AdminLevel = "Operator"
+		user.AdminLevel = "Operator"
 	case low != "" && strings.HasPrefix("administrator", low):
-		u.AdminLevel = "Administrator"
+		user.AdminLevel = "Administrator"
 	default:
 		return badOption("adminlevel=%q: expected None, Operator or Administrator", v)
 	}
@@ -203,11 +203,11 @@ func setUser(pol *state.Policy, u *spec.User, set []spec.KeyValue) error {
 }
 
 func (p *planner) modifyUser(name string) error {
-	u := p.pol().FindUser(name)
-	if u == nil {
+	user := p.pol().FindUser(name)
+	if user == nil {
 		return badOption("user %q does not exist", name)
 	}
-	nu := *u
+	nu := *user
 	if err := setUser(p.pol(), &nu, p.c.Set); err != nil {
 		return err
 	}
@@ -216,11 +216,11 @@ func (p *planner) modifyUser(name string) error {
 		return badOption("user %q has no association there", name)
 	}
 	own := slices.DeleteFunc(slices.Clone(p.c.Set), func(kv spec.KeyValue) bool { return slices.Contains(userKeys(), plainKey(kv.Key)) })
-	for _, as := range assocs {
+	for _, assoc := range assocs {
 		if len(own) == 0 {
 			break
 		}
-		if err := p.putAssoc(as, own, nil); err != nil {
+		if err := p.putAssoc(assoc, own, nil); err != nil {
 			return err
 		}
 	}
@@ -239,9 +239,9 @@ func (p *planner) keysOf(user string) error {
 		}
 		want, _ := listValue([]spec.KeyValue{kv}, "wckey", "wckeys")
 		removing, exact := strings.HasSuffix(kv.Key, "-"), !strings.HasSuffix(kv.Key, "+")
-		for _, k := range slices.Clone(p.pol().WCKeys) {
-			if k.User == user && slices.Contains(want, k.Name) == removing && exact {
-				if err := p.emitEvent(&event.WCKeyRemoved{ID: k.ID}); err != nil {
+		for _, key := range slices.Clone(p.pol().WCKeys) {
+			if key.User == user && slices.Contains(want, key.Name) == removing && exact {
+				if err := p.emitEvent(&event.WCKeyRemoved{ID: key.ID}); err != nil {
 					return err
 				}
 			}
@@ -259,8 +259,8 @@ func (p *planner) keysOf(user string) error {
 }
 
 func (p *planner) deleteUser(name string) error {
-	u := p.pol().FindUser(name)
-	if u == nil {
+	user := p.pol().FindUser(name)
+	if user == nil {
 		return badOption("user %q does not exist", name)
 	}
 	assocs, narrowed := p.assocsOf(name), p.isNarrowed()
@@ -288,18 +288,18 @@ func (p *planner) deleteUser(name string) error {
 			return err
 		}
 	}
-	if p.pol().FindUser(name).DefaultAccount != "" && !slices.ContainsFunc(p.pol().Assocs, func(a spec.Association) bool { return a.User == name && a.Account == u.DefaultAccount }) {
-		return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", u.DefaultAccount, name))
+	if p.pol().FindUser(name).DefaultAccount != "" && !slices.ContainsFunc(p.pol().Assocs, func(a spec.Association) bool { return a.User == name && a.Account == user.DefaultAccount }) {
+		return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", user.DefaultAccount, name))
 	}
 	return nil
 }
 
 // dropUser removes a user from everywhere.
 func (p *planner) dropUser(name string) error {
-	for _, a := range slices.Clone(p.pol().Accounts) {
-		if slices.Contains(a.Coordinators, name) {
-			a.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return c == name })
-			if err := p.emitEvent(&event.AccountPut{Account: a}); err != nil {
+	for _, account := range slices.Clone(p.pol().Accounts) {
+		if slices.Contains(account.Coordinators, name) {
+			account.Coordinators = slices.DeleteFunc(slices.Clone(account.Coordinators), func(c string) bool { return c == name })
+			if err := p.emitEvent(&event.AccountPut{Account: account}); err != nil {
 				return err
 			}
 		}

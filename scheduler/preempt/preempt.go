@@ -62,25 +62,25 @@ type run struct {
 // in an earlier state if one is given. It is nil where there are none, or no
 // preemption.
 func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
-	c := &st.Config.Sched
-	if noneByRank(c) && !has(c.PreemptMode, "GANG") {
+	config := &st.Config.Sched
+	if noneByRank(config) && !has(config.PreemptMode, "GANG") {
 		return nil
 	}
-	r := &Rules{st: st, now: now, byQ: c.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
+	rules := &Rules{st: st, now: now, byQ: config.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		if ran != nil && !ran.Active.Has(uid) {
 			return true
 		}
-		if x, ok := r.lookAt(st.Job(spec.JobUID(uid))); ok {
-			r.runs = append(r.runs, x)
+		if x, ok := rules.lookAt(st.Job(spec.JobUID(uid))); ok {
+			rules.runs = append(rules.runs, x)
 		}
 		return true
 	})
-	if r.runs == nil {
+	if rules.runs == nil {
 		return nil
 	}
-	slices.SortStableFunc(r.runs, r.compareCost(c.PreemptYoungest))
-	return r
+	slices.SortStableFunc(rules.runs, rules.compareCost(config.PreemptYoungest))
+	return rules
 }
 
 // Since keeps those jobs only that did not run in an earlier state.
@@ -103,47 +103,47 @@ func noneByRank(c *spec.SchedConfig) bool {
 const defaultSlice = 30 * spec.Second
 
 // Slice is how long a job runs at a time where jobs take turns.
-func Slice(c *spec.SchedConfig) spec.Span {
-	if c.TimeSlice > 0 {
-		return c.TimeSlice
+func Slice(config *spec.SchedConfig) spec.Span {
+	if config.TimeSlice > 0 {
+		return config.TimeSlice
 	}
 	return defaultSlice
 }
 
 // turnsOf is how many jobs of a partition take turns on the same CPUs; 0 = they
 // do not.
-func turnsOf(c *spec.SchedConfig, part *spec.PartitionSpec) int {
+func turnsOf(config *spec.SchedConfig, part *spec.PartitionSpec) int {
 	if part == nil {
 		return 0
 	}
-	return c.Turns(part)
+	return config.Turns(part)
 }
 
 // lookAt applies the rules that depend on the victim alone.
-func (r *Rules) lookAt(j *state.Job) (run, bool) {
-	c := &r.st.Config.Sched
-	if j.State != spec.Running || j.Ending != nil || j.Alloc == nil {
+func (r *Rules) lookAt(job *state.Job) (run, bool) {
+	config := &r.st.Config.Sched
+	if job.State != spec.Running || job.Ending != nil || job.Alloc == nil {
 		return run{}, false
 	}
-	x := r.findRank(j)
-	if noneByRank(c) || (c.PreemptExemptPrio > 0 && x.prio >= c.PreemptExemptPrio) {
+	x := r.findRank(job)
+	if noneByRank(config) || (config.PreemptExemptPrio > 0 && x.prio >= config.PreemptExemptPrio) {
 		x.mode = Off
 	}
-	x.turn = j.RunsSince().Add(Slice(c))
-	if j.Het == nil {
-		x.share = turnsOf(c, x.part)
+	x.turn = job.RunsSince().Add(Slice(config))
+	if job.Het == nil {
+		x.share = turnsOf(config, x.part)
 	}
 	return x, x.mode != Off || x.share > 1
 }
 
 // findRank finds the rank of a job that runs and how it is preempted.
-func (r *Rules) findRank(j *state.Job) run {
-	c := &r.st.Config.Sched
-	x := run{job: j, prio: r.prio.Of(j), words: c.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(j.QOS())}
-	if p := r.st.Parts.Find(j.Alloc.Partition); p != nil {
+func (r *Rules) findRank(job *state.Job) run {
+	config := &r.st.Config.Sched
+	x := run{job: job, prio: r.prio.Of(job), words: config.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(job.QOS())}
+	if p := r.st.Parts.Find(job.Alloc.Partition); p != nil {
 		x.part, x.tier = p.Spec, order.Tier(p.Spec)
 	}
-	exempt := c.PreemptExempt
+	exempt := config.PreemptExempt
 	switch {
 	case !r.byQ && x.part != nil:
 		x.grace = x.part.GraceTime
@@ -162,11 +162,11 @@ func (r *Rules) findRank(j *state.Job) run {
 		exempt = x.qos.PreemptExempt
 	}
 	x.mode = modeOf(x.words)
-	if whole := j.Het != nil; x.mode == Requeue || (whole && x.mode == Suspend) {
-		x.mode = Leave(r.st, j)
+	if whole := job.Het != nil; x.mode == Requeue || (whole && x.mode == Suspend) {
+		x.mode = Leave(r.st, job)
 	}
 	if exempt > 0 {
-		x.from = j.Started.Add(exempt)
+		x.from = job.Started.Add(exempt)
 	}
 	return x
 }
@@ -174,13 +174,13 @@ func (r *Rules) findRank(j *state.Job) run {
 // Leave is how a job makes room that is not to stand still: it is queued again,
 // or cancelled where it cannot be. Of a heterogeneous job the leader decides,
 // since all of it goes.
-func Leave(st *state.State, j *state.Job) Mode {
-	if j.Het.Follows() {
-		if leader := st.Job(j.Het.Leader); leader != nil {
-			j = leader
+func Leave(st *state.State, job *state.Job) Mode {
+	if job.Het.Follows() {
+		if leader := st.Job(job.Het.Leader); leader != nil {
+			job = leader
 		}
 	}
-	if j.Spec.Shell || !j.Spec.Queue.Requeue.Or(st.Config.Limits.JobRequeue) {
+	if job.Spec.Shell || !job.Spec.Queue.Requeue.Or(st.Config.Limits.JobRequeue) {
 		return Cancel
 	}
 	return Requeue
@@ -226,11 +226,11 @@ func (r *Rules) compareCost(youngest bool) func(a, b run) int {
 
 // Any tells whether a job of a QOS in a partition could ever preempt one of
 // those that run.
-func (r *Rules) Any(j *state.Job, part *spec.PartitionSpec) bool {
+func (r *Rules) Any(job *state.Job, part *spec.PartitionSpec) bool {
 	if r == nil {
 		return false
 	}
-	q := r.st.Policy.FindQOS(j.QOS())
+	q := r.st.Policy.FindQOS(job.QOS())
 	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) })
 }
 
@@ -247,13 +247,13 @@ func (r *Rules) isCrowded(x *run) bool {
 		if x.job.Done.Has(i) {
 			continue // who is there now shares nothing with it
 		}
-		a, others := &x.job.Alloc.Nodes[i], 1
-		n := r.st.NodeByID(a.ID)
-		if n == nil {
+		alloc, others := &x.job.Alloc.Nodes[i], 1
+		node := r.st.NodeByID(alloc.ID)
+		if node == nil {
 			return true
 		}
-		for _, uid := range n.Jobs {
-			if j := r.st.Job(uid); j.Auto && j.Alloc.Nodes[j.Alloc.Index(a.ID)].CPUs.Intersects(a.CPUs) {
+		for _, uid := range node.Jobs {
+			if j := r.st.Job(uid); j.Auto && j.Alloc.Nodes[j.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
 				others++
 			}
 		}
@@ -266,29 +266,29 @@ func (r *Rules) isCrowded(x *run) bool {
 
 // outranks tells whether the rank of a job lets it preempt another: what does
 // not depend on priority and time.
-func (r *Rules) outranks(q *spec.QOS, part *spec.PartitionSpec, x *run) bool {
+func (r *Rules) outranks(qos *spec.QOS, part *spec.PartitionSpec, x *run) bool {
 	if x.mode == Off {
 		return false
 	}
 	if !r.byQ {
 		return order.Tier(part) > x.tier
 	}
-	if q == nil || x.qos == nil {
+	if qos == nil || x.qos == nil {
 		return false
 	}
-	return slices.Contains(q.Preempt, x.qos.Name) || (q.Name == x.qos.Name && has(x.words, "WITHIN"))
+	return slices.Contains(qos.Preempt, x.qos.Name) || (qos.Name == x.qos.Name && has(x.words, "WITHIN"))
 }
 
 // Victims lists the jobs that a job of a priority may preempt in a partition,
 // those that are taken first in front, and when the next job stops being
 // exempt; FarFuture if none is.
-func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32) ([]Victim, spec.Instant) {
+func (r *Rules) Victims(job *state.Job, part *spec.PartitionSpec, priority uint32) ([]Victim, spec.Instant) {
 	var out []Victim
 	next := spec.FarFuture
-	q := r.st.Policy.FindQOS(j.QOS())
+	qos := r.st.Policy.FindQOS(job.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
-		if j.Het == nil && !r.outranks(q, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
+		if job.Het == nil && !r.outranks(qos, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
 			if x.turn > r.now {
 				next = min(next, x.turn)
 				continue
@@ -296,8 +296,8 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 			out = append(out, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: Suspend})
 			continue
 		}
-		within := r.byQ && q != nil && x.qos != nil && q.Name == x.qos.Name
-		if !r.outranks(q, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
+		within := r.byQ && qos != nil && x.qos != nil && qos.Name == x.qos.Name
+		if !r.outranks(qos, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
 			continue
 		}
 		if x.from > r.now {
@@ -310,17 +310,17 @@ func (r *Rules) Victims(j *state.Job, part *spec.PartitionSpec, priority uint32)
 }
 
 // Allowed tells whether the rules still name a job as a victim of another.
-func Allowed(st *state.State, now spec.Instant, j *state.Job, part *spec.PartitionSpec, priority uint32, v Victim) bool {
+func Allowed(st *state.State, now spec.Instant, job *state.Job, part *spec.PartitionSpec, priority uint32, v Victim) bool {
 	victim := st.Job(v.UID)
 	if victim == nil || victim.Attempt != v.Attempt {
 		return false
 	}
-	r := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
-	x, ok := r.lookAt(victim)
+	rules := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
+	x, ok := rules.lookAt(victim)
 	if !ok {
 		return false
 	}
-	r.runs = []run{x}
-	list, _ := r.Victims(j, part, priority)
+	rules.runs = []run{x}
+	list, _ := rules.Victims(job, part, priority)
 	return slices.Contains(list, v)
 }

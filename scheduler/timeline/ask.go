@@ -32,29 +32,29 @@ type Query struct {
 }
 
 // NewQuery prepares the questions about a demand on the allowed nodes.
-func (t *Timeline) NewQuery(d place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Query {
+func (t *Timeline) NewQuery(demand place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Query {
 	query := t.madeAsks.take()
-	*query = Query{Demand: d, allowed: allowed, options: opt, view: t.viewerFor(bars), from: t.now, wantsGPU: d.WantsGPU()}
+	*query = Query{Demand: demand, allowed: allowed, options: opt, view: t.viewerFor(bars), from: t.now, wantsGPU: demand.WantsGPU()}
 	if len(opt.OneOf) > 0 || opt.Prefer != nil {
 		return t.chooseSets(query, bars)
 	}
-	if n := opt.Must.Count(); n > 0 && int64(n) == d.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
+	if n := opt.Must.Count(); n > 0 && int64(n) == demand.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
 		query.allowed, query.options.Must = opt.Must.And(allowed), nil
 	}
 	query.ids = t.listNodes(query.allowed)
-	loose := t.mixed && slices.ContainsFunc(query.ids, func(id int32) bool { return d.Loose(t.lanes[id].shape) })
-	loose = loose || (opt.Mix != nil && d.MaxNodes == 1) // the choice is not one of an order of nodes
-	tasks, even := d.Even()
+	loose := t.mixed && slices.ContainsFunc(query.ids, func(id int32) bool { return demand.Loose(t.lanes[id].shape) })
+	loose = loose || (opt.Mix != nil && demand.MaxNodes == 1) // the choice is not one of an order of nodes
+	tasks, even := demand.Even()
 	query.even = even && !loose && query.options.Open()
 	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
-		query.nodes, query.each, query.form = d.MinNodes, each, t.indexFor(form, each, bars)
+		query.nodes, query.each, query.form = demand.MinNodes, each, t.indexFor(form, each, bars)
 	}
 	if query.even {
 		query.each = tasks
 		return query
 	}
 	query.reduced = &place.Demand{}
-	*query.reduced = d
+	*query.reduced = demand
 	query.reduced.PerJob = nil
 	query.one = t.indexFor(query.reduced, 1, bars)
 	return query
@@ -62,25 +62,25 @@ func (t *Timeline) NewQuery(d place.Demand, allowed spec.Bitset, opt place.Optio
 
 // evenForm is a demand on the fewest nodes with the same for each of them; it
 // satisfies the demand, but there may be other ways to do that.
-func evenForm(d *place.Demand) (form *place.Demand, tasks int64, ok bool) {
-	if d.Tasks%d.MinNodes != 0 {
+func evenForm(demand *place.Demand) (form *place.Demand, tasks int64, ok bool) {
+	if demand.Tasks%demand.MinNodes != 0 {
 		return nil, 0, false
 	}
-	tasks = d.Tasks / d.MinNodes
-	if d.TasksPerNode > 0 && tasks > d.TasksPerNode {
+	tasks = demand.Tasks / demand.MinNodes
+	if demand.TasksPerNode > 0 && tasks > demand.TasksPerNode {
 		return nil, 0, false
 	}
-	if d.MinNodes == 1 && d.MaxNodes == 1 {
-		return d, tasks, true
+	if demand.MinNodes == 1 && demand.MaxNodes == 1 {
+		return demand, tasks, true
 	}
-	f := *d
+	f := *demand
 	f.MaxNodes, f.PerJob = 1, nil // of one node: its share of what the job as a whole gets
-	for _, c := range d.PerJob {
-		if c.N%d.MinNodes != 0 {
+	for _, count := range demand.PerJob {
+		if count.N%demand.MinNodes != 0 {
 			return nil, 0, false
 		}
-		c.N /= d.MinNodes
-		f.PerJob = append(f.PerJob, c)
+		count.N /= demand.MinNodes
+		f.PerJob = append(f.PerJob, count)
 	}
 	return &f, tasks, true
 }
@@ -188,11 +188,11 @@ func (r rank) ranksBefore(q rank) bool {
 // nodeOrder is place.Demand's order of nodes in one number: weight, those that are
 // up, then (with LLN) the emptiest, then GPUs kept for those who want them, then the fullest.
 func (t *Timeline) nodeOrder(query *Query, l *lane, at spec.Instant) uint64 {
-	f := &l.segs[0].free
+	free := &l.segs[0].free
 	if at != t.now {
-		f = &l.segs[l.segmentAt(at)].free
+		free = &l.segs[l.segmentAt(at)].free
 	}
-	cpu, gpu := uint64(min(max(f.CPU, 0), 1<<16-1)), uint64(min(max(f.GPU, 0), 1<<15-1))
+	cpu, gpu := uint64(min(max(free.CPU, 0), 1<<16-1)), uint64(min(max(free.GPU, 0), 1<<15-1))
 	if l.shape.GPUs > 0 && !query.wantsGPU {
 		gpu |= 1 << 15
 	}

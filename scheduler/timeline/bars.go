@@ -31,16 +31,16 @@ type viewer struct {
 }
 
 // viewerFor finds or makes the viewer of some bars; nil if there are none.
-func (t *Timeline) viewerFor(b Bars) *viewer {
-	if len(b.List) == 0 {
+func (t *Timeline) viewerFor(bars Bars) *viewer {
+	if len(bars.List) == 0 {
 		return nil
 	}
-	if v := t.viewers[b.Key]; v != nil {
+	if v := t.viewers[bars.Key]; v != nil {
 		return v
 	}
 	v := &viewer{spans: make([][]Window, len(t.lanes))}
-	for i := range b.List {
-		bar := &b.List[i]
+	for i := range bars.List {
+		bar := &bars.List[i]
 		own := Merge(bar.Windows)
 		for id := range t.lanes {
 			switch {
@@ -52,7 +52,7 @@ func (t *Timeline) viewerFor(b Bars) *viewer {
 			}
 		}
 	}
-	t.viewers[b.Key] = v
+	t.viewers[bars.Key] = v
 	return v
 }
 

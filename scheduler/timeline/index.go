@@ -21,21 +21,21 @@ type key struct {
 	gres                                    string
 }
 
-func (t *Timeline) keyOf(d *place.Demand, tasks int64) key {
-	k := key{tasks: tasks, cpusPerTask: d.CPUsPerTask, cpusPerGPU: d.CPUsPerGPU, minCPUs: d.MinCPUs,
-		perNode: d.MemPerNode, perCPU: d.MemPerCPU, perGPU: d.MemPerGPU, tmp: d.TmpDisk, exclusive: d.Exclusive,
-		threads: d.Threads, perCore: d.PerCore, perSocket: d.PerSocket, coreSpec: d.CoreSpec, threadSpec: d.ThreadSpec, overcommit: d.Overcommit, inside: d.Inside}
+func (t *Timeline) keyOf(demand *place.Demand, tasks int64) key {
+	k := key{tasks: tasks, cpusPerTask: demand.CPUsPerTask, cpusPerGPU: demand.CPUsPerGPU, minCPUs: demand.MinCPUs,
+		perNode: demand.MemPerNode, perCPU: demand.MemPerCPU, perGPU: demand.MemPerGPU, tmp: demand.TmpDisk, exclusive: demand.Exclusive,
+		threads: demand.Threads, perCore: demand.PerCore, perSocket: demand.PerSocket, coreSpec: demand.CoreSpec, threadSpec: demand.ThreadSpec, overcommit: demand.Overcommit, inside: demand.Inside}
 	if len(t.shapes.Caps) > 0 {
-		k.partition = d.Partition
+		k.partition = demand.Partition
 	}
 	if t.apart {
-		k.tenant = d.Tenant
+		k.tenant = demand.Tenant
 	}
-	if len(d.PerNode)+len(d.PerTask)+len(d.PerJob) == 0 {
+	if len(demand.PerNode)+len(demand.PerTask)+len(demand.PerJob) == 0 {
 		return k
 	}
 	var b strings.Builder
-	for i, list := range [...][]spec.Count{d.PerNode, d.PerTask, d.PerJob} {
+	for i, list := range [...][]spec.Count{demand.PerNode, demand.PerTask, demand.PerJob} {
 		for _, c := range list {
 			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",")
 		}
@@ -124,8 +124,8 @@ type shapeNeed struct {
 type window struct{ from, to spec.Instant }
 
 // indexFor finds or makes the index of what tasks of a demand need of a node.
-func (t *Timeline) indexFor(d *place.Demand, tasks int64, bars Bars) *index {
-	k := t.keyOf(d, tasks)
+func (t *Timeline) indexFor(demand *place.Demand, tasks int64, bars Bars) *index {
+	k := t.keyOf(demand, tasks)
 	k.bars = bars.Key
 	h := k.hashKey()
 	first := t.indexes[h]
@@ -135,30 +135,30 @@ func (t *Timeline) indexFor(d *place.Demand, tasks int64, bars Bars) *index {
 		}
 	}
 	x := t.madeIndexes.take()
-	*x = index{t: t, key: k, next: first, view: t.viewerFor(bars), demand: d, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
+	*x = index{t: t, key: k, next: first, view: t.viewerFor(bars), demand: demand, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
 	t.indexes[h] = x
 	return x
 }
 
-func (x *index) needOf(s *place.Shape) *shapeNeed {
-	if x.shape == s {
+func (x *index) needOf(shape *place.Shape) *shapeNeed {
+	if x.shape == shape {
 		return &x.onShape
 	}
-	if n := x.needs[s]; n != nil {
+	if n := x.needs[shape]; n != nil {
 		return n
 	}
-	n := &x.onShape
+	need := &x.onShape
 	if x.shape == nil {
-		x.shape = s
+		x.shape = shape
 	} else {
 		if x.needs == nil {
 			x.needs = map[*place.Shape]*shapeNeed{}
 		}
-		n = &shapeNeed{}
-		x.needs[s] = n
+		need = &shapeNeed{}
+		x.needs[shape] = need
 	}
-	n.Need, n.ok, n.loose = x.demand.Fixed(s, x.tasks)
-	return n
+	need.Need, need.ok, need.loose = x.demand.Fixed(shape, x.tasks)
+	return need
 }
 
 // applyPromises accounts for the promises made since the last question.
@@ -196,12 +196,12 @@ func (x *index) applyPromises() {
 
 // rebuildSpans derives a node's spans from its lane.
 func (x *index) rebuildSpans(id int, l *lane) {
-	n := x.needOf(l.shape)
+	need := x.needOf(l.shape)
 	spans, hole := x.spans[id][:0], spec.Span(0)
 	open, since := false, spec.Instant(0)
-	if n.ok {
+	if need.ok {
 		for i := range l.segs {
-			holds := l.segs[i].free.Holds(&n.Use)
+			holds := l.segs[i].free.Holds(&need.Use)
 			switch {
 			case holds && !open:
 				open, since = true, l.segs[i].from
@@ -283,18 +283,18 @@ func (x *index) searchStart(ids []int32, n int64, from spec.Instant, limit spec.
 		}
 		return best
 	}
-	t := x.t
-	t.tails = t.tails[:0]
+	timeline := x.t
+	timeline.tails = timeline.tails[:0]
 	holes := false
 	for _, id := range ids {
 		if x.tail[id] != spec.FarFuture {
-			t.tails = append(t.tails, max(x.tail[id], from))
+			timeline.tails = append(timeline.tails, max(x.tail[id], from))
 		}
 		holes = holes || x.hole[id] >= limit
 	}
 	latest := spec.FarFuture
-	if int64(len(t.tails)) >= n {
-		latest = nthSmallest(t.tails, int(n)-1)
+	if int64(len(timeline.tails)) >= n {
+		latest = nthSmallest(timeline.tails, int(n)-1)
 	}
 	if !holes || latest == from {
 		return latest
@@ -307,40 +307,40 @@ func (x *index) searchStart(ids []int32, n int64, from spec.Instant, limit spec.
 // start is known from the endless spans alone, so only earlier ones are
 // looked for.
 func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) spec.Instant {
-	t := x.t
-	t.windows = t.windows[:0]
+	timeline := x.t
+	timeline.windows = timeline.windows[:0]
 	for _, id := range ids {
 		if x.hole[id] >= limit {
 			for _, w := range x.spans[id] {
 				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s < within.to {
-					t.windows = append(t.windows, window{s, w.to.Add(-limit)})
+					timeline.windows = append(timeline.windows, window{s, w.to.Add(-limit)})
 				}
 			}
 		}
 		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s < within.to {
-			t.windows = append(t.windows, window{s, spec.FarFuture})
+			timeline.windows = append(timeline.windows, window{s, spec.FarFuture})
 		}
 	}
-	if int64(len(t.windows)) < n {
+	if int64(len(timeline.windows)) < n {
 		return within.to
 	}
-	todo := t.windows // a heap with the first to open on top: mostly a few are enough
+	todo := timeline.windows // a heap with the first to open on top: mostly a few are enough
 	for i := len(todo)/2 - 1; i >= 0; i-- {
 		siftDown(todo, i)
 	}
-	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
+	timeline.tails = timeline.tails[:0] // a heap of the last starts of the windows that are open
 	for len(todo) > 0 {
 		at := todo[0].from
 		for len(todo) > 0 && todo[0].from == at {
-			t.tails = pushLeast(t.tails, todo[0].to)
+			timeline.tails = pushLeast(timeline.tails, todo[0].to)
 			todo[0] = todo[len(todo)-1]
 			todo = todo[:len(todo)-1]
 			siftDown(todo, 0)
 		}
-		for len(t.tails) > 0 && t.tails[0] < at {
-			t.tails = popLeast(t.tails)
+		for len(timeline.tails) > 0 && timeline.tails[0] < at {
+			timeline.tails = popLeast(timeline.tails)
 		}
-		if int64(len(t.tails)) >= n {
+		if int64(len(timeline.tails)) >= n {
 			return at
 		}
 	}

@@ -104,21 +104,21 @@ func (l *lane) copyLane() *lane {
 
 // relievePart gives one job's part of a lane back between an instant and the end
 // at which it was to come back.
-func (t *Timeline) relievePart(l *lane, g Gone, at spec.Instant) {
-	j := g.Job
-	end := max(j.Deadline(), t.now.Add(t.tick))
+func (t *Timeline) relievePart(l *lane, gone Gone, at spec.Instant) {
+	job := gone.Job
+	end := max(job.Deadline(), t.now.Add(t.tick))
 	if end <= at {
 		return
 	}
-	held := l.shape.Held(l.node, &j.Alloc.Nodes[j.Alloc.Index(l.node.ID)], j.Alloc)
-	if g.CPUs {
+	held := l.shape.Held(l.node, &job.Alloc.Nodes[job.Alloc.Index(l.node.ID)], job.Alloc)
+	if gone.CPUs {
 		held = l.shape.OnCPUs(held)
 	}
 	first, last := l.splitAt(at), len(l.segs)
 	if end != spec.FarFuture {
 		last = l.splitAt(end)
 	}
-	l.segs[first].after = j.UID
+	l.segs[first].after = job.UID
 	for k := first; k < last; k++ {
 		l.segs[k].free.Add(&held, 1)
 	}

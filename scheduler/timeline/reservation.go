@@ -18,13 +18,13 @@ import (
 const occurrences = 60
 
 // Windows lists when a reservation holds its nodes, from now on.
-func Windows(r *spec.Reservation, now spec.Instant) []Window {
-	if r.Flags.Has(spec.ResvTimeFloat) {
-		return []Window{{From: now.Add(r.Ahead), To: spec.FarFuture}} // it moves ahead of every job
+func Windows(reservation *spec.Reservation, now spec.Instant) []Window {
+	if reservation.Flags.Has(spec.ResvTimeFloat) {
+		return []Window{{From: now.Add(reservation.Ahead), To: spec.FarFuture}} // it moves ahead of every job
 	}
 	var out []Window
-	length := r.End.Sub(r.Start)
-	for at := r.Start; at != spec.FarFuture && len(out) < occurrences; at = r.Next(at) {
+	length := reservation.End.Sub(reservation.Start)
+	for at := reservation.Start; at != spec.FarFuture && len(out) < occurrences; at = reservation.Next(at) {
 		if end := at.Add(length); end > now {
 			out = append(out, Window{From: at, To: end})
 		}
@@ -38,9 +38,9 @@ func ReservationActive(r *spec.Reservation, now spec.Instant) bool {
 }
 
 // ReservedNodes is the set of a reservation's nodes.
-func ReservedNodes(st *state.State, r *spec.Reservation) spec.Bitset {
+func ReservedNodes(st *state.State, reservation *spec.Reservation) spec.Bitset {
 	var out spec.Bitset
-	for _, name := range r.Nodes {
+	for _, name := range reservation.Nodes {
 		if id, ok := st.NodeIDs[name]; ok {
 			out = out.Set(int(id))
 		}
@@ -50,13 +50,13 @@ func ReservedNodes(st *state.State, r *spec.Reservation) spec.Bitset {
 
 // Admits tells whether a job may use a reservation: its user and its account
 // must both be admitted where both are restricted.
-func Admits(st *state.State, r *spec.Reservation, js *spec.JobSpec) bool {
-	accounts := []string{js.Account}
-	for a := st.Policy.FindAccount(js.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
+func Admits(st *state.State, reservation *spec.Reservation, jobSpec *spec.JobSpec) bool {
+	accounts := []string{jobSpec.Account}
+	for a := st.Policy.FindAccount(jobSpec.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
 		accounts = append(accounts, a.Parent)
 	}
-	return spec.Admits(r.Users, js.User) && spec.Admits(r.Accounts, accounts...) && spec.Admits(r.Groups, js.Group) &&
-		spec.Admits(r.QOS, js.QOS) && spec.Admits(r.Parts, js.Partitions...)
+	return spec.Admits(reservation.Users, jobSpec.User) && spec.Admits(reservation.Accounts, accounts...) && spec.Admits(reservation.Groups, jobSpec.Group) &&
+		spec.Admits(reservation.QOS, jobSpec.QOS) && spec.Admits(reservation.Parts, jobSpec.Partitions...)
 }
 
 // ReservationView is what the reservations mean for one job.
@@ -72,74 +72,74 @@ type ReservationView struct {
 
 // ViewReservations works out the view of a job. Of several reservations that it names the
 // one counts that begins first. A reason means that it cannot use any.
-func ViewReservations(st *state.State, js *spec.JobSpec, now spec.Instant) (ReservationView, *spec.Reason) {
-	var v ReservationView
-	if len(st.Reservations) == 0 && js.Place.Reservation == "" {
-		return v, nil
+func ViewReservations(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) (ReservationView, *spec.Reason) {
+	var view ReservationView
+	if len(st.Reservations) == 0 && jobSpec.Place.Reservation == "" {
+		return view, nil
 	}
-	if r := v.findOwn(st, js, now); r != nil {
-		return v, r
+	if r := view.findOwn(st, jobSpec, now); r != nil {
+		return view, r
 	}
 	var key strings.Builder
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		if r == v.Own {
+		reservation := &st.Reservations[i]
+		if reservation == view.Own {
 			continue
 		}
-		if v.Own == nil && r.Flags.Has(spec.ResvMagnetic) && Admits(st, r, js) {
-			v.noteMagnetic(r, now)
+		if view.Own == nil && reservation.Flags.Has(spec.ResvMagnetic) && Admits(st, reservation, jobSpec) {
+			view.noteMagnetic(reservation, now)
 			continue
 		}
-		if v.Own != nil && !v.Own.Heeds(r) {
+		if view.Own != nil && !view.Own.Heeds(reservation) {
 			continue
 		}
-		if r.Cores != nil {
-			v.Cored = true // it bars nobody from a node: see Keep
+		if reservation.Cores != nil {
+			view.Cored = true // it bars nobody from a node: see Keep
 			continue
 		}
-		v.Bars.List = append(v.Bars.List, Bar{Nodes: ReservedNodes(st, r), Windows: Windows(r, now)})
-		v.Maint = v.Maint || r.Flags.Has(spec.ResvMaint)
-		key.WriteString(r.Name + ",")
+		view.Bars.List = append(view.Bars.List, Bar{Nodes: ReservedNodes(st, reservation), Windows: Windows(reservation, now)})
+		view.Maint = view.Maint || reservation.Flags.Has(spec.ResvMaint)
+		key.WriteString(reservation.Name + ",")
 	}
-	if v.Own != nil && !v.Own.Flags.Has(spec.ResvFlex) {
-		v.Bars.List = append(v.Bars.List, Bar{All: true, Windows: outsideWindows(Windows(v.Own, now), now)})
-		key.WriteString("=" + v.Own.Name)
+	if view.Own != nil && !view.Own.Flags.Has(spec.ResvFlex) {
+		view.Bars.List = append(view.Bars.List, Bar{All: true, Windows: outsideWindows(Windows(view.Own, now), now)})
+		key.WriteString("=" + view.Own.Name)
 	}
-	if len(v.Bars.List) > 0 {
-		v.Bars.Key = key.String()
+	if len(view.Bars.List) > 0 {
+		view.Bars.Key = key.String()
 	}
-	return v, nil
+	return view, nil
 }
 
 // noteMagnetic notes a magnetic reservation that a job may use. Of several of cores
 // the one counts that begins first.
-func (v *ReservationView) noteMagnetic(r *spec.Reservation, now spec.Instant) {
-	v.admitted = append(v.admitted, r)
-	if r.Cores == nil {
+func (v *ReservationView) noteMagnetic(reservation *spec.Reservation, now spec.Instant) {
+	v.admitted = append(v.admitted, reservation)
+	if reservation.Cores == nil {
 		return
 	}
-	if w := Windows(r, now); len(w) > 0 && (v.magnetic == nil || w[0].From < Windows(v.magnetic, now)[0].From) {
-		v.magnetic = r
+	if w := Windows(reservation, now); len(w) > 0 && (v.magnetic == nil || w[0].From < Windows(v.magnetic, now)[0].From) {
+		v.magnetic = reservation
 	}
 }
 
 // findOwn finds the reservation that a job asked for.
-func (v *ReservationView) findOwn(st *state.State, js *spec.JobSpec, now spec.Instant) *spec.Reason {
-	if js.Place.Reservation == "" {
+func (v *ReservationView) findOwn(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) *spec.Reason {
+	if jobSpec.Place.Reservation == "" {
 		return nil
 	}
 	first := spec.FarFuture
-	for _, name := range strings.Split(js.Place.Reservation, ",") {
-		r := st.Reservation(name)
-		if r == nil || !Admits(st, r, js) {
+	for _, name := range strings.Split(jobSpec.Place.Reservation, ",") {
+		reservation := st.Reservation(name)
+		if reservation == nil || !Admits(st, reservation, jobSpec) {
 			continue
 		}
-		if w := Windows(r, now); len(w) > 0 && (v.Own == nil || w[0].From < first) {
-			v.Own, first = r, w[0].From
+		if w := Windows(reservation, now); len(w) > 0 && (v.Own == nil || w[0].From < first) {
+			v.Own, first = reservation, w[0].From
 		}
 	}
 	if v.Own == nil {
-		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + js.Place.Reservation}
+		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + jobSpec.Place.Reservation}
 	}
 	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
 		v.Only = ReservedNodes(st, v.Own)
@@ -167,17 +167,17 @@ func KeptOn(r *spec.Reservation, n *state.Node) place.Free {
 // KeptByOthers is what reservations of cores keep of a node, as it looks now, at some
 // time in [from, to), and which of them keeps the most CPUs. Those do not count that
 // a job's own one, if there is one, does not heed.
-func KeptByOthers(st *state.State, n *state.Node, own *spec.Reservation, now, from, to spec.Instant) (sum place.Free, who string) {
+func KeptByOthers(st *state.State, node *state.Node, own *spec.Reservation, now, from, to spec.Instant) (sum place.Free, who string) {
 	most := int64(0)
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		kept := KeptOn(r, n)
-		if kept.CPU == 0 || (own != nil && (r.Name == own.Name || !own.Heeds(r))) || !slices.ContainsFunc(Windows(r, now), func(w Window) bool { return w.From < to && from < w.To }) {
+		reservation := &st.Reservations[i]
+		kept := KeptOn(reservation, node)
+		if kept.CPU == 0 || (own != nil && (reservation.Name == own.Name || !own.Heeds(reservation))) || !slices.ContainsFunc(Windows(reservation, now), func(w Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
 		sum.Add(&kept, 1)
 		if kept.CPU > most {
-			most, who = kept.CPU, r.Name
+			most, who = kept.CPU, reservation.Name
 		}
 	}
 	return sum, who
@@ -187,16 +187,16 @@ func KeptByOthers(st *state.State, n *state.Node, own *spec.Reservation, now, fr
 // while they last. Jobs in such a reservation are counted against its own
 // counters, so that what they hold is in it already; those that outlast it are
 // added.
-func KeepReserved(st *state.State, t *Timeline, now spec.Instant) {
+func KeepReserved(st *state.State, timeline *Timeline, now spec.Instant) {
 	for i := range st.Reservations {
-		r := &st.Reservations[i]
-		for _, name := range r.Nodes {
-			n := st.Node(name)
-			if n == nil || !t.Usable(n.ID) {
+		reservation := &st.Reservations[i]
+		for _, name := range reservation.Nodes {
+			node := st.Node(name)
+			if node == nil || !timeline.Usable(node.ID) {
 				continue
 			}
-			if kept := KeptOn(r, n); kept.CPU > 0 {
-				t.Keep(n, r, kept, Windows(r, now))
+			if kept := KeptOn(reservation, node); kept.CPU > 0 {
+				timeline.Keep(node, reservation, kept, Windows(reservation, now))
 			}
 		}
 	}

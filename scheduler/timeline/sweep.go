@@ -48,7 +48,7 @@ func (s *sweep) suffices(demand *place.Demand) bool {
 	return s.nodes >= demand.MinNodes && s.tasks >= demand.Tasks
 }
 
-func (s *sweep) beginSweep(t *Timeline, query *Query) {
+func (s *sweep) beginSweep(timeline *Timeline, query *Query) {
 	s.ids = s.ids[:0]
 	s.fit = s.fit[:0]
 	s.room = s.room[:0]
@@ -57,7 +57,7 @@ func (s *sweep) beginSweep(t *Timeline, query *Query) {
 	s.tasks = 0
 	s.gres = 0
 	for _, id := range query.ids {
-		if query.one.needOf(t.lanes[id].shape).ok {
+		if query.one.needOf(timeline.lanes[id].shape).ok {
 			s.ids = append(s.ids, id)
 			s.fit = append(s.fit, 0)
 			s.room = append(s.room, 0)
@@ -68,12 +68,12 @@ func (s *sweep) beginSweep(t *Timeline, query *Query) {
 
 // stepTo brings the sums up to an instant and returns the next one at which
 // they may change.
-func (s *sweep) stepTo(t *Timeline, query *Query, at spec.Instant) spec.Instant {
+func (s *sweep) stepTo(timeline *Timeline, query *Query, at spec.Instant) spec.Instant {
 	next := spec.FarFuture
 	s.better = false
 	for i, id := range s.ids {
 		if s.until[i] <= at {
-			s.measureNode(t, query, i, t.lanes[id], at)
+			s.measureNode(timeline, query, i, timeline.lanes[id], at)
 		}
 		next = min(next, s.until[i])
 	}
@@ -81,16 +81,16 @@ func (s *sweep) stepTo(t *Timeline, query *Query, at spec.Instant) spec.Instant 
 }
 
 // measureNode finds what fits on the ith node at an instant, and until when.
-func (s *sweep) measureNode(t *Timeline, query *Query, i int, lane *lane, at spec.Instant) {
+func (s *sweep) measureNode(timeline *Timeline, query *Query, i int, lane *lane, at spec.Instant) {
 	limit := query.Demand.Limit
 	end := at.Add(limit)
 	free := lane.leastOver(at, end)
 	fit, _ := query.reduced.Fits(lane.shape, &free)
 	node := int32(lane.node.ID)
 	barred, until := query.view.isBarred(node, at, end, limit)
-	if t.apart && !barred {
+	if timeline.apart && !barred {
 		var apartUntil spec.Instant
-		barred, apartUntil = barredWithin(t.strangerWindows(node, &query.Demand.Tenant, nil), at, end, limit)
+		barred, apartUntil = barredWithin(timeline.strangerWindows(node, &query.Demand.Tenant, nil), at, end, limit)
 		until = min(until, apartUntil)
 	}
 	if barred {

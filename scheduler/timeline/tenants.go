@@ -29,37 +29,37 @@ func (t *Timeline) TrackTenants() {
 			continue
 		}
 		for _, uid := range l.node.Jobs {
-			j := t.st.Job(uid)
-			if i := j.Alloc.Index(l.node.ID); i < 0 || j.Done.Has(i) {
+			job := t.st.Job(uid)
+			if i := job.Alloc.Index(l.node.ID); i < 0 || job.Done.Has(i) {
 				continue
 			}
-			tenant := place.TenantOf(j)
-			l.stays = append(l.stays, stay{window{t.now, t.expectedEnd(j)}, uid, &tenant})
+			tenant := place.TenantOf(job)
+			l.stays = append(l.stays, stay{window{t.now, t.expectedEnd(job)}, uid, &tenant})
 		}
 	}
 }
 
 // enterPart notes that a job is on the node of a part.
-func (t *Timeline) enterPart(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
-	if !t.apart || p.Tenant == nil {
+func (t *Timeline) enterPart(part *place.Part, from, to spec.Instant, uid spec.JobUID) {
+	if !t.apart || part.Tenant == nil {
 		return
 	}
-	l := t.lanes[p.Node.ID]
-	l.stays = append(l.stays, stay{window{from, to}, uid, p.Tenant})
-	t.touchNear(p.Node.ID)
+	l := t.lanes[part.Node.ID]
+	l.stays = append(l.stays, stay{window{from, to}, uid, part.Tenant})
+	t.touchNear(part.Node.ID)
 }
 
 // leavePart is the reverse of enter. A stay that was cut short is not found, and
 // needs not be.
-func (t *Timeline) leavePart(p *place.Part, from, to spec.Instant, uid spec.JobUID) {
+func (t *Timeline) leavePart(part *place.Part, from, to spec.Instant, uid spec.JobUID) {
 	if !t.apart {
 		return
 	}
-	l := t.lanes[p.Node.ID]
+	l := t.lanes[part.Node.ID]
 	i := slices.IndexFunc(l.stays, func(s stay) bool { return s.uid == uid && s.from == from && s.to == to })
 	if i >= 0 {
 		l.stays = slices.Delete(l.stays, i, i+1)
-		t.touchNear(p.Node.ID)
+		t.touchNear(part.Node.ID)
 	}
 }
 
@@ -126,11 +126,11 @@ func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobU
 // strangersBeyond is strangers for a node that the timeline does not have: who runs
 // there is known, if nothing else.
 func (t *Timeline) strangersBeyond(out []Window, id spec.NodeID, who *place.Tenant, gone []spec.JobUID) []Window {
-	n := t.st.NodeByID(id)
-	if n == nil {
+	node := t.st.NodeByID(id)
+	if node == nil {
 		return out
 	}
-	for _, uid := range n.Jobs {
+	for _, uid := range node.Jobs {
 		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, uid) {
 			out = append(out, Window{t.now, t.expectedEnd(j)})
 		}
@@ -148,11 +148,11 @@ func (t *Timeline) pickyBeyond() bool {
 		if t.lanes[id] != nil {
 			continue
 		}
-		n := t.st.NodeByID(spec.NodeID(id))
-		if n == nil {
+		node := t.st.NodeByID(spec.NodeID(id))
+		if node == nil {
 			continue
 		}
-		for _, uid := range n.Jobs {
+		for _, uid := range node.Jobs {
 			if t.st.Job(uid).Alloc.Apart&spec.ApartTopo != 0 {
 				return true
 			}
@@ -163,8 +163,8 @@ func (t *Timeline) pickyBeyond() bool {
 
 // lastStranger is the job that is the last to go by an instant of those with
 // which the job of a part cannot be; 0 if there is none.
-func (t *Timeline) lastStranger(p *place.Part, at spec.Instant) spec.JobUID {
-	if !t.apart || p.Tenant == nil {
+func (t *Timeline) lastStranger(part *place.Part, at spec.Instant) spec.JobUID {
+	if !t.apart || part.Tenant == nil {
 		return 0
 	}
 	var last stay
@@ -175,11 +175,11 @@ func (t *Timeline) lastStranger(p *place.Part, at spec.Instant) spec.JobUID {
 			}
 		}
 	}
-	look(t.lanes[p.Node.ID], func(s *stay) bool { return !p.Tenant.With(s.tenant) })
+	look(t.lanes[part.Node.ID], func(s *stay) bool { return !part.Tenant.With(s.tenant) })
 	if t.near != nil {
-		for _, id := range t.near[p.Node.ID] {
+		for _, id := range t.near[part.Node.ID] {
 			if t.Usable(id) {
-				look(t.lanes[id], func(s *stay) bool { return (p.Tenant.Apart|s.tenant.Apart)&spec.ApartTopo != 0 })
+				look(t.lanes[id], func(s *stay) bool { return (part.Tenant.Apart|s.tenant.Apart)&spec.ApartTopo != 0 })
 			}
 		}
 	}

@@ -76,28 +76,28 @@ type segment struct {
 // is given.
 func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, old *Timeline) *Timeline {
 	size := len(st.NodeIDs)
-	t := old.emptyTimeline(size, min(nodes.Count(), size))
-	t.st, t.now, t.tick = st, now, tick
-	t.shapes.Caps = place.Caps(st)
-	ends, picky := t.ends[:0], false
+	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
+	timeline.st, timeline.now, timeline.tick = st, now, tick
+	timeline.shapes.Caps = place.Caps(st)
+	ends, picky := timeline.ends[:0], false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
-		n := st.NodeByID(spec.NodeID(id))
-		if n == nil || !n.Usable() {
+		node := st.NodeByID(spec.NodeID(id))
+		if node == nil || !node.Usable() {
 			continue
 		}
-		t.store = t.store[:len(t.store)+1]
-		l := &t.store[len(t.store)-1]
-		*l = lane{node: n, shape: t.shapes.Of(n), segs: l.segs}
-		t.lanes[id] = l
-		t.mixed = t.mixed || l.shape.Mixed()
-		ends = t.fillLane(l, ends[:0], &picky)
-		t.countFree(l, 1)
+		timeline.store = timeline.store[:len(timeline.store)+1]
+		l := &timeline.store[len(timeline.store)-1]
+		*l = lane{node: node, shape: timeline.shapes.Of(node), segs: l.segs}
+		timeline.lanes[id] = l
+		timeline.mixed = timeline.mixed || l.shape.Mixed()
+		ends = timeline.fillLane(l, ends[:0], &picky)
+		timeline.countFree(l, 1)
 	}
-	t.ends = ends
-	if picky || t.pickyBeyond() {
-		t.TrackTenants()
+	timeline.ends = ends
+	if picky || timeline.pickyBeyond() {
+		timeline.TrackTenants()
 	}
-	return t
+	return timeline
 }
 
 // emptyTimeline is an empty timeline with room for so many node ids and lanes, in the
@@ -209,29 +209,29 @@ type turn struct {
 
 // fillLane derives a lane's segments from the jobs on its node.
 func (t *Timeline) fillLane(l *lane, ends []ending, picky *bool) []ending {
-	n := l.node
-	f := l.shape.Now(n)
-	for _, uid := range n.Jobs {
-		j := t.st.Job(uid)
-		i := j.Alloc.Index(n.ID)
-		if i < 0 || j.Done.Has(i) {
+	node := l.node
+	free := l.shape.Now(node)
+	for _, uid := range node.Jobs {
+		job := t.st.Job(uid)
+		i := job.Alloc.Index(node.ID)
+		if i < 0 || job.Done.Has(i) {
 			continue
 		}
-		part := l.shape.Held(n, &j.Alloc.Nodes[i], j.Alloc)
-		cpus := int64(j.Alloc.Nodes[i].CPUs.Count())
-		if j.Yields { // others have its CPUs
+		part := l.shape.Held(node, &job.Alloc.Nodes[i], job.Alloc)
+		cpus := int64(job.Alloc.Nodes[i].CPUs.Count())
+		if job.Yields { // others have its CPUs
 			left := l.shape.OnCPUs(part)
 			part.Add(&left, -1)
 			cpus = 0
 		}
-		l.shape.TakeCap(&f, j.Alloc, cpus)
-		if l.shape.Inside(j.Alloc) {
-			f.CPU += cpus // which the reservation has: see Keep
+		l.shape.TakeCap(&free, job.Alloc, cpus)
+		if l.shape.Inside(job.Alloc) {
+			free.CPU += cpus // which the reservation has: see Keep
 		}
-		f.GPU += l.shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])
-		l.shape.TakeGPUs(&f, j.Alloc, &j.Alloc.Nodes[i])
-		*picky = *picky || j.Alloc.Apart != 0 || j.Alloc.Share > 0
-		end := t.expectedEnd(j)
+		free.GPU += l.shape.GPUsInside(job.Alloc, &job.Alloc.Nodes[i])
+		l.shape.TakeGPUs(&free, job.Alloc, &job.Alloc.Nodes[i])
+		*picky = *picky || job.Alloc.Apart != 0 || job.Alloc.Share > 0
+		end := t.expectedEnd(job)
 		if end != spec.FarFuture {
 			ends = append(ends, ending{end, uid, part})
 		}
@@ -250,7 +250,7 @@ func (t *Timeline) fillLane(l *lane, ends []ending, picky *bool) []ending {
 	if cap(l.segs) <= len(ends) {
 		l.segs = make([]segment, 0, len(ends)+4)
 	}
-	l.segs = append(l.segs[:0], segment{from: t.now, free: f})
+	l.segs = append(l.segs[:0], segment{from: t.now, free: free})
 	for i := range turns {
 		last := &l.segs[len(l.segs)-1]
 		if at := turns[i].at; last.from != at {
@@ -263,9 +263,9 @@ func (t *Timeline) fillLane(l *lane, ends []ending, picky *bool) []ending {
 }
 
 // expectedEnd is when a running job is taken to have given its nodes back.
-func (t *Timeline) expectedEnd(j *state.Job) spec.Instant {
-	end := j.Deadline()
-	if j.Completing() || j.Ending != nil || end <= t.now {
+func (t *Timeline) expectedEnd(job *state.Job) spec.Instant {
+	end := job.Deadline()
+	if job.Completing() || job.Ending != nil || end <= t.now {
 		end = t.now.Add(t.tick)
 	}
 	return end
@@ -298,15 +298,15 @@ func (l *lane) splitAt(at spec.Instant) int {
 // may share memory with the lane.
 func (l *lane) leastOver(from, to spec.Instant) place.Free {
 	i := l.segmentAt(from)
-	f := l.segs[i].free
+	free := l.segs[i].free
 	if i+1 >= len(l.segs) || l.segs[i+1].from >= to {
-		return f
+		return free
 	}
-	f = f.Clone()
+	free = free.Clone()
 	for i++; i < len(l.segs) && l.segs[i].from < to; i++ {
-		f.Min(&l.segs[i].free)
+		free.Min(&l.segs[i].free)
 	}
-	return f
+	return free
 }
 
 // Promise takes a placement out of the timeline for [start, start+limit), for
@@ -337,11 +337,11 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 // Keep takes the CPUs and GPUs of a node that a reservation keeps out of the
 // timeline in some windows of time. What jobs of the reservation hold of them is
 // part of it; a job that outlasts it holds them until it ends.
-func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, windows []Window) {
-	shape := t.lanes[n.ID].shape
+func (t *Timeline) Keep(node *state.Node, reservation *spec.Reservation, kept place.Free, windows []Window) {
+	shape := t.lanes[node.ID].shape
 	heeds := func(name string) bool {
 		o := t.st.Reservation(name)
-		return name != r.Name && o != nil && o.Heeds(r)
+		return name != reservation.Name && o != nil && o.Heeds(reservation)
 	}
 	take := func(held place.Free, from, to spec.Instant, uid spec.JobUID) {
 		use := shape.Leave(&held, heeds)
@@ -349,7 +349,7 @@ func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, win
 		if to != spec.FarFuture {
 			limit = to.Sub(max(from, t.now))
 		}
-		t.Promise([]place.Part{{Node: n, Need: place.Need{Use: use}}}, from, limit, uid)
+		t.Promise([]place.Part{{Node: node, Need: place.Need{Use: use}}}, from, limit, uid)
 	}
 	over := t.now // until then it lasts now
 	for _, w := range windows {
@@ -358,15 +358,15 @@ func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, win
 			over = max(over, w.To)
 		}
 	}
-	if r.Flags&spec.ResvOpen != 0 {
+	if reservation.Flags&spec.ResvOpen != 0 {
 		return // what its jobs hold is counted where all are that are not of others
 	}
-	for _, uid := range n.Jobs {
-		j := t.st.Job(uid)
-		i := j.Alloc.Index(n.ID)
-		if until := t.expectedEnd(j); i >= 0 && !j.Done.Has(i) && j.Alloc.Reservation == r.Name && until > over {
-			held := place.Free{CPU: int64(j.Alloc.Nodes[i].CPUs.Count()), GPU: shape.GPUsInside(j.Alloc, &j.Alloc.Nodes[i])}
-			if j.Yields {
+	for _, uid := range node.Jobs {
+		job := t.st.Job(uid)
+		i := job.Alloc.Index(node.ID)
+		if until := t.expectedEnd(job); i >= 0 && !job.Done.Has(i) && job.Alloc.Reservation == reservation.Name && until > over {
+			held := place.Free{CPU: int64(job.Alloc.Nodes[i].CPUs.Count()), GPU: shape.GPUsInside(job.Alloc, &job.Alloc.Nodes[i])}
+			if job.Yields {
 				held.CPU = 0
 			}
 			take(held, over, until, uid)
@@ -376,12 +376,12 @@ func (t *Timeline) Keep(n *state.Node, r *spec.Reservation, kept place.Free, win
 
 // Holds tells whether a node can give one part of an allocation from now on until
 // an instant. Memory is not looked at.
-func (t *Timeline) Holds(n *state.Node, a *spec.NodeAlloc, of *spec.Allocation, until spec.Instant) bool {
-	if !t.Usable(n.ID) {
+func (t *Timeline) Holds(node *state.Node, alloc *spec.NodeAlloc, of *spec.Allocation, until spec.Instant) bool {
+	if !t.Usable(node.ID) {
 		return false
 	}
-	l := t.lanes[n.ID]
-	need, free := l.shape.Held(n, a, of), l.leastOver(t.now, until)
+	l := t.lanes[node.ID]
+	need, free := l.shape.Held(node, alloc, of), l.leastOver(t.now, until)
 	need.Mem = 0
 	return free.Holds(&need)
 }
@@ -435,12 +435,12 @@ const maxBlockers = 8
 
 // Takes tells whether a part of an earlier placement can be put into the
 // timeline: its node is there, and counts the same kinds of things.
-func (t *Timeline) Takes(p *place.Part) bool {
-	if !t.Usable(p.Node.ID) {
+func (t *Timeline) Takes(part *place.Part) bool {
+	if !t.Usable(part.Node.ID) {
 		return false
 	}
-	n := len(p.Use.More)
-	return n == 0 || n == len(t.lanes[p.Node.ID].shape.Kinds)
+	n := len(part.Use.More)
+	return n == 0 || n == len(t.lanes[part.Node.ID].shape.Kinds)
 }
 
 // FreeCPUs is how many CPUs of a node nobody has now, nor was promised for as

@@ -49,23 +49,23 @@ func New(nodes int, seed uint64) (*Site, error) { return NewAt(nodes, seed, Epoc
 // NewAt is New for a cluster that begins at another time, of which somebody is
 // told all events.
 func NewAt(nodes int, seed uint64, epoch spec.Instant, told func([]event.Envelope) error) (*Site, error) {
-	s := &Site{State: state.New(), Now: epoch, Told: told, epoch: epoch, rng: rand.New(rand.NewPCG(seed, 0x6c6f6164))}
-	c := &spec.Config{ClusterName: "bench", GresTypes: []string{"gpu"}}
-	c.Sched = spec.SchedConfig{Backfill: true, Memory: true, Cores: true, BFMaxJobTest: 1 << 30}
-	c.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 4000, MaxJobCount: 1 << 30, MaxArraySize: 1 << 30}
-	c.Priority = spec.PriorityConfig{Age: 1000, JobSize: 1000, Partition: 1000, QOS: 2000}
-	c.Timing.MinJobAge = 300 * spec.Second
+	site := &Site{State: state.New(), Now: epoch, Told: told, epoch: epoch, rng: rand.New(rand.NewPCG(seed, 0x6c6f6164))}
+	config := &spec.Config{ClusterName: "bench", GresTypes: []string{"gpu"}}
+	config.Sched = spec.SchedConfig{Backfill: true, Memory: true, Cores: true, BFMaxJobTest: 1 << 30}
+	config.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 4000, MaxJobCount: 1 << 30, MaxArraySize: 1 << 30}
+	config.Priority = spec.PriorityConfig{Age: 1000, JobSize: 1000, Partition: 1000, QOS: 2000}
+	config.Timing.MinJobAge = 300 * spec.Second
 	part := spec.PartitionSpec{Name: "gpu", Default: true, DefaultTime: spec.Hour, MaxTime: 7 * spec.Day, State: spec.PartitionUp}
 	for i := range nodes {
 		name := fmt.Sprintf(nodeName, i+1)
 		part.NodeNames = append(part.NodeNames, name)
-		c.Nodes = append(c.Nodes, spec.NodeSpec{Name: name, CPUs: NodeCPUs, ThreadsPerCore: 1, Mem: NodeMem, GRES: []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}}})
+		config.Nodes = append(config.Nodes, spec.NodeSpec{Name: name, CPUs: NodeCPUs, ThreadsPerCore: 1, Mem: NodeMem, GRES: []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}}})
 	}
-	c.Partitions = []spec.PartitionSpec{part}
-	if err := s.Do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "bench", Version: event.Version}}}); err != nil {
+	config.Partitions = []spec.PartitionSpec{part}
+	if err := site.Do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "bench", Version: event.Version}}}); err != nil {
 		return nil, err
 	}
-	if err := s.Do(scheduler.Configure{Config: c}); err != nil {
+	if err := site.Do(scheduler.Configure{Config: config}); err != nil {
 		return nil, err
 	}
 	for _, name := range part.NodeNames {
@@ -73,11 +73,11 @@ func NewAt(nodes int, seed uint64, epoch spec.Instant, told func([]event.Envelop
 		for g := range uint32(NodeGPUs) {
 			inv.GPUs = append(inv.GPUs, spec.GPU{Index: g, UUID: fmt.Sprintf("GPU-%s-%d", name, g)})
 		}
-		if err := s.Do(scheduler.RegisterNode{Node: name, Inventory: inv}); err != nil {
+		if err := site.Do(scheduler.RegisterNode{Node: name, Inventory: inv}); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return site, nil
 }
 
 // Do decides a command and folds its events.
@@ -109,13 +109,13 @@ func (s *Site) Job() *spec.JobSpec {
 	nodes = min(nodes, max(s.State.Nodes.Len()/2, 1))
 	gpus := pick(1, 1, 2, 4, 8, 8)
 	who := s.rng.IntN(users)
-	js := &spec.JobSpec{Name: "load", UID: uint32(1000 + who), GID: 100, User: fmt.Sprintf("u%d", who), Group: "users", Account: fmt.Sprintf("a%d", who%accounts),
+	jobSpec := &spec.JobSpec{Name: "load", UID: uint32(1000 + who), GID: 100, User: fmt.Sprintf("u%d", who), Group: "users", Account: fmt.Sprintf("a%d", who%accounts),
 		IO: spec.JobIO{WorkDir: "/tmp", Stdout: "/dev/null"}}
-	js.Size.MinNodes, js.Size.MaxNodes = uint32(nodes), uint32(nodes)
-	js.Size.TasksPerNode = uint32(gpus * NodeCPUs / NodeGPUs)
-	js.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(gpus)}}
-	js.Time.Limit = spec.Span(pick(10, 30, 60, 120, 240, 480, 720, 1440)) * spec.Minute
-	return js
+	jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(nodes), uint32(nodes)
+	jobSpec.Size.TasksPerNode = uint32(gpus * NodeCPUs / NodeGPUs)
+	jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(gpus)}}
+	jobSpec.Time.Limit = spec.Span(pick(10, 30, 60, 120, 240, 480, 720, 1440)) * spec.Minute
+	return jobSpec
 }
 
 // Submit hands in so many jobs.
@@ -130,13 +130,13 @@ func (s *Site) Submit(jobs int) error {
 
 // SubmitArray hands in one array of so many one-GPU tasks.
 func (s *Site) SubmitArray(tasks int) error {
-	js := s.Job()
-	js.Size.MinNodes = 1
-	js.Size.MaxNodes = 1
-	js.Size.TasksPerNode = NodeCPUs / NodeGPUs
-	js.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
-	js.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(tasks - 1), Step: 1}}, 0)
-	return s.Do(scheduler.Submit{Spec: js})
+	jobSpec := s.Job()
+	jobSpec.Size.MinNodes = 1
+	jobSpec.Size.MaxNodes = 1
+	jobSpec.Size.TasksPerNode = NodeCPUs / NodeGPUs
+	jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
+	jobSpec.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(tasks - 1), Step: 1}}, 0)
+	return s.Do(scheduler.Submit{Spec: jobSpec})
 }
 
 // Occupy starts jobs of the same kind until half of the GPUs are taken, over
@@ -144,13 +144,13 @@ func (s *Site) SubmitArray(tasks int) error {
 func (s *Site) Occupy() error {
 	half := s.State.Nodes.Len() * NodeGPUs / 2
 	for used := 0; used < half; {
-		js := s.Job()
-		used += int(js.Size.MinNodes) * int(js.Size.PerNode[0].N)
+		jobSpec := s.Job()
+		used += int(jobSpec.Size.MinNodes) * int(jobSpec.Size.PerNode[0].N)
 		if used > half {
-			js.Size.MinNodes, js.Size.MaxNodes = 1, 1
+			jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = 1, 1
 		}
-		js.Time.Limit += spec.Hour // none is over its limit when the hour is over
-		if err := s.Do(scheduler.Submit{Spec: js}); err != nil {
+		jobSpec.Time.Limit += spec.Hour // none is over its limit when the hour is over
+		if err := s.Do(scheduler.Submit{Spec: jobSpec}); err != nil {
 			return err
 		}
 	}
@@ -184,15 +184,15 @@ func (s *Site) EndOne() (int, error) {
 	if len(running) == 0 {
 		return 0, nil
 	}
-	j := s.State.Job(running[s.rng.IntN(len(running))])
-	for i := range j.Alloc.Nodes {
+	job := s.State.Job(running[s.rng.IntN(len(running))])
+	for i := range job.Alloc.Nodes {
 		done := &scheduler.NodeDone{}
 		if i == 0 {
 			done.Batch = &event.StepResult{}
 		}
-		if err := s.Do(scheduler.Report{Node: j.Alloc.Nodes[i].Name, Run: scheduler.Run{UID: j.UID, Attempt: j.Attempt}, Done: done}); err != nil {
+		if err := s.Do(scheduler.Report{Node: job.Alloc.Nodes[i].Name, Run: scheduler.Run{UID: job.UID, Attempt: job.Attempt}, Done: done}); err != nil {
 			return 0, err
 		}
 	}
-	return len(j.Alloc.Nodes), nil
+	return len(job.Alloc.Nodes), nil
 }

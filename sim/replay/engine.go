@@ -144,12 +144,12 @@ func RunWatched(ctx context.Context, w *Workload, rule Rule, watch *Watch) (*Res
 	return run(ctx, w, rule, watch, nil)
 }
 
-func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Progress) (*Result, error) {
-	e := &engine{watch: watch, w: w, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(w.Jobs))}}
-	if len(w.Jobs) == 0 {
+func run(ctx context.Context, workload *Workload, rule Rule, watch *Watch, progress Progress) (*Result, error) {
+	e := &engine{watch: watch, w: workload, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(workload.Jobs))}}
+	if len(workload.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
-	e.now = w.Jobs[0].Submit.Add(-spec.Second)
+	e.now = workload.Jobs[0].Submit.Add(-spec.Second)
 	if watch != nil {
 		e.look = e.now
 		e.st = state.New().Freeze().Fork() // whoever looks sees the totals too
@@ -157,10 +157,10 @@ func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Pro
 	if err := e.foundCluster(); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.After != nil }) {
-		e.uids = make([]spec.JobUID, len(w.Jobs))
+	if slices.ContainsFunc(workload.Jobs, func(j Job) bool { return j.After != nil }) {
+		e.uids = make([]spec.JobUID, len(workload.Jobs))
 	}
-	e.rule.Discipline.Depth = depth(w.Config, rule.Discipline)
+	e.rule.Discipline.Depth = depth(workload.Config, rule.Discipline)
 	next := 0
 	for n := 0; e.goesOn(next); n++ {
 		if n%64 == 0 && ctx.Err() != nil {
@@ -194,7 +194,7 @@ func run(ctx context.Context, w *Workload, rule Rule, watch *Watch, progress Pro
 			return nil, err
 		}
 		if progress != nil && n%64 == 0 {
-			progress(e.ended, len(w.Jobs), e.now)
+			progress(e.ended, len(workload.Jobs), e.now)
 		}
 	}
 	for i := range e.res.Jobs {
@@ -356,14 +356,14 @@ func (e *engine) decide(actor event.Actor, cmd scheduler.Command) (scheduler.Res
 
 // submit hands a job in. A refusal is kept with the job; 0 is no job.
 func (e *engine) submit(i int) (spec.JobUID, error) {
-	j := &e.w.Jobs[i]
-	o := &e.res.Jobs[i]
-	o.Submit = j.Submit
-	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: j.Spec.UID, Name: j.Spec.User}, scheduler.Submit{Spec: e.linked(j)})
+	job := &e.w.Jobs[i]
+	outcome := &e.res.Jobs[i]
+	outcome.Submit = job.Submit
+	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User}, scheduler.Submit{Spec: e.linked(job)})
 	var refusal *spec.Error
 	switch {
 	case errors.As(err, &refusal):
-		o.Refused = refusal
+		outcome.Refused = refusal
 		e.res.Refused++
 		e.ended++
 		return 0, nil
@@ -380,31 +380,31 @@ func (e *engine) submit(i int) (spec.JobUID, error) {
 
 // linked is what a job asks for, with the numbers that the jobs of its
 // dependency have in this replay. A term holds whose job has been forgotten.
-func (e *engine) linked(j *Job) *spec.JobSpec {
-	dep := j.Spec.Queue.Dependency
-	if dep == nil || j.After == nil {
-		return j.Spec
+func (e *engine) linked(job *Job) *spec.JobSpec {
+	dep := job.Spec.Queue.Dependency
+	if dep == nil || job.After == nil {
+		return job.Spec
 	}
-	js := *j.Spec
+	jobSpec := *job.Spec
 	out := &spec.Dependency{Any: dep.Any}
 	held := false
-	for k, t := range dep.Terms {
-		t.UID = 0
-		if i := j.After[k]; i >= 0 {
+	for k, term := range dep.Terms {
+		term.UID = 0
+		if i := job.After[k]; i >= 0 {
 			on := e.st.Job(e.uids[i])
 			if on == nil {
 				held = true
 				continue
 			}
-			t.Job, t.Task = on.ID, spec.NoTask
+			term.Job, term.Task = on.ID, spec.NoTask
 		}
-		out.Terms = append(out.Terms, t)
+		out.Terms = append(out.Terms, term)
 	}
-	js.Queue.Dependency = out
+	jobSpec.Queue.Dependency = out
 	if len(out.Terms) == 0 || (held && out.Any) {
-		js.Queue.Dependency = nil
+		jobSpec.Queue.Dependency = nil
 	}
-	return &js
+	return &jobSpec
 }
 
 // fits tells whether a job could start now if it were alone: enough is free.
@@ -423,7 +423,7 @@ func (e *engine) free() (n int64) {
 
 // end lets a job end.
 func (e *engine) end(x ending) error {
-	j := e.st.Job(x.uid)
+	job := e.st.Job(x.uid)
 	i := e.of[x.uid]
 	delete(e.live, x.uid)
 	e.res.Jobs[i].End = e.now
@@ -431,13 +431,13 @@ func (e *engine) end(x ending) error {
 	if e.w.Jobs[i].Failed {
 		code = 1
 	}
-	for k := range j.Alloc.Nodes {
+	for k := range job.Alloc.Nodes {
 		done := &scheduler.NodeDone{}
 		if k == 0 {
 			done.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: code}}
 		}
-		name := j.Alloc.Nodes[k].Name
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: name}, scheduler.Report{Node: name, Run: scheduler.Run{UID: x.uid, Attempt: j.Attempt}, Done: done}); err != nil {
+		name := job.Alloc.Nodes[k].Name
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: name}, scheduler.Report{Node: name, Run: scheduler.Run{UID: x.uid, Attempt: job.Attempt}, Done: done}); err != nil {
 			return err
 		}
 	}
@@ -556,9 +556,9 @@ func (e *engine) resumed(uid spec.JobUID) {
 
 func (e *engine) started(ev *event.JobStarted) {
 	i := e.of[ev.UID]
-	o := &e.res.Jobs[i]
-	o.Start = e.now
-	o.Procs, o.Nodes, o.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get("gres/gpu")
+	outcome := &e.res.Jobs[i]
+	outcome.Start = e.now
+	outcome.Procs, outcome.Nodes, outcome.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get("gres/gpu")
 	e.order++
 	run := e.w.Jobs[i].Run
 	e.live[ev.UID] = e.order
@@ -576,27 +576,27 @@ func (e *engine) foundCluster() error {
 		return err
 	}
 	for i := range e.w.Config.Nodes {
-		n := &e.w.Config.Nodes[i]
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: n.Name}, scheduler.RegisterNode{Node: n.Name, Inventory: fullInventory(n)}); err != nil {
+		node := &e.w.Config.Nodes[i]
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: node.Name}, scheduler.RegisterNode{Node: node.Name, Inventory: fullInventory(node)}); err != nil {
 			return err
 		}
-		e.res.Procs += e.st.Node(n.Name).CPUs
-		e.res.GPUs += int64(len(e.st.Node(n.Name).GPUs))
+		e.res.Procs += e.st.Node(node.Name).CPUs
+		e.res.GPUs += int64(len(e.st.Node(node.Name).GPUs))
 	}
 	return nil
 }
 
 // fullInventory is what a node presents that has all that is configured.
-func fullInventory(n *spec.NodeSpec) spec.Inventory {
-	inv := spec.Inventory{BootID: "replay", CPUs: n.CPUs, Sockets: n.Sockets, CoresPerSocket: n.CoresPerSocket, ThreadsPerCore: n.ThreadsPerCore, Mem: n.Mem, TmpDisk: n.TmpDisk}
-	for _, g := range n.GRES {
-		if g.Name != "gpu" {
-			inv.GRES = append(inv.GRES, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
+func fullInventory(node *spec.NodeSpec) spec.Inventory {
+	inv := spec.Inventory{BootID: "replay", CPUs: node.CPUs, Sockets: node.Sockets, CoresPerSocket: node.CoresPerSocket, ThreadsPerCore: node.ThreadsPerCore, Mem: node.Mem, TmpDisk: node.TmpDisk}
+	for _, gres := range node.GRES {
+		if gres.Name != "gpu" {
+			inv.GRES = append(inv.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
 			continue
 		}
-		for range g.N {
+		for range gres.N {
 			k := uint32(len(inv.GPUs))
-			inv.GPUs = append(inv.GPUs, spec.GPU{Index: k, Type: g.Type, UUID: fmt.Sprintf("GPU-%s-%d", n.Name, k)})
+			inv.GPUs = append(inv.GPUs, spec.GPU{Index: k, Type: gres.Type, UUID: fmt.Sprintf("GPU-%s-%d", node.Name, k)})
 		}
 	}
 	return inv

@@ -47,29 +47,29 @@ func NewHistory(from, to spec.Instant, st *state.State) *History {
 	if st == nil {
 		st = state.New()
 	}
-	h := &History{from: from, to: to, st: st, jobs: map[spec.JobUID]*past{}}
+	history := &History{from: from, to: to, st: st, jobs: map[spec.JobUID]*past{}}
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		h.enter(j)
+		history.enter(j)
 		return true
 	})
-	return h
+	return history
 }
 
 // Seq is the last event that the history knows.
 func (h *History) Seq() uint64 { return h.st.Seq }
 
-func (h *History) enter(j *state.Job) *past {
-	p := h.jobs[j.UID]
+func (h *History) enter(job *state.Job) *past {
+	p := h.jobs[job.UID]
 	if p == nil {
-		p = &past{spec: j.Spec, free: max(j.Submitted, j.Begin)}
-		h.jobs[j.UID] = p
-		h.order = append(h.order, j.UID)
+		p = &past{spec: job.Spec, free: max(job.Submitted, job.Begin)}
+		h.jobs[job.UID] = p
+		h.order = append(h.order, job.UID)
 	}
 	if p.started == 0 {
-		p.eligible, p.spec = j.Eligible, j.Spec
+		p.eligible, p.spec = job.Eligible, job.Spec
 	}
-	if j.Started != 0 && j.Started != p.started {
-		p.started = j.Started
+	if job.Started != 0 && job.Started != p.started {
+		p.started = job.Started
 	}
 	return p
 }
@@ -97,8 +97,8 @@ func (h *History) Add(env *event.Envelope) error {
 	case *event.ArrayTaskSplit:
 		h.enter(h.st.Job(e.UID))
 	case *event.JobStarted:
-		j := h.st.Job(e.UID)
-		p := h.enter(j)
+		job := h.st.Job(e.UID)
+		p := h.enter(job)
 		p.started = env.At
 		if p.eligible == 0 || p.eligible > env.At {
 			p.eligible = env.At
@@ -117,11 +117,11 @@ var ErrNoHistory = errors.New("no job became eligible and ran to its end in that
 // Workload makes what can be replayed, under the configuration and the policy
 // that were in force when the span began. Left out are the jobs that did not
 // run to their end.
-func (h *History) Workload() (w *Workload, leftOut int, err error) {
+func (h *History) Workload() (workload *Workload, leftOut int, err error) {
 	if h.config == nil {
 		h.config, h.policy = h.st.Config, h.st.Policy
 	}
-	w = &Workload{Config: openConfig(h.config), Policy: puts(h.policy)}
+	workload = &Workload{Config: openConfig(h.config), Policy: puts(h.policy)}
 	at := map[spec.JobUID]int{} // in w.Jobs
 	for _, uid := range h.order {
 		p := h.jobs[uid]
@@ -132,45 +132,45 @@ func (h *History) Workload() (w *Workload, leftOut int, err error) {
 			leftOut++
 			continue
 		}
-		js := *p.spec
-		js.Queue.Array = nil
-		js.Queue.Hold = spec.NotHeld
-		js.Time.Begin = 0
-		js.Time.Deadline = 0
-		j := Job{Spec: &js, Submit: p.eligible, Run: p.run, Failed: p.failed}
-		if !h.link(w, &j, p, at) {
-			js.Queue.Dependency = nil
+		jobSpec := *p.spec
+		jobSpec.Queue.Array = nil
+		jobSpec.Queue.Hold = spec.NotHeld
+		jobSpec.Time.Begin = 0
+		jobSpec.Time.Deadline = 0
+		job := Job{Spec: &jobSpec, Submit: p.eligible, Run: p.run, Failed: p.failed}
+		if !h.link(workload, &job, p, at) {
+			jobSpec.Queue.Dependency = nil
 		}
-		at[uid] = len(w.Jobs)
-		w.Jobs = append(w.Jobs, j)
+		at[uid] = len(workload.Jobs)
+		workload.Jobs = append(workload.Jobs, job)
 	}
-	if len(w.Jobs) == 0 {
+	if len(workload.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
 	}
-	w.sortJobs()
-	return w, leftOut, nil
+	workload.sortJobs()
+	return workload, leftOut, nil
 }
 
 // link lets a job depend on others of the workload as it did in fact; false if
 // it depends on none of them, or also on something else.
-func (h *History) link(w *Workload, j *Job, p *past, at map[spec.JobUID]int) bool {
+func (h *History) link(workload *Workload, job *Job, p *past, at map[spec.JobUID]int) bool {
 	dep := p.spec.Queue.Dependency
 	if dep == nil || p.free == 0 {
 		return false
 	}
 	after, submit := make([]int, len(dep.Terms)), max(p.free, h.from)
-	for k, t := range dep.Terms {
+	for k, term := range dep.Terms {
 		after[k] = -1
-		if t.Kind == spec.Singleton {
+		if term.Kind == spec.Singleton {
 			continue
 		}
-		i, ok := at[t.UID]
-		if on := h.jobs[t.UID]; !ok || t.Task != spec.NoTask || t.Kind == spec.AfterCorr || on.spec.Queue.Array != nil {
+		i, ok := at[term.UID]
+		if on := h.jobs[term.UID]; !ok || term.Task != spec.NoTask || term.Kind == spec.AfterCorr || on.spec.Queue.Array != nil {
 			return false
 		}
-		after[k], submit = i, max(submit, w.Jobs[i].Submit)
+		after[k], submit = i, max(submit, workload.Jobs[i].Submit)
 	}
-	j.After, j.Submit = after, min(submit, j.Submit)
+	job.After, job.Submit = after, min(submit, job.Submit)
 	return true
 }
 
@@ -211,8 +211,8 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 		return nil, err
 	}
 	out.Policy = slices.Clone(out.Policy)
-	for _, c := range changes {
-		events, _, err := policy.Plan(e.st.Freeze(), c)
+	for _, change := range changes {
+		events, _, err := policy.Plan(e.st.Freeze(), change)
 		if err != nil {
 			return nil, err
 		}
@@ -228,8 +228,8 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 
 // openConfig is a configuration without what would keep a whole history from being
 // submitted, or its jobs from being forgotten once they have ended.
-func openConfig(c *spec.Config) *spec.Config {
-	out := *c
+func openConfig(config *spec.Config) *spec.Config {
+	out := *config
 	out.Limits.MaxJobCount, out.Limits.MaxJobID = 1<<30, 1<<30
 	if out.Timing.MinJobAge == 0 {
 		out.Timing.MinJobAge = spec.Second

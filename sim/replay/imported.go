@@ -32,38 +32,38 @@ const firstUnknown = 1 << 30
 // users, accounts and QOS are made, with equal shares and without limits, so that
 // what a configuration enforces has somebody to be enforced on. Left out are the
 // runs that did not come to their end.
-func Imported(config *spec.Config, records []Record, from, to spec.Instant) (w *Workload, leftOut int, err error) {
-	w = &Workload{Config: openConfig(config), Policy: policy.Founding(config.Enforce.Associations)}
+func Imported(config *spec.Config, records []Record, from, to spec.Instant) (workload *Workload, leftOut int, err error) {
+	workload = &Workload{Config: openConfig(config), Policy: policy.Founding(config.Enforce.Associations)}
 	ids := map[string]uint32{}
 	users, all := map[string]map[string]bool{}, map[string]bool{}
 	for i := range records {
-		r := &records[i]
+		record := &records[i]
 		switch {
-		case r.Eligible < from || r.Eligible >= to || r.Eligible == 0:
+		case record.Eligible < from || record.Eligible >= to || record.Eligible == 0:
 			continue
-		case r.Start == 0 || !r.Ended:
+		case record.Start == 0 || !record.Ended:
 			leftOut++
 			continue
 		}
-		if users[r.Account] == nil {
-			users[r.Account] = map[string]bool{}
+		if users[record.Account] == nil {
+			users[record.Account] = map[string]bool{}
 		}
-		users[r.Account][r.User], all[r.QOS] = true, true
-		js := r.request()
-		if js.UID == 0 && js.User != "root" { // its number was not told
-			if ids[js.User] == 0 {
-				ids[js.User] = uint32(firstUnknown + len(ids))
+		users[record.Account][record.User], all[record.QOS] = true, true
+		jobSpec := record.request()
+		if jobSpec.UID == 0 && jobSpec.User != "root" { // its number was not told
+			if ids[jobSpec.User] == 0 {
+				ids[jobSpec.User] = uint32(firstUnknown + len(ids))
 			}
-			js.UID = ids[js.User]
+			jobSpec.UID = ids[jobSpec.User]
 		}
-		w.Jobs = append(w.Jobs, Job{Spec: js, Submit: r.Eligible, Run: max(r.Run, 0), Failed: r.Failed})
+		workload.Jobs = append(workload.Jobs, Job{Spec: jobSpec, Submit: record.Eligible, Run: max(record.Run, 0), Failed: record.Failed})
 	}
-	if len(w.Jobs) == 0 {
+	if len(workload.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
 	}
-	w.sortJobs()
-	w, err = w.With(nil, whoTheyAre(users, all))
-	return w, leftOut, err
+	workload.sortJobs()
+	workload, err = workload.With(nil, whoTheyAre(users, all))
+	return workload, leftOut, err
 }
 
 // whoTheyAre are the commands that make the users, accounts and QOS of a history.
@@ -98,30 +98,30 @@ func whoTheyAre(users map[string]map[string]bool, qos map[string]bool) []policy.
 
 // request is what a run asked for, as a job that can be submitted.
 func (r *Record) request() *spec.JobSpec {
-	js := &spec.JobSpec{Name: r.Name, User: r.User, Group: r.Group, UID: r.UID, GID: r.GID, Account: r.Account, QOS: r.QOS, Partitions: r.Partitions}
-	js.Time.Limit, js.Place.Constraint = r.Limit, r.Constraint
+	jobSpec := &spec.JobSpec{Name: r.Name, User: r.User, Group: r.Group, UID: r.UID, GID: r.GID, Account: r.Account, QOS: r.QOS, Partitions: r.Partitions}
+	jobSpec.Time.Limit, jobSpec.Place.Constraint = r.Limit, r.Constraint
 	nodes, cpus := max(r.Nodes, 1), max(r.Asked.CPU, 1)
-	js.Size.MinNodes, js.Size.MaxNodes = uint32(nodes), uint32(nodes)
-	js.Size.Tasks, js.Size.CPUsPerTask = uint32(nodes), uint32(cpus/nodes)
+	jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(nodes), uint32(nodes)
+	jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask = uint32(nodes), uint32(cpus/nodes)
 	if cpus%nodes != 0 {
-		js.Size.Tasks, js.Size.CPUsPerTask = uint32(max(cpus, nodes)), 1
+		jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask = uint32(max(cpus, nodes)), 1
 	}
-	js.Size.MemPerNode = (r.Asked.Mem + nodes - 1) / nodes
+	jobSpec.Size.MemPerNode = (r.Asked.Mem + nodes - 1) / nodes
 	for _, o := range r.Asked.Other {
 		kind, name, _ := strings.Cut(o.Name, "/")
-		c := spec.Count{Name: name, N: o.N}
-		switch c.Name, c.Type, _ = strings.Cut(name, ":"); {
+		count := spec.Count{Name: name, N: o.N}
+		switch count.Name, count.Type, _ = strings.Cut(name, ":"); {
 		case kind == "license":
-			js.Licenses = append(js.Licenses, spec.Count{Name: name, N: o.N})
-		case kind != "gres" || o.N == 0 || (c.Type == "" && r.typed(name)):
-		case c.N%nodes == 0:
-			c.N /= nodes
-			js.Size.PerNode = append(js.Size.PerNode, c)
+			jobSpec.Licenses = append(jobSpec.Licenses, spec.Count{Name: name, N: o.N})
+		case kind != "gres" || o.N == 0 || (count.Type == "" && r.typed(name)):
+		case count.N%nodes == 0:
+			count.N /= nodes
+			jobSpec.Size.PerNode = append(jobSpec.Size.PerNode, count)
 		default:
-			js.Size.PerJob = append(js.Size.PerJob, c)
+			jobSpec.Size.PerJob = append(jobSpec.Size.PerJob, count)
 		}
 	}
-	return js
+	return jobSpec
 }
 
 // typed tells that of a GRES it is also known which types were asked for.

@@ -20,48 +20,48 @@ type Machine struct {
 }
 
 // Config makes the configuration of a machine: one partition with everything.
-func (m Machine) Config(s Settings) *spec.Config {
-	c := &spec.Config{ClusterName: "replay", Priority: s.Priority}
-	c.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: s.Firm, PredictRuns: s.Predict}
-	c.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
-	c.Timing.MinJobAge = spec.Second
+func (m Machine) Config(settings Settings) *spec.Config {
+	config := &spec.Config{ClusterName: "replay", Priority: settings.Priority}
+	config.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: settings.Firm, PredictRuns: settings.Predict}
+	config.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
+	config.Timing.MinJobAge = spec.Second
 	if m.GPUs > 0 {
-		c.GresTypes = []string{"gpu"}
+		config.GresTypes = []string{"gpu"}
 	}
-	p := spec.PartitionSpec{Name: "all", Default: true, State: spec.PartitionUp, MaxTime: spec.Infinite, DefaultTime: spec.Infinite}
+	partition := spec.PartitionSpec{Name: "all", Default: true, State: spec.PartitionUp, MaxTime: spec.Infinite, DefaultTime: spec.Infinite}
 	for i := range max(m.Nodes, 1) {
-		n := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: m.CPUs, ThreadsPerCore: 1}
+		node := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: m.CPUs, ThreadsPerCore: 1}
 		if m.GPUs > 0 {
-			n.GRES = []spec.GRESSpec{{Name: "gpu", N: m.GPUs}}
+			node.GRES = []spec.GRESSpec{{Name: "gpu", N: m.GPUs}}
 		}
-		c.Nodes = append(c.Nodes, n)
-		p.NodeNames = append(p.NodeNames, n.Name)
+		config.Nodes = append(config.Nodes, node)
+		partition.NodeNames = append(partition.NodeNames, node.Name)
 	}
-	c.Partitions = []spec.PartitionSpec{p}
-	return c
+	config.Partitions = []spec.PartitionSpec{partition}
+	return config
 }
 
 // Workload makes the jobs of a trace for a machine. A job that asks for no
 // time limit gets its run time as one, so that it can be planned.
 func (t *Trace) Workload(cfg *spec.Config) *Workload {
-	w := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
+	workload := &Workload{Config: cfg, Jobs: make([]Job, len(t.Rows))}
 	users, accounts := names{letter: "u"}, names{letter: "a"}
 	known := map[ask]*spec.JobSpec{} // many jobs ask for the same
 	for i := range t.Rows {
-		r := &t.Rows[i]
-		a := ask{user: r.User, group: r.Group, procs: r.Procs, limit: r.Limit, gpus: r.GPUs}
+		row := &t.Rows[i]
+		a := ask{user: row.User, group: row.Group, procs: row.Procs, limit: row.Limit, gpus: row.GPUs}
 		if a.limit == 0 {
-			a.limit = max(r.Run, 1)
+			a.limit = max(row.Run, 1)
 		}
-		js := known[a]
-		if js == nil {
-			js = a.spec(len(cfg.Nodes) == 1)
-			js.User, js.Account = users.of(r.User), accounts.of(r.Group)
-			known[a] = js
+		jobSpec := known[a]
+		if jobSpec == nil {
+			jobSpec = a.spec(len(cfg.Nodes) == 1)
+			jobSpec.User, jobSpec.Account = users.of(row.User), accounts.of(row.Group)
+			known[a] = jobSpec
 		}
-		w.Jobs[i] = Job{Spec: js, Submit: epoch.Add(spec.Span(r.Submit) * spec.Second), Run: spec.Span(r.Run) * spec.Second}
+		workload.Jobs[i] = Job{Spec: jobSpec, Submit: epoch.Add(spec.Span(row.Submit) * spec.Second), Run: spec.Span(row.Run) * spec.Second}
 	}
-	return w
+	return workload
 }
 
 // ask is what a job of a trace asks for.
@@ -69,16 +69,16 @@ type ask struct{ user, group, procs, limit, gpus int64 }
 
 // spec makes the request, of one pool of processors or of several nodes.
 func (a *ask) spec(pool bool) *spec.JobSpec {
-	js := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(a.user, 0)), GID: uint32(1000 + max(a.group, 0))}
-	js.Size.Tasks = uint32(a.procs)
+	jobSpec := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(a.user, 0)), GID: uint32(1000 + max(a.group, 0))}
+	jobSpec.Size.Tasks = uint32(a.procs)
 	if pool && a.procs < 1<<16 { // at once
-		js.Size.Tasks, js.Size.CPUsPerTask = 1, uint32(a.procs)
+		jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask = 1, uint32(a.procs)
 	}
-	js.Time.Limit = spec.Span(a.limit) * spec.Second
+	jobSpec.Time.Limit = spec.Span(a.limit) * spec.Second
 	if a.gpus > 0 {
-		js.Size.PerJob = []spec.Count{{Name: "gpu", N: a.gpus}}
+		jobSpec.Size.PerJob = []spec.Count{{Name: "gpu", N: a.gpus}}
 	}
-	return js
+	return jobSpec
 }
 
 // names makes names of numbers, each once.

@@ -35,29 +35,29 @@ const grain = 20
 
 // ReadOpenb reads the lists of nodes and pods.
 func ReadOpenb(nodes, pods io.Reader) (*Openb, error) {
-	o := &Openb{}
+	openb := &Openb{}
 	err := eachNumbers(nodes, []string{"cpu_milli", "memory_mib", "gpu"}, func(n []int64) {
-		o.nodes = append(o.nodes, openbNode{n[0] / grain, n[1], n[2]})
+		openb.nodes = append(openb.nodes, openbNode{n[0] / grain, n[1], n[2]})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the nodes: %w", err)
 	}
 	err = eachNumbers(pods, []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(n []int64) {
-		p := openbPod{cpu: (n[0] + grain - 1) / grain, mem: n[1], gpus: n[2]}
+		pod := openbPod{cpu: (n[0] + grain - 1) / grain, mem: n[1], gpus: n[2]}
 		if n[2] == 1 && n[3] < 1000 {
-			p.gpus, p.milli = 0, n[3]
+			pod.gpus, pod.milli = 0, n[3]
 		}
-		o.pods = append(o.pods, p)
+		openb.pods = append(openb.pods, pod)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the pods: %w", err)
 	}
-	if len(o.nodes) == 0 || len(o.pods) == 0 || o.Capacity() == 0 {
+	if len(openb.nodes) == 0 || len(openb.pods) == 0 || openb.Capacity() == 0 {
 		return nil, ErrEmpty
 	}
 	// Those with GPUs first: whether a pod could run at all is then soon known.
-	slices.SortStableFunc(o.nodes, func(a, b openbNode) int { return int(min(b.gpus, 1) - min(a.gpus, 1)) })
-	return o, nil
+	slices.SortStableFunc(openb.nodes, func(a, b openbNode) int { return int(min(b.gpus, 1) - min(a.gpus, 1)) })
+	return openb, nil
 }
 
 // eachNumbers reads some columns of whole numbers of a CSV file with a header.
@@ -165,44 +165,44 @@ func (o *Openb) mix() *place.Mix {
 
 // cluster is the nodes, each GPU in a thousand shards, and the pods waiting.
 func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
-	c := Machine{}.Config(Settings{Priority: spec.PriorityConfig{Basic: true}})
-	c.GresTypes, c.Sched.Memory = []string{"gpu", "shard"}, true
-	part := &c.Partitions[0]
-	c.Nodes, part.NodeNames = nil, nil
-	for i, n := range o.nodes {
-		ns := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: n.cpu, ThreadsPerCore: 1, Mem: n.mem}
-		if n.gpus > 0 {
-			ns.GRES = []spec.GRESSpec{{Name: "gpu", N: n.gpus}, {Name: "shard", N: n.gpus * 1000}}
+	config := Machine{}.Config(Settings{Priority: spec.PriorityConfig{Basic: true}})
+	config.GresTypes, config.Sched.Memory = []string{"gpu", "shard"}, true
+	part := &config.Partitions[0]
+	config.Nodes, part.NodeNames = nil, nil
+	for i, node := range o.nodes {
+		nodeSpec := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: node.cpu, ThreadsPerCore: 1, Mem: node.mem}
+		if node.gpus > 0 {
+			nodeSpec.GRES = []spec.GRESSpec{{Name: "gpu", N: node.gpus}, {Name: "shard", N: node.gpus * 1000}}
 		}
-		c.Nodes, part.NodeNames = append(c.Nodes, ns), append(part.NodeNames, ns.Name)
+		config.Nodes, part.NodeNames = append(config.Nodes, nodeSpec), append(part.NodeNames, nodeSpec.Name)
 	}
 	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
 	do := func(cmd scheduler.Command) error {
 		_, err := scheduler.Decide(tr, cmd)
 		return err
 	}
-	if err := do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: c.ClusterName, Version: event.Version}}}); err != nil {
+	if err := do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: config.ClusterName, Version: event.Version}}}); err != nil {
 		return nil, err
 	}
-	if err := do(scheduler.Configure{Config: c}); err != nil {
+	if err := do(scheduler.Configure{Config: config}); err != nil {
 		return nil, err
 	}
-	for i := range c.Nodes {
-		if err := do(scheduler.RegisterNode{Node: c.Nodes[i].Name, Inventory: fullInventory(&c.Nodes[i])}); err != nil {
+	for i := range config.Nodes {
+		if err := do(scheduler.RegisterNode{Node: config.Nodes[i].Name, Inventory: fullInventory(&config.Nodes[i])}); err != nil {
 			return nil, err
 		}
 	}
-	for i, p := range pods {
-		js := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
-		js.Size = spec.Size{MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: uint32(p.cpu), MemPerNode: p.mem}
+	for i, pod := range pods {
+		jobSpec := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
+		jobSpec.Size = spec.Size{MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: uint32(pod.cpu), MemPerNode: pod.mem}
 		switch {
-		case p.milli > 0:
-			js.Size.PerNode = []spec.Count{{Name: "shard", N: p.milli}}
-		case p.gpus > 0:
-			js.Size.PerNode = []spec.Count{{Name: "gpu", N: p.gpus}}
+		case pod.milli > 0:
+			jobSpec.Size.PerNode = []spec.Count{{Name: "shard", N: pod.milli}}
+		case pod.gpus > 0:
+			jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: pod.gpus}}
 		}
-		if err := do(scheduler.Submit{Spec: js}); err != nil {
-			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, p, err)
+		if err := do(scheduler.Submit{Spec: jobSpec}); err != nil {
+			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, pod, err)
 		}
 	}
 	return tr, nil

@@ -24,11 +24,11 @@ func Rules() []Rule {
 // RuleNamed finds a rule.
 func RuleNamed(name string) (Rule, error) {
 	var names []string
-	for _, r := range Rules() {
-		if r.Name == name {
-			return r, nil
+	for _, rule := range Rules() {
+		if rule.Name == name {
+			return rule, nil
 		}
-		names = append(names, r.Name)
+		names = append(names, rule.Name)
 	}
 	return Rule{}, fmt.Errorf("unknown policy %q: %s are there", name, strings.Join(names, ", "))
 }

@@ -28,7 +28,7 @@ type Summary struct {
 
 // Summarise computes the figures of the jobs that ran.
 func (r *Result) Summarise() Summary {
-	s := Summary{Never: r.Never, Refused: r.Refused, Passes: r.Passes, MaxQueue: r.MaxQueue}
+	summary := Summary{Never: r.Never, Refused: r.Refused, Passes: r.Passes, MaxQueue: r.MaxQueue}
 	var waits []spec.Span
 	var slow, wait, busy, gpus float64
 	first, last := spec.FarFuture, spec.Instant(0)
@@ -46,19 +46,19 @@ func (r *Result) Summarise() Summary {
 		first, last = min(first, j.Start), max(last, j.End)
 	}
 	if len(waits) == 0 {
-		return s
+		return summary
 	}
 	slices.Sort(waits)
 	n := float64(len(waits))
-	s.Jobs, s.MeanWait, s.MeanSlowdown, s.Makespan = len(waits), wait/n, slow/n, asFloat(last.Sub(first))
-	s.P95Wait, s.MaxWait = asFloat(waits[(len(waits)*95+99)/100-1]), asFloat(waits[len(waits)-1])
-	if s.Makespan > 0 && r.Procs > 0 {
-		s.Utilisation = busy / float64(r.Procs) / s.Makespan
+	summary.Jobs, summary.MeanWait, summary.MeanSlowdown, summary.Makespan = len(waits), wait/n, slow/n, asFloat(last.Sub(first))
+	summary.P95Wait, summary.MaxWait = asFloat(waits[(len(waits)*95+99)/100-1]), asFloat(waits[len(waits)-1])
+	if summary.Makespan > 0 && r.Procs > 0 {
+		summary.Utilisation = busy / float64(r.Procs) / summary.Makespan
 	}
-	if s.Makespan > 0 && r.GPUs > 0 {
-		s.GPUUse = gpus / float64(r.GPUs) / s.Makespan
+	if summary.Makespan > 0 && r.GPUs > 0 {
+		summary.GPUUse = gpus / float64(r.GPUs) / summary.Makespan
 	}
-	return s
+	return summary
 }
 
 func wholeSeconds(s spec.Span) int64 { return int64(s / spec.Second) }

@@ -59,7 +59,7 @@ const (
 // ReadSWF reads a log in the Standard Workload Format. Fields beyond the 18th
 // are ignored. The waits that the log recorded are kept and decide nothing.
 func ReadSWF(r io.Reader) (*Trace, error) {
-	t := &Trace{}
+	trace := &Trace{}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), 1<<20)
 	for line := 1; sc.Scan(); line++ {
@@ -68,7 +68,7 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 			continue
 		}
 		if text[0] == ';' {
-			t.Header = append(t.Header, string(text))
+			trace.Header = append(trace.Header, string(text))
 			continue
 		}
 		row, err := swfRow(text)
@@ -79,18 +79,18 @@ func ReadSWF(r io.Reader) (*Trace, error) {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 		if row.Procs <= 0 || row.Run < 0 || row.Submit < 0 {
-			t.Skipped++
+			trace.Skipped++
 			continue
 		}
-		t.Rows = append(t.Rows, row)
+		trace.Rows = append(trace.Rows, row)
 	}
 	switch err := sc.Err(); {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("behind %d jobs the file is cut off", len(t.Rows))
+		return nil, fmt.Errorf("behind %d jobs the file is cut off", len(trace.Rows))
 	case err != nil:
 		return nil, err
 	}
-	return t, t.sortRows()
+	return trace, trace.sortRows()
 }
 
 // ErrEmpty tells that a trace has no job.
@@ -169,7 +169,7 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 	}
 	var buf []byte
 	for i := range t.Rows {
-		r := &t.Rows[i]
+		row := &t.Rows[i]
 		wait := int64(-1)
 		run := int64(-1)
 		status := int64(5)
@@ -179,11 +179,11 @@ func (t *Trace) WriteSWF(w io.Writer, res *Result) error {
 			status = -1
 		}
 		limit := int64(-1)
-		if r.Limit > 0 {
-			limit = r.Limit
+		if row.Limit > 0 {
+			limit = row.Limit
 		}
 		buf = buf[:0]
-		for k, v := range [swfFields]int64{r.ID, r.Submit, wait, run, r.Procs, -1, -1, r.Procs, limit, -1, status, r.User, r.Group, -1, -1, -1, -1, -1} {
+		for k, v := range [swfFields]int64{row.ID, row.Submit, wait, run, row.Procs, -1, -1, row.Procs, limit, -1, status, row.User, row.Group, -1, -1, -1, -1, -1} {
 			if k > 0 {
 				buf = append(buf, ' ')
 			}

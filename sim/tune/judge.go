@@ -43,31 +43,31 @@ type Figures struct {
 }
 
 func figuresOf(jobs []replay.Outcome) Figures {
-	r := replay.Result{Jobs: jobs}
-	s := r.Summarise()
+	result := replay.Result{Jobs: jobs}
+	summary := result.Summarise()
 	return Figures{
-		Jobs: s.Jobs, NotRun: len(jobs) - s.Jobs, MeanSlowdown: s.MeanSlowdown,
-		MeanWait: s.MeanWait, P95Wait: s.P95Wait, LongestWait: s.MaxWait,
+		Jobs: summary.Jobs, NotRun: len(jobs) - summary.Jobs, MeanSlowdown: summary.MeanSlowdown,
+		MeanWait: summary.MeanWait, P95Wait: summary.P95Wait, LongestWait: summary.MaxWait,
 	}
 }
 
 // of is the figure that an aim makes smaller.
-func (a Aim) of(f *Figures) float64 {
+func (a Aim) of(figures *Figures) float64 {
 	if a == Wait {
-		return f.MeanWait
+		return figures.MeanWait
 	}
-	return f.MeanSlowdown
+	return figures.MeanSlowdown
 }
 
 // broken names the bound that figures break, seen from those in force.
-func (b Bounds) broken(f, inForce *Figures) string {
+func (b Bounds) broken(figures, inForce *Figures) string {
 	switch {
-	case f.NotRun > inForce.NotRun:
-		return fmt.Sprintf("%d jobs do not run, where it was %d", f.NotRun, inForce.NotRun)
-	case f.MeanWait > inForce.MeanWait*b.MeanWait:
-		return fmt.Sprintf("the mean wait is %.2f times what it was (at most %.2f)", f.MeanWait/inForce.MeanWait, b.MeanWait)
-	case f.LongestWait > inForce.LongestWait*b.LongestWait:
-		return fmt.Sprintf("the longest wait is %.2f times what it was (at most %.2f)", f.LongestWait/inForce.LongestWait, b.LongestWait)
+	case figures.NotRun > inForce.NotRun:
+		return fmt.Sprintf("%d jobs do not run, where it was %d", figures.NotRun, inForce.NotRun)
+	case figures.MeanWait > inForce.MeanWait*b.MeanWait:
+		return fmt.Sprintf("the mean wait is %.2f times what it was (at most %.2f)", figures.MeanWait/inForce.MeanWait, b.MeanWait)
+	case figures.LongestWait > inForce.LongestWait*b.LongestWait:
+		return fmt.Sprintf("the longest wait is %.2f times what it was (at most %.2f)", figures.LongestWait/inForce.LongestWait, b.LongestWait)
 	}
 	return ""
 }
@@ -119,13 +119,13 @@ type block struct{ oldSlow, newSlow, oldWait, newWait float64 }
 // Judge compares two schedules of the same jobs, which are in order of
 // submission.
 func Judge(pairs []Pair, seed uint64) *Judgement {
-	j := &Judgement{Level: level, Losers: losers(pairs)}
+	judgement := &Judgement{Level: level, Losers: losers(pairs)}
 	if len(pairs) == 0 {
-		return j
+		return judgement
 	}
 	blocks, length := blocksOf(pairs)
-	j.Blocks = len(blocks)
-	j.BlockDays = float64(length) / float64(spec.Day)
+	judgement.Blocks = len(blocks)
+	judgement.BlockDays = float64(length) / float64(spec.Day)
 	// Both figures are drawn from the same blocks: they belong together.
 	random := rand.New(rand.NewPCG(seed, 1))
 	slow := make([]float64, resamples)
@@ -142,11 +142,11 @@ func Judge(pairs []Pair, seed uint64) *Judgement {
 	for i := range blocks {
 		all.add(&blocks[i])
 	}
-	j.Slowdown = interval(change(all.oldSlow, all.newSlow), slow)
-	j.Wait = interval(change(all.oldWait, all.newWait), wait)
-	j.Slowdown.Chance = chance(blocks, random, func(b *block) float64 { return b.newSlow - b.oldSlow })
-	j.Wait.Chance = chance(blocks, random, func(b *block) float64 { return b.newWait - b.oldWait })
-	return j
+	judgement.Slowdown = interval(change(all.oldSlow, all.newSlow), slow)
+	judgement.Wait = interval(change(all.oldWait, all.newWait), wait)
+	judgement.Slowdown.Chance = chance(blocks, random, func(b *block) float64 { return b.newSlow - b.oldSlow })
+	judgement.Wait.Chance = chance(blocks, random, func(b *block) float64 { return b.newWait - b.oldWait })
+	return judgement
 }
 
 func (b *block) add(o *block) {
@@ -206,13 +206,13 @@ func blocksOf(pairs []Pair) ([]block, spec.Span) {
 	length := max(minBlock, (span+maxBlocks-1)/maxBlocks)
 	blocks := make([]block, (span+length-1)/length)
 	for i := range pairs {
-		p := &pairs[i]
-		if p.OldWait < 0 || p.NewWait < 0 {
+		pair := &pairs[i]
+		if pair.OldWait < 0 || pair.NewWait < 0 {
 			continue
 		}
-		blocks[p.Submit.Sub(first)/length].add(&block{
-			oldSlow: slowdown(p.OldWait, p.OldRun), newSlow: slowdown(p.NewWait, p.NewRun),
-			oldWait: seconds(p.OldWait), newWait: seconds(p.NewWait),
+		blocks[pair.Submit.Sub(first)/length].add(&block{
+			oldSlow: slowdown(pair.OldWait, pair.OldRun), newSlow: slowdown(pair.NewWait, pair.NewRun),
+			oldWait: seconds(pair.OldWait), newWait: seconds(pair.NewWait),
 		})
 	}
 	return blocks, length
@@ -255,35 +255,35 @@ const (
 func losers(pairs []Pair) []Group {
 	type key struct{ kind, name string }
 	sums := map[key]*Group{}
-	count := func(kind, name string, p *Pair) {
-		g := sums[key{kind, name}]
-		if g == nil {
-			g = &Group{Kind: kind, Name: name}
-			sums[key{kind, name}] = g
+	count := func(kind, name string, pair *Pair) {
+		group := sums[key{kind, name}]
+		if group == nil {
+			group = &Group{Kind: kind, Name: name}
+			sums[key{kind, name}] = group
 		}
-		g.Jobs++
-		g.OldWait += seconds(p.OldWait)
-		g.NewWait += seconds(p.NewWait)
+		group.Jobs++
+		group.OldWait += seconds(pair.OldWait)
+		group.NewWait += seconds(pair.NewWait)
 	}
 	for i := range pairs {
-		p := &pairs[i]
-		if p.OldWait < 0 || p.NewWait < 0 {
+		pair := &pairs[i]
+		if pair.OldWait < 0 || pair.NewWait < 0 {
 			continue
 		}
-		count("user", p.User, p)
-		count("account", p.Account, p)
-		count("size", p.Size, p)
+		count("user", pair.User, pair)
+		count("account", pair.Account, pair)
+		count("size", pair.Size, pair)
 	}
 	out := []Group{}
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
-		g := sums[k]
-		more := (g.NewWait - g.OldWait) / float64(g.Jobs)
-		if more < loserSeconds || g.NewWait < g.OldWait*(1+loserShare) {
+		group := sums[k]
+		more := (group.NewWait - group.OldWait) / float64(group.Jobs)
+		if more < loserSeconds || group.NewWait < group.OldWait*(1+loserShare) {
 			continue
 		}
-		g.OldWait /= float64(g.Jobs)
-		g.NewWait /= float64(g.Jobs)
-		out = append(out, *g)
+		group.OldWait /= float64(group.Jobs)
+		group.NewWait /= float64(group.Jobs)
+		out = append(out, *group)
 	}
 	slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(b.hours(), a.hours()) })
 	return out

@@ -18,11 +18,11 @@ type Setting []spec.KeyValue
 func Candidates() []Setting {
 	var out []Setting
 	add := func(firm, promise, slack string) {
-		s := Setting{{Key: "bf_firm", Value: firm}, {Key: "bf_promise", Value: promise}}
+		setting := Setting{{Key: "bf_firm", Value: firm}, {Key: "bf_promise", Value: promise}}
 		if slack != "" {
-			s = append(s, spec.KeyValue{Key: "bf_promise_slack", Value: slack})
+			setting = append(setting, spec.KeyValue{Key: "bf_promise_slack", Value: slack})
 		}
-		out = append(out, s)
+		out = append(out, setting)
 	}
 	add("0", "limit", "")
 	add("1", "limit", "")
@@ -37,16 +37,16 @@ func Candidates() []Setting {
 
 // ParseSetting reads a setting as slurm.conf writes it.
 func ParseSetting(text string) (Setting, error) {
-	var s Setting
+	var setting Setting
 	for item := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(strings.TrimSpace(item), "=")
 		if !ok || key == "" || value == "" {
 			return nil, fmt.Errorf("%q is not of the form KEY=VALUE", item)
 		}
-		s = append(s, spec.KeyValue{Key: key, Value: value})
+		setting = append(setting, spec.KeyValue{Key: key, Value: value})
 	}
-	_, err := slurmconf.ChangeScheduler(&spec.Config{}, s)
-	return s, err
+	_, err := slurmconf.ChangeScheduler(&spec.Config{}, setting)
+	return setting, err
 }
 
 // String writes a setting as slurm.conf does.
@@ -70,16 +70,16 @@ func Line(c *spec.Config) string {
 
 // effect is what of a configuration a setting can change, as one comparable
 // text: two settings of the same effect are replayed once.
-func effect(c *spec.Config) string {
-	s := c.Sched
-	s.Params = nil
-	if s.PredictRuns && s.PromiseSlack == 0 {
-		s.PromiseSlack = defaultSlack
+func effect(config *spec.Config) string {
+	sched := config.Sched
+	sched.Params = nil
+	if sched.PredictRuns && sched.PromiseSlack == 0 {
+		sched.PromiseSlack = defaultSlack
 	}
-	if !s.PredictRuns {
-		s.PromiseSlack = 0
+	if !sched.PredictRuns {
+		sched.PromiseSlack = 0
 	}
-	return fmt.Sprintf("%+v %d %d", s, c.Limits.UserShare, c.Limits.MaxScript)
+	return fmt.Sprintf("%+v %d %d", sched, config.Limits.UserShare, config.Limits.MaxScript)
 }
 
 // defaultSlack is bf_promise_slack where none is configured, in percent.

@@ -110,8 +110,8 @@ var ErrTooShort = errors.New("too little history")
 
 // Run answers a study. The parts are halves of the time from the first
 // submission to the last. tell is asked for the progress of each replay.
-func Run(ctx context.Context, question *Study, m Memory, tell func(Step) replay.Progress) (*Report, error) {
-	s := &study{Study: question, memory: m, tell: tell}
+func Run(ctx context.Context, question *Study, memory Memory, tell func(Step) replay.Progress) (*Report, error) {
+	s := &study{Study: question, memory: memory, tell: tell}
 	jobs := s.Load.Jobs
 	if len(jobs) == 0 {
 		return nil, replay.ErrEmpty
@@ -220,9 +220,9 @@ func (s *study) judge(ctx context.Context, chosen Setting) (*Judgement, error) {
 	}
 	pairs := make([]Pair, len(jobs))
 	for i := range jobs {
-		js := jobs[i].Spec
+		jobSpec := jobs[i].Spec
 		pairs[i] = Pair{
-			Submit: jobs[i].Submit, User: js.User, Account: js.Account, Size: sizeClass(old.Shares[i]),
+			Submit: jobs[i].Submit, User: jobSpec.User, Account: jobSpec.Account, Size: sizeClass(old.Shares[i]),
 			OldWait: old.Waits[i], OldRun: old.Runs[i], NewWait: fresh.Waits[i], NewRun: fresh.Runs[i],
 		}
 	}
@@ -269,17 +269,17 @@ func (s *study) replay(ctx context.Context, setting Setting, part string) (*Repl
 	r := &Replay{Figures: figuresOf(res.Jobs[from:])}
 	if part == judgePart {
 		for i := from; i < len(res.Jobs); i++ {
-			o := &res.Jobs[i]
-			if !o.Started() {
+			outcome := &res.Jobs[i]
+			if !outcome.Started() {
 				r.Waits = append(r.Waits, -1)
 				r.Runs = append(r.Runs, 0)
 				r.Shares = append(r.Shares, 0)
 				continue
 			}
-			r.Waits = append(r.Waits, o.Wait())
-			r.Runs = append(r.Runs, o.End.Sub(o.Start))
-			share := 1000 * o.Procs / max(res.Procs, 1)
-			r.Shares = append(r.Shares, max(share, 1000*o.GPUs/max(res.GPUs, 1)))
+			r.Waits = append(r.Waits, outcome.Wait())
+			r.Runs = append(r.Runs, outcome.End.Sub(outcome.Start))
+			share := 1000 * outcome.Procs / max(res.Procs, 1)
+			r.Shares = append(r.Shares, max(share, 1000*outcome.GPUs/max(res.GPUs, 1)))
 		}
 	}
 	return r, s.memory.Keep(name, r)

@@ -51,7 +51,7 @@ func ParseArray(s string) (Array, error) {
 	if text == "" {
 		return Array{}, badInput(what, s, "it is empty")
 	}
-	var a Array
+	var array Array
 	throttled := false
 	for part := range strings.SplitSeq(text, ",") {
 		part, limit, percent := strings.Cut(part, "%")
@@ -60,23 +60,23 @@ func ParseArray(s string) (Array, error) {
 			switch {
 			case !ok:
 				return Array{}, badInput(what, s, "expected a number after %%, found %q", limit)
-			case throttled && uint32(n) != a.Throttle:
+			case throttled && uint32(n) != array.Throttle:
 				return Array{}, badInput(what, s, "more than one %% limit")
 			}
-			a.Throttle, throttled = uint32(n), true
+			array.Throttle, throttled = uint32(n), true
 		}
 		r, reason := parseRange(part)
 		if reason != "" {
 			return Array{}, badInput(what, s, reason)
 		}
-		a.Ranges = append(a.Ranges, r)
+		array.Ranges = append(array.Ranges, r)
 	}
-	ranges, ok := normal(a.Ranges)
+	ranges, ok := normal(array.Ranges)
 	if !ok {
 		return Array{}, badInput(what, s, "its ranges overlap too often or are more than %d", maxRanges)
 	}
-	a.Ranges = ranges
-	return a, nil
+	array.Ranges = ranges
+	return array, nil
 }
 
 func parseRange(s string) (r Range, reason string) {

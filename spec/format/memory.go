@@ -97,18 +97,18 @@ type Convert struct {
 // Units prints n, given in unit from (0 for none, else one of KMGTP), as Slurm
 // prints amounts: 0 has no unit, whole numbers have no point, others two
 // digits after it.
-func Units(n int64, from byte, c Convert) string {
+func Units(n int64, from byte, convert Convert) string {
 	at := strings.IndexByte(units, from) // -1 for no unit
-	if n == 0 && !c.Fraction {
+	if n == 0 && !convert.Fraction {
 		return "0"
 	}
 	div := int64(1024)
-	if c.Decimal {
+	if convert.Decimal {
 		div = 1000
 	}
 	v := float64(n) // divisions by 1024 are exact, and what is printed decides nothing
-	switch to := strings.IndexByte(units, c.To); {
-	case c.Keep:
+	switch to := strings.IndexByte(units, convert.To); {
+	case convert.Keep:
 	case to >= 0:
 		for ; at < to; at++ {
 			v /= float64(div)
@@ -116,7 +116,7 @@ func Units(n int64, from byte, c Convert) string {
 		for ; at > to; at-- {
 			v *= float64(div)
 		}
-	case c.Exact:
+	case convert.Exact:
 		for ; n != 0 && n%div == 0 && at < len(units)-1; at++ {
 			n /= div
 		}
@@ -131,7 +131,7 @@ func Units(n int64, from byte, c Convert) string {
 		}
 	}
 	precision := 2
-	if v == float64(int64(v)) && !c.Fraction {
+	if v == float64(int64(v)) && !convert.Fraction {
 		precision = 0
 	}
 	b := strconv.AppendFloat(nil, v, 'f', precision, 64)

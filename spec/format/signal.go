@@ -57,16 +57,16 @@ type EarlySignal struct {
 // ParseEarlySignal reads [R|B|RB:]signal[@seconds]; without a time it is 60 s.
 func ParseEarlySignal(s string) (EarlySignal, error) {
 	const what = "signal specification"
-	e := EarlySignal{Before: 60}
+	early := EarlySignal{Before: 60}
 	rest := s
 	if flags, tail, ok := strings.Cut(s, ":"); ok {
 		rest = tail
 		for _, c := range lowerASCII(flags) {
 			switch c {
 			case 'b':
-				e.Batch = true
+				early.Batch = true
 			case 'r':
-				e.Overlap = true
+				early.Overlap = true
 			default:
 				return EarlySignal{}, badInput(what, s, "the part before ':' may only hold R and B")
 			}
@@ -80,15 +80,15 @@ func ParseEarlySignal(s string) (EarlySignal, error) {
 	if err != nil {
 		return EarlySignal{}, badInput(what, s, "unknown signal %q", name)
 	}
-	e.Number = n
+	early.Number = n
 	if timed {
 		sec, ok := parseDigits(before, 65536)
 		if !ok {
 			return EarlySignal{}, badInput(what, s, "expected seconds from 0 to 65535 after @")
 		}
-		e.Before = sec
+		early.Before = sec
 	}
-	return e, nil
+	return early, nil
 }
 
 // String prints the specification so that it parses to the same value.

@@ -9,13 +9,13 @@ import (
 // "standard" as [Time]; "relative" shortens by how far the moment is from m.Now;
 // any text with % is a strftime format (the conversions that do not depend on
 // a locale). ok is false for a format that is none of these.
-func TimeAs(layout string, sec int64, m Moment) (text string, ok bool) {
+func TimeAs(layout string, sec int64, moment Moment) (text string, ok bool) {
 	if layout == "" || layout == "standard" || sec == 0 {
-		return Time(sec, m.Loc), true
+		return Time(sec, moment.Loc), true
 	}
-	t := time.Unix(sec, 0).In(m.Loc)
+	t := time.Unix(sec, 0).In(moment.Loc)
 	if layout == "relative" {
-		return relative(t, time.Unix(m.Now, 0).In(m.Loc)), true
+		return relative(t, time.Unix(moment.Now, 0).In(moment.Loc)), true
 	}
 	return strftime(layout, t)
 }

@@ -22,12 +22,12 @@ const timeForms = "expected now[+N[unit]], HH:MM[:SS] [AM|PM], midnight, noon, f
 // ParseTime reads a point in time into seconds since 1970. A date alone means
 // its midnight. A local time that does not exist (summer time begins) is moved
 // forward, one that exists twice is the first.
-func ParseTime(s string, m Moment) (int64, error) {
+func ParseTime(s string, moment Moment) (int64, error) {
 	text := lowerASCII(strings.TrimSpace(s))
 	if rest, ok := strings.CutPrefix(text, "now"); ok {
-		return parseNow(s, strings.ReplaceAll(rest, " ", ""), m.Now)
+		return parseNow(s, strings.ReplaceAll(rest, " ", ""), moment.Now)
 	}
-	p := timeParser{now: time.Unix(m.Now, 0).In(m.Loc), hour: -1, year: -1, month: -1}
+	parser := timeParser{now: time.Unix(moment.Now, 0).In(moment.Loc), hour: -1, year: -1, month: -1}
 	date, clock := cutTime(text)
 	if word, day, ok := strings.Cut(text, "-"); ok && (day == "today" || day == "tomorrow") {
 		date, clock = day, word // noon-tomorrow
@@ -36,17 +36,17 @@ func ParseTime(s string, m Moment) (int64, error) {
 	switch {
 	case text == "":
 		reason = "it is empty"
-	case clock == "" && p.clock(date) == "": // a time of day alone
+	case clock == "" && parser.clock(date) == "": // a time of day alone
 	default:
-		reason = p.date(date)
+		reason = parser.date(date)
 		if reason == "" && clock != "" {
-			reason = p.clock(clock)
+			reason = parser.clock(clock)
 		}
 	}
 	if reason != "" {
 		return 0, badInput("time", s, "%s; %s", reason, timeForms)
 	}
-	return p.resolve(m.Past), nil
+	return parser.resolve(moment.Past), nil
 }
 
 // cutTime separates date and time of day: 2026-11-21t10:00, 11/21/26-10:00,

@@ -265,11 +265,11 @@ func (l List) appendTo(b []byte) []byte {
 }
 
 func fold(hosts []string) List {
-	var l List
+	var list List
 	for _, h := range hosts {
-		l.pushHost(h)
+		list.pushHost(h)
 	}
-	return l
+	return list
 }
 
 // Fold prints plain host names as one expression, order and duplicates kept.
@@ -283,11 +283,11 @@ func FoldSorted(hosts []string) string {
 
 // Expand is Parse and Hosts in one.
 func Expand(expr string) ([]string, error) {
-	l, err := Parse(expr)
+	list, err := Parse(expr)
 	if err != nil {
 		return nil, err
 	}
-	return l.Hosts(), nil
+	return list.Hosts(), nil
 }
 
 // Count is the number of names of an expression; nothing is expanded.

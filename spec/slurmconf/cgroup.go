@@ -47,13 +47,13 @@ func cgroupKeys() []key[Cgroup] {
 		systemd = "the agent uses the cgroup that it was started in and asks systemd for nothing"
 	)
 	percent := func(to func(*Cgroup) *Percent) func(*Cgroup, value) {
-		return func(c *Cgroup, v value) {
+		return func(cgroup *Cgroup, v value) {
 			n, ok := parseMicros(strings.TrimSuffix(v.Value, "%"))
 			if !ok || n < 0 || n > 1_000_000e6 || n%10_000 != 0 {
 				v.failValue("%s is no percentage (with at most two decimals)", quoteShort(v.Value))
 				return
 			}
-			*to(c) = Percent(n / 10_000)
+			*to(cgroup) = Percent(n / 10_000)
 		}
 	}
 	return []key[Cgroup]{
@@ -62,12 +62,12 @@ func cgroupKeys() []key[Cgroup] {
 		{"AllowedRAMSpace", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.AllowedRAM })},
 		{"AllowedSwapSpace", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.AllowedSwap })},
 		{"CgroupAutomount", meaningless, "", "cgroups are used where they are mounted", nil},
-		{"CgroupMountpoint", implemented, "", "", func(c *Cgroup, v value) {
+		{"CgroupMountpoint", implemented, "", "", func(cgroup *Cgroup, v value) {
 			if !strings.HasPrefix(v.Value, "/") {
 				v.failValue("%s is no absolute path", quoteShort(v.Value))
 				return
 			}
-			c.Mountpoint = v.Value
+			cgroup.Mountpoint = v.Value
 		}},
 		{"CgroupPlugin", implemented, "", "", oneOf("autodetect|cgroup/v1|cgroup/v2|disabled", func(c *Cgroup) *string { return &c.Plugin })},
 		{"CgroupReleaseAgentDir", meaningless, "", "Slurm removed it; the shepherd removes empty cgroups", nil},
@@ -84,13 +84,13 @@ func cgroupKeys() []key[Cgroup] {
 		{"MaxKmemPercent", meaningless, "", kmem, nil},
 		{"MaxRAMPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxRAM })},
 		{"MaxSwapPercent", implemented, "", "", percent(func(c *Cgroup) *Percent { return &c.MaxSwap })},
-		{"MaxTasks", implemented, "", "", func(c *Cgroup, v value) { // Muster's own: see Cgroup.MaxTasks
+		{"MaxTasks", implemented, "", "", func(cgroup *Cgroup, v value) { // Muster's own: see Cgroup.MaxTasks
 			if v.isInfinite() {
-				c.MaxTasks = 0
+				cgroup.MaxTasks = 0
 				return
 			}
 			if n, ok := v.parseInteger(16, 1<<22); ok {
-				c.MaxTasks = int64(n)
+				cgroup.MaxTasks = int64(n)
 			}
 		}},
 		{"MemorySwappiness", unsupported, "", "the kernel's own swappiness applies", nil},
@@ -105,49 +105,49 @@ func cgroupKeys() []key[Cgroup] {
 // ReadCgroup reads cgroup.conf. The Cgroup is never nil; it must not be used
 // if the problems hold an Error.
 func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
-	var ps Problems
-	c := cgroupDefaults()
-	c.Name = name
-	recs, _ := lexFiles(fsys, name, &ps)
-	c.Settings = readFlat(c, newTable("cgroup.conf", cgroupKeys()), recs, &ps)
+	var problems Problems
+	cgroup := cgroupDefaults()
+	cgroup.Name = name
+	recs, _ := lexFiles(fsys, name, &problems)
+	cgroup.Settings = readFlat(cgroup, newTable("cgroup.conf", cgroupKeys()), recs, &problems)
 	at := func(key string) Setting {
-		for _, s := range slices.Backward(c.Settings) {
+		for _, s := range slices.Backward(cgroup.Settings) {
 			if strings.EqualFold(s.Key, key) {
 				return s
 			}
 		}
 		return Setting{File: name, Key: key}
 	}
-	if c.ConstrainSwap && !c.ConstrainRAM {
+	if cgroup.ConstrainSwap && !cgroup.ConstrainRAM {
 		// Slurm's rule: RAM and swap together cannot be limited without RAM.
-		c.ConstrainRAM = true
-		ps.addProblem(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
+		cgroup.ConstrainRAM = true
+		problems.addProblem(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
 	}
-	if c.ConstrainRAM && c.AllowedRAM < Hundred {
-		ps.addProblem(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
+	if cgroup.ConstrainRAM && cgroup.AllowedRAM < Hundred {
+		problems.addProblem(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
 	}
-	if c.Plugin == "disabled" && (c.ConstrainCores || c.ConstrainDevices || c.ConstrainRAM || c.ConstrainSwap) {
-		ps.addProblem(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
+	if cgroup.Plugin == "disabled" && (cgroup.ConstrainCores || cgroup.ConstrainDevices || cgroup.ConstrainRAM || cgroup.ConstrainSwap) {
+		problems.addProblem(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
 	}
-	return c, ps.sortedByLine()
+	return cgroup, problems.sortedByLine()
 }
 
 // readFlat reads a file of one setting a line.
-func readFlat[T any](to *T, t *table[T], recs []Record, ps *Problems) []Setting {
+func readFlat[T any](to *T, t *table[T], recs []Record, problems *Problems) []Setting {
 	var all []Setting
 	seen := make(map[string]Setting)
 	for _, rec := range recs {
-		s := rec[0]
+		setting := rec[0]
 		if len(rec) > 1 {
-			ps.addProblem(rec[1], Error, "a line of this file holds one setting; %s stands on it already", s.Key)
+			problems.addProblem(rec[1], Error, "a line of this file holds one setting; %s stands on it already", setting.Key)
 		}
-		low := strings.ToLower(s.Key)
+		low := strings.ToLower(setting.Key)
 		if before, again := seen[low]; again {
-			ps.addProblem(s, Warning, "is given again; this value replaces the one of %s", namePlace(s, before))
+			problems.addProblem(setting, Warning, "is given again; this value replaces the one of %s", namePlace(setting, before))
 		}
-		seen[low] = s
-		all = append(all, s)
-		applySetting(to, t, s, ps)
+		seen[low] = setting
+		all = append(all, setting)
+		applySetting(to, t, setting, problems)
 	}
 	return all
 }

@@ -20,7 +20,7 @@ func changeableKeys() []string {
 
 // NewPartition reads a partition that is added while the cluster of a configuration
 // runs. NodeSets of the file are not known: nodes are named, or ALL.
-func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.PartitionSpec, []string, error) {
+func NewPartition(name string, set []spec.KeyValue, config *spec.Config) (spec.PartitionSpec, []string, error) {
 	rec := Record{{Key: "PartitionName", Value: name, Line: 1}}
 	for i, kv := range set {
 		if slices.ContainsFunc(set[:i], func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }) {
@@ -28,16 +28,16 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 		}
 		rec = append(rec, Setting{Key: kv.Key, Value: kv.Value, Line: 1})
 	}
-	var ps Problems
-	b, at := runningBuilder(c, &ps)
-	var d partDraft
-	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
-	b.parts = []partDraft{d}
+	var problems Problems
+	b, at := runningBuilder(config, &problems)
+	var draft partDraft
+	applyAll(&draft, newTable("a PartitionName record", partKeys()), rec, &problems)
+	b.parts = []partDraft{draft}
 	b.buildPartitions(at)
-	if t := d.PartitionSpec.Topology; t != "" && !c.HasTopology(t) {
-		ps.addProblem(d.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(t))
+	if t := draft.PartitionSpec.Topology; t != "" && !config.HasTopology(t) {
+		problems.addProblem(draft.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(t))
 	}
-	said, err := describeTyped(&ps)
+	said, err := describeTyped(&problems)
 	if err != nil {
 		return spec.PartitionSpec{}, nil, err
 	}
@@ -48,12 +48,12 @@ func NewPartition(name string, set []spec.KeyValue, c *spec.Config) (spec.Partit
 
 // runningBuilder is a builder for records that are typed while the cluster of a
 // configuration runs, and where its nodes are in that.
-func runningBuilder(c *spec.Config, ps *Problems) (b *builder, at map[string]int) {
-	at = make(map[string]int, len(c.Nodes))
-	for i := range c.Nodes {
-		at[c.Nodes[i].Name] = i
+func runningBuilder(config *spec.Config, problems *Problems) (b *builder, at map[string]int) {
+	at = make(map[string]int, len(config.Nodes))
+	for i := range config.Nodes {
+		at[config.Nodes[i].Name] = i
 	}
-	return &builder{file: &File{Config: spec.Config{Nodes: c.Nodes, MaxNodes: c.MaxNodes}}, problems: ps}, at
+	return &builder{file: &File{Config: spec.Config{Nodes: config.Nodes, MaxNodes: config.MaxNodes}}, problems: problems}, at
 }
 
 // ChangesNodes tells whether the nodes of a partition are among what is set.
@@ -63,21 +63,21 @@ func ChangesNodes(set []spec.KeyValue) bool {
 
 // changeNodes sets the nodes of a partition: a list, ALL, none, or, with + and -
 // before each item, those that come and go.
-func (b *builder) changeNodes(d *partDraft, at map[string]int, was *spec.PartitionSpec) {
-	expr, s := d.nodes, d.nodesAt
+func (b *builder) changeNodes(draft *partDraft, at map[string]int, was *spec.PartitionSpec) {
+	expr, setting := draft.nodes, draft.nodesAt
 	if strings.HasPrefix(expr, "+") || strings.HasPrefix(expr, "-") {
-		expr = b.signedNodes(s, expr, at, was.NodeNames)
+		expr = b.signedNodes(setting, expr, at, was.NodeNames)
 	}
 	var names []string
-	for _, k := range b.resolveNodes(s, expr, at, nil) {
+	for _, k := range b.resolveNodes(setting, expr, at, nil) {
 		names = append(names, b.file.Config.Nodes[k].Name)
 	}
-	d.AllNodes, d.NodeFeatures = b.laterNodes(expr)
-	d.NodeNames, d.PartitionSpec.Nodes = names, hostlist.Fold(names)
+	draft.AllNodes, draft.NodeFeatures = b.laterNodes(expr)
+	draft.NodeNames, draft.PartitionSpec.Nodes = names, hostlist.Fold(names)
 }
 
 // signedNodes is a list of nodes after what +n1,-n[2-3] says.
-func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []string) string {
+func (b *builder) signedNodes(setting Setting, expr string, at map[string]int, have []string) string {
 	names := slices.Clone(have)
 	items := []string(nil)
 	depth := 0
@@ -94,10 +94,10 @@ func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []
 	}
 	for _, item := range items {
 		if item == "" || (item[0] != '+' && item[0] != '-') {
-			b.problems.addProblem(s, Error, "%s has neither + nor - before it: all items have one, or none", quoteShort(item))
+			b.problems.addProblem(setting, Error, "%s has neither + nor - before it: all items have one, or none", quoteShort(item))
 			return ""
 		}
-		for _, k := range b.resolveNodes(s, item[1:], at, nil) {
+		for _, k := range b.resolveNodes(setting, item[1:], at, nil) {
 			name := b.file.Config.Nodes[k].Name
 			switch i := slices.Index(names, name); {
 			case item[0] == '+' && i < 0:
@@ -105,7 +105,7 @@ func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []
 			case item[0] == '-' && i >= 0:
 				names = slices.Delete(names, i, i+1)
 			case item[0] == '-':
-				b.problems.addProblem(s, Error, "node %s is not of the partition", quoteShort(name))
+				b.problems.addProblem(setting, Error, "node %s is not of the partition", quoteShort(name))
 			}
 		}
 	}
@@ -114,11 +114,11 @@ func (b *builder) signedNodes(s Setting, expr string, at map[string]int, have []
 
 // describeTyped is what is to be said of a record that somebody typed, and what is wrong
 // with it.
-func describeTyped(ps *Problems) (said []string, err error) {
-	if bad := ps.AtLeast(Error); len(bad) > 0 {
+func describeTyped(problems *Problems) (said []string, err error) {
+	if bad := problems.AtLeast(Error); len(bad) > 0 {
 		return nil, errors.New(bad[0].Key + ": " + bad[0].Text)
 	}
-	for _, w := range ps.AtLeast(Warning) {
+	for _, w := range problems.AtLeast(Warning) {
 		said = append(said, w.Key+": "+w.Text)
 	}
 	return said, nil
@@ -127,28 +127,28 @@ func describeTyped(ps *Problems) (said []string, err error) {
 // ChangePartition is a partition with some keys of its record set anew while
 // the cluster of a configuration runs, and what is to be said about them. What only
 // a file can say does not change so.
-func ChangePartition(p spec.PartitionSpec, set []spec.KeyValue, c *spec.Config) (spec.PartitionSpec, []string, error) {
+func ChangePartition(partition spec.PartitionSpec, set []spec.KeyValue, config *spec.Config) (spec.PartitionSpec, []string, error) {
 	rec, can := make(Record, len(set)), changeableKeys()
 	for i, kv := range set {
 		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
-			return p, nil, errors.New(quoteShort(kv.Key) + " of a partition cannot be updated: change the configuration and reconfigure")
+			return partition, nil, errors.New(quoteShort(kv.Key) + " of a partition cannot be updated: change the configuration and reconfigure")
 		}
 		if slices.ContainsFunc(set[:i], func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }) {
-			return p, nil, errors.New(kv.Key + " is given twice")
+			return partition, nil, errors.New(kv.Key + " is given twice")
 		}
 		rec[i] = Setting{Key: kv.Key, Value: kv.Value, Line: 1}
 	}
-	var ps Problems
-	d := partDraft{PartitionSpec: p, haveTier: true, haveFactor: true}
-	applyAll(&d, newTable("a PartitionName record", partKeys()), rec, &ps)
-	b, at := runningBuilder(c, &ps)
-	b.completePartition(&d)
+	var problems Problems
+	draft := partDraft{PartitionSpec: partition, haveTier: true, haveFactor: true}
+	applyAll(&draft, newTable("a PartitionName record", partKeys()), rec, &problems)
+	b, at := runningBuilder(config, &problems)
+	b.completePartition(&draft)
 	if ChangesNodes(set) {
-		b.changeNodes(&d, at, &p)
+		b.changeNodes(&draft, at, &partition)
 	}
-	said, err := describeTyped(&ps)
+	said, err := describeTyped(&problems)
 	if err != nil {
-		return p, nil, err
+		return partition, nil, err
 	}
-	return d.PartitionSpec, said, nil
+	return draft.PartitionSpec, said, nil
 }

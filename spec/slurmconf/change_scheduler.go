@@ -12,7 +12,7 @@ import (
 // set anew, and its other options as they are. An option that would have no
 // effect is refused: whoever compares settings would compare a setting with
 // itself.
-func ChangeScheduler(c *spec.Config, set []spec.KeyValue) (*spec.Config, error) {
+func ChangeScheduler(config *spec.Config, set []spec.KeyValue) (*spec.Config, error) {
 	fresh := make([]string, len(set))
 	for i, kv := range set {
 		same := func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }
@@ -24,30 +24,30 @@ func ChangeScheduler(c *spec.Config, set []spec.KeyValue) (*spec.Config, error) 
 	if err := effective(fresh); err != nil {
 		return nil, err
 	}
-	out := *c
-	f := &File{Config: out}
-	var ps Problems
-	setSchedulerParameters(f, schedulerLine(replaced(c.Sched.Params, set, fresh), &ps))
-	if _, err := describeTyped(&ps); err != nil {
+	out := *config
+	file := &File{Config: out}
+	var problems Problems
+	setSchedulerParameters(file, schedulerLine(replaced(config.Sched.Params, set, fresh), &problems))
+	if _, err := describeTyped(&problems); err != nil {
 		return nil, err
 	}
-	return &f.Config, nil
+	return &file.Config, nil
 }
 
 // effective refuses options that are unknown, or that nothing here obeys.
 func effective(options []string) error {
-	var ps Problems
-	setSchedulerParameters(&File{}, schedulerLine(options, &ps))
+	var problems Problems
+	setSchedulerParameters(&File{}, schedulerLine(options, &problems))
 	var bad []error
-	for _, p := range ps {
+	for _, p := range problems {
 		bad = append(bad, errors.New(p.Key+": "+p.Text))
 	}
 	return errors.Join(bad...)
 }
 
-func schedulerLine(options []string, ps *Problems) value {
+func schedulerLine(options []string, problems *Problems) value {
 	line := Setting{Key: "SchedulerParameters", Value: strings.Join(options, ","), Line: 1}
-	return value{Setting: line, problems: ps}
+	return value{Setting: line, problems: problems}
 }
 
 // replaced puts each fresh option where its key was, or at the end.

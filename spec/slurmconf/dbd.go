@@ -99,14 +99,14 @@ func dbdKeys() []key[DBD] {
 // ReadDBD reads slurmdbd.conf. It refuses a file with the database's password
 // that everyone may read, going by the mode in its fs.FileInfo.
 func ReadDBD(fsys fs.FS, name string) (*DBD, Problems) {
-	var ps Problems
-	d := &DBD{Name: name}
-	recs, modes := lexFiles(fsys, name, &ps)
-	d.Settings = readFlat(d, newTable("slurmdbd.conf", dbdKeys()), recs, &ps)
+	var problems Problems
+	dbd := &DBD{Name: name}
+	recs, modes := lexFiles(fsys, name, &problems)
+	dbd.Settings = readFlat(dbd, newTable("slurmdbd.conf", dbdKeys()), recs, &problems)
 	for _, m := range modes {
-		if m.mode&everyone != 0 && d.HasSecret && m.name == d.secretAt.File {
-			ps.addProblem(d.secretAt, Error, "everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out", m.mode.Perm())
+		if m.mode&everyone != 0 && dbd.HasSecret && m.name == dbd.secretAt.File {
+			problems.addProblem(dbd.secretAt, Error, "everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out", m.mode.Perm())
 		}
 	}
-	return d, ps.sortedByLine()
+	return dbd, problems.sortedByLine()
 }

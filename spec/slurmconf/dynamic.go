@@ -10,28 +10,28 @@ import (
 // ReadNode reads one NodeName record for nodes that are added while the cluster
 // of a configuration runs: what scontrol create is given, or an agent that
 // describes its own node.
-func ReadNode(line string, c *spec.Config) ([]spec.NodeSpec, error) {
+func ReadNode(line string, config *spec.Config) ([]spec.NodeSpec, error) {
 	if key, _, ok := strings.Cut(line, "="); !ok || !strings.EqualFold(strings.TrimSpace(key), "NodeName") {
 		return nil, errors.New("a description of nodes begins with NodeName=")
 	}
-	var ps Problems
-	l := lexer{problems: &ps}
+	var problems Problems
+	l := lexer{problems: &problems}
 	l.splitLine("", &logical{text: line, first: 1, starts: []int{0}})
-	f := &File{Config: spec.Config{GresTypes: c.GresTypes, Sched: c.Sched}}
-	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()), node: newTable("a NodeName record", nodeKeys()),
+	file := &File{Config: spec.Config{GresTypes: config.GresTypes, Sched: config.Sched}}
+	b := builder{file: file, problems: &problems, top: newTable("the main part of the file", topKeys()), node: newTable("a NodeName record", nodeKeys()),
 		part: newTable("a PartitionName record", partKeys()), set: newTable("a NodeSet record", setKeys())}
 	for _, rec := range l.records {
 		b.addRecord(rec)
 	}
 	b.buildNodes()
-	if len(f.Config.Nodes) == 0 && ps.Err() == nil {
+	if len(file.Config.Nodes) == 0 && problems.Err() == nil {
 		return nil, errors.New("NodeName=DEFAULT names no node")
 	}
-	for i := range f.Config.Nodes {
-		f.Config.Nodes[i].Dynamic = true
+	for i := range file.Config.Nodes {
+		file.Config.Nodes[i].Dynamic = true
 	}
-	if bad := ps.AtLeast(Error); len(bad) > 0 {
+	if bad := problems.AtLeast(Error); len(bad) > 0 {
 		return nil, errors.New(strings.TrimPrefix(bad[0].Key+": "+bad[0].Text, ": "))
 	}
-	return f.Config.Nodes, nil
+	return file.Config.Nodes, nil
 }

@@ -34,15 +34,15 @@ func readFencing(v value) (spec.FencingPolicy, bool) {
 }
 
 // checkFencing refuses leases that cannot do what they are for.
-func (b *builder) checkFencing(p spec.FencingPolicy, at Setting) {
+func (b *builder) checkFencing(policy spec.FencingPolicy, at Setting) {
 	timeout := b.file.Config.Timing.NodeTimeout
 	switch {
-	case p.Kind == spec.FenceWait:
+	case policy.Kind == spec.FenceWait:
 	case timeout == spec.Infinite:
 		b.problems.addProblem(at, Error, "SlurmdTimeout=0: no node is ever given up, so there is nothing to fence; set SlurmdTimeout")
-	case p.Kind == spec.FenceLease && p.Lease < timeout:
+	case policy.Kind == spec.FenceLease && policy.Lease < timeout:
 		b.problems.addProblem(at, Error, "a lease of %d s ends jobs of nodes that are not given up yet: it must be at least SlurmdTimeout, %d s",
-			p.Lease.Seconds(), timeout.Seconds())
+			policy.Lease.Seconds(), timeout.Seconds())
 	case b.file.Config.RequeueUnfenced:
 		b.problems.addProblem(at, Warning, "has no effect with requeue_unfenced of SlurmctldParameters, which starts jobs again without fencing")
 	}

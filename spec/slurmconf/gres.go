@@ -46,36 +46,36 @@ type gresDraft struct {
 //muster:table one row for each key
 func gresKeys() []key[gresDraft] {
 	files := func(multiple bool) func(*gresDraft, value) {
-		return func(d *gresDraft, v value) {
+		return func(draft *gresDraft, v value) {
 			got, reason := expandDevices(v.Value)
 			switch {
 			case reason != "":
 				v.failValue("%s", reason)
-			case len(d.Files) > 0:
+			case len(draft.Files) > 0:
 				v.failValue("File and MultipleFiles cannot be combined")
 			default:
-				d.Files = got
-				d.Multiple = multiple
-				d.GRES.Files = v.Value
+				draft.Files = got
+				draft.Multiple = multiple
+				draft.GRES.Files = v.Value
 			}
 		}
 	}
 	return []key[gresDraft]{
 		{"AutoDetect", implemented, "", "", setAutoDetect},
-		{"Cores", implemented, "", "", func(d *gresDraft, v value) {
+		{"Cores", implemented, "", "", func(draft *gresDraft, v value) {
 			if _, err := format.ParseArray(v.Value); err != nil {
 				v.failValue("%s is no list of cores such as 0-15", quoteShort(v.Value))
 				return
 			}
-			d.GRES.Cores = v.Value
+			draft.GRES.Cores = v.Value
 		}},
-		{"Count", implemented, "", "", func(d *gresDraft, v value) {
+		{"Count", implemented, "", "", func(draft *gresDraft, v value) {
 			n, err := format.ParseCount(v.Value)
 			if err != nil {
 				v.failValue("%s", err)
 				return
 			}
-			d.count, d.haveCount = n, true
+			draft.count, draft.haveCount = n, true
 		}},
 		{"CPUs", implemented, "", "", func(_ *gresDraft, v value) {
 			v.failValue("Slurm replaced it by Cores, which counts cores and not CPUs")
@@ -90,28 +90,28 @@ func gresKeys() []key[gresDraft] {
 		{"Link", implemented, "", "", setLinks},
 		{"Links", implemented, "", "", setLinks},
 		{"MultipleFiles", implemented, "", "", files(true)},
-		{"Name", implemented, "", "", func(d *gresDraft, v value) {
+		{"Name", implemented, "", "", func(draft *gresDraft, v value) {
 			switch {
 			case !gresName(v.Value):
 				v.failValue("%s is no name for a resource", quoteShort(v.Value))
 			default:
-				d.GRES.Name = v.Value
+				draft.GRES.Name = v.Value
 			}
 		}},
-		{"NodeName", implemented, "", "", func(d *gresDraft, v value) {
-			l, err := hostlist.Parse(v.Value)
+		{"NodeName", implemented, "", "", func(draft *gresDraft, v value) {
+			list, err := hostlist.Parse(v.Value)
 			if err != nil {
 				v.failValue("%s", err)
 				return
 			}
-			d.Nodes = l
+			draft.Nodes = list
 		}},
-		{"Type", implemented, "", "", func(d *gresDraft, v value) {
+		{"Type", implemented, "", "", func(draft *gresDraft, v value) {
 			if !gresName(v.Value) {
 				v.failValue("%s is no name for a type", quoteShort(v.Value))
 				return
 			}
-			d.GRES.Type = v.Value
+			draft.GRES.Type = v.Value
 		}},
 	}
 }
@@ -133,19 +133,19 @@ func gresFlags() []option {
 	}
 }
 
-func setAutoDetect(d *gresDraft, v value) {
+func setAutoDetect(draft *gresDraft, v value) {
 	switch w, _ := v.parseWord("nvml|nvidia|rsmi|oneapi|nrt|off"); w {
 	case "nvml", "off":
-		d.AutoDetect = w
+		draft.AutoDetect = w
 	case "nvidia":
 		v.noteValue("NVIDIA's library is asked, as with nvml")
-		d.AutoDetect = "nvml"
+		draft.AutoDetect = "nvml"
 	case "rsmi", "oneapi", "nrt":
 		v.failValue("%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File", w)
 	}
 }
 
-func setLinks(d *gresDraft, v value) {
+func setLinks(draft *gresDraft, v value) {
 	own := 0
 	for _, n := range v.splitItems() {
 		inner := v
@@ -162,102 +162,102 @@ func setLinks(d *gresDraft, v value) {
 		v.failValue("%s: exactly one number must be -1, the device itself", quoteShort(v.Value))
 		return
 	}
-	d.GRES.Links = v.Value
+	draft.GRES.Links = v.Value
 }
 
 // ReadGres reads gres.conf. The Gres is never nil; it must not be used if the
 // problems hold an Error.
 func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
-	var ps Problems
-	g := &Gres{Name: name}
+	var problems Problems
+	gres := &Gres{Name: name}
 	t := newTable("a line of gres.conf", gresKeys())
-	recs, _ := lexFiles(fsys, name, &ps)
+	recs, _ := lexFiles(fsys, name, &problems)
 	for _, rec := range recs {
-		g.Settings = append(g.Settings, rec...)
-		var d gresDraft
-		d.Setting = rec[0]
-		before := len(ps.AtLeast(Error))
-		applyAll(&d, t, rec, &ps)
-		if len(ps.AtLeast(Error)) == before {
-			g.keepLine(&d, &ps)
+		gres.Settings = append(gres.Settings, rec...)
+		var draft gresDraft
+		draft.Setting = rec[0]
+		before := len(problems.AtLeast(Error))
+		applyAll(&draft, t, rec, &problems)
+		if len(problems.AtLeast(Error)) == before {
+			gres.keepLine(&draft, &problems)
 		}
 	}
-	g.findOverlaps(&ps)
-	return g, ps.sortedByLine()
+	gres.findOverlaps(&problems)
+	return gres, problems.sortedByLine()
 }
 
 // keepLine checks a line as a whole and keeps it.
-func (g *Gres) keepLine(d *gresDraft, ps *Problems) {
-	at := d.Setting
+func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
+	at := draft.Setting
 	at.Key = ""
-	n := len(d.Files)
-	if d.Multiple {
+	n := len(draft.Files)
+	if draft.Multiple {
 		n = 1
 	}
 	switch {
-	case d.GRES.Name == "" && (n > 0 || d.haveCount || d.GRES.Type != "" || d.GRES.Cores != "" || d.GRES.Links != "" || d.GRES.Flags != ""):
-		ps.addProblem(at, Error, "the line says what a resource is like, but Name is missing")
+	case draft.GRES.Name == "" && (n > 0 || draft.haveCount || draft.GRES.Type != "" || draft.GRES.Cores != "" || draft.GRES.Links != "" || draft.GRES.Flags != ""):
+		problems.addProblem(at, Error, "the line says what a resource is like, but Name is missing")
 		return
-	case d.GRES.Name == "" && d.Nodes.Len() == 0 && d.AutoDetect != "":
-		if g.AutoDetect != "" && g.AutoDetect != d.AutoDetect {
-			ps.addProblem(d.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, d.AutoDetect)
+	case draft.GRES.Name == "" && draft.Nodes.Len() == 0 && draft.AutoDetect != "":
+		if g.AutoDetect != "" && g.AutoDetect != draft.AutoDetect {
+			problems.addProblem(draft.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, draft.AutoDetect)
 		}
-		g.AutoDetect = d.AutoDetect
+		g.AutoDetect = draft.AutoDetect
 		return
-	case spec.Shares(d.GRES.Name):
-		g.keepShares(d, at, ps)
+	case spec.Shares(draft.GRES.Name):
+		g.keepShares(draft, at, problems)
 		return
-	case n > 0 && d.haveCount && d.count != int64(n):
-		ps.addProblem(at, Error, "Count=%d, but the files are %d", d.count, n)
+	case n > 0 && draft.haveCount && draft.count != int64(n):
+		problems.addProblem(at, Error, "Count=%d, but the files are %d", draft.count, n)
 		return
-	case d.GRES.Links != "" && n > 1:
-		ps.addProblem(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
+	case draft.GRES.Links != "" && n > 1:
+		problems.addProblem(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
 		return
 	}
 	switch {
 	case n > 0:
-		d.GRES.N = int64(n)
-	case d.haveCount:
-		d.GRES.N = d.count
-	case d.GRES.Name != "":
-		d.GRES.N = 1
+		draft.GRES.N = int64(n)
+	case draft.haveCount:
+		draft.GRES.N = draft.count
+	case draft.GRES.Name != "":
+		draft.GRES.N = 1
 	}
-	g.Lines = append(g.Lines, d.GresLine)
+	g.Lines = append(g.Lines, draft.GresLine)
 }
 
 // keepShares checks and keeps a line of a sharing resource: its Count is spread over
 // its files, or over all GPUs of the node.
-func (g *Gres) keepShares(d *gresDraft, at Setting, ps *Problems) {
+func (g *Gres) keepShares(draft *gresDraft, at Setting, problems *Problems) {
 	switch {
-	case d.Multiple:
-		ps.addProblem(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", d.GRES.Name)
-	case len(d.Files) > 0 && !d.haveCount:
-		ps.addProblem(at, Error, "Count is missing: how many %s its devices have together", d.GRES.Name)
-	case d.haveCount && d.count < max(int64(len(d.Files)), 1):
-		ps.addProblem(at, Error, "Count=%d is fewer than its devices", d.count)
-	case d.GRES.NoConsume:
-		ps.addProblem(at, Error, "no_consume: what of a GPU is shared is counted")
-	case d.GRES.HasFlag("one_sharing") && d.GRES.HasFlag("all_sharing"):
-		ps.addProblem(at, Error, "one_sharing and all_sharing are opposites")
+	case draft.Multiple:
+		problems.addProblem(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", draft.GRES.Name)
+	case len(draft.Files) > 0 && !draft.haveCount:
+		problems.addProblem(at, Error, "Count is missing: how many %s its devices have together", draft.GRES.Name)
+	case draft.haveCount && draft.count < max(int64(len(draft.Files)), 1):
+		problems.addProblem(at, Error, "Count=%d is fewer than its devices", draft.count)
+	case draft.GRES.NoConsume:
+		problems.addProblem(at, Error, "no_consume: what of a GPU is shared is counted")
+	case draft.GRES.HasFlag("one_sharing") && draft.GRES.HasFlag("all_sharing"):
+		problems.addProblem(at, Error, "one_sharing and all_sharing are opposites")
 	default:
-		d.GRES.N = d.count // 0: as many as slurm.conf says
-		g.Lines = append(g.Lines, d.GresLine)
+		draft.GRES.N = draft.count // 0: as many as slurm.conf says
+		g.Lines = append(g.Lines, draft.GresLine)
 	}
 }
 
 // findOverlaps finds devices that two lines give to the same node.
-func (g *Gres) findOverlaps(ps *Problems) {
+func (g *Gres) findOverlaps(problems *Problems) {
 	owner := make(map[string][]int)
 	for i := range g.Lines {
-		l := &g.Lines[i]
-		for _, f := range l.Files {
+		line := &g.Lines[i]
+		for _, f := range line.Files {
 			k := slices.IndexFunc(owner[f], func(other int) bool {
-				return l.GRES.Name == g.Lines[other].GRES.Name && shareNode(l.Nodes, g.Lines[other].Nodes)
+				return line.GRES.Name == g.Lines[other].GRES.Name && shareNode(line.Nodes, g.Lines[other].Nodes)
 			})
 			if k >= 0 {
-				at := l.Setting
+				at := line.Setting
 				at.Key = "File"
-				ps.addProblem(at, Error, "%s belongs to %s already", f, namePlace(at, g.Lines[owner[f][k]].Setting))
+				problems.addProblem(at, Error, "%s belongs to %s already", f, namePlace(at, g.Lines[owner[f][k]].Setting))
 			}
 			owner[f] = append(owner[f], i)
 		}
@@ -294,40 +294,40 @@ func (g *Gres) Detect(node string) string {
 // the devices, cores and links of gres.conf. A resource that several lines
 // describe becomes several entries, which add up.
 func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
-	var ps Problems
+	var problems Problems
 	used := make([]bool, len(g.Lines))
 	for i := range nodes {
-		n := &nodes[i]
+		node := &nodes[i]
 		var out []spec.GRESSpec
-		for _, want := range n.GRES {
-			out = append(out, g.fillResource(n.Name, want, used, &ps)...)
+		for _, want := range node.GRES {
+			out = append(out, g.fillResource(node.Name, want, used, &problems)...)
 		}
-		n.GRES = out
+		node.GRES = out
 	}
 	for i := range g.Lines {
 		if l := &g.Lines[i]; !used[i] && l.GRES.Name != "" {
 			at := l.Setting
 			at.Key = ""
-			ps.addProblem(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
+			problems.addProblem(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
 		}
 	}
-	return ps.sortedByLine()
+	return problems.sortedByLine()
 }
 
 // fillResource describes one declared resource of a node by the lines about it.
-func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, ps *Problems) []spec.GRESSpec {
+func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, problems *Problems) []spec.GRESSpec {
 	var out []spec.GRESSpec
 	have, first := int64(0), Setting{}
 	for i := range g.Lines {
-		l := &g.Lines[i]
-		if l.GRES.Name != want.Name || !l.For(node) || (want.Type != "" && l.GRES.Type != "" && l.GRES.Type != want.Type) {
+		line := &g.Lines[i]
+		if line.GRES.Name != want.Name || !line.For(node) || (want.Type != "" && line.GRES.Type != "" && line.GRES.Type != want.Type) {
 			continue
 		}
 		used[i] = true
 		if first.File == "" {
-			first = l.Setting
+			first = line.Setting
 		}
-		part := l.GRES
+		part := line.GRES
 		if part.Type == "" {
 			part.Type = want.Type
 		}
@@ -336,14 +336,14 @@ func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, ps *Pr
 			part.N = want.N
 		}
 		have += part.N
-		out = append(out, l.splitFiles(part)...)
+		out = append(out, line.splitFiles(part)...)
 	}
 	if first.File == "" {
 		return []spec.GRESSpec{want}
 	}
 	if have != want.N {
 		first.Key = ""
-		ps.addProblem(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
+		problems.addProblem(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
 	}
 	return out
 }
@@ -365,11 +365,11 @@ func (g *GresLine) splitFiles(part spec.GRESSpec) []spec.GRESSpec {
 	return out
 }
 
-func label(g spec.GRESSpec) string {
-	if g.Type == "" {
-		return g.Name
+func label(gres spec.GRESSpec) string {
+	if gres.Type == "" {
+		return gres.Name
 	}
-	return g.Name + ":" + g.Type
+	return gres.Name + ":" + gres.Type
 }
 
 // Cluster is slurm.conf with the files beside it.
@@ -385,23 +385,23 @@ type Cluster struct {
 // topology.conf where they are beside it, refuses what a plugstack.conf there would load, and
 // completes the nodes' resources. It must not be used if the problems hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
-	f, ps := Read(fsys, name)
-	c := &Cluster{File: f, Gres: &Gres{}, Cgroup: cgroupDefaults()}
+	file, problems := Read(fsys, name)
+	cluster := &Cluster{File: file, Gres: &Gres{}, Cgroup: cgroupDefaults()}
 	dir := path.Dir(name)
 	if beside := path.Join(dir, "gres.conf"); fileExists(fsys, beside) {
-		g, more := ReadGres(fsys, beside)
-		c.Gres, ps = g, append(ps, more...)
+		gres, more := ReadGres(fsys, beside)
+		cluster.Gres, problems = gres, append(problems, more...)
 		if more.Err() == nil {
-			ps = append(ps, g.Merge(f.Config.Nodes)...)
+			problems = append(problems, gres.Merge(file.Config.Nodes)...)
 		}
 	}
 	if beside := path.Join(dir, "cgroup.conf"); fileExists(fsys, beside) {
 		g, more := ReadCgroup(fsys, beside)
-		c.Cgroup, ps = g, append(ps, more...)
+		cluster.Cgroup, problems = g, append(problems, more...)
 	}
-	ps = c.addContainers(fsys, path.Join(dir, "job_container.conf"), ps)
-	ps = f.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), ps)
-	return c, c.addTopology(fsys, path.Join(dir, "topology.conf"), ps).sortedByLine()
+	problems = cluster.addContainers(fsys, path.Join(dir, "job_container.conf"), problems)
+	problems = file.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), problems)
+	return cluster, cluster.addTopology(fsys, path.Join(dir, "topology.conf"), problems).sortedByLine()
 }
 
 func fileExists(fsys fs.FS, name string) bool {

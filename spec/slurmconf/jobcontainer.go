@@ -46,13 +46,13 @@ var containerTypes = []string{"job_container/tmpfs", "namespace/tmpfs"}
 var defaultPrivate = []string{"/tmp", "/dev/shm"}
 
 // setContainerType reads JobContainerType and its later name NamespaceType.
-func setContainerType(f *File, v value) {
+func setContainerType(file *File, v value) {
 	word := strings.ToLower(v.Value)
 	switch {
 	case word == "none" || word == "job_container/none" || word == "namespace/none":
-		f.Agent.PrivateFolders = false
+		file.Agent.PrivateFolders = false
 	case slices.Contains(containerTypes, word):
-		f.Agent.PrivateFolders = true
+		file.Agent.PrivateFolders = true
 	default:
 		v.failValue("%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
 			quoteShort(v.Value), strings.Join(containerTypes, " and "))
@@ -65,12 +65,12 @@ func setContainerType(f *File, v value) {
 func containerKeys() []key[containerLine] {
 	const whyClone = "no program runs inside a job's namespace before the job: InitScript runs before the folders are mounted"
 	absolute := func(to func(*containerLine) *string) func(*containerLine, value) {
-		return func(l *containerLine, v value) {
+		return func(line *containerLine, v value) {
 			if !path.IsAbs(v.Value) {
 				v.failValue("%s is no absolute path", quoteShort(v.Value))
 				return
 			}
-			*to(l) = path.Clean(v.Value)
+			*to(line) = path.Clean(v.Value)
 		}
 	}
 	flag := func(to func(*containerLine) **bool) func(*containerLine, value) {
@@ -82,12 +82,12 @@ func containerKeys() []key[containerLine] {
 	}
 	return []key[containerLine]{
 		{"AutoBasePath", implemented, "", "", flag(func(l *containerLine) **bool { return &l.auto })},
-		{"BasePath", implemented, "", "", func(l *containerLine, v value) {
+		{"BasePath", implemented, "", "", func(line *containerLine, v value) {
 			if strings.EqualFold(v.Value, "none") {
-				l.base = "none"
+				line.base = "none"
 				return
 			}
-			absolute(func(l *containerLine) *string { return &l.base })(l, v)
+			absolute(func(l *containerLine) *string { return &l.base })(line, v)
 		}},
 		{"CloneNSEpilog", refused, "", whyClone, nil},
 		{"CloneNSEpilog_Wait", meaningless, "", "it is about CloneNSEpilog", nil},
@@ -96,13 +96,13 @@ func containerKeys() []key[containerLine] {
 		{"Dirs", implemented, "", "", setPrivateDirs},
 		{"EntireStepInNS", meaningless, "", "what minds a step's tasks is always in the job's namespace", nil},
 		{"InitScript", implemented, "", "", absolute(func(l *containerLine) *string { return &l.init })},
-		{"NodeName", implemented, "", "", func(l *containerLine, v value) {
+		{"NodeName", implemented, "", "", func(line *containerLine, v value) {
 			nodes, err := hostlist.Parse(v.Value)
 			if err != nil {
 				v.failValue("%s", err)
 				return
 			}
-			l.nodes = nodes
+			line.nodes = nodes
 		}},
 		{"Shared", implemented, "", "", flag(func(l *containerLine) **bool { return &l.shared })},
 	}
@@ -111,7 +111,7 @@ func containerKeys() []key[containerLine] {
 // neverPrivate are folders without which no job could start.
 var neverPrivate = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
 
-func setPrivateDirs(l *containerLine, v value) {
+func setPrivateDirs(line *containerLine, v value) {
 	var dirs []string
 	for _, d := range v.splitItems() {
 		clean := path.Clean(d)
@@ -131,7 +131,7 @@ func setPrivateDirs(l *containerLine, v value) {
 		}
 		dirs = append(dirs, clean)
 	}
-	l.dirs = dirs
+	line.dirs = dirs
 }
 
 // Within tells that a path is a folder or lies in it.
@@ -142,39 +142,39 @@ func Within(name, dir string) bool {
 // ReadJobContainer reads job_container.conf. The result is never nil; it must not
 // be used if the problems hold an Error.
 func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
-	var ps Problems
-	c := &JobContainer{Name: name}
+	var problems Problems
+	container := &JobContainer{Name: name}
 	t := newTable("a line of job_container.conf", containerKeys())
-	recs, _ := lexFiles(fsys, name, &ps)
+	recs, _ := lexFiles(fsys, name, &problems)
 	for _, rec := range recs {
-		c.Settings = append(c.Settings, rec...)
-		var l containerLine
-		l.Setting = rec[0]
-		applyAll(&l, t, rec, &ps)
-		if l.auto != nil && l.nodes.Len() == 0 {
-			c.Auto = *l.auto
+		container.Settings = append(container.Settings, rec...)
+		var line containerLine
+		line.Setting = rec[0]
+		applyAll(&line, t, rec, &problems)
+		if line.auto != nil && line.nodes.Len() == 0 {
+			container.Auto = *line.auto
 		}
-		c.lines = append(c.lines, l)
+		container.lines = append(container.lines, line)
 	}
-	readable := len(ps.AtLeast(Error)) == 0
-	for i := range c.lines {
-		l := &c.lines[i]
-		at := l.Setting
+	readable := len(problems.AtLeast(Error)) == 0
+	for i := range container.lines {
+		line := &container.lines[i]
+		at := line.Setting
 		at.Key = ""
-		dirs := l.dirs
+		dirs := line.dirs
 		if len(dirs) == 0 {
 			dirs = defaultPrivate
 		}
 		for _, d := range dirs {
-			if l.base != "" && Within(l.base, d) {
-				ps.addProblem(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", l.base, d)
+			if line.base != "" && Within(line.base, d) {
+				problems.addProblem(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", line.base, d)
 			}
 		}
 	}
-	if readable && !slices.ContainsFunc(c.lines, func(l containerLine) bool { return l.base != "" }) {
-		ps.addProblem(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
+	if readable && !slices.ContainsFunc(container.lines, func(l containerLine) bool { return l.base != "" }) {
+		problems.addProblem(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
 	}
-	return c, ps.sortedByLine()
+	return container, problems.sortedByLine()
 }
 
 // Of gives the private folders of jobs on a node. Later lines count, key by key,
@@ -183,11 +183,11 @@ func (c *JobContainer) Of(node, host string) PrivateFolders {
 	out := PrivateFolders{Auto: c.Auto, Dirs: defaultPrivate}
 	for _, named := range []bool{false, true} {
 		for i := range c.lines {
-			l := &c.lines[i]
-			if named != (l.nodes.Len() > 0) || named && !l.nodes.Contains(node) {
+			line := &c.lines[i]
+			if named != (line.nodes.Len() > 0) || named && !line.nodes.Contains(node) {
 				continue
 			}
-			l.into(&out)
+			line.into(&out)
 		}
 	}
 	out.Base = strings.NewReplacer("%h", host, "%n", node).Replace(out.Base)
@@ -198,35 +198,35 @@ func (c *JobContainer) Of(node, host string) PrivateFolders {
 }
 
 // into writes what a line says over what lines before it have said.
-func (l *containerLine) into(p *PrivateFolders) {
+func (l *containerLine) into(private *PrivateFolders) {
 	if l.base != "" {
-		p.Base = l.base
+		private.Base = l.base
 	}
 	if l.auto != nil {
-		p.Auto = *l.auto
+		private.Auto = *l.auto
 	}
 	if len(l.dirs) > 0 {
-		p.Dirs = l.dirs
+		private.Dirs = l.dirs
 	}
 	if l.shared != nil {
-		p.Shared = *l.shared
+		private.Shared = *l.shared
 	}
 	if l.init != "" {
-		p.Init = l.init
+		private.Init = l.init
 	}
 }
 
 // addContainers reads job_container.conf where slurm.conf asks for it.
-func (c *Cluster) addContainers(fsys fs.FS, name string, ps Problems) Problems {
+func (c *Cluster) addContainers(fsys fs.FS, name string, problems Problems) Problems {
 	there := fileExists(fsys, name)
 	switch {
 	case c.Agent.PrivateFolders && !there:
-		ps.addProblem(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
+		problems.addProblem(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
 	case c.Agent.PrivateFolders:
 		jc, more := ReadJobContainer(fsys, name)
-		c.Containers, ps = jc, append(ps, more...)
+		c.Containers, problems = jc, append(problems, more...)
 	case there:
-		ps.addProblem(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
+		problems.addProblem(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
 	}
-	return ps
+	return problems
 }

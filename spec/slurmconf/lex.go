@@ -194,22 +194,22 @@ func (l *lexer) splitLine(name string, g *logical) {
 	}
 	var rec Record
 	for at < len(text) {
-		s, next, reason := readSetting(text, at)
-		s.File, s.Line = name, g.line(at)
+		setting, next, reason := readSetting(text, at)
+		setting.File, setting.Line = name, g.line(at)
 		if len(rec) > 0 && rec[0].secret() {
 			// What follows may be the rest of the password: name nothing of it.
-			s, reason = rec[0], "something follows the value; put a value with blanks in double quotes"
-		} else if reason != "" && s.secret() {
+			setting, reason = rec[0], "something follows the value; put a value with blanks in double quotes"
+		} else if reason != "" && setting.secret() {
 			reason = "the value cannot be read; put a value with blanks in double quotes"
 		}
 		if reason != "" {
-			l.problems.addProblem(s, Error, "%s", reason)
+			l.problems.addProblem(setting, Error, "%s", reason)
 			break
 		}
-		if s.secret() {
-			s.Value = Secret
+		if setting.secret() {
+			setting.Value = Secret
 		}
-		rec = append(rec, s)
+		rec = append(rec, setting)
 		at = skip(text, next)
 	}
 	if len(rec) == 0 {
@@ -222,16 +222,16 @@ func (l *lexer) splitLine(name string, g *logical) {
 }
 
 // readSetting reads Key = Value at a position. A reason says why it is none.
-func readSetting(text string, at int) (s Setting, next int, reason string) {
+func readSetting(text string, at int) (setting Setting, next int, reason string) {
 	end := keyEnd(text, at)
 	if end == at {
-		return s, at, "expected Key=value, found " + quoteShort(text[at:])
+		return setting, at, "expected Key=value, found " + quoteShort(text[at:])
 	}
-	s.Key = text[at:end]
+	setting.Key = text[at:end]
 	p := skip(text, end)
 	if p == len(text) || text[p] != '=' {
 		if p+1 < len(text) && strings.IndexByte("+-*/", text[p]) >= 0 && text[p+1] == '=' {
-			return s, p, "write the whole value with =, not a change with " + text[p:p+2]
+			return setting, p, "write the whole value with =, not a change with " + text[p:p+2]
 		}
 		if p == end && p < len(text) { // a strange character inside the word
 			return Setting{}, p, "expected Key=value, found " + quoteShort(text[at:])
@@ -241,30 +241,30 @@ func readSetting(text string, at int) (s Setting, next int, reason string) {
 	p++
 	v := skip(text, p)
 	if v == len(text) {
-		return s, v, "its value is missing"
+		return setting, v, "its value is missing"
 	}
 	if text[v] == '"' {
 		q := strings.IndexByte(text[v+1:], '"')
 		if q < 0 {
-			return s, v, "a double quote is not closed"
+			return setting, v, "a double quote is not closed"
 		}
-		s.Value = text[v+1 : v+1+q]
+		setting.Value = text[v+1 : v+1+q]
 		next = v + q + 2
 		if next < len(text) && text[next] != ' ' && text[next] != '\t' {
-			return s, next, "text follows the closing quote: " + quoteShort(text[next:])
+			return setting, next, "text follows the closing quote: " + quoteShort(text[next:])
 		}
-		return s, next, ""
+		return setting, next, ""
 	}
 	for next = v; next < len(text) && text[next] != ' ' && text[next] != '\t'; next++ {
 		if text[next] == '"' {
-			return s, next, "a double quote must stand at the beginning of the value"
+			return setting, next, "a double quote must stand at the beginning of the value"
 		}
 	}
-	s.Value = text[v:next]
-	if k := keyEnd(s.Value, 0); v > p && k > 0 && k < len(s.Value) && s.Value[k] == '=' {
-		return s, next, "its value is missing: " + quoteShort(s.Value) + " is the next setting"
+	setting.Value = text[v:next]
+	if k := keyEnd(setting.Value, 0); v > p && k > 0 && k < len(setting.Value) && setting.Value[k] == '=' {
+		return setting, next, "its value is missing: " + quoteShort(setting.Value) + " is the next setting"
 	}
-	return s, next, ""
+	return setting, next, ""
 }
 
 func skip(s string, at int) int {

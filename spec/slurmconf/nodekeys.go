@@ -29,13 +29,13 @@ func nodeKeys() []key[nodeDraft] {
 		{"BcastAddr", unsupported, "", "sbcast reaches nodes at the addresses of their agents", nil},
 		{"Boards", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.Boards })},
 		{"CPUs", implemented, "", "", num(func(d *nodeDraft) *int64 { return &d.cpus })},
-		{"CPUSpecList", implemented, "", "", func(d *nodeDraft, v value) {
+		{"CPUSpecList", implemented, "", "", func(draft *nodeDraft, v value) {
 			set, ok := spec.ParseRanges(v.Value, 1<<20)
 			if !ok || set.Empty() {
 				v.failValue("%s are no CPUs: want their numbers, such as 0,8 or 0-3", quoteShort(v.Value))
 				return
 			}
-			d.Reserved = set
+			draft.Reserved = set
 		}},
 		{"CoreSpecCount", implemented, "", "", func(d *nodeDraft, v value) {
 			if n, ok := v.parseInteger(0, 1<<20); ok {
@@ -53,10 +53,10 @@ func nodeKeys() []key[nodeDraft] {
 		{"NodeHostname", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.hosts })},
 		{"Parameters", unsupported, "", "nodes have no parameters", nil},
 		{"Port", implemented, "", "", setText(func(d *nodeDraft) *string { return &d.ports })},
-		{"Procs", implemented, "", "", func(d *nodeDraft, v value) {
+		{"Procs", implemented, "", "", func(draft *nodeDraft, v value) {
 			v.noteValue("old name of CPUs")
 			if n, ok := v.parseInteger(1, 1<<20); ok {
-				d.cpus = n
+				draft.cpus = n
 			}
 		}},
 		{"RealMemory", implemented, "", "", mib(func(d *nodeDraft) *int64 { return &d.Mem })},
@@ -77,17 +77,17 @@ func nodeKeys() []key[nodeDraft] {
 	}
 }
 
-func setNodeState(d *nodeDraft, v value) {
+func setNodeState(draft *nodeDraft, v value) {
 	if s, ok := v.parseWord("UNKNOWN|IDLE|DOWN|DRAIN|FAIL|FAILING|FUTURE|CLOUD|EXTERNAL"); ok {
 		switch s {
 		case "UNKNOWN", "IDLE":
-			d.State = ""
+			draft.State = ""
 		case "FAILING":
-			d.State = "FAIL"
+			draft.State = "FAIL"
 		case "EXTERNAL":
 			v.failValue("EXTERNAL nodes are not supported: every node runs an agent")
 		default:
-			d.State = s
+			draft.State = s
 		}
 	}
 }

@@ -20,37 +20,37 @@ func (b *builder) buildNodes() map[string]int {
 	at := make(map[string]int)
 	lines := make(map[string]Setting)
 	for i := range b.nodes {
-		d := &b.nodes[i]
-		names, ok := b.expandHosts(d.at, "NodeName", d.Name)
+		draft := &b.nodes[i]
+		names, ok := b.expandHosts(draft.at, "NodeName", draft.Name)
 		if !ok {
 			continue
 		}
 		if len(names)+len(b.file.Config.Nodes) > maxNodes {
-			b.problems.addProblem(d.at, Error, "more than %d nodes", maxNodes)
+			b.problems.addProblem(draft.at, Error, "more than %d nodes", maxNodes)
 			return at
 		}
-		b.fillShape(d)
-		b.nodeGres(d)
-		hosts := b.pairWithNodes(d, "NodeHostname", d.hosts, names)
-		addrs := b.pairWithNodes(d, "NodeAddr", d.addrs, hosts)
-		ports := b.readPorts(d, len(names))
+		b.fillShape(draft)
+		b.nodeGres(draft)
+		hosts := b.pairWithNodes(draft, "NodeHostname", draft.hosts, names)
+		addrs := b.pairWithNodes(draft, "NodeAddr", draft.addrs, hosts)
+		ports := b.readPorts(draft, len(names))
 		var again []string
 		for k, name := range names {
 			if _, twice := at[name]; twice {
 				again = append(again, name)
 				continue
 			}
-			at[name], lines[name] = len(b.file.Config.Nodes), d.at
-			n := d.NodeSpec
-			n.Name = name
-			n.Hostname = hosts[k]
-			n.Addr = addrs[k]
-			n.Port = ports[k]
-			n.GRES = slices.Clone(d.gres)
-			b.file.Config.Nodes = append(b.file.Config.Nodes, n)
+			at[name], lines[name] = len(b.file.Config.Nodes), draft.at
+			node := draft.NodeSpec
+			node.Name = name
+			node.Hostname = hosts[k]
+			node.Addr = addrs[k]
+			node.Port = ports[k]
+			node.GRES = slices.Clone(draft.gres)
+			b.file.Config.Nodes = append(b.file.Config.Nodes, node)
 		}
 		if len(again) > 0 {
-			b.problems.addProblem(d.at, Error, "%s stands in the record of %s already", hostlist.Fold(again), namePlace(d.at, lines[again[0]]))
+			b.problems.addProblem(draft.at, Error, "%s stands in the record of %s already", hostlist.Fold(again), namePlace(draft.at, lines[again[0]]))
 		}
 	}
 	for _, d := range b.downs {
@@ -60,20 +60,20 @@ func (b *builder) buildNodes() map[string]int {
 }
 
 // expandHosts expands a node list of a record.
-func (b *builder) expandHosts(s Setting, key, expr string) ([]string, bool) {
-	s.Key = key
+func (b *builder) expandHosts(setting Setting, key, expr string) ([]string, bool) {
+	setting.Key = key
 	names, err := hostlist.Expand(expr)
 	switch {
 	case err != nil:
-		b.problems.addProblem(s, Error, "%s", err)
+		b.problems.addProblem(setting, Error, "%s", err)
 		return nil, false
 	case len(names) == 0:
-		b.problems.addProblem(s, Error, "names no node")
+		b.problems.addProblem(setting, Error, "names no node")
 		return nil, false
 	}
 	for _, n := range names {
 		if strings.EqualFold(n, "ALL") || strings.EqualFold(n, "DEFAULT") {
-			b.problems.addProblem(s, Error, "%s is a reserved word", n)
+			b.problems.addProblem(setting, Error, "%s is a reserved word", n)
 			return nil, false
 		}
 	}
@@ -81,20 +81,20 @@ func (b *builder) expandHosts(s Setting, key, expr string) ([]string, bool) {
 }
 
 // pairWithNodes pairs a list with the nodes: one for all, or one for each.
-func (b *builder) pairWithNodes(d *nodeDraft, key, expr string, otherwise []string) []string {
+func (b *builder) pairWithNodes(draft *nodeDraft, key, expr string, otherwise []string) []string {
 	if expr == "" {
 		return otherwise
 	}
 	got, err := hostlist.Expand(expr)
 	switch {
 	case err != nil:
-		b.problems.addProblem(d.setting(key), Error, "%s", err)
+		b.problems.addProblem(draft.setting(key), Error, "%s", err)
 	case len(got) == 1:
 		return slices.Repeat(got, len(otherwise))
 	case len(got) == len(otherwise):
 		return got
 	default:
-		b.problems.addProblem(d.setting(key), Error, "%d names for %d nodes", len(got), len(otherwise))
+		b.problems.addProblem(draft.setting(key), Error, "%d names for %d nodes", len(got), len(otherwise))
 	}
 	return otherwise
 }
@@ -104,20 +104,20 @@ func (d *nodeDraft) setting(key string) Setting {
 }
 
 // readPorts reads Port=7000 or Port=[7000-7009].
-func (b *builder) readPorts(d *nodeDraft, n int) []uint32 {
+func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 	out := make([]uint32, n)
-	if d.ports == "" {
+	if draft.ports == "" {
 		return out
 	}
-	names, err := hostlist.Expand(d.ports)
+	names, err := hostlist.Expand(draft.ports)
 	if err != nil || (len(names) != 1 && len(names) != n) {
-		b.problems.addProblem(d.setting("Port"), Error, "%s: expected one port, or one for each of %d nodes", quoteShort(d.ports), n)
+		b.problems.addProblem(draft.setting("Port"), Error, "%s: expected one port, or one for each of %d nodes", quoteShort(draft.ports), n)
 		return out
 	}
 	for i := range out {
 		p, err := strconv.ParseUint(names[min(i, len(names)-1)], 10, 16)
 		if err != nil || p == 0 {
-			b.problems.addProblem(d.setting("Port"), Error, "%s is no port", quoteShort(names[min(i, len(names)-1)]))
+			b.problems.addProblem(draft.setting("Port"), Error, "%s is no port", quoteShort(names[min(i, len(names)-1)]))
 			return out
 		}
 		out[i] = uint32(p)
@@ -126,110 +126,110 @@ func (b *builder) readPorts(d *nodeDraft, n int) []uint32 {
 }
 
 // fillShape fills sockets, cores and threads, and checks them against CPUs.
-func (b *builder) fillShape(d *nodeDraft) {
-	d.Boards, d.CoresPerSocket, d.ThreadsPerCore = max(1, d.Boards), max(1, d.CoresPerSocket), max(1, d.ThreadsPerCore)
-	perSocket := d.CoresPerSocket * d.ThreadsPerCore
+func (b *builder) fillShape(draft *nodeDraft) {
+	draft.Boards, draft.CoresPerSocket, draft.ThreadsPerCore = max(1, draft.Boards), max(1, draft.CoresPerSocket), max(1, draft.ThreadsPerCore)
+	perSocket := draft.CoresPerSocket * draft.ThreadsPerCore
 	switch {
-	case d.Sockets > 0 && d.socketsPerBoard > 0 && d.Sockets != d.Boards*d.socketsPerBoard:
-		b.problems.addProblem(d.setting("Sockets"), Error, "%d sockets are not %d boards of %d", d.Sockets, d.Boards, d.socketsPerBoard)
-	case d.Sockets > 0:
-	case d.socketsPerBoard > 0:
-		d.Sockets = d.Boards * d.socketsPerBoard
+	case draft.Sockets > 0 && draft.socketsPerBoard > 0 && draft.Sockets != draft.Boards*draft.socketsPerBoard:
+		b.problems.addProblem(draft.setting("Sockets"), Error, "%d sockets are not %d boards of %d", draft.Sockets, draft.Boards, draft.socketsPerBoard)
+	case draft.Sockets > 0:
+	case draft.socketsPerBoard > 0:
+		draft.Sockets = draft.Boards * draft.socketsPerBoard
 	default:
-		d.Sockets = max(1, d.cpus/perSocket)
+		draft.Sockets = max(1, draft.cpus/perSocket)
 	}
-	cores, threads := d.Sockets*d.CoresPerSocket, d.Sockets*perSocket
-	switch d.cpus {
+	cores, threads := draft.Sockets*draft.CoresPerSocket, draft.Sockets*perSocket
+	switch draft.cpus {
 	case 0:
-		d.CPUs = threads
-	case d.Sockets, cores, threads:
-		d.CPUs = d.cpus
+		draft.CPUs = threads
+	case draft.Sockets, cores, threads:
+		draft.CPUs = draft.cpus
 	default:
-		b.problems.addProblem(d.setting("CPUs"), Error, "%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)", d.cpus, d.Sockets, cores, threads)
+		b.problems.addProblem(draft.setting("CPUs"), Error, "%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)", draft.cpus, draft.Sockets, cores, threads)
 	}
-	if d.Mem == 0 {
-		d.Mem = 1
-		if b.file.Config.Sched.Memory && d.State != "FUTURE" {
-			b.problems.addProblem(d.setting("RealMemory"), Warning, "is not given, so it is Slurm's default of 1 MB, and no job will fit")
+	if draft.Mem == 0 {
+		draft.Mem = 1
+		if b.file.Config.Sched.Memory && draft.State != "FUTURE" {
+			b.problems.addProblem(draft.setting("RealMemory"), Warning, "is not given, so it is Slurm's default of 1 MB, and no job will fit")
 		}
 	}
-	if d.MemSpecLimit >= d.Mem && d.MemSpecLimit > 0 {
-		b.problems.addProblem(d.setting("MemSpecLimit"), Error, "%s are kept from jobs, but the node has %s", format.TRESMemory(d.MemSpecLimit), format.TRESMemory(d.Mem))
+	if draft.MemSpecLimit >= draft.Mem && draft.MemSpecLimit > 0 {
+		b.problems.addProblem(draft.setting("MemSpecLimit"), Error, "%s are kept from jobs, but the node has %s", format.TRESMemory(draft.MemSpecLimit), format.TRESMemory(draft.Mem))
 	}
-	if d.CoreSpecCount >= cores && d.CoreSpecCount > 0 {
-		b.problems.addProblem(d.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", d.CoreSpecCount, cores)
+	if draft.CoreSpecCount >= cores && draft.CoreSpecCount > 0 {
+		b.problems.addProblem(draft.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", draft.CoreSpecCount, cores)
 	}
-	b.checkReservedCPUs(d, threads)
-	if d.Weight == 0 {
-		d.Weight = 1
+	b.checkReservedCPUs(draft, threads)
+	if draft.Weight == 0 {
+		draft.Weight = 1
 	}
 }
 
 // checkReservedCPUs checks the CPUs that a node keeps for the system, and keeps whole
 // cores.
-func (b *builder) checkReservedCPUs(d *nodeDraft, threads int64) {
-	if d.Reserved.Empty() {
+func (b *builder) checkReservedCPUs(draft *nodeDraft, threads int64) {
+	if draft.Reserved.Empty() {
 		return
 	}
-	s, step := d.setting("CPUSpecList"), 1
-	if d.CPUs == threads {
-		step = int(d.ThreadsPerCore)
+	setting, step := draft.setting("CPUSpecList"), 1
+	if draft.CPUs == threads {
+		step = int(draft.ThreadsPerCore)
 	}
-	whole := d.Reserved.Clone()
+	whole := draft.Reserved.Clone()
 	for cpu := whole.Next(0); cpu >= 0; cpu = whole.Next(cpu + 1) {
 		for k := cpu - cpu%step; k < cpu-cpu%step+step; k++ {
 			whole = whole.Set(k)
 		}
 	}
 	switch {
-	case d.CoreSpecCount > 0:
-		b.problems.addProblem(s, Error, "cannot be combined with CoreSpecCount")
-	case int64(whole.Last()) >= d.CPUs:
-		b.problems.addProblem(s, Error, "CPU %d is kept from jobs, but the node has %d", d.Reserved.Last(), d.CPUs)
-	case int64(whole.Count()) == d.CPUs:
-		b.problems.addProblem(s, Error, "no CPU is left for jobs")
-	case whole.Count() != d.Reserved.Count():
-		b.problems.addProblem(s, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
+	case draft.CoreSpecCount > 0:
+		b.problems.addProblem(setting, Error, "cannot be combined with CoreSpecCount")
+	case int64(whole.Last()) >= draft.CPUs:
+		b.problems.addProblem(setting, Error, "CPU %d is kept from jobs, but the node has %d", draft.Reserved.Last(), draft.CPUs)
+	case int64(whole.Count()) == draft.CPUs:
+		b.problems.addProblem(setting, Error, "no CPU is left for jobs")
+	case whole.Count() != draft.Reserved.Count():
+		b.problems.addProblem(setting, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
 	}
-	d.Reserved, d.CPUSpecList = whole.Trim(), whole.Ranges()
+	draft.Reserved, draft.CPUSpecList = whole.Trim(), whole.Ranges()
 }
 
 // nodeGres checks that every resource of a node is declared.
-func (b *builder) nodeGres(d *nodeDraft) {
-	b.nodeShares(d)
-	for _, g := range d.gres {
-		if !slices.Contains(b.file.Config.GresTypes, g.Name) {
-			if near := nearestName(g.Name, b.file.Config.GresTypes); near != "" {
-				b.problems.addProblem(d.setting("Gres"), Error, "%s is not in GresTypes; did you mean %s?", g.Name, near)
+func (b *builder) nodeGres(draft *nodeDraft) {
+	b.nodeShares(draft)
+	for _, gres := range draft.gres {
+		if !slices.Contains(b.file.Config.GresTypes, gres.Name) {
+			if near := nearestName(gres.Name, b.file.Config.GresTypes); near != "" {
+				b.problems.addProblem(draft.setting("Gres"), Error, "%s is not in GresTypes; did you mean %s?", gres.Name, near)
 			} else {
-				b.problems.addProblem(d.setting("Gres"), Error, "%s is not in GresTypes", g.Name)
+				b.problems.addProblem(draft.setting("Gres"), Error, "%s is not in GresTypes", gres.Name)
 			}
 		}
 	}
 }
 
 // nodeShares checks what GPUs of a node are shared as.
-func (b *builder) nodeShares(d *nodeDraft) {
+func (b *builder) nodeShares(draft *nodeDraft) {
 	gpus, name := int64(0), ""
-	for _, g := range d.gres {
+	for _, g := range draft.gres {
 		if g.Name == "gpu" {
 			gpus += g.N
 		}
 	}
-	for _, g := range d.gres {
+	for _, gres := range draft.gres {
 		switch {
-		case !spec.Shares(g.Name):
+		case !spec.Shares(gres.Name):
 			continue
 		case gpus == 0:
-			b.problems.addProblem(d.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", g.Name, g.Name, g.N)
-		case g.NoConsume:
-			b.problems.addProblem(d.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", g.Name)
-		case g.N < gpus:
-			b.problems.addProblem(d.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", g.Name, g.N, gpus)
-		case name != "" && name != g.Name:
-			b.problems.addProblem(d.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, g.Name)
+			b.problems.addProblem(draft.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", gres.Name, gres.Name, gres.N)
+		case gres.NoConsume:
+			b.problems.addProblem(draft.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", gres.Name)
+		case gres.N < gpus:
+			b.problems.addProblem(draft.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", gres.Name, gres.N, gpus)
+		case name != "" && name != gres.Name:
+			b.problems.addProblem(draft.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, gres.Name)
 		}
-		name = g.Name
+		name = gres.Name
 	}
 }
 
@@ -250,13 +250,13 @@ func parseGres(v value) []spec.GRESSpec {
 			body = body[:at]
 		}
 		parts := strings.Split(body, ":")
-		g := spec.GRESSpec{Name: parts[0], N: 1}
+		gres := spec.GRESSpec{Name: parts[0], N: 1}
 		parts = parts[1:]
 		if k := len(parts); k > 0 && parts[k-1] != "" && parts[k-1][0] >= '0' && parts[k-1][0] <= '9' {
 			n, err := format.ParseCount(parts[k-1])
 			switch {
 			case err == nil:
-				g.N, parts = n, parts[:k-1]
+				gres.N, parts = n, parts[:k-1]
 			case k > 1:
 				v.failValue("%s: %s", quoteShort(item), err)
 				continue
@@ -265,22 +265,22 @@ func parseGres(v value) []spec.GRESSpec {
 		for _, p := range parts {
 			switch {
 			case strings.EqualFold(p, "no_consume"):
-				g.NoConsume = true
-			case g.Type == "" && gresName(p):
-				g.Type = p
+				gres.NoConsume = true
+			case gres.Type == "" && gresName(p):
+				gres.Type = p
 			default:
 				v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 			}
 		}
-		if !gresName(g.Name) {
+		if !gresName(gres.Name) {
 			v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 			continue
 		}
-		if slices.ContainsFunc(out, func(o spec.GRESSpec) bool { return o.Name == g.Name && o.Type == g.Type }) {
+		if slices.ContainsFunc(out, func(o spec.GRESSpec) bool { return o.Name == gres.Name && o.Type == gres.Type }) {
 			v.failValue("%s is named twice", quoteShort(body))
 			continue
 		}
-		out = append(out, g)
+		out = append(out, gres)
 	}
 	return out
 }
@@ -306,10 +306,10 @@ func gresItems(s string) []string {
 }
 
 // applyDown marks nodes as a DownNodes record says.
-func (b *builder) applyDown(d downDraft, at map[string]int) {
-	names, err := hostlist.Expand(d.nodes)
+func (b *builder) applyDown(draft downDraft, at map[string]int) {
+	names, err := hostlist.Expand(draft.nodes)
 	if err != nil {
-		b.problems.addProblem(d.at, Error, "%s", err)
+		b.problems.addProblem(draft.at, Error, "%s", err)
 		return
 	}
 	var unknown []string
@@ -319,16 +319,16 @@ func (b *builder) applyDown(d downDraft, at map[string]int) {
 			unknown = append(unknown, name)
 			continue
 		}
-		n := &b.file.Config.Nodes[k]
-		n.State, n.Reason = d.state, d.reason
-		if n.State == "FAILING" {
-			n.State = "FAIL"
+		node := &b.file.Config.Nodes[k]
+		node.State, node.Reason = draft.state, draft.reason
+		if node.State == "FAILING" {
+			node.State = "FAIL"
 		}
 	}
-	b.unknownNodes(d.at, unknown)
+	b.unknownNodes(draft.at, unknown)
 }
 
-func (b *builder) unknownNodes(s Setting, unknown []string) {
+func (b *builder) unknownNodes(setting Setting, unknown []string) {
 	if len(unknown) == 0 {
 		return
 	}
@@ -343,7 +343,7 @@ func (b *builder) unknownNodes(s Setting, unknown []string) {
 	if near := nearestName(unknown[0], known); near != "" && len(unknown) == 1 {
 		hint = "; did you mean " + near + "?"
 	}
-	b.problems.addProblem(s, Error, "no NodeName record has %s%s", shorten(hostlist.Fold(unknown)), hint)
+	b.problems.addProblem(setting, Error, "no NodeName record has %s%s", shorten(hostlist.Fold(unknown)), hint)
 }
 
 func shorten(s string) string {

@@ -14,33 +14,33 @@ func (b *builder) buildPartitions(at map[string]int) {
 	lines := make(map[string]Setting)
 	var byDefault *partDraft
 	for i := range b.parts {
-		d := &b.parts[i]
-		if before, twice := lines[d.Name]; twice {
-			b.problems.addProblem(d.at, Error, "%s is defined on %s already", d.Name, namePlace(d.at, before))
+		draft := &b.parts[i]
+		if before, twice := lines[draft.Name]; twice {
+			b.problems.addProblem(draft.at, Error, "%s is defined on %s already", draft.Name, namePlace(draft.at, before))
 			continue
 		}
-		lines[d.Name] = d.at
-		if hostlist.CheckName(d.Name) != nil {
-			b.problems.addProblem(d.at, Error, "%s is no name for a partition", quoteShort(d.Name))
+		lines[draft.Name] = draft.at
+		if hostlist.CheckName(draft.Name) != nil {
+			b.problems.addProblem(draft.at, Error, "%s is no name for a partition", quoteShort(draft.Name))
 		}
-		b.completePartition(d)
-		if d.Default {
+		b.completePartition(draft)
+		if draft.Default {
 			if byDefault != nil {
-				b.problems.addProblem(d.at, Error, "%s and %s (%s) are both Default=YES", d.Name, byDefault.Name, namePlace(d.at, byDefault.at))
+				b.problems.addProblem(draft.at, Error, "%s and %s (%s) are both Default=YES", draft.Name, byDefault.Name, namePlace(draft.at, byDefault.at))
 			}
-			byDefault = d
+			byDefault = draft
 		}
-		if d.PartitionSpec.Topology != "" {
-			b.file.topologies = append(b.file.topologies, d.topologyAt)
+		if draft.PartitionSpec.Topology != "" {
+			b.file.topologies = append(b.file.topologies, draft.topologyAt)
 		}
-		places := b.resolveNodes(d.nodesAt, d.nodes, at, sets)
-		d.AllNodes, d.NodeFeatures = b.laterNodes(d.nodes)
-		d.NodeNames = make([]string, len(places))
+		places := b.resolveNodes(draft.nodesAt, draft.nodes, at, sets)
+		draft.AllNodes, draft.NodeFeatures = b.laterNodes(draft.nodes)
+		draft.NodeNames = make([]string, len(places))
 		for k, p := range places {
-			d.NodeNames[k] = b.file.Config.Nodes[p].Name
+			draft.NodeNames[k] = b.file.Config.Nodes[p].Name
 		}
-		d.PartitionSpec.Nodes = hostlist.Fold(d.NodeNames)
-		b.file.Config.Partitions = append(b.file.Config.Partitions, d.PartitionSpec)
+		draft.PartitionSpec.Nodes = hostlist.Fold(draft.NodeNames)
+		b.file.Config.Partitions = append(b.file.Config.Partitions, draft.PartitionSpec)
 	}
 }
 
@@ -57,53 +57,53 @@ func (b *builder) laterNodes(nodes string) (all bool, features []string) {
 	if err != nil {
 		return false, nil
 	}
-	for _, d := range b.sets {
+	for _, draft := range b.sets {
 		switch {
-		case !list.Contains(d.name):
-		case strings.EqualFold(d.nodes, "ALL"):
+		case !list.Contains(draft.name):
+		case strings.EqualFold(draft.nodes, "ALL"):
 			all = true
-		case d.feature != "":
-			features = append(features, d.feature)
+		case draft.feature != "":
+			features = append(features, draft.feature)
 		}
 	}
 	return all, features
 }
 
 // completePartition fills defaults and checks what one record may not combine.
-func (b *builder) completePartition(d *partDraft) {
-	s := func(key string) Setting { return Setting{Key: key, File: d.at.File, Line: d.at.Line} }
-	if d.State == 0 {
-		d.State = spec.PartitionUp
+func (b *builder) completePartition(draft *partDraft) {
+	s := func(key string) Setting { return Setting{Key: key, File: draft.at.File, Line: draft.at.Line} }
+	if draft.State == 0 {
+		draft.State = spec.PartitionUp
 	}
-	if d.MaxTime == 0 {
-		d.MaxTime = spec.Infinite
+	if draft.MaxTime == 0 {
+		draft.MaxTime = spec.Infinite
 	}
-	if d.PriorityTier == 0 && !d.haveTier {
-		d.PriorityTier = 1
+	if draft.PriorityTier == 0 && !draft.haveTier {
+		draft.PriorityTier = 1
 	}
-	if d.PriorityJobFactor == 0 && !d.haveFactor {
-		d.PriorityJobFactor = 1
+	if draft.PriorityJobFactor == 0 && !draft.haveFactor {
+		draft.PriorityJobFactor = 1
 	}
-	if d.OverSubscribe == "" {
-		d.OverSubscribe = "NO"
+	if draft.OverSubscribe == "" {
+		draft.OverSubscribe = "NO"
 	}
-	d.DisableRootJobs = d.DisableRootJobs || b.file.disableRoot
-	if d.DefaultTime > d.MaxTime {
+	draft.DisableRootJobs = draft.DisableRootJobs || b.file.disableRoot
+	if draft.DefaultTime > draft.MaxTime {
 		b.problems.addProblem(s("DefaultTime"), Error, "is longer than MaxTime")
 	}
-	if d.MaxNodes > 0 && d.MinNodes > d.MaxNodes {
-		b.problems.addProblem(s("MinNodes"), Error, "%d is above MaxNodes, %d", d.MinNodes, d.MaxNodes)
+	if draft.MaxNodes > 0 && draft.MinNodes > draft.MaxNodes {
+		b.problems.addProblem(s("MinNodes"), Error, "%d is above MaxNodes, %d", draft.MinNodes, draft.MaxNodes)
 	}
-	if d.DefMemPerCPU != 0 && d.DefMemPerNode != 0 {
+	if draft.DefMemPerCPU != 0 && draft.DefMemPerNode != 0 {
 		b.problems.addProblem(s("DefMemPerNode"), Error, "cannot be combined with DefMemPerCPU")
 	}
-	if d.MaxMemPerCPU != 0 && d.MaxMemPerNode != 0 {
+	if draft.MaxMemPerCPU != 0 && draft.MaxMemPerNode != 0 {
 		b.problems.addProblem(s("MaxMemPerNode"), Error, "cannot be combined with MaxMemPerCPU")
 	}
-	if len(d.AllowAccounts) > 0 && len(d.DenyAccounts) > 0 {
+	if len(draft.AllowAccounts) > 0 && len(draft.DenyAccounts) > 0 {
 		b.problems.addProblem(s("DenyAccounts"), Warning, "has no effect beside AllowAccounts")
 	}
-	if len(d.AllowQOS) > 0 && len(d.DenyQOS) > 0 {
+	if len(draft.AllowQOS) > 0 && len(draft.DenyQOS) > 0 {
 		b.problems.addProblem(s("DenyQos"), Warning, "has no effect beside AllowQos")
 	}
 }
@@ -111,42 +111,42 @@ func (b *builder) completePartition(d *partDraft) {
 // nodeSets resolves the NodeSet records to places in Config.Nodes.
 func (b *builder) nodeSets(at map[string]int) map[string][]int {
 	sets := make(map[string][]int, len(b.sets))
-	for _, d := range b.sets {
-		if _, twice := sets[d.name]; twice {
-			b.problems.addProblem(d.at, Error, "%s is defined twice", d.name)
+	for _, draft := range b.sets {
+		if _, twice := sets[draft.name]; twice {
+			b.problems.addProblem(draft.at, Error, "%s is defined twice", draft.name)
 			continue
 		}
-		if _, isNode := at[d.name]; isNode || strings.EqualFold(d.name, "ALL") || hostlist.CheckName(d.name) != nil {
-			b.problems.addProblem(d.at, Error, "%s is no name for a set: it is taken or not a plain name", quoteShort(d.name))
+		if _, isNode := at[draft.name]; isNode || strings.EqualFold(draft.name, "ALL") || hostlist.CheckName(draft.name) != nil {
+			b.problems.addProblem(draft.at, Error, "%s is no name for a set: it is taken or not a plain name", quoteShort(draft.name))
 			continue
 		}
-		if d.feature == "" && d.nodes == "" {
-			b.problems.addProblem(d.at, Error, "needs Nodes or Feature")
+		if draft.feature == "" && draft.nodes == "" {
+			b.problems.addProblem(draft.at, Error, "needs Nodes or Feature")
 			continue
 		}
 		var places []int
-		if d.nodes != "" {
-			places = b.resolveNodes(d.at, d.nodes, at, nil)
+		if draft.nodes != "" {
+			places = b.resolveNodes(draft.at, draft.nodes, at, nil)
 		}
-		if d.feature != "" {
+		if draft.feature != "" {
 			found := len(places)
 			for k := range b.file.Config.Nodes {
-				if slices.Contains(b.file.Config.Nodes[k].Features, d.feature) {
+				if slices.Contains(b.file.Config.Nodes[k].Features, draft.feature) {
 					places = append(places, k)
 				}
 			}
 			if len(places) == found && b.file.Config.MaxNodes == 0 { // else one may be added
-				b.problems.addProblem(d.at, Warning, "no node has the feature %s", quoteShort(d.feature))
+				b.problems.addProblem(draft.at, Warning, "no node has the feature %s", quoteShort(draft.feature))
 			}
 		}
 		slices.Sort(places)
-		sets[d.name] = slices.Compact(places)
+		sets[draft.name] = slices.Compact(places)
 	}
 	return sets
 }
 
 // resolveNodes resolves Nodes= to places in Config.Nodes, in their order.
-func (b *builder) resolveNodes(s Setting, expr string, at map[string]int, sets map[string][]int) []int {
+func (b *builder) resolveNodes(setting Setting, expr string, at map[string]int, sets map[string][]int) []int {
 	var places []int
 	if strings.EqualFold(expr, "ALL") {
 		for k := range b.file.Config.Nodes {
@@ -156,7 +156,7 @@ func (b *builder) resolveNodes(s Setting, expr string, at map[string]int, sets m
 	}
 	list, err := hostlist.Parse(expr)
 	if err != nil {
-		b.problems.addProblem(s, Error, "%s", err)
+		b.problems.addProblem(setting, Error, "%s", err)
 		return nil
 	}
 	var unknown []string
@@ -170,7 +170,7 @@ func (b *builder) resolveNodes(s Setting, expr string, at map[string]int, sets m
 		}
 	}
 	if !b.brokenNodes() {
-		b.unknownNodes(s, unknown)
+		b.unknownNodes(setting, unknown)
 	}
 	slices.Sort(places)
 	return slices.Compact(places)

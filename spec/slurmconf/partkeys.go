@@ -31,12 +31,12 @@ func partKeys() []key[partDraft] {
 		{"Alternate", unsupported, "", "a job waits in the partition that it names", nil},
 		{"CpuBind", unsupported, "none", "tasks are bound to the cores of their job only", nil},
 		{"Default", implemented, "", "", setBool(func(d *partDraft) *bool { return &d.Default })},
-		{"DefaultTime", implemented, "", "", func(d *partDraft, v value) {
+		{"DefaultTime", implemented, "", "", func(draft *partDraft, v value) {
 			if v.isOff("NONE") {
-				d.DefaultTime = 0
+				draft.DefaultTime = 0
 				return
 			}
-			setDuration(func(d *partDraft) *spec.Span { return &d.DefaultTime })(d, v)
+			setDuration(func(d *partDraft) *spec.Span { return &d.DefaultTime })(draft, v)
 		}},
 		{"DefCpuPerGPU", implemented, "", "", setCount(func(d *partDraft) *int64 { return &d.DefCPUPerGPU }, 0)},
 		{"DefMemPerCPU", implemented, "", "", setMemory(func(d *partDraft) *int64 { return &d.DefMemPerCPU })},
@@ -92,16 +92,16 @@ func partKeys() []key[partDraft] {
 			v.noteValue("old name of OverSubscribe")
 			oversubscribe(d, v)
 		}},
-		{"State", implemented, "", "", func(d *partDraft, v value) {
+		{"State", implemented, "", "", func(draft *partDraft, v value) {
 			switch w, _ := v.parseWord("UP|DOWN|DRAIN|INACTIVE"); w {
 			case "UP":
-				d.State = spec.PartitionUp
+				draft.State = spec.PartitionUp
 			case "DOWN":
-				d.State = spec.PartitionDown
+				draft.State = spec.PartitionDown
 			case "DRAIN":
-				d.State = spec.PartitionDrain
+				draft.State = spec.PartitionDrain
 			case "INACTIVE":
-				d.State = spec.PartitionInactive
+				draft.State = spec.PartitionInactive
 			}
 		}},
 		{"SuspendTime", implemented, "", "", idleTime(func(d *partDraft) *spec.Span { return &d.SuspendTime }, spec.Infinite)},
@@ -113,21 +113,21 @@ func partKeys() []key[partDraft] {
 }
 
 // setOldPriority maps Priority, which Slurm split into two keys.
-func setOldPriority(d *partDraft, v value) {
+func setOldPriority(draft *partDraft, v value) {
 	n, ok := v.parseInteger(0, 65533)
 	if !ok {
 		return
 	}
 	v.noteValue("old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given", n, n)
-	if !d.haveTier {
-		d.PriorityTier = uint32(n)
+	if !draft.haveTier {
+		draft.PriorityTier = uint32(n)
 	}
-	if !d.haveFactor {
-		d.PriorityJobFactor = uint32(n)
+	if !draft.haveFactor {
+		draft.PriorityJobFactor = uint32(n)
 	}
 }
 
-func setOversubscribe(d *partDraft, v value) {
+func setOversubscribe(draft *partDraft, v value) {
 	word, times, counted := strings.Cut(v.Value, ":")
 	inner := v
 	inner.Value = word
@@ -146,5 +146,5 @@ func setOversubscribe(d *partDraft, v value) {
 		}
 		w += ":" + times
 	}
-	d.OverSubscribe = w
+	draft.OverSubscribe = w
 }

@@ -19,7 +19,7 @@ type powerDraft struct {
 
 // setProgram stores the path of a program of the site's.
 func setProgram(to func(*File) *string) func(*File, value) {
-	return func(f *File, v value) {
+	return func(file *File, v value) {
 		if v.isOff("none|(null)") {
 			return
 		}
@@ -27,7 +27,7 @@ func setProgram(to func(*File) *string) func(*File, value) {
 			v.failValue("%s is not an absolute path", quoteShort(v.Value))
 			return
 		}
-		*to(f) = v.Value
+		*to(file) = v.Value
 	}
 }
 
@@ -53,8 +53,8 @@ func idleTime[T any](to func(*T) *spec.Span, never spec.Span) func(*T, value) {
 }
 
 // setKeepNodes reads SuspendExcNodes=nid[1-9]:4,login1.
-func setKeepNodes(f *File, v value) {
-	f.power.Keep, f.power.keepAt = nil, v.Setting
+func setKeepNodes(file *File, v value) {
+	file.power.Keep, file.power.keepAt = nil, v.Setting
 	depth, from := 0, 0
 	for i := 0; i <= len(v.Value); i++ {
 		switch {
@@ -63,13 +63,13 @@ func setKeepNodes(f *File, v value) {
 		case i < len(v.Value) && v.Value[i] == ']':
 			depth--
 		case i == len(v.Value) || (v.Value[i] == ',' && depth == 0):
-			keep(f, v, v.Value[from:i])
+			keep(file, v, v.Value[from:i])
 			from = i + 1
 		}
 	}
 }
 
-func keep(f *File, v value, item string) {
+func keep(file *File, v value, item string) {
 	expr, most, counted := strings.Cut(item, ":")
 	k := spec.KeepUp{}
 	if counted {
@@ -87,19 +87,19 @@ func keep(f *File, v value, item string) {
 		v.failValue("%s is no list of nodes", quoteShort(expr))
 		return
 	}
-	f.power.Keep = append(f.power.Keep, k)
+	file.power.Keep = append(file.power.Keep, k)
 }
 
 // setKeepStates reads SuspendExcStates.
-func setKeepStates(f *File, v value) {
-	f.power.KeepStates = nil
+func setKeepStates(file *File, v value) {
+	file.power.KeepStates = nil
 	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
 		if s, ok := inner.parseWord("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
 			switch s {
 			case "CLOUD", "DOWN", "DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "RESERVED", "MAINTENANCE":
-				f.power.KeepStates = append(f.power.KeepStates, s)
+				file.power.KeepStates = append(file.power.KeepStates, s)
 			default:
 				inner.warnValue("%s is not supported: no node is kept up for it", s)
 			}
@@ -109,28 +109,28 @@ func setKeepStates(f *File, v value) {
 
 // finishPower checks what power saving needs, and adopts it.
 func (b *builder) finishPower(names map[string]int) {
-	f := b.file
-	p := &f.power
-	if !p.given {
+	file := b.file
+	power := &file.power
+	if !power.given {
 		return
 	}
-	for _, k := range p.Keep {
+	for _, k := range power.Keep {
 		var unknown []string
 		for _, name := range k.Nodes {
 			if _, ok := names[name]; !ok {
 				unknown = append(unknown, name)
 			}
 		}
-		b.unknownNodes(p.keepAt, unknown)
+		b.unknownNodes(power.keepAt, unknown)
 	}
-	for _, name := range p.KeepParts {
-		if !slices.ContainsFunc(f.Config.Partitions, func(s spec.PartitionSpec) bool { return s.Name == name }) {
-			b.problems.addProblem(p.partsAt, Error, "there is no partition %s", quoteShort(name))
+	for _, name := range power.KeepParts {
+		if !slices.ContainsFunc(file.Config.Partitions, func(s spec.PartitionSpec) bool { return s.Name == name }) {
+			b.problems.addProblem(power.partsAt, Error, "there is no partition %s", quoteShort(name))
 		}
 	}
-	if p.IdleAfter > 0 && !p.On() {
-		b.problems.addProblem(p.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
+	if power.IdleAfter > 0 && !power.On() {
+		b.problems.addProblem(power.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
 	}
-	c := p.PowerConfig
-	f.Config.Power = &c
+	c := power.PowerConfig
+	file.Config.Power = &c
 }

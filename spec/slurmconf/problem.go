@@ -70,10 +70,10 @@ func (ps Problems) String() string {
 }
 
 // AtLeast is the problems of this severity and above.
-func (ps Problems) AtLeast(s Severity) Problems {
+func (ps Problems) AtLeast(severity Severity) Problems {
 	var out Problems
 	for _, p := range ps {
-		if p.Severity >= s {
+		if p.Severity >= severity {
 			out = append(out, p)
 		}
 	}

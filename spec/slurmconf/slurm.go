@@ -89,26 +89,26 @@ func (f *File) Value(key string) (string, bool) {
 // Read reads slurm.conf. The File is never nil; it must not be used if the
 // problems hold an Error.
 func Read(fsys fs.FS, name string) (*File, Problems) {
-	var ps Problems
-	f := &File{Name: name, Config: defaultSettings(), Agent: Agent{SampleEvery: 30 * spec.Second},
+	var problems Problems
+	file := &File{Name: name, Config: defaultSettings(), Agent: Agent{SampleEvery: 30 * spec.Second},
 		power: powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}}}
-	b := builder{file: f, problems: &ps, top: newTable("the main part of the file", topKeys()),
+	b := builder{file: file, problems: &problems, top: newTable("the main part of the file", topKeys()),
 		node: newTable("a NodeName record", nodeKeys()), part: newTable("a PartitionName record", partKeys()),
 		set: newTable("a NodeSet record", setKeys()), down: newTable("a DownNodes record", downKeys())}
 	b.top.also = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "Include"}
-	recs, _ := lexFiles(fsys, name, &ps)
+	recs, _ := lexFiles(fsys, name, &problems)
 	for _, rec := range recs {
 		b.addRecord(rec)
 	}
 	b.finishConfig()
-	return f, ps.sortedByLine()
+	return file, problems.sortedByLine()
 }
 
 // lexFiles reads a file and its includes into records.
-func lexFiles(fsys fs.FS, name string, ps *Problems) ([]Record, []fileMode) {
-	l := lexer{fsys: fsys, base: path.Dir(name), problems: ps}
+func lexFiles(fsys fs.FS, name string, problems *Problems) ([]Record, []fileMode) {
+	l := lexer{fsys: fsys, base: path.Dir(name), problems: problems}
 	if !fs.ValidPath(name) {
-		ps.addProblem(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
+		problems.addProblem(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
 		return nil, nil
 	}
 	l.readFile(name, Setting{})
@@ -166,21 +166,21 @@ func (b *builder) addRecord(rec Record) {
 	}
 	switch {
 	case strings.EqualFold(first.Key, "NodeName"):
-		d := b.nodeBase
-		applyAll(&d, b.node, rec, b.problems, b.part, b.set, b.top)
+		draft := b.nodeBase
+		applyAll(&draft, b.node, rec, b.problems, b.part, b.set, b.top)
 		if strings.EqualFold(first.Value, "DEFAULT") {
-			b.nodeBase = d
+			b.nodeBase = draft
 		} else {
-			b.nodes = append(b.nodes, d)
+			b.nodes = append(b.nodes, draft)
 		}
 	case strings.EqualFold(first.Key, "PartitionName"):
-		d := b.partBase
-		d.haveFactor, d.haveTier = false, false
-		applyAll(&d, b.part, rec, b.problems, b.node, b.set, b.top)
+		draft := b.partBase
+		draft.haveFactor, draft.haveTier = false, false
+		applyAll(&draft, b.part, rec, b.problems, b.node, b.set, b.top)
 		if strings.EqualFold(first.Value, "DEFAULT") {
-			b.partBase = d
+			b.partBase = draft
 		} else {
-			b.parts = append(b.parts, d)
+			b.parts = append(b.parts, draft)
 		}
 	case strings.EqualFold(first.Key, "NodeSet"):
 		var d setDraft
@@ -198,48 +198,48 @@ func (b *builder) addRecord(rec Record) {
 }
 
 // applyAll gives each setting of a record to its key, and reports repetition.
-func applyAll[T any](to *T, t *table[T], rec Record, ps *Problems, others ...catalogue) {
-	for i, s := range rec {
+func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others ...catalogue) {
+	for i, setting := range rec {
 		for _, before := range rec[:i] {
-			if strings.EqualFold(before.Key, s.Key) {
-				ps.addProblem(s, Error, "is given twice in this record; first on %s", namePlace(s, before))
+			if strings.EqualFold(before.Key, setting.Key) {
+				problems.addProblem(setting, Error, "is given twice in this record; first on %s", namePlace(setting, before))
 			}
 		}
-		applySetting(to, t, s, ps, others...)
+		applySetting(to, t, setting, problems, others...)
 	}
 }
 
 // main handles a line that is no record: one key, once.
 func (b *builder) main(rec Record) {
-	s := rec[0]
+	setting := rec[0]
 	if len(rec) > 1 {
-		b.problems.addProblem(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", s.Key)
+		b.problems.addProblem(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", setting.Key)
 	}
-	if b.explainStray(s) {
+	if b.explainStray(setting) {
 		return
 	}
-	low := strings.ToLower(s.Key)
+	low := strings.ToLower(setting.Key)
 	if before, again := b.seen[low]; again && low != "slurmctldhost" {
-		b.problems.addProblem(s, Warning, "is given again; this value replaces the one of %s", namePlace(s, before))
+		b.problems.addProblem(setting, Warning, "is given again; this value replaces the one of %s", namePlace(setting, before))
 	}
 	if b.seen == nil {
 		b.seen = make(map[string]Setting)
 	}
-	b.seen[low] = s
-	applySetting(b.file, b.top, s, b.problems, b.node, b.part)
+	b.seen[low] = setting
+	applySetting(b.file, b.top, setting, b.problems, b.node, b.part)
 }
 
 // explainStray explains a record's key that stands alone, which mostly means that a
 // continuation ended early: in Slurm, too, a line that holds only a comment
 // ends it.
-func (b *builder) explainStray(s Setting) bool {
-	if _, ok := b.top.findKey(s.Key); ok || b.lastKind == "" || s.File != b.lastStart.File {
+func (b *builder) explainStray(setting Setting) bool {
+	if _, ok := b.top.findKey(setting.Key); ok || b.lastKind == "" || setting.File != b.lastStart.File {
 		return false
 	}
-	_, inNode := b.node.findKey(s.Key)
-	_, inPart := b.part.findKey(s.Key)
+	_, inNode := b.node.findKey(setting.Key)
+	_, inPart := b.part.findKey(setting.Key)
 	if inNode && strings.EqualFold(b.lastKind, "NodeName") || inPart && strings.EqualFold(b.lastKind, "PartitionName") {
-		b.problems.addProblem(s, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
+		b.problems.addProblem(setting, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
 		return true
 	}
 	return false
@@ -247,64 +247,64 @@ func (b *builder) explainStray(s Setting) bool {
 
 // finishConfig builds nodes and partitions and checks what spans lines.
 func (b *builder) finishConfig() {
-	f, c := b.file, &b.file.Config
-	whole := Setting{File: f.Name}
+	file, config := b.file, &b.file.Config
+	whole := Setting{File: file.Name}
 	names := b.buildNodes()
 	b.buildPartitions(names)
 	b.finishPower(names)
-	if len(*b.problems) > 0 && b.problems.isFileMissing(f.Name) {
+	if len(*b.problems) > 0 && b.problems.isFileMissing(file.Name) {
 		return
 	}
-	if c.ClusterName == "" && !b.given("ClusterName") {
+	if config.ClusterName == "" && !b.given("ClusterName") {
 		b.problems.addProblem(whole, Error, "ClusterName is missing")
 	}
-	if len(b.nodes) == 0 && c.MaxNodes == 0 {
+	if len(b.nodes) == 0 && config.MaxNodes == 0 {
 		b.problems.addProblem(whole, Error, "no NodeName record: the cluster has no nodes")
 	}
 	if len(b.parts) == 0 {
 		b.problems.addProblem(whole, Error, "no PartitionName record: jobs have nowhere to go")
 	}
-	for _, t := range c.TRES {
+	for _, t := range config.TRES {
 		if kind, ok := strings.CutPrefix(t, "gres/"); ok {
 			kind, _, _ = strings.Cut(kind, ":")
-			if !slices.Contains(c.GresTypes, kind) {
+			if !slices.Contains(config.GresTypes, kind) {
 				b.problems.addProblem(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
 			}
 		}
 	}
-	if n := len(c.Nodes); c.MaxNodes > 0 && n > int(c.MaxNodes) {
-		b.problems.addProblem(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", c.MaxNodes, n)
+	if n := len(config.Nodes); config.MaxNodes > 0 && n > int(config.MaxNodes) {
+		b.problems.addProblem(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", config.MaxNodes, n)
 	}
-	b.exclusive("defmempercpu", "defmempernode", c.Limits.DefMemPerCPU != 0 && c.Limits.DefMemPerNode != 0)
-	b.exclusive("maxmempercpu", "maxmempernode", c.Limits.MaxMemPerCPU != 0 && c.Limits.MaxMemPerNode != 0)
-	if c.Limits.FirstJobID > c.Limits.MaxJobID {
-		b.problems.addProblem(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", c.Limits.FirstJobID, c.Limits.MaxJobID)
+	b.exclusive("defmempercpu", "defmempernode", config.Limits.DefMemPerCPU != 0 && config.Limits.DefMemPerNode != 0)
+	b.exclusive("maxmempercpu", "maxmempernode", config.Limits.MaxMemPerCPU != 0 && config.Limits.MaxMemPerNode != 0)
+	if config.Limits.FirstJobID > config.Limits.MaxJobID {
+		b.problems.addProblem(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", config.Limits.FirstJobID, config.Limits.MaxJobID)
 	}
 	// In Slurm 0 switches these off.
-	for _, s := range []*spec.Span{&c.Timing.MinJobAge, &c.Timing.NodeTimeout} {
+	for _, s := range []*spec.Span{&config.Timing.MinJobAge, &config.Timing.NodeTimeout} {
 		if *s == 0 {
 			*s = spec.Infinite
 		}
 	}
-	if c.Fencing != nil {
-		b.checkFencing(*c.Fencing, b.seen["fencingpolicy"])
+	if config.Fencing != nil {
+		b.checkFencing(*config.Fencing, b.seen["fencingpolicy"])
 	}
 	for i := range b.parts {
 		if p := b.parts[i].Fencing; p != nil {
 			b.checkFencing(*p, b.parts[i].fencingAt)
 		}
 	}
-	if f.ctl != (spec.CtlScripts{}) {
-		f.ctl.PrologTimeout, f.ctl.EpilogTimeout = f.Agent.PrologTimeout, f.Agent.EpilogTimeout
-		c.Ctl = &f.ctl
+	if file.ctl != (spec.CtlScripts{}) {
+		file.ctl.PrologTimeout, file.ctl.EpilogTimeout = file.Agent.PrologTimeout, file.Agent.EpilogTimeout
+		config.Ctl = &file.ctl
 	}
-	if f.jobComp == "jobcomp/filetxt" {
-		c.JobCompFile = f.jobCompLoc
-		if c.JobCompFile == "" {
-			c.JobCompFile = "/var/log/slurm_jobcomp.log"
+	if file.jobComp == "jobcomp/filetxt" {
+		config.JobCompFile = file.jobCompLoc
+		if config.JobCompFile == "" {
+			config.JobCompFile = "/var/log/slurm_jobcomp.log"
 		}
-		if !path.IsAbs(c.JobCompFile) {
-			b.problems.addProblem(f.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", quoteShort(c.JobCompFile))
+		if !path.IsAbs(config.JobCompFile) {
+			b.problems.addProblem(file.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", quoteShort(config.JobCompFile))
 		}
 	}
 }

@@ -104,12 +104,12 @@ func topKeys() []key[File] {
 		}},
 		{"FirstJobId", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
 		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
-		{"GpuFreqDef", implemented, "", "", func(f *File, v value) {
+		{"GpuFreqDef", implemented, "", "", func(file *File, v value) {
 			if _, err := spec.ParseGPUFreq(v.Value); err != nil {
 				v.failValue("%s is no GPU frequency: want [type=]value[,type=value] with low, medium, high, highm1 or MHz", quoteShort(v.Value))
 				return
 			}
-			f.Agent.GPUFreq = v.Value
+			file.Agent.GPUFreq = v.Value
 		}},
 		{"GresTypes", implemented, "", "", setGresTypes},
 		{"GroupUpdateForce", meaningless, "", "groups are looked up when a job is submitted", nil},
@@ -117,7 +117,7 @@ func topKeys() []key[File] {
 		{"HashPlugin", meaningless, "", "gRPC protects messages", nil},
 		{"HealthCheckInterval", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.Check.Every }, spec.Second)},
 		{"HealthCheckNodeState", implemented, "", "", setCheckStates},
-		{"HealthCheckProgram", implemented, "none|(null)", "", func(f *File, v value) {
+		{"HealthCheckProgram", implemented, "none|(null)", "", func(file *File, v value) {
 			if isOff(v) {
 				return
 			}
@@ -125,7 +125,7 @@ func topKeys() []key[File] {
 				v.failValue("%s is not an absolute path", quoteShort(v.Value))
 				return
 			}
-			f.Agent.Check.Program = v.Value
+			file.Agent.Check.Program = v.Value
 		}},
 		{"HttpParserType", meaningless, "", "HTTP is Go's own", nil},
 		{"InactiveLimit", unsupported, "0", "no allocation ends for being idle", nil},
@@ -263,12 +263,12 @@ func topKeys() []key[File] {
 		{"SlurmctldDebug", meaningless, "", whyLogs, nil},
 		{"SlurmctldHost", implemented, "", "", setControlHost},
 		{"SlurmctldLogFile", meaningless, "", whyLogs, nil},
-		{"SlurmctldParameters", implemented, "", "", func(f *File, v value) {
+		{"SlurmctldParameters", implemented, "", "", func(file *File, v value) {
 			rate, limited := spec.RateLimit{}, false
 			v.checkOptions(controllerParams(), func(name string, arg value) {
 				switch name {
 				case "requeue_unfenced":
-					f.Config.RequeueUnfenced = true
+					file.Config.RequeueUnfenced = true
 				case "rl_enable":
 					limited = true
 				case "rl_bucket_size":
@@ -280,13 +280,13 @@ func topKeys() []key[File] {
 				case "rl_table_size":
 					setNumber(func(r *spec.RateLimit) *uint32 { return &r.Users }, 1, maxRate, noUnlimited)(&rate, arg)
 				case "idle_on_node_suspend":
-					f.power.IdleOnDown = true
+					file.power.IdleOnDown = true
 				case "max_powered_nodes":
-					setNumber(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(f, arg)
+					setNumber(func(f *File) *uint32 { return &f.power.MaxUp }, 1, maxNodes, noUnlimited)(file, arg)
 				}
 			})
 			if limited {
-				f.Config.Rate = &rate
+				file.Config.Rate = &rate
 			}
 		}},
 		{"SlurmctldPidFile", meaningless, "", whyPid, nil},
@@ -333,13 +333,13 @@ func topKeys() []key[File] {
 		{"TaskPluginParam", unsupported, "none", "tasks are bound to the cores of their job only", nil},
 		{"TaskProlog", implemented, "none|(null)", "", oneProgram(func(f *File) *string { return &f.Agent.TaskProlog })},
 		{"TmpFS", unsupported, "/tmp", "TmpDisk is measured at /tmp", nil},
-		{"TopologyParam", implemented, "none", "", func(f *File, v value) {
+		{"TopologyParam", implemented, "none", "", func(file *File, v value) {
 			if v.isOff("none") {
 				return
 			}
 			v.checkOptions(topologyParams(), func(name string, _ value) {
-				f.Config.Sched.TopoOptional = f.Config.Sched.TopoOptional || name == "TopoOptional"
-				f.Config.Sched.Dragonfly = f.Config.Sched.Dragonfly || name == "Dragonfly"
+				file.Config.Sched.TopoOptional = file.Config.Sched.TopoOptional || name == "TopoOptional"
+				file.Config.Sched.Dragonfly = file.Config.Sched.Dragonfly || name == "Dragonfly"
 			})
 		}},
 		{"TopologyPlugin", implemented, "", "", setTopology},

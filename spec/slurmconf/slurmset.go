@@ -11,16 +11,16 @@ import (
 
 // The set functions of keys in topKeys that need more than a type.
 
-func setClusterName(f *File, v value) {
+func setClusterName(file *File, v value) {
 	if err := hostlist.CheckName(v.Value); err != nil || strings.ContainsAny(v.Value, ".:") || v.Value != strings.ToLower(v.Value) {
 		v.failValue("%s: a cluster's name is lower case letters, digits, '-' and '_'", quoteShort(v.Value))
 		return
 	}
-	f.Config.ClusterName = v.Value
+	file.Config.ClusterName = v.Value
 }
 
-func setEnforce(f *File, v value) {
-	e := &f.Config.Enforce
+func setEnforce(file *File, v value) {
+	enforce := &file.Config.Enforce
 	v.checkOptions([]option{
 		{"all", implemented, ""}, {"associations", implemented, ""}, {"limits", implemented, ""},
 		{"none", implemented, ""},
@@ -30,29 +30,29 @@ func setEnforce(f *File, v value) {
 	}, func(name string, _ value) {
 		switch name {
 		case "associations":
-			e.Associations = true
+			enforce.Associations = true
 		case "limits":
-			e.Associations, e.Limits = true, true
+			enforce.Associations, enforce.Limits = true, true
 		case "qos":
-			e.Associations, e.QOS = true, true
+			enforce.Associations, enforce.QOS = true, true
 		case "safe":
-			e.Associations = true
-			e.Limits = true
-			e.Safe = true
+			enforce.Associations = true
+			enforce.Limits = true
+			enforce.Safe = true
 		case "wckeys":
-			e.Associations = true
-			e.WCKeys = true
-			f.Config.TrackWCKey = true
+			enforce.Associations = true
+			enforce.WCKeys = true
+			file.Config.TrackWCKey = true
 		case "all":
-			e.Associations = true
-			e.Limits = true
-			e.QOS = true
-			e.Safe = true
+			enforce.Associations = true
+			enforce.Limits = true
+			enforce.QOS = true
+			enforce.Safe = true
 		}
 	})
 }
 
-func setTRES(f *File, v value) {
+func setTRES(file *File, v value) {
 	for _, item := range v.splitItems() {
 		name := tresName(item)
 		switch {
@@ -61,7 +61,7 @@ func setTRES(f *File, v value) {
 		case !strings.Contains(name, "/"), name == "fs/disk":
 			// Tracked in any case.
 		default:
-			f.Config.TRES = append(f.Config.TRES, name)
+			file.Config.TRES = append(file.Config.TRES, name)
 		}
 	}
 }
@@ -90,49 +90,49 @@ func setAuthType(_ *File, v value) {
 // Host is a controller: the name people use and, if given, its address.
 type Host struct{ Name, Addr string }
 
-func setControlHost(f *File, v value) {
-	h := Host{Name: v.Value}
+func setControlHost(file *File, v value) {
+	host := Host{Name: v.Value}
 	if name, rest, ok := strings.Cut(v.Value, "("); ok {
 		addr, closed := strings.CutSuffix(rest, ")")
 		if !closed || addr == "" || name == "" {
 			v.failValue("%s: expected host or host(address)", quoteShort(v.Value))
 			return
 		}
-		h = Host{name, addr}
+		host = Host{name, addr}
 	}
-	for _, part := range []string{h.Name, h.Addr} {
+	for _, part := range []string{host.Name, host.Addr} {
 		if part != "" && hostlist.CheckName(part) != nil {
 			v.failValue("%s is no host name", quoteShort(part))
 			return
 		}
 	}
-	f.Control.Hosts = append(f.Control.Hosts, h)
+	file.Control.Hosts = append(file.Control.Hosts, host)
 }
 
-func setControlMachine(f *File, v value) {
+func setControlMachine(file *File, v value) {
 	v.noteValue("old name of SlurmctldHost")
-	if len(f.Control.Hosts) == 0 {
-		setControlHost(f, v)
+	if len(file.Control.Hosts) == 0 {
+		setControlHost(file, v)
 	}
 }
 
-func setControlAddr(f *File, v value) {
+func setControlAddr(file *File, v value) {
 	v.noteValue("old form of SlurmctldHost=name(address)")
-	if len(f.Control.Hosts) > 0 && f.Control.Hosts[0].Addr == "" {
-		f.Control.Hosts[0].Addr = v.Value
+	if len(file.Control.Hosts) > 0 && file.Control.Hosts[0].Addr == "" {
+		file.Control.Hosts[0].Addr = v.Value
 	}
 }
 
 // setPort takes the first port of a range: one gRPC port serves all.
 func setPort(to func(*File) *uint32) func(*File, value) {
-	return func(f *File, v value) {
+	return func(file *File, v value) {
 		low, _, ranged := strings.Cut(v.Value, "-")
 		if ranged {
 			v.noteValue("one port is enough; the first of the range is used")
 		}
 		v.Value = low
 		if n, ok := v.parseInteger(1, 65535); ok {
-			*to(f) = uint32(n)
+			*to(file) = uint32(n)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func setDependency(f *File, v value) {
 	})
 }
 
-func setEnforcePart(f *File, v value) {
+func setEnforcePart(file *File, v value) {
 	w, ok := v.parseWord("NO|ANY|ALL|YES")
 	if !ok {
 		return
@@ -151,11 +151,11 @@ func setEnforcePart(f *File, v value) {
 	if w == "YES" {
 		w = "ALL"
 	}
-	f.Config.Limits.EnforcePart = w
+	file.Config.Limits.EnforcePart = w
 }
 
-func setGresTypes(f *File, v value) {
-	f.Config.GresTypes = nil
+func setGresTypes(file *File, v value) {
+	file.Config.GresTypes = nil
 	for _, name := range v.splitItems() {
 		switch strings.ToLower(name) {
 		case "none", "(null)":
@@ -165,7 +165,7 @@ func setGresTypes(f *File, v value) {
 			v.failValue("%s is no name for a resource", quoteShort(name))
 			continue
 		}
-		f.Config.GresTypes = append(f.Config.GresTypes, name)
+		file.Config.GresTypes = append(file.Config.GresTypes, name)
 	}
 }
 
@@ -180,7 +180,7 @@ func gresName(s string) bool {
 	return s != ""
 }
 
-func setGatherFrequency(f *File, v value) {
+func setGatherFrequency(file *File, v value) {
 	for _, item := range v.splitItems() {
 		name, num, named := strings.Cut(item, "=")
 		if !named {
@@ -191,7 +191,7 @@ func setGatherFrequency(f *File, v value) {
 		switch strings.ToLower(name) {
 		case "task":
 			if n, ok := inner.parseInteger(0, 1<<20); ok {
-				f.Agent.SampleEvery = spec.Seconds(n)
+				file.Agent.SampleEvery = spec.Seconds(n)
 			}
 		case "energy", "filesystem", "network":
 			v.noteValue("%s is not used: only the task interval is", name)
@@ -210,11 +210,11 @@ func setGatherType(_ *File, v value) {
 	}
 }
 
-func setJobComp(f *File, v value) {
+func setJobComp(file *File, v value) {
 	switch w := strings.ToLower(v.Value); w {
 	case "jobcomp/none", "jobcomp/filetxt":
-		f.jobComp = w
-		f.jobCompAt = v.Setting
+		file.jobComp = w
+		file.jobCompAt = v.Setting
 	case "jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka", "jobcomp/lua", "jobcomp/script", "jobcomp/pgsql", "jobcomp/slurmdbd":
 		v.failValue("%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file", w)
 	default:
@@ -222,8 +222,8 @@ func setJobComp(f *File, v value) {
 	}
 }
 
-func setLicenses(f *File, v value) {
-	f.Config.Licenses = nil
+func setLicenses(file *File, v value) {
+	file.Config.Licenses = nil
 	for _, item := range v.splitItems() {
 		name, num, counted := strings.Cut(item, ":")
 		if !counted {
@@ -237,7 +237,7 @@ func setLicenses(f *File, v value) {
 		case strings.Contains(name, "@") || !gresName(name):
 			v.failValue("%s is no name for a local licence", quoteShort(name))
 		default:
-			f.Config.Licenses = append(f.Config.Licenses, spec.Count{Name: name, N: n})
+			file.Config.Licenses = append(file.Config.Licenses, spec.Count{Name: name, N: n})
 		}
 	}
 }
@@ -252,7 +252,7 @@ func setMPI(_ *File, v value) {
 	}
 }
 
-func setPreemptMode(f *File, v value) {
+func setPreemptMode(file *File, v value) {
 	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
@@ -260,11 +260,11 @@ func setPreemptMode(f *File, v value) {
 			return
 		}
 	}
-	f.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.splitItems(), ","))
+	file.Config.Sched.PreemptMode = strings.ToUpper(strings.Join(v.splitItems(), ","))
 }
 
-func setPreemptParameters(f *File, v value) {
-	s := &f.Config.Sched
+func setPreemptParameters(file *File, v value) {
+	sched := &file.Config.Sched
 	v.checkOptions([]option{
 		{"min_exempt_priority", implemented, ""},
 		{"reclaim_licenses", unsupported, "jobs are not preempted for licences"},
@@ -277,12 +277,12 @@ func setPreemptParameters(f *File, v value) {
 		switch name {
 		case "min_exempt_priority":
 			if n, ok := arg.parseInteger(1, 1<<32-1); ok {
-				s.PreemptExemptPrio = uint32(n)
+				sched.PreemptExemptPrio = uint32(n)
 			}
 		case "strict_order":
-			s.PreemptStrict = true
+			sched.PreemptStrict = true
 		case "youngest_first":
-			s.PreemptYoungest = true
+			sched.PreemptYoungest = true
 		}
 	})
 }
@@ -309,52 +309,52 @@ func setSelectType(_ *File, v value) {
 	}
 }
 
-func setSelectParameters(f *File, v value) {
-	s := &f.Config.Sched
-	s.Cores = true
-	s.Memory = false
-	s.LLN = false
-	s.LeastShared = false
+func setSelectParameters(file *File, v value) {
+	sched := &file.Config.Sched
+	sched.Cores = true
+	sched.Memory = false
+	sched.LLN = false
+	sched.LeastShared = false
 	v.checkOptions(selectParams(), func(name string, _ value) {
 		switch name {
 		case "CR_CPU":
-			s.Cores = false
+			sched.Cores = false
 		case "CR_CPU_Memory":
-			s.Cores, s.Memory = false, true
+			sched.Cores, sched.Memory = false, true
 		case "CR_Core_Memory", "CR_Memory":
-			s.Memory = true
+			sched.Memory = true
 		case "CR_LLN":
-			s.LLN = true
+			sched.LLN = true
 		case "LL_SHARED_GRES":
-			s.LeastShared = true
+			sched.LeastShared = true
 		}
 	})
 }
 
-func setTaskPlugin(f *File, v value) {
+func setTaskPlugin(file *File, v value) {
 	for _, item := range v.splitItems() {
 		inner := v
 		inner.Value = item
 		switch w, _ := inner.parseWord("task/none|task/affinity|task/cgroup"); w {
 		case "task/affinity":
-			f.Agent.TaskAffinity = true
+			file.Agent.TaskAffinity = true
 		case "task/cgroup":
-			f.Agent.TaskCgroup = true
+			file.Agent.TaskCgroup = true
 		case "task/none":
 			v.noteValue("tasks are not bound to cores")
 		}
 	}
 }
 
-func setSchedulerParameters(f *File, v value) {
-	s := &f.Config.Sched
-	s.Params = v.splitItems()
+func setSchedulerParameters(file *File, v value) {
+	sched := &file.Config.Sched
+	sched.Params = v.splitItems()
 	v.checkOptions(schedulerParams(), func(name string, v value) {
 		switch name {
 		case "nohold_on_prolog_fail", "enable_user_top":
 			return // read from Params
 		case "pack_mix":
-			s.PackMix = true
+			sched.PackMix = true
 			return
 		}
 		if v.Value == "" {
@@ -363,35 +363,35 @@ func setSchedulerParameters(f *File, v value) {
 		}
 		switch name {
 		case "bf_resolution":
-			seconds(v, &s.BFResolution, spec.Second)
+			seconds(v, &sched.BFResolution, spec.Second)
 		case "sched_interval":
-			seconds(v, &s.Interval, spec.Second)
+			seconds(v, &sched.Interval, spec.Second)
 		case "bf_max_job_test":
-			small(v, &s.BFMaxJobTest)
+			small(v, &sched.BFMaxJobTest)
 		case "bf_firm":
-			small(v, &s.Firm)
+			small(v, &sched.Firm)
 		case "bf_promise":
 			switch v.Value {
 			case "limit":
-				s.PredictRuns = false
+				sched.PredictRuns = false
 			case "prediction":
-				s.PredictRuns = true
+				sched.PredictRuns = true
 			default:
 				v.failValue("%s is not limit or prediction", quoteShort(v.Value))
 			}
 		case "bf_promise_slack":
-			small(v, &s.PromiseSlack)
+			small(v, &sched.PromiseSlack)
 		case "max_switch_wait":
-			seconds(v, &s.SwitchWait, spec.Second)
+			seconds(v, &sched.SwitchWait, spec.Second)
 		case "bf_max_job_array_resv":
-			small(v, &s.ArrayResv)
+			small(v, &sched.ArrayResv)
 		case "max_user_share":
 			if n, ok := v.parseInteger(1, 100); ok {
-				f.Config.Limits.UserShare = uint32(n)
+				file.Config.Limits.UserShare = uint32(n)
 			}
 		case "max_script_size":
 			if n, ok := v.parseInteger(1, 512<<20); ok {
-				f.Config.Limits.MaxScript = n
+				file.Config.Limits.MaxScript = n
 			}
 		}
 	})
@@ -413,7 +413,7 @@ func small(v value, to *uint32) {
 
 // nodeScript is Prolog and Epilog, which may be given several times.
 func nodeScript(to func(f *File) *[]string) func(*File, value) {
-	return func(f *File, v value) {
+	return func(file *File, v value) {
 		if isOff(v) {
 			return
 		}
@@ -425,7 +425,7 @@ func nodeScript(to func(f *File) *[]string) func(*File, value) {
 			v.failValue("%s is not a pattern of file names", quoteShort(v.Value))
 			return
 		}
-		*to(f) = append(*to(f), v.Value)
+		*to(file) = append(*to(file), v.Value)
 	}
 }
 
@@ -435,8 +435,8 @@ func setPrologEpilogTimeout(f *File, v value) {
 }
 
 // setCheckStates reads when a node looks at its health.
-func setCheckStates(f *File, v value) {
-	c := &f.Agent.Check
+func setCheckStates(file *File, v value) {
+	check := &file.Agent.Check
 	for _, w := range v.splitItems() {
 		inner := v
 		inner.Value = w
@@ -446,18 +446,18 @@ func setCheckStates(f *File, v value) {
 		}
 		switch w {
 		case "ALLOC", "MIXED":
-			c.Busy = true
+			check.Busy = true
 		case "IDLE":
-			c.Idle = true
+			check.Idle = true
 		case "NONDRAINED_IDLE":
-			c.Idle = true
+			check.Idle = true
 			inner.noteValue("taken as IDLE: a node that was drained for its health is found well only by another look")
 		case "ANY":
-			c.Idle, c.Busy = true, true
+			check.Idle, check.Busy = true, true
 		case "CYCLE":
-			c.Spread = true
+			check.Spread = true
 		case "START_ONLY":
-			c.Once = true
+			check.Once = true
 		}
 	}
 }
@@ -465,25 +465,25 @@ func setCheckStates(f *File, v value) {
 // isOff tells the words with which a program is switched off.
 func isOff(v value) bool { return strings.EqualFold(v.Value, "none") || v.Value == "(null)" }
 
-func setPrologFlags(f *File, v value) {
+func setPrologFlags(file *File, v value) {
 	if isOff(v) {
 		return
 	}
 	v.checkOptions(prologFlags(), func(name string, _ value) {
 		if name == "ForceRequeueOnFail" {
-			f.ctl.ForceRequeue = true
+			file.ctl.ForceRequeue = true
 		} else {
-			f.Agent.Serial = true
+			file.Agent.Serial = true
 		}
 	})
 }
 
-func setPrivateData(f *File, v value) {
-	f.Config.Private = nil
+func setPrivateData(file *File, v value) {
+	file.Config.Private = nil
 	if isOff(v) {
 		return
 	}
-	v.checkOptions(privateData(), func(name string, _ value) { f.Config.Private = append(f.Config.Private, name) })
+	v.checkOptions(privateData(), func(name string, _ value) { file.Config.Private = append(file.Config.Private, name) })
 }
 
 func (f *File) mcs() *spec.MCSConfig {
@@ -493,10 +493,10 @@ func (f *File) mcs() *spec.MCSConfig {
 	return f.Config.MCS
 }
 
-func setMCSPlugin(f *File, v value) {
+func setMCSPlugin(file *File, v value) {
 	switch w, _ := v.parseWord("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
 	case "mcs/user", "mcs/account":
-		f.mcs().By = strings.TrimPrefix(w, "mcs/")
+		file.mcs().By = strings.TrimPrefix(w, "mcs/")
 	case "mcs/group", "mcs/label":
 		v.failValue("%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are", w)
 	}
@@ -504,19 +504,19 @@ func setMCSPlugin(f *File, v value) {
 
 // setMCSParameters reads (ondemand|enforced),(noselect|select|ondemandselect),
 // (privatedata|noprivatedata), and what is for a plug-in behind a colon.
-func setMCSParameters(f *File, v value) {
+func setMCSParameters(file *File, v value) {
 	words, _, _ := strings.Cut(v.Value, ":")
-	m := f.mcs()
+	mcs := file.mcs()
 	for item := range strings.SplitSeq(words, ",") {
 		one := v
 		one.Value = strings.TrimSpace(item)
 		switch w, _ := one.parseWord("ondemand|enforced|noselect|select|ondemandselect|privatedata|noprivatedata"); w {
 		case "enforced":
-			m.Enforced = true
+			mcs.Enforced = true
 		case "noselect":
-			m.Never = true
+			mcs.Never = true
 		case "select":
-			m.Always = true
+			mcs.Always = true
 		case "privatedata":
 			v.failValue("privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is")
 		}
@@ -525,13 +525,13 @@ func setMCSParameters(f *File, v value) {
 
 // oneProgram reads the path of a single program.
 func oneProgram(to func(f *File) *string) func(*File, value) {
-	return func(f *File, v value) {
+	return func(file *File, v value) {
 		switch {
 		case isOff(v):
 		case !path.IsAbs(v.Value):
 			v.failValue("must be an absolute path, not %s", quoteShort(v.Value))
 		default:
-			*to(f) = v.Value
+			*to(file) = v.Value
 		}
 	}
 }

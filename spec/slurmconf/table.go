@@ -73,24 +73,24 @@ func (t *table[T]) place(name string) (string, bool) {
 }
 
 // applySetting gives one setting to its key. others are the tables of the same file.
-func applySetting[T any](to *T, t *table[T], s Setting, ps *Problems, others ...catalogue) {
-	k, ok := t.findKey(s.Key)
+func applySetting[T any](to *T, t *table[T], setting Setting, problems *Problems, others ...catalogue) {
+	k, ok := t.findKey(setting.Key)
 	if !ok {
 		for _, o := range others {
-			if kind, found := o.place(s.Key); found {
-				ps.addProblem(s, Error, "belongs to %s, not to %s", kind, t.kind)
+			if kind, found := o.place(setting.Key); found {
+				problems.addProblem(setting, Error, "belongs to %s, not to %s", kind, t.kind)
 				return
 			}
 		}
-		if near := nearestName(s.Key, append(t.names(), t.also...)); near != "" {
-			ps.addProblem(s, Error, "unknown key; did you mean %s?", near)
+		if near := nearestName(setting.Key, append(t.names(), t.also...)); near != "" {
+			problems.addProblem(setting, Error, "unknown key; did you mean %s?", near)
 			return
 		}
-		ps.addProblem(s, Error, "unknown key in %s", t.kind)
+		problems.addProblem(setting, Error, "unknown key in %s", t.kind)
 		return
 	}
-	s.Key = k.name
-	v := value{Setting: s, problems: ps}
+	setting.Key = k.name
+	v := value{Setting: setting, problems: problems}
 	if k.set != nil {
 		k.set(to, v)
 		return

@@ -44,13 +44,13 @@ func (d *switchDraft) setSizes(v value) {
 //muster:table one row for each key
 func topologyKeys() []key[switchDraft] {
 	hosts := func(to func(*switchDraft) *hostlist.List) func(*switchDraft, value) {
-		return func(d *switchDraft, v value) {
-			l, err := hostlist.Parse(v.Value)
+		return func(draft *switchDraft, v value) {
+			list, err := hostlist.Parse(v.Value)
 			if err != nil {
 				v.failValue("%v", err)
 				return
 			}
-			*to(d) = l
+			*to(draft) = list
 		}
 	}
 	return []key[switchDraft]{
@@ -66,13 +66,13 @@ func topologyKeys() []key[switchDraft] {
 // ReadBlocks reads topology.conf as blocks of nodes, with the sizes by which
 // they are put together. Without sizes there is the largest block's.
 func ReadBlocks(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Block, []uint32, Problems) {
-	var ps Problems
-	recs, _ := lexFiles(fsys, name, &ps)
-	return settleBlocks(recs, nodes, ps)
+	var problems Problems
+	recs, _ := lexFiles(fsys, name, &problems)
+	return settleBlocks(recs, nodes, problems)
 }
 
 // settleBlocks makes blocks of the records of a file.
-func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Block, []uint32, Problems) {
+func settleBlocks(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]spec.Block, []uint32, Problems) {
 	t := newTable("a line of topology.conf", topologyKeys())
 	var out []spec.Block
 	var sizes []uint32
@@ -82,33 +82,33 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Blo
 		known[nodes[i].Name] = true
 	}
 	for _, rec := range recs {
-		d := switchDraft{Setting: rec[0]}
-		applyAll(&d, t, rec, &ps)
+		draft := switchDraft{Setting: rec[0]}
+		applyAll(&draft, t, rec, &problems)
 		switch {
-		case d.sizes != nil && d.block == "" && d.Name == "":
-			sizes = d.sizes
+		case draft.sizes != nil && draft.block == "" && draft.Name == "":
+			sizes = draft.sizes
 			continue
-		case d.block == "":
-			ps.addProblem(rec[0], Error, "topology/block: the line names no block (BlockName)")
+		case draft.block == "":
+			problems.addProblem(rec[0], Error, "topology/block: the line names no block (BlockName)")
 			continue
-		case d.nodes.Len() == 0:
-			ps.addProblem(rec[0], Error, "block %s has no Nodes", quoteShort(d.block))
+		case draft.nodes.Len() == 0:
+			problems.addProblem(rec[0], Error, "block %s has no Nodes", quoteShort(draft.block))
 			continue
-		case slices.ContainsFunc(out, func(b spec.Block) bool { return b.Name == d.block }):
-			ps.addProblem(rec[0], Error, "block %s is there twice", quoteShort(d.block))
+		case slices.ContainsFunc(out, func(b spec.Block) bool { return b.Name == draft.block }):
+			problems.addProblem(rec[0], Error, "block %s is there twice", quoteShort(draft.block))
 			continue
 		}
-		b := spec.Block{Name: d.block, Nodes: slices.Collect(d.nodes.All())}
-		for _, n := range b.Nodes {
+		block := spec.Block{Name: draft.block, Nodes: slices.Collect(draft.nodes.All())}
+		for _, n := range block.Nodes {
 			switch other, twice := blockOf[n]; {
 			case !known[n]:
-				ps.addProblem(d.Setting, Error, "node %s is not configured", quoteShort(n))
+				problems.addProblem(draft.Setting, Error, "node %s is not configured", quoteShort(n))
 			case twice:
-				ps.addProblem(d.Setting, Error, "node %s is in block %s already", quoteShort(n), other)
+				problems.addProblem(draft.Setting, Error, "node %s is in block %s already", quoteShort(n), other)
 			}
-			blockOf[n] = d.block
+			blockOf[n] = draft.block
 		}
-		out = append(out, b)
+		out = append(out, block)
 	}
 	if len(sizes) == 0 {
 		most := 1
@@ -117,43 +117,43 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Blo
 		}
 		sizes = []uint32{uint32(most)}
 	}
-	return out, sizes, ps.sortedByLine()
+	return out, sizes, problems.sortedByLine()
 }
 
 // ReadTopology reads topology.conf as a tree of switches over some nodes: the
 // leaves first, then level by level.
 func ReadTopology(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Switch, Problems) {
-	var ps Problems
-	recs, _ := lexFiles(fsys, name, &ps)
-	return settleTree(recs, nodes, ps)
+	var problems Problems
+	recs, _ := lexFiles(fsys, name, &problems)
+	return settleTree(recs, nodes, problems)
 }
 
 // settleTree makes a tree of the records of a file.
-func settleTree(recs []Record, nodes []spec.NodeSpec, ps Problems) ([]spec.Switch, Problems) {
+func settleTree(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]spec.Switch, Problems) {
 	t := newTable("a line of topology.conf", topologyKeys())
 	var list []switchDraft
 	for _, rec := range recs {
-		d := switchDraft{Setting: rec[0]}
-		applyAll(&d, t, rec, &ps)
+		draft := switchDraft{Setting: rec[0]}
+		applyAll(&draft, t, rec, &problems)
 		switch {
-		case d.Name == "" || d.block != "" || d.sizes != nil:
-			ps.addProblem(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
-		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == d.Name }):
-			ps.addProblem(rec[0], Error, "switch %s is there twice", quoteShort(d.Name))
-		case (d.nodes.Len() == 0) == (d.switches.Len() == 0):
-			ps.addProblem(rec[0], Error, "a switch has either Nodes or Switches")
+		case draft.Name == "" || draft.block != "" || draft.sizes != nil:
+			problems.addProblem(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
+		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == draft.Name }):
+			problems.addProblem(rec[0], Error, "switch %s is there twice", quoteShort(draft.Name))
+		case (draft.nodes.Len() == 0) == (draft.switches.Len() == 0):
+			problems.addProblem(rec[0], Error, "a switch has either Nodes or Switches")
 		default:
-			list = append(list, d)
+			list = append(list, draft)
 		}
 	}
-	if ps.Err() != nil {
-		return nil, ps.sortedByLine()
+	if problems.Err() != nil {
+		return nil, problems.sortedByLine()
 	}
-	return computeLayers(list, nodes, &ps), ps.sortedByLine()
+	return computeLayers(list, nodes, &problems), problems.sortedByLine()
 }
 
 // computeLayers works out levels and all the nodes below each switch.
-func computeLayers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []spec.Switch {
+func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems) []spec.Switch {
 	known := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		known[nodes[i].Name] = true
@@ -170,31 +170,31 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, ps *Problems) []sp
 			}
 		}
 		if ready == nil {
-			ps.addProblem(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
+			problems.addProblem(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
 			return nil
 		}
-		for _, d := range ready {
-			s := spec.Switch{Name: d.Name, Level: level, Switches: slices.Collect(d.switches.All())}
-			for n := range d.nodes.All() {
+		for _, draft := range ready {
+			s := spec.Switch{Name: draft.Name, Level: level, Switches: slices.Collect(draft.switches.All())}
+			for n := range draft.nodes.All() {
 				if !known[n] {
-					ps.addProblem(d.Setting, Error, "node %s is not configured", quoteShort(n))
+					problems.addProblem(draft.Setting, Error, "node %s is not configured", quoteShort(n))
 				}
 				if other, twice := leafOf[n]; twice {
-					ps.addProblem(d.Setting, Error, "node %s is below switch %s already", quoteShort(n), other)
+					problems.addProblem(draft.Setting, Error, "node %s is below switch %s already", quoteShort(n), other)
 				}
-				leafOf[n] = d.Name
+				leafOf[n] = draft.Name
 				s.Nodes = append(s.Nodes, n)
 			}
 			for _, below := range s.Switches {
 				s.Nodes = append(s.Nodes, done[below].Nodes...)
 			}
-			done[d.Name] = &s
+			done[draft.Name] = &s
 			out = append(out, s)
 		}
 	}
 	for i := range nodes {
 		if leafOf[nodes[i].Name] == "" && len(list) > 0 {
-			ps.addProblem(list[0].Setting, Warning, "node %s is below no switch", quoteShort(nodes[i].Name))
+			problems.addProblem(list[0].Setting, Warning, "node %s is below no switch", quoteShort(nodes[i].Name))
 		}
 	}
 	return out
@@ -210,16 +210,16 @@ func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
 }
 
 // setTopology takes the plugin; the tree itself is in topology.conf.
-func setTopology(f *File, v value) {
+func setTopology(file *File, v value) {
 	w, ok := v.parseWord("none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus")
 	if !ok {
 		return
 	}
 	switch w {
 	case "topology/tree":
-		f.TreeTopology = true
+		file.TreeTopology = true
 	case "topology/block":
-		f.BlockTopology = true
+		file.BlockTopology = true
 	case "topology/3d_torus":
 		v.warnValue("%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are", w)
 	}
@@ -227,17 +227,17 @@ func setTopology(f *File, v value) {
 
 // addTopology reads topology.yaml beside slurm.conf, or topology.conf where
 // TopologyPlugin asks for it.
-func (c *Cluster) addTopology(fsys fs.FS, name string, ps Problems) Problems {
-	ps = append(ps, c.readTopology(fsys, name)...)
+func (c *Cluster) addTopology(fsys fs.FS, name string, problems Problems) Problems {
+	problems = append(problems, c.readTopology(fsys, name)...)
 	for _, s := range c.topologies {
 		if !c.Config.HasTopology(s.Value) {
-			ps.addProblem(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(s.Value))
+			problems.addProblem(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(s.Value))
 		}
 	}
-	return ps
+	return problems
 }
 
-func (c *Cluster) readTopology(fsys fs.FS, name string) (ps Problems) {
+func (c *Cluster) readTopology(fsys fs.FS, name string) (problems Problems) {
 	if yaml := strings.TrimSuffix(name, ".conf") + ".yaml"; fileExists(fsys, yaml) {
 		return c.yamlTopology(fsys, yaml)
 	}
@@ -248,9 +248,9 @@ func (c *Cluster) readTopology(fsys fs.FS, name string) (ps Problems) {
 		return Problems{{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)}}
 	}
 	if c.BlockTopology {
-		c.Config.Blocks, c.Config.BlockSizes, ps = ReadBlocks(fsys, name, c.Config.Nodes)
-		return ps
+		c.Config.Blocks, c.Config.BlockSizes, problems = ReadBlocks(fsys, name, c.Config.Nodes)
+		return problems
 	}
-	c.Config.Topology, ps = ReadTopology(fsys, name, c.Config.Nodes)
-	return ps
+	c.Config.Topology, problems = ReadTopology(fsys, name, c.Config.Nodes)
+	return problems
 }

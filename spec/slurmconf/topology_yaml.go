@@ -25,15 +25,15 @@ import (
 // yamlTopology takes the topologies of a topology.yaml: the cluster's is the one
 // that is marked, else the first.
 func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
-	var ps Problems
+	var problems Problems
 	data, err := fs.ReadFile(fsys, name)
 	if err != nil {
-		ps.addProblem(Setting{File: name}, Error, "%v", err)
-		return ps
+		problems.addProblem(Setting{File: name}, Error, "%v", err)
+		return problems
 	}
-	root := parseYAML(name, data, &ps)
-	if ps.Err() != nil {
-		return ps
+	root := parseYAML(name, data, &problems)
+	if problems.Err() != nil {
+		return problems
 	}
 	var entries []*yamlNode
 	switch {
@@ -44,8 +44,8 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		entries = root.list
 	}
 	if len(entries) == 0 {
-		ps.addProblem(Setting{File: name}, Error, "it names no topology")
-		return ps
+		problems.addProblem(Setting{File: name}, Error, "it names no topology")
+		return problems
 	}
 	main := 0
 	for i, e := range entries {
@@ -55,78 +55,78 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	}
 	var all []spec.Topology
 	for i, e := range entries {
-		t, more := c.oneTopology(e)
+		topology, more := c.oneTopology(e)
 		if i != main { // of nodes that one has not another may know
 			more = more.AtLeast(Error)
 		}
-		ps = append(ps, more...)
+		problems = append(problems, more...)
 		switch {
-		case t.Name == "" && len(entries) > 1:
-			ps.addProblem(e.at, Error, "of several topologies each has a name (topology:)")
-		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == t.Name }):
-			ps.addProblem(e.at, Error, "topology %s is there twice", quoteShort(t.Name))
+		case topology.Name == "" && len(entries) > 1:
+			problems.addProblem(e.at, Error, "of several topologies each has a name (topology:)")
+		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == topology.Name }):
+			problems.addProblem(e.at, Error, "topology %s is there twice", quoteShort(topology.Name))
 		}
-		all = append(all, t)
+		all = append(all, topology)
 	}
-	cfg, t := &c.Config, all[main]
-	cfg.TopologyName, cfg.Topology, cfg.Blocks, cfg.BlockSizes = t.Name, t.Switches, t.Blocks, t.Sizes
+	cfg, topology := &c.Config, all[main]
+	cfg.TopologyName, cfg.Topology, cfg.Blocks, cfg.BlockSizes = topology.Name, topology.Switches, topology.Blocks, topology.Sizes
 	all = slices.Delete(all, main, main+1)
 	if len(all) > 0 {
 		cfg.Topologies = all
 	}
-	return ps
+	return problems
 }
 
 // oneTopology reads an entry of a topology.yaml.
-func (c *Cluster) oneTopology(e *yamlNode) (t spec.Topology, ps Problems) {
+func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Problems) {
 	if n := e.get("topology"); n != nil {
-		t.Name = n.text
+		topology.Name = n.text
 	}
-	e.refuseOthers(&ps, "topology", "cluster_default", "tree", "block", "flat")
+	e.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
 	switch tree, block, flat := e.get("tree"), e.get("block"), e.get("flat"); {
 	case (tree != nil && block != nil) || (flat != nil && (tree != nil || block != nil)):
-		ps.addProblem(e.at, Error, "a topology is one of tree, block and flat")
+		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
-		tree.refuseOthers(&ps, "switches")
-		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &ps)
-		if ps.Err() == nil {
-			t.Switches, ps = settleTree(recs, c.Config.Nodes, ps)
+		tree.refuseOthers(&problems, "switches")
+		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &problems)
+		if problems.Err() == nil {
+			topology.Switches, problems = settleTree(recs, c.Config.Nodes, problems)
 		}
 	case block != nil:
-		block.refuseOthers(&ps, "block_sizes", "blocks")
-		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &ps)
+		block.refuseOthers(&problems, "block_sizes", "blocks")
+		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &problems)
 		if sizes := block.get("block_sizes"); sizes != nil {
 			recs = append(recs, Record{sizes.asSetting("BlockSizes")})
 		}
-		if ps.Err() == nil {
-			t.Blocks, t.Sizes, ps = settleBlocks(recs, c.Config.Nodes, ps)
+		if problems.Err() == nil {
+			topology.Blocks, topology.Sizes, problems = settleBlocks(recs, c.Config.Nodes, problems)
 		}
 	case flat == nil:
-		ps.addProblem(e.at, Error, "a topology is a tree, block or flat: others are not supported")
+		problems.addProblem(e.at, Error, "a topology is a tree, block or flat: others are not supported")
 	}
-	return t, ps
+	return topology, problems
 }
 
 // yamlRecords makes a record of each entry of a list, its keys renamed.
-func yamlRecords(at Setting, list *yamlNode, keys map[string]string, ps *Problems) []Record {
+func yamlRecords(at Setting, list *yamlNode, keys map[string]string, problems *Problems) []Record {
 	if list == nil || len(list.list) == 0 {
-		ps.addProblem(at, Error, "a tree has a list of switches, a block topology one of blocks")
+		problems.addProblem(at, Error, "a tree has a list of switches, a block topology one of blocks")
 		return nil
 	}
 	var out []Record
 	for _, e := range list.list {
 		var rec Record
-		for _, p := range e.pairs {
-			key, ok := keys[p.key]
+		for _, pair := range e.pairs {
+			key, ok := keys[pair.key]
 			if !ok {
-				ps.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
+				problems.addProblem(pair.value.at, Error, "%s is not known here", quoteShort(pair.key))
 				continue
 			}
-			rec = append(rec, p.value.asSetting(key))
+			rec = append(rec, pair.value.asSetting(key))
 		}
 		if rec == nil {
-			ps.addProblem(e.at, Error, "this entry has no keys")
+			problems.addProblem(e.at, Error, "this entry has no keys")
 			continue
 		}
 		out = append(out, rec)
@@ -148,10 +148,10 @@ type yamlPair struct {
 }
 
 // refuseOthers refuses keys other than those given.
-func (n *yamlNode) refuseOthers(ps *Problems, keys ...string) {
+func (n *yamlNode) refuseOthers(problems *Problems, keys ...string) {
 	for _, p := range n.pairs {
 		if !slices.Contains(keys, p.key) {
-			ps.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
+			problems.addProblem(p.value.at, Error, "%s is not known here", quoteShort(p.key))
 		}
 	}
 }
@@ -169,16 +169,16 @@ func (n *yamlNode) get(key string) *yamlNode {
 
 // asSetting is a text, or a list of texts, as the value of a key.
 func (n *yamlNode) asSetting(key string) Setting {
-	s := n.at
-	s.Key, s.Value = key, n.text
+	setting := n.at
+	setting.Key, setting.Value = key, n.text
 	var items []string
 	for _, e := range n.list {
 		items = append(items, e.text)
 	}
 	if items != nil {
-		s.Value = strings.Join(items, ",")
+		setting.Value = strings.Join(items, ",")
 	}
-	return s
+	return setting
 }
 
 // yamlLine is a line with something on it.
@@ -198,29 +198,29 @@ type yamlReader struct {
 
 const maxYAMLDepth = 16
 
-func parseYAML(file string, data []byte, ps *Problems) *yamlNode {
-	r := &yamlReader{file: file, ps: ps}
+func parseYAML(file string, data []byte, problems *Problems) *yamlNode {
+	reader := &yamlReader{file: file, ps: problems}
 	n := 0
 	for raw := range bytes.Lines(data) {
 		n++
 		text := strings.TrimRight(string(raw), " \r\n")
 		if strings.Contains(text, "\t") {
-			ps.addProblem(Setting{File: file, Line: n}, Error, "tabs are not read here: indent with blanks")
+			problems.addProblem(Setting{File: file, Line: n}, Error, "tabs are not read here: indent with blanks")
 			return nil
 		}
 		if i := strings.Index(" "+text, " #"); i >= 0 {
 			text = strings.TrimRight(text[:i], " ")
 		}
 		if body := strings.TrimLeft(text, " "); body != "" && body != "---" {
-			r.lines = append(r.lines, yamlLine{n, len(text) - len(body), body})
+			reader.lines = append(reader.lines, yamlLine{n, len(text) - len(body), body})
 		}
 	}
-	if len(r.lines) == 0 {
+	if len(reader.lines) == 0 {
 		return nil
 	}
-	root := r.readBlock(r.lines[0].indent)
-	if len(r.lines) > 0 && ps.Err() == nil {
-		r.bad(r.lines[0], "it is indented otherwise than what it follows")
+	root := reader.readBlock(reader.lines[0].indent)
+	if len(reader.lines) > 0 && problems.Err() == nil {
+		reader.bad(reader.lines[0], "it is indented otherwise than what it follows")
 	}
 	return root
 }
@@ -231,54 +231,54 @@ func (r *yamlReader) where(l yamlLine) Setting { return Setting{File: r.file, Li
 
 // readBlock reads the lines of one indentation.
 func (r *yamlReader) readBlock(indent int) *yamlNode {
-	n := &yamlNode{at: r.where(r.lines[0])}
+	node := &yamlNode{at: r.where(r.lines[0])}
 	r.depth++
 	if r.depth > maxYAMLDepth {
 		r.bad(r.lines[0], "it is nested too deeply")
 		r.lines = nil
-		return n
+		return node
 	}
 	defer func() { r.depth-- }()
 	for len(r.lines) > 0 && r.lines[0].indent == indent && r.ps.Err() == nil {
-		l := r.lines[0]
-		if item, ok := strings.CutPrefix(l.text+" ", "- "); ok {
+		line := r.lines[0]
+		if item, ok := strings.CutPrefix(line.text+" ", "- "); ok {
 			item = strings.TrimSpace(item)
 			if item == "" {
-				r.bad(l, "the value of - stands on the same line")
-				return n
+				r.bad(line, "the value of - stands on the same line")
+				return node
 			}
-			deep := indent + len(l.text) - len(item)
-			r.lines[0] = yamlLine{l.n, deep, item}
+			deep := indent + len(line.text) - len(item)
+			r.lines[0] = yamlLine{line.n, deep, item}
 			if _, _, isMap := yamlKey(item); isMap {
-				n.list = append(n.list, r.readBlock(deep))
+				node.list = append(node.list, r.readBlock(deep))
 			} else {
 				r.lines = r.lines[1:]
-				n.list = append(n.list, r.readScalar(l, item))
+				node.list = append(node.list, r.readScalar(line, item))
 			}
 			continue
 		}
-		key, rest, ok := yamlKey(l.text)
-		if !ok || n.list != nil {
-			r.bad(l, "this is neither key: value nor an entry of the list")
-			return n
+		key, rest, ok := yamlKey(line.text)
+		if !ok || node.list != nil {
+			r.bad(line, "this is neither key: value nor an entry of the list")
+			return node
 		}
-		if n.get(key) != nil {
-			r.bad(l, "the key is there twice")
-			return n
+		if node.get(key) != nil {
+			r.bad(line, "the key is there twice")
+			return node
 		}
 		r.lines = r.lines[1:]
 		var value *yamlNode
 		switch {
 		case rest != "":
-			value = r.readScalar(l, rest)
+			value = r.readScalar(line, rest)
 		case len(r.lines) > 0 && (r.lines[0].indent > indent || (r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- "))):
 			value = r.readNested(indent)
 		default:
-			value = &yamlNode{at: r.where(l)}
+			value = &yamlNode{at: r.where(line)}
 		}
-		n.pairs = append(n.pairs, yamlPair{key, value})
+		node.pairs = append(node.pairs, yamlPair{key, value})
 	}
-	return n
+	return node
 }
 
 // readNested reads what belongs to a key: deeper lines, or a list that is not
@@ -287,20 +287,20 @@ func (r *yamlReader) readNested(indent int) *yamlNode {
 	if r.lines[0].indent > indent {
 		return r.readBlock(r.lines[0].indent)
 	}
-	n := &yamlNode{at: r.where(r.lines[0])}
+	node := &yamlNode{at: r.where(r.lines[0])}
 	for len(r.lines) > 0 && r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- ") && r.ps.Err() == nil {
-		l := r.lines[0]
-		item := strings.TrimSpace(l.text[2:])
-		deep := indent + len(l.text) - len(item)
-		r.lines[0] = yamlLine{l.n, deep, item}
+		line := r.lines[0]
+		item := strings.TrimSpace(line.text[2:])
+		deep := indent + len(line.text) - len(item)
+		r.lines[0] = yamlLine{line.n, deep, item}
 		if _, _, isMap := yamlKey(item); isMap {
-			n.list = append(n.list, r.readBlock(deep))
+			node.list = append(node.list, r.readBlock(deep))
 			continue
 		}
 		r.lines = r.lines[1:]
-		n.list = append(n.list, r.readScalar(l, item))
+		node.list = append(node.list, r.readScalar(line, item))
 	}
-	return n
+	return node
 }
 
 // yamlKey takes "key: value" and "key:" apart.
@@ -313,23 +313,23 @@ func yamlKey(text string) (key, rest string, ok bool) {
 }
 
 // readScalar reads a text, perhaps in quotes, or [a, b].
-func (r *yamlReader) readScalar(l yamlLine, text string) *yamlNode {
-	n := &yamlNode{at: r.where(l)}
+func (r *yamlReader) readScalar(line yamlLine, text string) *yamlNode {
+	node := &yamlNode{at: r.where(line)}
 	first, last := text[0], text[len(text)-1]
 	switch {
 	case (first == '"' || first == '\'') && len(text) > 1 && last == first:
-		n.text = text[1 : len(text)-1]
+		node.text = text[1 : len(text)-1]
 	case first == '[' && last == ']':
 		for item := range strings.SplitSeq(text[1:len(text)-1], ",") {
 			item = strings.Trim(strings.TrimSpace(item), "\"'")
 			if item != "" {
-				n.list = append(n.list, &yamlNode{at: n.at, text: item})
+				node.list = append(node.list, &yamlNode{at: node.at, text: item})
 			}
 		}
 	case strings.ContainsRune("\"'[{&*!|>%@`", rune(first)):
-		r.bad(l, "this kind of value is not read here")
+		r.bad(line, "this kind of value is not read here")
 	default:
-		n.text = text
+		node.text = text
 	}
-	return n
+	return node
 }

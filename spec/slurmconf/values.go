@@ -177,28 +177,28 @@ func (v value) parseWeights(units, negative bool) []spec.Weight {
 			v.failValue("%s: expected a TRES and its weight, such as CPU=1.0", quoteShort(item))
 			continue
 		}
-		w := spec.Weight{TRES: tresName(name)}
-		if !spec.KnownTRES(w.TRES) {
+		weight := spec.Weight{TRES: tresName(name)}
+		if !spec.KnownTRES(weight.TRES) {
 			v.failValue("%s is no TRES", quoteShort(name))
 			continue
 		}
 		if k := strings.IndexByte("KMGTP", num[len(num)-1]&^0x20); k >= 0 && units {
 			num = num[:len(num)-1]
 			switch {
-			case w.TRES != "mem":
-				for w.Per = 1; k >= 0; k-- {
-					w.Per <<= 10
+			case weight.TRES != "mem":
+				for weight.Per = 1; k >= 0; k-- {
+					weight.Per <<= 10
 				}
 			case k == 0:
 				v.failValue("%s: memory is weighed per M or more", quoteShort(item))
 				continue
 			default:
-				for w.Per = 1; k > 1; k-- {
-					w.Per <<= 10
+				for weight.Per = 1; k > 1; k-- {
+					weight.Per <<= 10
 				}
 			}
-			if w.Per == 1 {
-				w.Per = 0
+			if weight.Per == 1 {
+				weight.Per = 0
 			}
 		}
 		micro, ok := parseMicros(num)
@@ -206,8 +206,8 @@ func (v value) parseWeights(units, negative bool) []spec.Weight {
 			v.failValue("%s: %s is no weight (a number with at most six decimals)", quoteShort(item), quoteShort(num))
 			continue
 		}
-		w.Micro = micro
-		out = append(out, w)
+		weight.Micro = micro
+		out = append(out, weight)
 	}
 	return out
 }
@@ -284,20 +284,20 @@ items:
 }
 
 // setMailProg reads the program for mail about jobs: a path, or none.
-func setMailProg(f *File, v value) {
+func setMailProg(file *File, v value) {
 	if v.isOff("none|(null)") {
-		f.Config.MailProg = "none"
+		file.Config.MailProg = "none"
 		return
 	}
 	if !path.IsAbs(v.Value) {
 		v.failValue("%s is not an absolute path, and not none", quoteShort(v.Value))
 		return
 	}
-	f.Config.MailProg = v.Value
+	file.Config.MailProg = v.Value
 }
 
 // setMailDomain reads what completes a recipient without an @.
-func setMailDomain(f *File, v value) {
+func setMailDomain(file *File, v value) {
 	valid := func(r rune) bool {
 		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	}
@@ -305,5 +305,5 @@ func setMailDomain(f *File, v value) {
 		v.failValue("%s is not a domain", quoteShort(v.Value))
 		return
 	}
-	f.Config.MailDomain = v.Value
+	file.Config.MailDomain = v.Value
 }

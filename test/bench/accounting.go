@@ -363,23 +363,23 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		time.Sleep(20 * time.Millisecond)
 	}
 	names := identity.NewCache(identity.SystemPasswd(), 100, time.Minute, time.Now)
-	ep, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: &channel.Server{Cluster: "peer", Names: names}, Errors: status.Numbers(),
+	endpoint, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: &channel.Server{Cluster: "peer", Names: names}, Errors: status.Numbers(),
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	service.RegisterClusterServer(ep, pingServer{seq: f.lastSeq()})
-	service.RegisterAccountingServer(ep, d.Service())
-	l, err := listen.Unix(filepath.Join(b.dir, "m"), 0o600)
+	service.RegisterClusterServer(endpoint, pingServer{seq: f.lastSeq()})
+	service.RegisterAccountingServer(endpoint, d.Service())
+	listener, err := listen.Unix(filepath.Join(b.dir, "m"), 0o600)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	go func() { _ = ep.Serve(l) }()
+	go func() { _ = endpoint.Serve(listener) }()
 	return func() {
 		cancel()
-		_ = ep.Shutdown(context.Background())
+		_ = endpoint.Shutdown(context.Background())
 	}, nil
 }
 

@@ -30,21 +30,21 @@ func openBenchStore(ctx context.Context, dir string, keep bool) (_ *benchStore, 
 	if err != nil {
 		return nil, err
 	}
-	s := &benchStore{dir: dir, keep: keep}
+	store := &benchStore{dir: dir, keep: keep}
 	defer func() {
 		if err != nil {
-			s.close()
+			store.close()
 		}
 	}()
-	s.engine, err = embedded.Start(ctx, embedded.Options{Data: filepath.Join(dir, "d"), Socket: filepath.Join(dir, "e"), Log: slog.New(slog.DiscardHandler)})
+	store.engine, err = embedded.Start(ctx, embedded.Options{Data: filepath.Join(dir, "d"), Socket: filepath.Join(dir, "e"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	s.Store, err = clickhouse.Open(clickhouse.Options{Socket: s.engine.Socket()})
+	store.Store, err = clickhouse.Open(clickhouse.Options{Socket: store.engine.Socket()})
 	if err != nil {
 		return nil, err
 	}
-	return s, s.Migrate(ctx)
+	return store, store.Migrate(ctx)
 }
 
 // close stops the engine, and drops its folder unless that stays.

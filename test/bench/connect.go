@@ -141,10 +141,10 @@ func (c *cluster) occupyNodes(ctx context.Context, name string, p *progress) (de
 }
 
 // cancelJobs ends jobs; what goes wrong is only told.
-func (c *cluster) cancelJobs(ctx context.Context, f *apiv1.JobFilter, p *progress) {
+func (c *cluster) cancelJobs(ctx context.Context, filter *apiv1.JobFilter, p *progress) {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Minute)
 	defer stop()
-	if _, err := c.api.Cancel(ctx, &apiv1.CancelRequest{Filter: f}); err != nil {
+	if _, err := c.api.Cancel(ctx, &apiv1.CancelRequest{Filter: filter}); err != nil {
 		p.say("the benchmark's jobs are still there, cancelling failed: %v", err)
 	}
 }

@@ -158,9 +158,9 @@ func (f *fill) settle(ctx context.Context, store *clickhouse.Store, p *progress)
 
 // rollUp adds up the days, as the service does.
 func (f *fill) rollUp(ctx context.Context, store *clickhouse.Store) error {
-	w, _, err := store.NewWriter(ctx, f.ledger, "peer")
+	writer, _, err := store.NewWriter(ctx, f.ledger, "peer")
 	for more := true; more && err == nil; {
-		more, err = w.RollUp(ctx)
+		more, err = writer.RollUp(ctx)
 	}
 	return err
 }

@@ -273,24 +273,24 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 // addSamples writes a collection as an agent does.
 func addSamples(req *apiv1.PutGpuSamplesRequest, s *device.Sample, procs []device.Process, groups [][]string, jobs []gpuJob) {
 	for i := range s.Readings {
-		r := &s.Readings[i]
-		job := jobs[slices.IndexFunc(groups, func(g []string) bool { return slices.Contains(g, r.UUID) })]
+		reading := &s.Readings[i]
+		job := jobs[slices.IndexFunc(groups, func(g []string) bool { return slices.Contains(g, reading.UUID) })]
 		busy := int64(0)
 		for _, p := range procs {
-			if p.UUID == r.UUID {
+			if p.UUID == reading.UUID {
 				busy++
 			}
 		}
 		uid := uint64(job.Job)
-		at := slices.IndexFunc(req.Series, func(g *apiv1.GpuSeries) bool { return g.GetUuid() == r.UUID && g.GetUid() == uid })
+		at := slices.IndexFunc(req.Series, func(g *apiv1.GpuSeries) bool { return g.GetUuid() == reading.UUID && g.GetUid() == uid })
 		if at < 0 {
 			at = len(req.Series)
-			req.Series = append(req.Series, &apiv1.GpuSeries{Uuid: r.UUID, Index: uint32(i), Uid: uid, Attempt: job.Attempt, JobId: uint32(uid), User: job.user})
+			req.Series = append(req.Series, &apiv1.GpuSeries{Uuid: reading.UUID, Index: uint32(i), Uid: uid, Attempt: job.Attempt, JobId: uint32(uid), User: job.user})
 			if job.user != "" {
 				req.Series[at].Account, req.Series[at].Partition = "acct"+job.user[2:3], "gpu"
 			}
 		}
-		agentd.SampleReading(req.Series[at], int64(s.At)/int64(spec.Second), r, busy)
+		agentd.SampleReading(req.Series[at], int64(s.At)/int64(spec.Second), reading, busy)
 	}
 }
 
@@ -335,7 +335,7 @@ func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuR
 // ask asks what people ask, some times each.
 func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuResult, p *progress) error {
 	end := spec.AtUnix(fillFrom).Add(spec.Span(b.hours) * spec.Hour)
-	sc := query.Scope{Database: store.Database(), Ledger: newFill(0, 1).ledger, Cluster: "peer", Now: end}
+	scope := query.Scope{Database: store.Database(), Ledger: newFill(0, 1).ledger, Cluster: "peer", Now: end}
 	var uid uint64
 	var first, last int64
 	pick := "SELECT uid, toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))) FROM `" + store.Database() + "`.gpu_samples WHERE uid != 0 AND at >= fromUnixTimestamp(" +
@@ -348,8 +348,8 @@ func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuRes
 		name string
 		ask  query.Query
 	}{
-		{"utilisation over time of a job, 60 points", query.GPUHistory(sc, uid, 1, from, to, max(10, (last-first)/60))},
-		{"the 20 users with most idle GPU hours, 30 d", (&query.Report{Start: end.Add(-30 * spec.Day), End: end}).Idle(sc, 20)},
+		{"utilisation over time of a job, 60 points", query.GPUHistory(scope, uid, 1, from, to, max(10, (last-first)/60))},
+		{"the 20 users with most idle GPU hours, 30 d", (&query.Report{Start: end.Add(-30 * spec.Day), End: end}).Idle(scope, 20)},
 	} {
 		p.say("%s", q.name)
 		out := gpuAskedResult{Name: q.name}

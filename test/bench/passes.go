@@ -261,12 +261,12 @@ func (m planted) Apply(pos log.Position, batch []byte) error {
 func (b *passesBench) settled(ctx context.Context, c *cluster, p *progress) error {
 	told := time.Now()
 	err := pollUntil(ctx, 5*time.Minute, func() (bool, error) {
-		d, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
+		diag, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			p.say("accounting has stored %d of %d events, %d passes have ended", d.GetAccountedSeq(), d.GetSeq(), d.GetPasses())
+			p.say("accounting has stored %d of %d events, %d passes have ended", diag.GetAccountedSeq(), diag.GetSeq(), diag.GetPasses())
 		}
-		return err == nil && d.GetPasses() > 0 && d.GetAccountedSeq()+1000 > d.GetSeq(), err
+		return err == nil && diag.GetPasses() > 0 && diag.GetAccountedSeq()+1000 > diag.GetSeq(), err
 	})
 	if err != nil {
 		return fmt.Errorf("the controller did not become idle in time: %w", err)
@@ -395,17 +395,17 @@ func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, er
 			return out, nil
 		case <-time.After(pollEvery):
 		}
-		var d *apiv1.DiagReply
-		d, err = c.api.Diag(ctx, &apiv1.DiagRequest{})
+		var diag *apiv1.DiagReply
+		diag, err = c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err != nil {
 			break
 		}
-		if n := d.GetPasses() - last.GetPasses(); n > 0 {
+		if n := diag.GetPasses() - last.GetPasses(); n > 0 {
 			now := time.Now()
-			out = append(out, span{now.Add(-time.Duration(d.GetPassTotal() - last.GetPassTotal())), now})
-			res.PassMax, res.Tested = max(res.PassMax, float64(d.GetPassLast())/float64(time.Millisecond)), d.GetPassDepth()
+			out = append(out, span{now.Add(-time.Duration(diag.GetPassTotal() - last.GetPassTotal())), now})
+			res.PassMax, res.Tested = max(res.PassMax, float64(diag.GetPassLast())/float64(time.Millisecond)), diag.GetPassDepth()
 		}
-		last = d
+		last = diag
 	}
 	if ctx.Err() != nil {
 		return out, nil

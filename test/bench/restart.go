@@ -245,11 +245,11 @@ func tailOf(path string) string {
 
 // fill adds jobs and events up to what is asked for.
 func (w *restarter) fill(ctx context.Context, s *server, _ *restartResult) error {
-	d, err := s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
+	diag, err := s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
 	if err != nil {
 		return err
 	}
-	if missing := w.b.jobs - int(d.GetPending()); missing > 0 {
+	if missing := w.b.jobs - int(diag.GetPending()); missing > 0 {
 		w.p.say("adding %d jobs", missing)
 		l := &load{jobs: missing, clients: 16, stream: true, window: 64, content: newContent(4096, 8192, false),
 			spec: &apiv1.JobSpec{Name: "bench-restart", Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
@@ -283,8 +283,8 @@ func (w *restarter) addTail(ctx context.Context, s *server, res *restartResult) 
 
 // grow holds and releases waiting jobs until the ledger has that many events.
 func (w *restarter) grow(ctx context.Context, s *server, events uint64) error {
-	d, err := s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
-	if err != nil || d.GetSeq() >= events {
+	diag, err := s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
+	if err != nil || diag.GetSeq() >= events {
 		return err
 	}
 	ids, err := w.ids(ctx, s)
@@ -292,8 +292,8 @@ func (w *restarter) grow(ctx context.Context, s *server, events uint64) error {
 		return err
 	}
 	told := time.Now()
-	for d.GetSeq() < events {
-		some := ids[:min(uint64(len(ids)), (events-d.GetSeq()+1)/2)]
+	for diag.GetSeq() < events {
+		some := ids[:min(uint64(len(ids)), (events-diag.GetSeq()+1)/2)]
 		for _, verb := range [...]apiv1.ControlJobsRequest_Verb{apiv1.ControlJobsRequest_HOLD, apiv1.ControlJobsRequest_RELEASE} {
 			for part := range slices.Chunk(some, 2000) {
 				if _, err := s.conn.api.ControlJobs(ctx, &apiv1.ControlJobsRequest{Verb: verb, Jobs: part}); err != nil {
@@ -305,7 +305,7 @@ func (w *restarter) grow(ctx context.Context, s *server, events uint64) error {
 				}
 			}
 		}
-		d, err = s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
+		diag, err = s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err != nil {
 			return err
 		}

@@ -132,14 +132,14 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	return res, nil
 }
 
-func whyNot(s *apiv1.AccountingStatusReply, err error) string {
+func whyNot(status *apiv1.AccountingStatusReply, err error) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case s.GetError() != "":
-		return s.GetError()
+	case status.GetError() != "":
+		return status.GetError()
 	}
-	return s.GetStore() + " does not answer"
+	return status.GetStore() + " does not answer"
 }
 
 // jobsThrough submits the jobs, waits for their ends and for their rows, and
@@ -158,16 +158,16 @@ func (b *runBench) jobsThrough(ctx context.Context, c *cluster, name string, res
 	var seq uint64
 	told := time.Now()
 	err = pollUntil(ctx, b.patience, func() (bool, error) {
-		d, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
+		diag, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err != nil {
 			return false, err
 		}
-		n := endedJobs(d) - endedBefore
+		n := endedJobs(diag) - endedBefore
 		if time.Since(told) > time.Second {
 			told = time.Now()
-			p.say("%d of %d ended, %d running", n, b.jobs, d.GetRunning())
+			p.say("%d of %d ended, %d running", n, b.jobs, diag.GetRunning())
 		}
-		seq = d.GetSeq()
+		seq = diag.GetSeq()
 		return n >= uint64(b.jobs), nil
 	})
 	if err != nil {

@@ -93,22 +93,22 @@ func (r *schedulerResult) text(w io.Writer) {
 func (b *schedulerBench) run(ctx context.Context, p *progress) (result, error) {
 	res := &schedulerResult{Nodes: b.nodes, Pending: b.pending, Tasks: b.tasks, Seed: b.seed, Machine: machineNow()}
 	p.say("making the cluster and its queue")
-	s, err := plant.New(b.nodes, b.seed)
+	site, err := plant.New(b.nodes, b.seed)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Occupy(); err != nil {
+	if err := site.Occupy(); err != nil {
 		return nil, err
 	}
-	if err := s.Submit(b.pending); err != nil {
+	if err := site.Submit(b.pending); err != nil {
 		return nil, err
 	}
 	if b.tasks > 0 {
-		if err := s.SubmitArray(b.tasks); err != nil {
+		if err := site.SubmitArray(b.tasks); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.measure(ctx, p, s, res); err != nil {
+	if err := b.measure(ctx, p, site, res); err != nil {
 		return nil, err
 	}
 	var mem runtime.MemStats
@@ -119,30 +119,30 @@ func (b *schedulerBench) run(ctx context.Context, p *progress) (result, error) {
 }
 
 // measure runs the passes. What a pass proposes is committed before the next.
-func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site, res *schedulerResult) error {
+func (b *schedulerBench) measure(ctx context.Context, p *progress, site *plant.Site, res *schedulerResult) error {
 	opt := scheduler.PassOptions{Queue: &scheduler.Queue{}}
 	var used time.Duration // CPU time of the last pass
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	timed := func() (*scheduler.Outcome, time.Duration, error) {
-		frozen := s.State.Freeze()
+		frozen := site.State.Freeze()
 		runtime.GC()
 		cpu, began := threadTime(), time.Now()
-		out, err := scheduler.Pass(frozen, s.Now, opt)
+		out, err := scheduler.Pass(frozen, site.Now, opt)
 		took := time.Since(began)
 		used = threadTime() - cpu
 		if err != nil {
 			return nil, took, err
 		}
 		opt.Plan, opt.Keep = out.Plan, out.Promises
-		return out, took, s.Do(scheduler.Starts{Proposal: &out.Proposal})
+		return out, took, site.Do(scheduler.Starts{Proposal: &out.Proposal})
 	}
 	p.say("the first pass")
 	out, took, err := timed()
 	if err != nil {
 		return err
 	}
-	res.First, res.Started, res.Running = float64(took)/1e6, len(out.Starts), s.State.Active.Len()
+	res.First, res.Started, res.Running = float64(took)/1e6, len(out.Starts), site.State.Active.Len()
 	res.FirstCPU = float64(used) / 1e6
 	var full, quick, fullCPU, quickCPU []time.Duration
 	for i := range b.times {
@@ -150,7 +150,7 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site
 			return ctx.Err()
 		}
 		p.say("full pass %d of %d", i+1, b.times)
-		s.Now = s.Now.Add(spec.Second)
+		site.Now = site.Now.Add(spec.Second)
 		opt.Keep, opt.Incremental = nil, false
 		out, took, err = timed()
 		if err != nil {
@@ -158,7 +158,7 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, s *plant.Site
 		}
 		full, fullCPU = append(full, took), append(fullCPU, used)
 		res.Tested, res.Reserved, res.Queue = out.Depth, planned(out), out.Queue
-		if _, err := s.EndOne(); err != nil {
+		if _, err := site.EndOne(); err != nil {
 			return err
 		}
 		opt.Incremental = true

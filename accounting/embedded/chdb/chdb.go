@@ -1,12 +1,14 @@
 // Package chdb binds the C interface of libchdb, the ClickHouse engine as a library, without cgo.
 //
-// A process loads the library once ([Open]) and works on one data path. Connections to it ([Library.Connect]) are
-// sessions: each runs one statement at a time, and a Conn must not be used by two goroutines at once (its owner is
-// whoever took it from the pool). Everything the engine hands out is freed here: a [Result] and a [Stream] by Close,
-// an [Insert] by Done or Cancel. Bytes they return are engine memory, valid only until the next call on the same value.
+// A process loads the library once ([Open]) and works on one data path. Connections to it
+// ([Library.Connect]) are sessions: each runs one statement at a time, and a Conn must not be
+// used by two goroutines at once (its owner is whoever took it from the pool). Everything the
+// engine hands out is freed here: a [Result] and a [Stream] by Close, an [Insert] by Done or
+// Cancel. Bytes they return are engine memory, valid only until the next call on the same
+// value.
 //
-// Calls block an operating-system thread for as long as the engine works; the engine knows nothing of contexts. To stop
-// a running statement, run KILL QUERY on another connection.
+// Calls block an operating-system thread for as long as the engine works; the engine knows
+// nothing of contexts. To stop a running statement, run KILL QUERY on another connection.
 package chdb
 
 import (
@@ -18,8 +20,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// ErrConnect is what the engine answers, without a reason, when it cannot open a data path: most often another
-// process has it open, or it is not writable.
+// ErrConnect is what the engine answers, without a reason, when it cannot open a data path:
+// most often another process has it open, or it is not writable.
 var ErrConnect = errors.New("the ClickHouse engine could not open its data path")
 
 // Library is libchdb, loaded into this process.
@@ -55,27 +57,29 @@ type Library struct {
 	destroyResult      func(result unsafe.Pointer)
 }
 
-// queryFunc is the shape shared by the three calls that take a statement, a format and named parameters.
+// queryFunc is the shape shared by the three calls that take a statement, a format and named
+// parameters.
 type queryFunc func(conn unsafe.Pointer, sql unsafe.Pointer, sqlLen uintptr, format unsafe.Pointer, formatLen uintptr,
 	names, nameLens, values, valueLens unsafe.Pointer, params uintptr) unsafe.Pointer
 
-// Open loads the library at path and keeps the engine from installing signal handlers: with them, a Go panic that the
-// runtime would have recovered hangs the process. Nothing is opened on disk yet.
+// Open loads the library at path and keeps the engine from installing signal handlers: with
+// them, a Go panic that the runtime would have recovered hangs the process. Nothing is opened
+// on disk yet.
 func Open(path string) (*Library, error) {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, fmt.Errorf("load the ClickHouse engine library %s: %w", path, err)
 	}
-	l := &Library{path: path}
-	for _, s := range l.symbols() {
+	library := &Library{path: path}
+	for _, s := range library.symbols() {
 		address, err := purego.Dlsym(handle, s.name)
 		if err != nil {
 			return nil, fmt.Errorf("%s is not a libchdb of version 26.7 or newer: it lacks %s", path, s.name)
 		}
 		purego.RegisterFunc(s.into, address)
 	}
-	l.setSignalHandlers(0)
-	return l, nil
+	library.setSignalHandlers(0)
+	return library, nil
 }
 
 type symbol struct {
@@ -115,9 +119,10 @@ func (l *Library) symbols() []symbol {
 // Version is the library's own version, like "26.7.3".
 func (l *Library) Version() string { return l.version() }
 
-// Connect opens a session. args are command-line options without a program name, like "--path=/var/lib/muster/ch" or
-// "--max_threads=2"; settings among them hold for this session only, server options only for the first session of the
-// process. The error is ErrConnect when the engine gave no reason.
+// Connect opens a session. args are command-line options without a program name, like
+// "--path=/var/lib/muster/ch" or "--max_threads=2"; settings among them hold for this session
+// only, server options only for the first session of the process. The error is ErrConnect when
+// the engine gave no reason.
 func (l *Library) Connect(args ...string) (*Conn, error) {
 	argv := make([]*byte, 0, len(args)+2)
 	for _, a := range append([]string{"chdb"}, args...) {

@@ -16,7 +16,8 @@ type Conn struct {
 	handle unsafe.Pointer // address of the C handle; nil once closed
 }
 
-// Param is a named query parameter: its value in ClickHouse's escaped text form, as in an HTTP request's param_name.
+// Param is a named query parameter: its value in ClickHouse's escaped text form, as in an HTTP
+// request's param_name.
 type Param struct{ Name, Value string }
 
 // Stats counts what a statement read and wrote.
@@ -24,7 +25,8 @@ type Stats struct {
 	ResultRows, ReadRows, ReadBytes, WrittenRows, WrittenBytes uint64
 }
 
-// Error is an exception of the engine. Code is ClickHouse's error code, 0 when the text carried none.
+// Error is an exception of the engine. Code is ClickHouse's error code, 0 when the text carried
+// none.
 type Error struct {
 	Code    int
 	Message string // with its "Code: 60. DB::Exception: " prefix
@@ -61,8 +63,8 @@ func (c *Conn) Close() {
 	c.handle = nil
 }
 
-// Query runs any one statement and holds its whole result in engine memory. The error is *Error when the engine
-// refused the statement.
+// Query runs any one statement and holds its whole result in engine memory. The error is *Error
+// when the engine refused the statement.
 func (c *Conn) Query(sql, format string, params ...Param) (*Result, error) {
 	if c.handle == nil {
 		return nil, errClosed
@@ -72,11 +74,11 @@ func (c *Conn) Query(sql, format string, params ...Param) (*Result, error) {
 
 // Exec runs a statement whose result nobody wants.
 func (c *Conn) Exec(sql string) error {
-	r, err := c.Query(sql, "Null")
+	result, err := c.Query(sql, "Null")
 	if err != nil {
 		return err
 	}
-	r.Close()
+	result.Close()
 	return nil
 }
 
@@ -93,7 +95,8 @@ func (c *Conn) Classify(sql string) (Analysis, error) {
 	return Analysis{Statements: int(out.Statements), Class: Class(out.Class), Flags: out.Flags}, nil
 }
 
-// Stream runs a SELECT or WITH and returns its result piece by piece. Other statements answer error 36.
+// Stream runs a SELECT or WITH and returns its result piece by piece. Other statements answer
+// error 36.
 func (c *Conn) Stream(sql, format string, params ...Param) (*Stream, error) {
 	if c.handle == nil {
 		return nil, errClosed
@@ -109,7 +112,8 @@ func (c *Conn) Stream(sql, format string, params ...Param) (*Stream, error) {
 	return &Stream{conn: c, raw: raw}, nil
 }
 
-// Insert begins an INSERT whose rows follow through Append, in the given format. sql ends before any FORMAT clause.
+// Insert begins an INSERT whose rows follow through Append, in the given format. sql ends
+// before any FORMAT clause.
 func (c *Conn) Insert(sql, format string, params ...Param) (*Insert, error) {
 	if c.handle == nil {
 		return nil, errClosed
@@ -125,8 +129,8 @@ func (c *Conn) Insert(sql, format string, params ...Param) (*Insert, error) {
 	return &Insert{conn: c, raw: raw}, nil
 }
 
-// call passes a statement with its parameters. The arrays live on the Go heap, which does not move, until the call
-// returns; the engine copies what it keeps.
+// call passes a statement with its parameters. The arrays live on the Go heap, which does not
+// move, until the call returns; the engine copies what it keeps.
 func (c *Conn) call(f queryFunc, sql, format string, params []Param) unsafe.Pointer {
 	s, sn := view(sql)
 	fm, fn := view(format)
@@ -217,28 +221,29 @@ type Stream struct {
 	ended bool // the engine has nothing more to say: no cancel needed
 }
 
-// Next returns the next piece of output, valid until the following Next or Close; io.EOF after the last.
+// Next returns the next piece of output, valid until the following Next or Close; io.EOF after
+// the last.
 func (s *Stream) Next() ([]byte, error) {
 	s.freeChunk()
 	if s.ended {
 		return nil, io.EOF
 	}
-	r, err := s.conn.result(s.conn.lib.streamFetch(s.conn.conn(), s.raw))
+	result, err := s.conn.result(s.conn.lib.streamFetch(s.conn.conn(), s.raw))
 	if err != nil {
 		s.ended = true
 		return nil, err
 	}
-	stats := r.Stats()
+	stats := result.Stats()
 	s.stats.ResultRows += stats.ResultRows
 	s.stats.ReadRows += stats.ReadRows
 	s.stats.ReadBytes += stats.ReadBytes
-	b := r.Bytes()
+	b := result.Bytes()
 	if len(b) == 0 {
-		r.Close()
+		result.Close()
 		s.ended = true
 		return nil, io.EOF
 	}
-	s.chunk = r
+	s.chunk = result
 	return b, nil
 }
 
@@ -271,8 +276,8 @@ type Insert struct {
 	raw  unsafe.Pointer
 }
 
-// Append feeds data, blocking while the engine is busy. After an error only Cancel may follow; the error says why the
-// engine stopped reading.
+// Append feeds data, blocking while the engine is busy. After an error only Cancel may follow;
+// the error says why the engine stopped reading.
 func (i *Insert) Append(data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -296,17 +301,17 @@ func (i *Insert) Done() (Stats, error) {
 	if i.raw == nil {
 		return Stats{}, errClosed
 	}
-	r, err := i.conn.result(i.conn.lib.insertDone(i.raw))
+	result, err := i.conn.result(i.conn.lib.insertDone(i.raw))
 	i.destroy()
 	if err != nil {
 		return Stats{}, err
 	}
-	defer r.Close()
-	return r.Stats(), nil
+	defer result.Close()
+	return result.Stats(), nil
 }
 
-// Cancel drops the rows and frees the insert. After Done it does nothing. Rows beyond the engine's insert block size
-// (about a million, or 256 MiB) may already have been written.
+// Cancel drops the rows and frees the insert. After Done it does nothing. Rows beyond the
+// engine's insert block size (about a million, or 256 MiB) may already have been written.
 func (i *Insert) Cancel() {
 	if i.raw == nil {
 		return

@@ -42,14 +42,14 @@ func Start(t testing.TB) *embedded.Supervisor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
+	supervisor, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("start the engine: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := supervisor.Close(); err != nil {
 			t.Errorf("stop the engine: %v", err)
 		}
 	})
-	return s
+	return supervisor
 }

@@ -252,18 +252,18 @@ func (r *run) insert() (chdb.Stats, error) {
 	if body == nil {
 		body = bufio.NewReader(strings.NewReader(""))
 	}
-	in, err := r.session.conn.Insert(r.st.head, r.st.format, r.req.params...)
+	insert, err := r.session.conn.Insert(r.st.head, r.st.format, r.req.params...)
 	if err != nil {
 		return chdb.Stats{}, err
 	}
-	defer in.Cancel() // does nothing after Done
-	if err := in.Append([]byte(r.st.inline)); err != nil {
+	defer insert.Cancel() // does nothing after Done
+	if err := insert.Append([]byte(r.st.inline)); err != nil {
 		return chdb.Stats{}, err
 	}
 	piece := make([]byte, insertPiece)
 	for {
 		n, readErr := body.Read(piece)
-		if err := in.Append(piece[:n]); err != nil {
+		if err := insert.Append(piece[:n]); err != nil {
 			return chdb.Stats{}, err
 		}
 		if errors.Is(readErr, io.EOF) {
@@ -275,5 +275,5 @@ func (r *run) insert() (chdb.Stats, error) {
 	}
 	// A whole body is committed even if its client has closed its side by now: it sent all it
 	// meant to.
-	return in.Done()
+	return insert.Done()
 }

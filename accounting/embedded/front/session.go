@@ -64,28 +64,28 @@ var ErrClosed = errors.New("the ClickHouse engine is shutting down")
 
 // NewPool opens the engine on path. args are server options of the engine, like
 // "--backups.allowed_path=/x".
-func NewPool(lib *chdb.Library, path string, args []string, o PoolOptions) (*Pool, error) {
-	if o.Writers <= 0 {
-		o.Writers = 32
+func NewPool(lib *chdb.Library, path string, args []string, options PoolOptions) (*Pool, error) {
+	if options.Writers <= 0 {
+		options.Writers = 32
 	}
-	if o.Readers <= 0 {
-		o.Readers = 8
+	if options.Readers <= 0 {
+		options.Readers = 8
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
+	if options.Log == nil {
+		options.Log = slog.Default()
 	}
-	p := &Pool{lib: lib, path: path, options: o,
-		writers: make(chan struct{}, o.Writers), readers: make(chan struct{}, o.Readers)}
+	pool := &Pool{lib: lib, path: path, options: options,
+		writers: make(chan struct{}, options.Writers), readers: make(chan struct{}, options.Readers)}
 	var err error
-	p.root, err = lib.Connect(append([]string{"--path=" + path}, args...)...)
+	pool.root, err = lib.Connect(append([]string{"--path=" + path}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.learn(); err != nil {
-		p.root.Close()
+	if err := pool.learn(); err != nil {
+		pool.root.Close()
 		return nil, fmt.Errorf("ask the ClickHouse engine who it is: %w", err)
 	}
-	return p, nil
+	return pool, nil
 }
 
 // learn asks what stays true while the engine runs.
@@ -117,13 +117,13 @@ func (p *Pool) ask(sql string) ([][]string, error) {
 	if p.root == nil {
 		return nil, ErrClosed
 	}
-	r, err := p.root.Query(sql, "TSVRaw")
+	result, err := p.root.Query(sql, "TSVRaw")
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
+	defer result.Close()
 	var rows [][]string
-	for line := range strings.Lines(string(r.Bytes())) {
+	for line := range strings.Lines(string(result.Bytes())) {
 		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
 	}
 	return rows, nil

@@ -61,12 +61,12 @@ func (h *History) Nodes(n int, cpus, mem, gpus int64) {
 	h.t.Helper()
 	var names []string
 	for i := range n {
-		ns := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: cpus, Mem: mem}
+		nodeSpec := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: cpus, Mem: mem}
 		if gpus > 0 {
-			ns.GRES = []spec.GRESSpec{{Name: "gpu", Type: "h100", N: gpus}}
+			nodeSpec.GRES = []spec.GRESSpec{{Name: "gpu", Type: "h100", N: gpus}}
 		}
-		h.conf.Nodes = append(h.conf.Nodes, ns)
-		names = append(names, ns.Name)
+		h.conf.Nodes = append(h.conf.Nodes, nodeSpec)
+		names = append(names, nodeSpec.Name)
 	}
 	h.conf.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: names, Default: true}, {Name: "gpu", NodeNames: names[:(n+1)/2]}}
 	h.Put(&event.ConfigAdopted{Config: h.conf})
@@ -78,9 +78,9 @@ func (h *History) Nodes(n int, cpus, mem, gpus int64) {
 // Register lets a node's agent present what is configured.
 func (h *History) Register(name string) {
 	h.t.Helper()
-	n := h.State.Node(name)
-	inv := spec.Inventory{BootID: "boot", CPUs: n.Spec.CPUs, Mem: n.Spec.Mem}
-	for _, g := range n.Spec.GRES {
+	node := h.State.Node(name)
+	inv := spec.Inventory{BootID: "boot", CPUs: node.Spec.CPUs, Mem: node.Spec.Mem}
+	for _, g := range node.Spec.GRES {
 		for i := range g.N {
 			inv.GPUs = append(inv.GPUs, spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: g.Type})
 		}
@@ -119,32 +119,32 @@ type Ask struct {
 }
 
 // Submit accepts a job, eligible at once unless it is held.
-func (h *History) Submit(a Ask) spec.JobUID {
+func (h *History) Submit(ask Ask) spec.JobUID {
 	h.t.Helper()
-	if a.Partition == "" {
-		a.Partition = "batch"
+	if ask.Partition == "" {
+		ask.Partition = "batch"
 	}
-	if a.Limit == 0 {
-		a.Limit = spec.Hour
+	if ask.Limit == 0 {
+		ask.Limit = spec.Hour
 	}
-	if a.Script == (spec.Hash{}) {
-		a.Script = spec.Hash{1}
+	if ask.Script == (spec.Hash{}) {
+		ask.Script = spec.Hash{1}
 	}
-	s := &spec.JobSpec{Name: a.Name, User: a.User, UID: a.UID, Account: a.Account, QOS: a.QOS, Partitions: strings.Split(a.Partition, ","),
-		Script: a.Script, Line: "sbatch " + a.Name, Time: spec.TimeAsk{Limit: a.Limit}, Size: spec.Size{MinNodes: 1}}
-	if a.Array != nil {
-		s.Queue.Array = spec.NewArrayAsk(a.Array, 0)
+	s := &spec.JobSpec{Name: ask.Name, User: ask.User, UID: ask.UID, Account: ask.Account, QOS: ask.QOS, Partitions: strings.Split(ask.Partition, ","),
+		Script: ask.Script, Line: "sbatch " + ask.Name, Time: spec.TimeAsk{Limit: ask.Limit}, Size: spec.Size{MinNodes: 1}}
+	if ask.Array != nil {
+		s.Queue.Array = spec.NewArrayAsk(ask.Array, 0)
 	}
-	req := spec.TRES{CPU: max(a.CPUs, 1), Mem: a.Mem, Node: 1, Billing: max(a.CPUs, 1)}
-	if a.GPUs > 0 {
-		req = req.With("gres/gpu", a.GPUs).With("gres/gpu:h100", a.GPUs)
+	req := spec.TRES{CPU: max(ask.CPUs, 1), Mem: ask.Mem, Node: 1, Billing: max(ask.CPUs, 1)}
+	if ask.GPUs > 0 {
+		req = req.With("gres/gpu", ask.GPUs).With("gres/gpu:h100", ask.GPUs)
 	}
 	ev := &event.JobSubmitted{UID: h.State.NextUID, ID: h.State.NextID, Spec: s, Req: req, Eligible: h.Now, Reason: spec.Reason{Code: spec.ReasonNone}}
-	if a.Held {
+	if ask.Held {
 		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{Code: spec.ReasonHeldUser}
 	}
-	if a.Parts > 0 {
-		ev.Het = &spec.HetPart{Leader: ev.UID - spec.JobUID(a.Part), Offset: a.Part, Size: a.Parts}
+	if ask.Parts > 0 {
+		ev.Het = &spec.HetPart{Leader: ev.UID - spec.JobUID(ask.Part), Offset: ask.Part, Size: ask.Parts}
 	}
 	h.Put(ev)
 	return ev.UID
@@ -190,20 +190,20 @@ func (h *History) Start(uid spec.JobUID, nodes ...string) bool {
 }
 
 // Fit takes the lowest free CPUs and devices of a node for a request.
-func Fit(n *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
-	a := spec.NodeAlloc{ID: n.ID, Name: n.Spec.Name, Mem: req.Mem, Tasks: 1}
-	for i := range n.CPUs {
-		if int64(a.CPUs.Count()) < req.CPU && !n.UsedCPU.Has(int(i)) {
-			a.CPUs = a.CPUs.Set(int(i))
+func Fit(node *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
+	alloc := spec.NodeAlloc{ID: node.ID, Name: node.Spec.Name, Mem: req.Mem, Tasks: 1}
+	for i := range node.CPUs {
+		if int64(alloc.CPUs.Count()) < req.CPU && !node.UsedCPU.Has(int(i)) {
+			alloc.CPUs = alloc.CPUs.Set(int(i))
 		}
 	}
-	for i := range n.GPUs {
-		if int64(len(a.GPUs)) < req.Get("gres/gpu") && !n.UsedGPU.Has(i) {
-			a.GPUs = append(a.GPUs, spec.GPURef{UUID: n.GPUs[i].UUID, Index: n.GPUs[i].Index, Type: n.GPUs[i].Type})
+	for i := range node.GPUs {
+		if int64(len(alloc.GPUs)) < req.Get("gres/gpu") && !node.UsedGPU.Has(i) {
+			alloc.GPUs = append(alloc.GPUs, spec.GPURef{UUID: node.GPUs[i].UUID, Index: node.GPUs[i].Index, Type: node.GPUs[i].Type})
 		}
 	}
-	ok := int64(a.CPUs.Count()) == req.CPU && int64(len(a.GPUs)) == req.Get("gres/gpu") && n.FreeMem() >= req.Mem
-	return a, ok
+	ok := int64(alloc.CPUs.Count()) == req.CPU && int64(len(alloc.GPUs)) == req.Get("gres/gpu") && node.FreeMem() >= req.Mem
+	return alloc, ok
 }
 
 // End gives the verdict on a job.
@@ -222,14 +222,14 @@ func (h *History) EndBy(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus, 
 // batch script ended.
 func (h *History) Done(uid spec.JobUID, usage spec.Usage, exit spec.ExitStatus) {
 	h.t.Helper()
-	j := h.State.Job(uid)
-	for i := range j.Alloc.Nodes {
-		if j.Done.Has(i) {
+	job := h.State.Job(uid)
+	for i := range job.Alloc.Nodes {
+		if job.Done.Has(i) {
 			continue
 		}
-		ev := &event.JobNodeDone{UID: uid, Attempt: j.Attempt, Node: j.Alloc.Nodes[i].Name, Usage: usage}
+		ev := &event.JobNodeDone{UID: uid, Attempt: job.Attempt, Node: job.Alloc.Nodes[i].Name, Usage: usage}
 		if i == 0 {
-			ev.Batch = &event.StepResult{Started: j.Started, Ended: h.Now, Exit: exit}
+			ev.Batch = &event.StepResult{Started: job.Started, Ended: h.Now, Exit: exit}
 		}
 		h.Put(ev)
 	}

@@ -40,9 +40,9 @@ func (w *world) coin() bool         { return rapid.Bool().Draw(w.t, "coin") }
 // some draws a job that satisfies a condition, or nil.
 func (w *world) some(cond func(j *state.Job) bool) *state.Job {
 	var fit []*state.Job
-	w.State.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		if cond(j) {
-			fit = append(fit, j)
+	w.State.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if cond(job) {
+			fit = append(fit, job)
 		}
 		return true
 	})
@@ -54,19 +54,19 @@ func (w *world) some(cond func(j *state.Job) bool) *state.Job {
 
 func (w *world) submit() {
 	who := [...]Ask{{User: "alice", UID: 1001, Account: "ml"}, {User: "bob", UID: 1002, Account: "ml"}, {User: "eve", UID: 1003, Account: "bio"}}
-	a := who[w.int(0, 2)]
-	a.Name, a.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
-	a.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
-	a.CPUs, a.Mem, a.GPUs, a.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
+	ask := who[w.int(0, 2)]
+	ask.Name, ask.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
+	ask.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
+	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
 	if w.int(0, 3) == 0 {
-		a.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
+		ask.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
 	}
-	w.Submit(a)
+	w.Submit(ask)
 }
 
 func (w *world) start() {
-	j := w.some(func(j *state.Job) bool { return j.State == spec.Pending && !j.IsArrayRecord() })
-	if j == nil {
+	job := w.some(func(j *state.Job) bool { return j.State == spec.Pending && !j.IsArrayRecord() })
+	if job == nil {
 		return
 	}
 	nodes := []string{"n1", "n2", "n3"}[w.int(0, 2):]
@@ -75,50 +75,50 @@ func (w *world) start() {
 			return
 		}
 	}
-	w.Start(j.UID, nodes[:w.int(1, len(nodes))]...)
+	w.Start(job.UID, nodes[:w.int(1, len(nodes))]...)
 }
 
-func (w *world) usage(j *state.Job, node string) spec.Usage {
-	u := spec.Usage{UserCPU: spec.Span(w.int(0, 9000)) * spec.Microsecond, SystemCPU: spec.Span(w.int(0, 900)) * spec.Microsecond,
+func (w *world) usage(job *state.Job, node string) spec.Usage {
+	usage := spec.Usage{UserCPU: spec.Span(w.int(0, 9000)) * spec.Microsecond, SystemCPU: spec.Span(w.int(0, 900)) * spec.Microsecond,
 		ReadB: int64(w.int(0, 9)), MemMiBS: int64(w.int(0, 99))}
 	if w.coin() {
-		u.HasRSS, u.PeakRSS = true, int64(w.int(0, 4000))<<20
+		usage.HasRSS, usage.PeakRSS = true, int64(w.int(0, 4000))<<20
 	}
 	if w.coin() {
-		u.HasEnergy, u.EnergyMJ = true, int64(w.int(0, 90_000))
+		usage.HasEnergy, usage.EnergyMJ = true, int64(w.int(0, 90_000))
 	}
-	held := w.Now.Sub(j.Started)
-	for i := range j.Alloc.Nodes {
-		if j.Alloc.Nodes[i].Name != node || w.coin() {
+	held := w.Now.Sub(job.Started)
+	for i := range job.Alloc.Nodes {
+		if job.Alloc.Nodes[i].Name != node || w.coin() {
 			continue
 		}
-		for _, g := range j.Alloc.Nodes[i].GPUs {
+		for _, g := range job.Alloc.Nodes[i].GPUs {
 			busy := held / spec.Span(w.int(1, 4))
-			u.GPUs = append(u.GPUs, spec.GPUUsage{UUID: g.UUID, Has: true, Busy: busy, Idle: held - busy, UtilNS: busy / 2,
+			usage.GPUs = append(usage.GPUs, spec.GPUUsage{UUID: g.UUID, Has: true, Busy: busy, Idle: held - busy, UtilNS: busy / 2,
 				SMNS: busy / 3 * spec.Span(w.int(0, 1)), EnergyMJ: int64(w.int(0, 9)) * 1000})
 		}
 	}
-	return u
+	return usage
 }
 
 // nodeDone gives back one node of a job that holds any.
 func (w *world) nodeDone() {
-	j := w.some(func(j *state.Job) bool { return j.HoldsNodes() })
-	if j == nil {
+	job := w.some(func(j *state.Job) bool { return j.HoldsNodes() })
+	if job == nil {
 		return
 	}
-	for i := range j.Alloc.Nodes {
-		if j.Done.Has(i) || (i+1 < len(j.Alloc.Nodes) && w.coin()) {
+	for i := range job.Alloc.Nodes {
+		if job.Done.Has(i) || (i+1 < len(job.Alloc.Nodes) && w.coin()) {
 			continue
 		}
-		name := j.Alloc.Nodes[i].Name
-		ev := &event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: name}
+		name := job.Alloc.Nodes[i].Name
+		ev := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: name}
 		if w.int(0, 6) == 0 {
 			ev.Lost = true
 		} else {
-			ev.Usage = w.usage(j, name)
+			ev.Usage = w.usage(job, name)
 			if i == 0 {
-				ev.Batch = &event.StepResult{Started: j.Started, Ended: w.Now, Exit: spec.ExitStatus{Code: int32(w.int(0, 1))}}
+				ev.Batch = &event.StepResult{Started: job.Started, Ended: w.Now, Exit: spec.ExitStatus{Code: int32(w.int(0, 1))}}
 			}
 		}
 		w.Put(ev)
@@ -127,21 +127,21 @@ func (w *world) nodeDone() {
 }
 
 func (w *world) end() {
-	j := w.some(func(j *state.Job) bool { return j.State.Active() || (j.State == spec.Pending && w.int(0, 4) == 0) })
-	if j == nil {
+	job := w.some(func(j *state.Job) bool { return j.State.Active() || (j.State == spec.Pending && w.int(0, 4) == 0) })
+	if job == nil {
 		return
 	}
-	if j.State == spec.Pending {
-		w.EndBy(j.UID, spec.Cancelled, spec.ExitStatus{}, 1001)
+	if job.State == spec.Pending {
+		w.EndBy(job.UID, spec.Cancelled, spec.ExitStatus{}, 1001)
 		return
 	}
 	states := [...]spec.JobState{spec.Completed, spec.Completed, spec.Failed, spec.TimedOut, spec.Cancelled, spec.NodeFailed, spec.OutOfMemory}
-	w.EndBy(j.UID, states[w.int(0, len(states)-1)], spec.ExitStatus{Code: int32(w.int(0, 2))}, uint32(w.int(0, 2)))
+	w.EndBy(job.UID, states[w.int(0, len(states)-1)], spec.ExitStatus{Code: int32(w.int(0, 2))}, uint32(w.int(0, 2)))
 	if w.coin() {
-		j = w.State.Job(j.UID)
-		for i := range j.Alloc.Nodes {
-			if name := j.Alloc.Nodes[i].Name; !j.Done.Has(i) {
-				w.Put(&event.JobNodeDone{UID: j.UID, Attempt: j.Attempt, Node: name, Usage: w.usage(j, name)})
+		job = w.State.Job(job.UID)
+		for i := range job.Alloc.Nodes {
+			if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) {
+				w.Put(&event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: name, Usage: w.usage(job, name)})
 			}
 		}
 	}
@@ -150,16 +150,16 @@ func (w *world) end() {
 // requeue queues a job again whose nodes are all back, before or after its
 // verdict.
 func (w *world) requeue() {
-	j := w.some(func(j *state.Job) bool { return j.State != spec.Pending && j.Attempt > 0 && !j.HoldsNodes() })
-	if j == nil {
-		j = w.some(func(j *state.Job) bool { return j.State.Active() })
-		if j == nil {
+	job := w.some(func(j *state.Job) bool { return j.State != spec.Pending && j.Attempt > 0 && !j.HoldsNodes() })
+	if job == nil {
+		job = w.some(func(j *state.Job) bool { return j.State.Active() })
+		if job == nil {
 			return
 		}
-		w.Put(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: event.EndRequeue, Requeue: true})
-		w.Done(j.UID, spec.Usage{UserCPU: spec.Millisecond}, spec.ExitStatus{Signal: 15})
+		w.Put(&event.JobEndRequested{UID: job.UID, Attempt: job.Attempt, Cause: event.EndRequeue, Requeue: true})
+		w.Done(job.UID, spec.Usage{UserCPU: spec.Millisecond}, spec.ExitStatus{Signal: 15})
 	}
-	w.Requeue(j.UID, [...]spec.JobState{spec.Pending, spec.NodeFailed, spec.Preempted}[w.int(0, 2)])
+	w.Requeue(job.UID, [...]spec.JobState{spec.Pending, spec.NodeFailed, spec.Preempted}[w.int(0, 2)])
 }
 
 func (w *world) split() {
@@ -188,33 +188,33 @@ func (w *world) reason() {
 }
 
 func (w *world) hold() {
-	j := w.some(func(j *state.Job) bool { return j.State == spec.Pending })
+	job := w.some(func(j *state.Job) bool { return j.State == spec.Pending })
 	switch {
-	case j == nil:
-	case j.Hold == spec.NotHeld && w.coin():
-		w.Put(&event.JobHeld{UID: j.UID, By: spec.HeldByAdmin})
-	case j.Hold != spec.NotHeld:
-		w.Put(&event.JobReleased{UID: j.UID})
-		w.Put(&event.JobEligible{UID: j.UID})
+	case job == nil:
+	case job.Hold == spec.NotHeld && w.coin():
+		w.Put(&event.JobHeld{UID: job.UID, By: spec.HeldByAdmin})
+	case job.Hold != spec.NotHeld:
+		w.Put(&event.JobReleased{UID: job.UID})
+		w.Put(&event.JobEligible{UID: job.UID})
 	default:
-		w.Put(&event.JobEligible{UID: j.UID})
+		w.Put(&event.JobEligible{UID: job.UID})
 	}
 }
 
 // step begins a numbered step, or ends one, also after the verdict.
 func (w *world) step() {
-	j := w.some(func(j *state.Job) bool { return j.Attempt > 0 && (j.State.Active() || j.State.Terminal()) })
-	if j == nil {
+	job := w.some(func(j *state.Job) bool { return j.Attempt > 0 && (j.State.Active() || j.State.Terminal()) })
+	if job == nil {
 		return
 	}
-	for i := range j.Steps {
-		if s := &j.Steps[i]; !s.State.Terminal() {
-			w.Put(&event.StepEnded{UID: j.UID, Attempt: j.Attempt, Step: s.ID, State: spec.Completed, Usage: spec.Usage{UserCPU: spec.Microsecond}})
+	for i := range job.Steps {
+		if s := &job.Steps[i]; !s.State.Terminal() {
+			w.Put(&event.StepEnded{UID: job.UID, Attempt: job.Attempt, Step: s.ID, State: spec.Completed, Usage: spec.Usage{UserCPU: spec.Microsecond}})
 			return
 		}
 	}
-	if j.State.Active() {
-		w.Put(&event.StepStarted{UID: j.UID, Attempt: j.Attempt, Step: j.NextStep, Name: "app", Nodes: []string{j.Alloc.Nodes[0].Name},
+	if job.State.Active() {
+		w.Put(&event.StepStarted{UID: job.UID, Attempt: job.Attempt, Step: job.NextStep, Name: "app", Nodes: []string{job.Alloc.Nodes[0].Name},
 			Tasks: 1, TRES: spec.TRES{CPU: 1, Node: 1}})
 	}
 }
@@ -228,14 +228,14 @@ func (w *world) node() {
 	if w.State.Node(name) == nil {
 		return
 	}
-	n := w.State.Node(name)
+	node := w.State.Node(name)
 	switch w.int(0, 5) {
 	case 4:
-		if to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp))); to < event.PoweredDown || len(n.Jobs) == 0 {
+		if to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp))); to < event.PoweredDown || len(node.Jobs) == 0 {
 			w.Put(&event.NodePowered{Nodes: []string{name}, To: to})
 		}
 	case 5:
-		if phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver))); phase == event.RebootWanted || n.Reboot != nil {
+		if phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver))); phase == event.RebootWanted || node.Reboot != nil {
 			w.Put(&event.NodeReboot{Node: name, Phase: phase, ASAP: w.coin()})
 		}
 	case 0:
@@ -271,37 +271,37 @@ func (w *world) dynamic() {
 }
 
 func (w *world) update() {
-	j := w.some(func(j *state.Job) bool { return !j.State.Terminal() })
-	if j == nil {
+	job := w.some(func(j *state.Job) bool { return !j.State.Terminal() })
+	if job == nil {
 		return
 	}
-	s := *j.Spec
+	s := *job.Spec
 	s.Comment = "changed"
 	s.Time.Limit = spec.Span(w.int(1, 9)) * spec.Hour
-	w.Put(&event.JobUpdated{UID: j.UID, Spec: &s, Req: j.Req, Changed: []string{"TimeLimit"}})
+	w.Put(&event.JobUpdated{UID: job.UID, Spec: &s, Req: job.Req, Changed: []string{"TimeLimit"}})
 }
 
 // config takes the last node out of the configuration, or puts it back.
 func (w *world) config() {
-	c := *w.State.Config
-	if len(c.Nodes) == 3 {
-		c.Nodes = c.Nodes[:2]
+	config := *w.State.Config
+	if len(config.Nodes) == 3 {
+		config.Nodes = config.Nodes[:2]
 	} else {
-		c.Nodes = w.conf.Nodes
+		config.Nodes = w.conf.Nodes
 	}
-	w.Put(&event.ConfigAdopted{Config: &c})
+	w.Put(&event.ConfigAdopted{Config: &config})
 }
 
 // suspend stops a job that runs, or lets one go on.
 func (w *world) suspend() {
-	j := w.some(func(j *state.Job) bool { return j.State.Active() && j.Ending == nil })
+	job := w.some(func(j *state.Job) bool { return j.State.Active() && j.Ending == nil })
 	switch {
-	case j == nil:
-	case j.State == spec.Suspended && w.State.InItsPlace(j) != "":
-		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Auto: true})
-	case j.State == spec.Suspended:
-		w.Put(&event.JobResumed{UID: j.UID, Attempt: j.Attempt})
+	case job == nil:
+	case job.State == spec.Suspended && w.State.InItsPlace(job) != "":
+		w.Put(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt, Auto: true})
+	case job.State == spec.Suspended:
+		w.Put(&event.JobResumed{UID: job.UID, Attempt: job.Attempt})
 	default:
-		w.Put(&event.JobSuspended{UID: j.UID, Attempt: j.Attempt, Yields: true})
+		w.Put(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt, Yields: true})
 	}
 }

@@ -185,11 +185,11 @@ func (im *importing) run(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	c := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.noteRejected, Now: clock.NewSystem().Now()}
+	config := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.noteRejected, Now: clock.NewSystem().Now()}
 	if verb == "slurm" {
-		return im.readSlurm(ctx, c, store, writer)
+		return im.readSlurm(ctx, config, store, writer)
 	}
-	return im.sacct(ctx, c)
+	return im.sacct(ctx, config)
 }
 
 // leaseWait is longer than a writer must be silent before another takes over.
@@ -199,9 +199,9 @@ const leaseWait = 20 * time.Second
 // takes a moment; while another is at work it fails.
 func (im *importing) takeLease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
 	for began, told := time.Now(), false; ; told = true {
-		w, err := store.NewImportWriter(ctx, ledger, im.cluster)
+		writer, err := store.NewImportWriter(ctx, ledger, im.cluster)
 		if !errors.Is(err, tally.ErrLease) || time.Since(began) > leaseWait {
-			return w, err
+			return writer, err
 		}
 		if !told {
 			fmt.Fprintf(im.errOut, "another import of %s wrote a moment ago: waiting until it is silent\n", im.cluster)
@@ -215,26 +215,26 @@ func (im *importing) takeLease(ctx context.Context, store *clickhouse.Store, led
 }
 
 // noteRejected notes a line that was not taken.
-func (im *importing) noteRejected(r importer.Reject) {
+func (im *importing) noteRejected(reject importer.Reject) {
 	if im.rejected != nil {
-		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", r.Line, r.Reason, r.Text)
+		fmt.Fprintf(im.rejected, "%d\t%s\t%s\n", reject.Line, reject.Reason, reject.Text)
 		return
 	}
 	im.shown++
 	if im.shown <= ShownRejects {
-		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", r.Line, r.Reason, r.Text)
+		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", reject.Line, reject.Reason, reject.Text)
 	}
 }
 
-func (im *importing) sacct(ctx context.Context, c importer.Config) error {
+func (im *importing) sacct(ctx context.Context, config importer.Config) error {
 	loc, err := time.LoadLocation(im.zone)
 	if err != nil {
 		return fmt.Errorf("--zone=%s: give an IANA name like Europe/Berlin", im.zone)
 	}
-	c.Columns = im.columns
-	c.Delimiter = im.delimiter
-	c.Skip = im.skip
-	c.Zone = loc
+	config.Columns = im.columns
+	config.Delimiter = im.delimiter
+	config.Skip = im.skip
+	config.Zone = loc
 	in := io.Reader(os.Stdin)
 	if im.file != "-" {
 		f, err := os.Open(im.file)
@@ -245,27 +245,27 @@ func (im *importing) sacct(ctx context.Context, c importer.Config) error {
 		in = f
 	}
 	began := time.Now()
-	res, err := importer.Import(ctx, c, in)
+	res, err := importer.Import(ctx, config, in)
 	if err != nil {
 		return err
 	}
-	return errors.Join(im.printResult(res, time.Since(began)), importer.RollUp(ctx, c.Writer))
+	return errors.Join(im.printResult(res, time.Since(began)), importer.RollUp(ctx, config.Writer))
 }
 
 // printResult prints what an import did, and whether it adds up.
-func (im *importing) printResult(r *importer.Result, took time.Duration) error {
+func (im *importing) printResult(result *importer.Result, took time.Duration) error {
 	if rest := im.shown - ShownRejects; im.rejected == nil && rest > 0 {
 		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
 	}
-	fmt.Fprintf(im.out, "read %d lines in %s: %d jobs, %d steps, %d rejected\n", r.Lines, took.Round(10*time.Millisecond), r.Jobs, r.Steps, r.Rejected)
-	fmt.Fprintf(im.out, "stored %d runs that ended and %d that have not; %d were there before\n", r.New, r.Open, r.Known)
+	fmt.Fprintf(im.out, "read %d lines in %s: %d jobs, %d steps, %d rejected\n", result.Lines, took.Round(10*time.Millisecond), result.Jobs, result.Steps, result.Rejected)
+	fmt.Fprintf(im.out, "stored %d runs that ended and %d that have not; %d were there before\n", result.New, result.Open, result.Known)
 	line := func(name string, t importer.Totals) {
 		fmt.Fprintf(im.out, "  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n", name, t.Runs, importer.Hours(t.CPU), importer.Hours(t.GPU), importer.Hours(t.WaitedFor))
 	}
-	line("before", r.Before)
-	line("added", r.Added)
-	line("now", r.After)
-	if !r.Reconciled() {
+	line("before", result.Before)
+	line("added", result.Added)
+	line("now", result.After)
+	if !result.Reconciled() {
 		return errors.New("what the store has is not what it had and what was added: look for another writer, and import again")
 	}
 	fmt.Fprintln(im.out, "reconciled: the store has exactly what it had and what was added")
@@ -282,10 +282,10 @@ func (im *importing) openSource() importer.Slurm {
 }
 
 // readSlurm reads a live Slurm, once or again and again.
-func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *clickhouse.Store, w *clickhouse.Writer) error {
+func (im *importing) readSlurm(ctx context.Context, config importer.Config, store *clickhouse.Store, writer *clickhouse.Writer) error {
 	source := im.openSource()
-	since := source.Since(w.Position().At)
-	if w.Position().Seq == 0 {
+	since := source.Since(writer.Position().At)
+	if writer.Position().Seq == 0 {
 		since = time.Now().AddDate(-1, 0, 0)
 	}
 	if im.since != "" {
@@ -299,20 +299,20 @@ func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *cl
 		now := time.Now()
 		began, sum := now, importer.Result{}
 		var err error
-		if w == nil {
-			w, err = store.NewImportWriter(ctx, c.Ledger, im.cluster)
+		if writer == nil {
+			writer, err = store.NewImportWriter(ctx, config.Ledger, im.cluster)
 			if err == nil {
-				c.Writer = w
+				config.Writer = writer
 			}
 		}
 		if err == nil {
-			err = source.Pull(ctx, c, since, now, sum.Sum)
+			err = source.Pull(ctx, config, since, now, sum.Sum)
 		}
 		if err == nil {
-			err = importer.RollUp(ctx, c.Writer)
+			err = importer.RollUp(ctx, config.Writer)
 		}
 		if err == nil {
-			im.storeNodes(ctx, &source, c, store, since, now)
+			im.storeNodes(ctx, &source, config, store, since, now)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -321,14 +321,14 @@ func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *cl
 			return store.Explain(err)
 		case err != nil: // Slurm, or the store, may be back soon
 			fmt.Fprintf(im.errOut, "muster import: %v\n", store.Explain(err))
-			w = nil // what it was writing is dropped, and read again
+			writer = nil // what it was writing is dropped, and read again
 		case im.every > 0 && sum.Lines == 0:
 			since = source.Since(spec.Instant(now.UnixNano())) // nothing is new, nothing is said
 		default:
 			if err := im.printResult(&sum, time.Since(began)); err != nil {
 				return err
 			}
-			if err := im.compareWithSlurm(ctx, &source, c.Ledger, store, since, now); err != nil && im.every == 0 {
+			if err := im.compareWithSlurm(ctx, &source, config.Ledger, store, since, now); err != nil && im.every == 0 {
 				return err
 			} else if err != nil {
 				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
@@ -343,10 +343,10 @@ func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *cl
 		case <-ctx.Done():
 			return nil
 		}
-		if w != nil {
-			if err := w.Hold(ctx); err != nil {
+		if writer != nil {
+			if err := writer.Hold(ctx); err != nil {
 				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
-				w = nil
+				writer = nil
 			}
 		}
 	}
@@ -354,11 +354,11 @@ func (im *importing) readSlurm(ctx context.Context, c importer.Config, store *cl
 
 // storeNodes stores what the cluster's nodes had and when they were out of service;
 // without it there is no utilisation, but everything else.
-func (im *importing) storeNodes(ctx context.Context, source *importer.Slurm, c importer.Config, store *clickhouse.Store, since, now time.Time) {
+func (im *importing) storeNodes(ctx context.Context, source *importer.Slurm, config importer.Config, store *clickhouse.Store, since, now time.Time) {
 	if source.REST != nil {
 		return // their states over time are not to be had there
 	}
-	n, err := source.Nodes(ctx, c, store, since, now)
+	n, err := source.Nodes(ctx, config, store, since, now)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		fmt.Fprintf(im.errOut, "muster import: the nodes were not read, utilisation has gaps: %v\n", err)

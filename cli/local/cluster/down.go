@@ -139,17 +139,17 @@ func (l *local) endShepherdsOf(ctx context.Context, node string, over bool) erro
 func (l *local) drainShepherd(ctx context.Context, node, socket string, over bool) (stays bool) {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()
-	c, err := runtime.Dial(ctx, socket)
+	client, err := runtime.Dial(ctx, socket)
 	if err != nil {
 		return false
 	}
-	defer c.Close()
-	live, ended, err := runsOf(ctx, c)
+	defer client.Close()
+	live, ended, err := runsOf(ctx, client)
 	if err != nil {
 		return false
 	}
 	if over {
-		live, ended, err = endRuns(ctx, c, live, ended)
+		live, ended, err = endRuns(ctx, client, live, ended)
 		if err != nil {
 			return false
 		}
@@ -162,17 +162,17 @@ func (l *local) drainShepherd(ctx context.Context, node, socket string, over boo
 		fmt.Fprintf(l.out, "%s: its shepherd keeps the ends of %d jobs until muster up\n", node, len(ended))
 		return true
 	}
-	_, _ = c.Drain(ctx) // it ends; an answer may be cut short by that
+	_, _ = client.Drain(ctx) // it ends; an answer may be cut short by that
 	select {
-	case <-c.Done():
+	case <-client.Done():
 	case <-ctx.Done():
 	}
 	return false
 }
 
 // runsOf gives a shepherd's runs: those that live, and those that are over.
-func runsOf(ctx context.Context, c *runtime.Client) (live, ended []plan.RunKey, err error) {
-	runs, err := c.List(ctx)
+func runsOf(ctx context.Context, client *runtime.Client) (live, ended []plan.RunKey, err error) {
+	runs, err := client.List(ctx)
 	for i := range runs {
 		if runs[i].State < plan.Exited {
 			live = append(live, runs[i].Key)
@@ -184,9 +184,9 @@ func runsOf(ctx context.Context, c *runtime.Client) (live, ended []plan.RunKey, 
 }
 
 // endRuns kills what lives, waits for its end and has all ends forgotten.
-func endRuns(ctx context.Context, c *runtime.Client, live, ended []plan.RunKey) ([]plan.RunKey, []plan.RunKey, error) {
+func endRuns(ctx context.Context, client *runtime.Client, live, ended []plan.RunKey) ([]plan.RunKey, []plan.RunKey, error) {
 	for _, k := range live {
-		if err := c.Kill(ctx, k, plan.ScopeRun); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		if err := client.Kill(ctx, k, plan.ScopeRun); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 			return nil, nil, err
 		}
 	}
@@ -197,7 +197,7 @@ func endRuns(ctx context.Context, c *runtime.Client, live, ended []plan.RunKey) 
 			return live, ended, nil
 		}
 		var err error
-		live, ended, err = runsOf(ctx, c)
+		live, ended, err = runsOf(ctx, client)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -205,17 +205,17 @@ func endRuns(ctx context.Context, c *runtime.Client, live, ended []plan.RunKey) 
 	if len(ended) == 0 {
 		return nil, nil, nil
 	}
-	return nil, nil, c.Ack(ctx, ended)
+	return nil, nil, client.Ack(ctx, ended)
 }
 
 // endSilent deals with a shepherd that was not to stay and runs nevertheless:
 // one that answers on no socket. Where no job is left it is ended.
-func (l *local) endSilent(ctx context.Context, node string, p runtime.Process, over bool) {
+func (l *local) endSilent(ctx context.Context, node string, process runtime.Process, over bool) {
 	gone := func() bool {
-		return !slices.Contains(runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")), p)
+		return !slices.Contains(runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")), process)
 	}
 	ends := func(sig syscall.Signal) bool {
-		if sig != 0 && syscall.Kill(p.PID, sig) != nil {
+		if sig != 0 && syscall.Kill(process.PID, sig) != nil {
 			return gone()
 		}
 		for began := time.Now(); ; {
@@ -235,9 +235,9 @@ func (l *local) endSilent(ctx context.Context, node string, p runtime.Process, o
 	switch {
 	case ends(0): // it had answered, and needed a moment more
 	case over && (ends(syscall.SIGTERM) || ends(syscall.SIGKILL)):
-		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) did not answer and was ended\n", node, p.PID)
+		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) did not answer and was ended\n", node, process.PID)
 	default:
-		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) does not answer and stays, with its jobs if it has any\n", node, p.PID)
+		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) does not answer and stays, with its jobs if it has any\n", node, process.PID)
 	}
 }
 

@@ -168,13 +168,13 @@ func (l *local) here() []string {
 	var out []string
 	short, _, _ := strings.Cut(l.host, ".")
 	for i := range l.cluster.Nodes {
-		n := &l.cluster.Nodes[i]
-		h := n.Hostname
+		node := &l.cluster.Nodes[i]
+		h := node.Hostname
 		if h == "" {
-			h = n.Name
+			h = node.Name
 		}
 		if h == l.host || h == short || h == "localhost" {
-			out = append(out, n.Name)
+			out = append(out, node.Name)
 		}
 	}
 	return out
@@ -361,32 +361,32 @@ func holdsFiles(pid int) bool {
 func (l *local) awaitAccounting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.wait/3)
 	defer cancel()
-	st := &apiv1.AccountingStatusReply{}
+	status := &apiv1.AccountingStatusReply{}
 	name, socket := "musterd", l.cfg.Socket
 	if l.apart {
 		name, socket = "accounting", l.cfg.AccountingSocket
 	}
 	err := l.until(ctx, name, func(ctx context.Context) error {
-		if err := callAt(ctx, socket, "Accounting/Status", &apiv1.AccountingStatusRequest{}, st); err != nil {
+		if err := callAt(ctx, socket, "Accounting/Status", &apiv1.AccountingStatusRequest{}, status); err != nil {
 			return err
 		}
-		if !st.GetUp() {
+		if !status.GetUp() {
 			return errors.New("the store does not take rows yet")
 		}
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", cmp.Or(st.GetError(), "the store has not answered yet"), l.logFile(name))
+		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", cmp.Or(status.GetError(), "the store has not answered yet"), l.logFile(name))
 		return nil
 	}
-	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", st.GetStore())
+	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", status.GetStore())
 	return nil
 }
 
-func shown(a conffile.Addr) string {
-	host, port, err := net.SplitHostPort(string(a))
+func shown(addr conffile.Addr) string {
+	host, port, err := net.SplitHostPort(string(addr))
 	if err != nil {
-		return string(a)
+		return string(addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -396,12 +396,12 @@ func shown(a conffile.Addr) string {
 
 // consoleURL is where a browser on this machine finds the console: it is plain
 // HTTP on a loopback address, and HTTPS elsewhere.
-func consoleURL(a conffile.Addr) string {
-	host, _, err := net.SplitHostPort(string(a))
+func consoleURL(addr conffile.Addr) string {
+	host, _, err := net.SplitHostPort(string(addr))
 	if err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback()) {
-		return "http://" + string(a) + "/"
+		return "http://" + string(addr) + "/"
 	}
-	return "https://" + shown(a) + "/"
+	return "https://" + shown(addr) + "/"
 }
 
 // startAgent enrols a node, if it is not yet, and starts its agent.

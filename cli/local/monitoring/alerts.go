@@ -42,13 +42,13 @@ type alertsOptions struct {
 
 // Alerts runs `musterd alerts`.
 func Alerts(args []string, out, errOut io.Writer) int {
-	var o alertsOptions
+	var options alertsOptions
 	fs := pflag.NewFlagSet("muster alerts", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.StringVar(&o.config, "config", "/etc/muster/alerts.yaml", "settings `file`")
-	fs.StringVar(&o.out, "out", "", "`file` (init) or folder (generate) to write")
-	fs.StringVar(&o.receiver, "receiver", "", "who gets the test: `slack`, pagerduty, email or webhook")
-	fs.BoolVar(&o.direct, "direct", false, "send the test to the receiver itself, past Alertmanager")
+	fs.StringVar(&options.config, "config", "/etc/muster/alerts.yaml", "settings `file`")
+	fs.StringVar(&options.out, "out", "", "`file` (init) or folder (generate) to write")
+	fs.StringVar(&options.receiver, "receiver", "", "who gets the test: `slack`, pagerduty, email or webhook")
+	fs.BoolVar(&options.direct, "direct", false, "send the test to the receiver itself, past Alertmanager")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, alertsUsage, fs.FlagUsages()) }
 	if err := fs.Parse(args); err != nil {
@@ -65,7 +65,7 @@ func Alerts(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "muster alerts: say one of init, check, generate, test (see --help)\n")
 		return 2
 	}
-	if err := run(o, out); err != nil {
+	if err := run(options, out); err != nil {
 		fmt.Fprintf(errOut, "muster alerts %s: %v\n", fs.Arg(0), err)
 		return 1
 	}
@@ -84,10 +84,10 @@ func readAlerts(path string) (*alerts.Settings, error) {
 	return alerts.Parse(path, data, dir)
 }
 
-func alertsInit(o alertsOptions, out io.Writer) error {
-	path := o.out
+func alertsInit(options alertsOptions, out io.Writer) error {
+	path := options.out
 	if path == "" {
-		path = o.config
+		path = options.config
 	}
 	made, err := cluster.WriteNew(path, alerts.Annotated())
 	if err == nil && !made {
@@ -101,24 +101,24 @@ func alertsInit(o alertsOptions, out io.Writer) error {
 
 // alertsCheck reads the settings and the secrets, and has promtool and amtool
 // read what would be generated where they are installed.
-func alertsCheck(o alertsOptions, out io.Writer) error {
-	s, err := readAlerts(o.config)
+func alertsCheck(options alertsOptions, out io.Writer) error {
+	settings, err := readAlerts(options.config)
 	if err != nil {
 		return err
 	}
-	errs := []error{s.CheckSecrets()}
+	errs := []error{settings.CheckSecrets()}
 	dir, err := os.MkdirTemp("", "muster-alerts")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := writeAlerts(s, dir); err != nil {
+	if err := writeAlerts(settings, dir); err != nil {
 		return err
 	}
 	for _, t := range [...][]string{{"promtool", "check", "rules", filepath.Join(dir, alerts.RulesFile)}, {"amtool", "check-config", filepath.Join(dir, alerts.AlertmanagerFile)}} {
 		path, err := exec.LookPath(t[0])
 		if err != nil {
-			fmt.Fprintf(out, "%s: not checked with %s, which is not installed\n", o.config, t[0])
+			fmt.Fprintf(out, "%s: not checked with %s, which is not installed\n", options.config, t[0])
 			continue
 		}
 		if text, err := exec.Command(path, t[1:]...).CombinedOutput(); err != nil {
@@ -128,39 +128,39 @@ func alertsCheck(o alertsOptions, out io.Writer) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	receivers := strings.Join(s.Receivers(), ", ")
+	receivers := strings.Join(settings.Receivers(), ", ")
 	if receivers == "" {
 		receivers = "none, so nobody is told"
 	}
-	fmt.Fprintf(out, "%s: %d alerts, receivers: %s\n", o.config, len(alerts.All()), receivers)
+	fmt.Fprintf(out, "%s: %d alerts, receivers: %s\n", options.config, len(alerts.All()), receivers)
 	return nil
 }
 
-func alertsGenerate(o alertsOptions, out io.Writer) error {
-	if o.out == "" {
+func alertsGenerate(options alertsOptions, out io.Writer) error {
+	if options.out == "" {
 		return errors.New("say where to: --out DIR")
 	}
-	s, err := readAlerts(o.config)
+	settings, err := readAlerts(options.config)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(options.out, 0o755); err != nil {
 		return err
 	}
-	if err := writeAlerts(s, o.out); err != nil {
+	if err := writeAlerts(settings, options.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "wrote %s, %s, %s, %s and grafana-alerting.json into %s\n", alerts.RulesFile, alerts.TestsFile, alerts.AlertmanagerFile, alerts.TemplatesFile, o.out)
+	fmt.Fprintf(out, "wrote %s, %s, %s, %s and grafana-alerting.json into %s\n", alerts.RulesFile, alerts.TestsFile, alerts.AlertmanagerFile, alerts.TemplatesFile, options.out)
 	return nil
 }
 
 // writeAlerts writes every generated file into a folder.
-func writeAlerts(s *alerts.Settings, dir string) error {
-	files, err := s.Files()
+func writeAlerts(settings *alerts.Settings, dir string) error {
+	files, err := settings.Files()
 	if err != nil {
 		return err
 	}
-	grafana, err := contact.JSON(grafanaAlerting(s))
+	grafana, err := contact.JSON(grafanaAlerting(settings))
 	if err != nil {
 		return err
 	}
@@ -173,39 +173,39 @@ func writeAlerts(s *alerts.Settings, dir string) error {
 }
 
 // grafanaAlerting says to Grafana what alertmanager.yml says to Alertmanager.
-func grafanaAlerting(s *alerts.Settings) ([]contact.Point, contact.Policy, contact.Hours) {
+func grafanaAlerting(settings *alerts.Settings) ([]contact.Point, contact.Policy, contact.Hours) {
 	file := func(path string) string { return "$__file{" + path + "}" }
 	var points []contact.Point
-	if s.Slack != nil {
-		points = append(points, contact.Point{Name: "slack", Type: "slack", Settings: map[string]any{"url": file(s.Slack.URLFile), "recipient": s.Slack.Channel}})
+	if settings.Slack != nil {
+		points = append(points, contact.Point{Name: "slack", Type: "slack", Settings: map[string]any{"url": file(settings.Slack.URLFile), "recipient": settings.Slack.Channel}})
 	}
-	if s.PagerDuty != nil {
-		points = append(points, contact.Point{Name: "pagerduty", Type: "pagerduty", Settings: map[string]any{"integrationKey": file(s.PagerDuty.KeyFile), "severity": "{{ .CommonLabels.severity }}"}})
+	if settings.PagerDuty != nil {
+		points = append(points, contact.Point{Name: "pagerduty", Type: "pagerduty", Settings: map[string]any{"integrationKey": file(settings.PagerDuty.KeyFile), "severity": "{{ .CommonLabels.severity }}"}})
 	}
-	if s.Email != nil {
-		points = append(points, contact.Point{Name: "email", Type: "email", Settings: map[string]any{"addresses": s.Email.To}})
+	if settings.Email != nil {
+		points = append(points, contact.Point{Name: "email", Type: "email", Settings: map[string]any{"addresses": settings.Email.To}})
 	}
-	if s.Webhook != nil {
-		hook := map[string]any{"url": s.Webhook.URL}
-		if s.Webhook.TokenFile != "" {
-			hook["authorization_scheme"], hook["authorization_credentials"] = "Bearer", file(s.Webhook.TokenFile)
+	if settings.Webhook != nil {
+		hook := map[string]any{"url": settings.Webhook.URL}
+		if settings.Webhook.TokenFile != "" {
+			hook["authorization_scheme"], hook["authorization_credentials"] = "Bearer", file(settings.Webhook.TokenFile)
 		}
 		points = append(points, contact.Point{Name: "webhook", Type: "webhook", Settings: hook})
 	}
-	first, last, two := strings.Cut(s.Hours.Days, ":")
+	first, last, two := strings.Cut(settings.Hours.Days, ":")
 	if !two {
 		last = first
 	}
-	hours := contact.Hours{Name: "muster-outside-business-hours", From: s.Hours.From, To: s.Hours.To, Zone: s.Hours.Zone, FirstDay: first, LastDay: last}
-	policy := contact.Policy{GroupBy: []string{"cluster", "alertname"}, Wait: s.GroupWait, Interval: s.GroupInterval, Repeat: s.Repeat}
+	hours := contact.Hours{Name: "muster-outside-business-hours", From: settings.Hours.From, To: settings.Hours.To, Zone: settings.Hours.Zone, FirstDay: first, LastDay: last}
+	policy := contact.Policy{GroupBy: []string{"cluster", "alertname"}, Wait: settings.GroupWait, Interval: settings.GroupInterval, Repeat: settings.Repeat}
 	if len(points) == 0 {
 		points = []contact.Point{{Name: "nobody", Type: "email", Settings: map[string]any{"addresses": "nobody@localhost"}}}
 	}
 	policy.Default = points[0].Name
-	if s.UserNotices != "" {
-		policy.Routes = append(policy.Routes, contact.Route{Point: s.UserNotices, Matchers: [][3]string{{"audience", "=", "users"}}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"})
+	if settings.UserNotices != "" {
+		policy.Routes = append(policy.Routes, contact.Route{Point: settings.UserNotices, Matchers: [][3]string{{"audience", "=", "users"}}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"})
 	}
-	if s.PagerDuty != nil {
+	if settings.PagerDuty != nil {
 		policy.Routes = append(policy.Routes, contact.Route{Point: "pagerduty", Matchers: [][3]string{{"severity", "=", "critical"}}, Repeat: "1h", Continue: policy.Default != "pagerduty"})
 	}
 	policy.Routes = append(policy.Routes, contact.Route{Point: policy.Default, Matchers: [][3]string{{"severity", "=", "info"}}, Repeat: "24h", Hours: hours.Name},
@@ -214,11 +214,11 @@ func grafanaAlerting(s *alerts.Settings) ([]contact.Point, contact.Policy, conta
 }
 
 // alertsTest sends a test notification.
-func alertsTest(o alertsOptions, out io.Writer) error {
-	if o.receiver == "" {
+func alertsTest(options alertsOptions, out io.Writer) error {
+	if options.receiver == "" {
 		return errors.New("say who gets it: --receiver slack, pagerduty, email or webhook")
 	}
-	s, err := readAlerts(o.config)
+	settings, err := readAlerts(options.config)
 	if err != nil {
 		return err
 	}
@@ -228,17 +228,17 @@ func alertsTest(o alertsOptions, out io.Writer) error {
 	if u, err := user.Current(); err == nil {
 		who = u.Username
 	}
-	t := alerts.Test{Receiver: o.receiver, By: who, Now: time.Now(), HTTP: &http.Client{Timeout: 10 * time.Second}}
-	if o.direct {
-		if err := s.Direct(ctx, t); err != nil {
-			return fmt.Errorf("%s: %w", o.receiver, err)
+	test := alerts.Test{Receiver: options.receiver, By: who, Now: time.Now(), HTTP: &http.Client{Timeout: 10 * time.Second}}
+	if options.direct {
+		if err := settings.Direct(ctx, test); err != nil {
+			return fmt.Errorf("%s: %w", options.receiver, err)
 		}
-		fmt.Fprintf(out, "%s took the test notification\n", o.receiver)
+		fmt.Fprintf(out, "%s took the test notification\n", options.receiver)
 		return nil
 	}
-	if err := s.ThroughAlertmanager(ctx, t); err != nil {
+	if err := settings.ThroughAlertmanager(ctx, test); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Alertmanager at %s took the test for %s; the notification follows within seconds if its configuration is the generated one\n", s.Alertmanager, o.receiver)
+	fmt.Fprintf(out, "Alertmanager at %s took the test for %s; the notification follows within seconds if its configuration is the generated one\n", settings.Alertmanager, options.receiver)
 	return nil
 }

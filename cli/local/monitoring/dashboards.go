@@ -41,19 +41,19 @@ type dashboardsOptions struct {
 
 // Dashboards runs `musterd dashboards`.
 func Dashboards(args []string, out, errOut io.Writer) int {
-	var o dashboardsOptions
+	var options dashboardsOptions
 	fs := pflag.NewFlagSet("muster dashboards", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.StringVar(&o.out, "out", "", "`file` (preview) or folder (generate) to write")
-	fs.StringVar(&o.prometheus, "prometheus", "http://localhost:9090", "`address` of Prometheus or VictoriaMetrics")
-	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml, which tells where the embedded accounting store is")
-	fs.StringVar(&o.clickhouse, "clickhouse", "", "`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)")
-	fs.StringVar(&o.database, "database", "muster", "database of the accounting store")
-	fs.StringVar(&o.user, "clickhouse-user", "", "login at a ClickHouse server")
-	fs.StringVar(&o.passwordFile, "clickhouse-password-file", "", "`file` with the password of the login")
-	fs.StringSliceVar(&o.boards, "board", nil, "draw only this dashboard (its UID; repeatable)")
-	fs.StringArrayVar(&o.vars, "var", nil, "choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)")
-	fs.DurationVar(&o.since, "since", time.Hour, "how far back to look")
+	fs.StringVar(&options.out, "out", "", "`file` (preview) or folder (generate) to write")
+	fs.StringVar(&options.prometheus, "prometheus", "http://localhost:9090", "`address` of Prometheus or VictoriaMetrics")
+	fs.StringVar(&options.config, "config", "/etc/muster/muster.yaml", "muster.yaml, which tells where the embedded accounting store is")
+	fs.StringVar(&options.clickhouse, "clickhouse", "", "`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)")
+	fs.StringVar(&options.database, "database", "muster", "database of the accounting store")
+	fs.StringVar(&options.user, "clickhouse-user", "", "login at a ClickHouse server")
+	fs.StringVar(&options.passwordFile, "clickhouse-password-file", "", "`file` with the password of the login")
+	fs.StringSliceVar(&options.boards, "board", nil, "draw only this dashboard (its UID; repeatable)")
+	fs.StringArrayVar(&options.vars, "var", nil, "choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)")
+	fs.DurationVar(&options.since, "since", time.Hour, "how far back to look")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, dashboardsUsage, fs.FlagUsages()) }
 	if err := fs.Parse(args); err != nil {
@@ -70,59 +70,59 @@ func Dashboards(args []string, out, errOut io.Writer) int {
 	case fs.NArg() != 1 || run == nil:
 		fmt.Fprintln(errOut, "muster dashboards: say generate or preview (see --help)")
 		return 2
-	case o.out == "":
+	case options.out == "":
 		fmt.Fprintf(errOut, "muster dashboards %s: say where to: --out\n", fs.Arg(0))
 		return 2
 	}
-	if err := run(o, out); err != nil {
+	if err := run(options, out); err != nil {
 		fmt.Fprintf(errOut, "muster dashboards %s: %v\n", fs.Arg(0), err)
 		return 1
 	}
 	return 0
 }
 
-func dashboardsGenerate(o dashboardsOptions, out io.Writer) error {
+func dashboardsGenerate(options dashboardsOptions, out io.Writer) error {
 	files, err := dashboards.Files()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(options.out, 0o755); err != nil {
 		return err
 	}
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(o.out, f.Name), f.Data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(options.out, f.Name), f.Data, 0o644); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(out, "wrote %d dashboards into %s\n", len(files), o.out)
+	fmt.Fprintf(out, "wrote %d dashboards into %s\n", len(files), options.out)
 	return nil
 }
 
 // source finds out where the data is.
 func (o dashboardsOptions) source() (preview.Source, error) {
-	s := preview.Source{Prometheus: o.prometheus, ClickHouse: o.clickhouse, Database: o.database, User: o.user}
-	if s.ClickHouse == "" {
+	source := preview.Source{Prometheus: o.prometheus, ClickHouse: o.clickhouse, Database: o.database, User: o.user}
+	if source.ClickHouse == "" {
 		cfg, err := conffile.Load(o.config)
 		if err != nil {
-			return s, fmt.Errorf("%w (or name the accounting store with --clickhouse)", err)
+			return source, fmt.Errorf("%w (or name the accounting store with --clickhouse)", err)
 		}
-		s.ClickHouse = cfg.ClickHouse.Embedded.Socket
+		source.ClickHouse = cfg.ClickHouse.Embedded.Socket
 		if cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
-			return s, errors.New("the accounting store is a server: name its HTTP interface with --clickhouse")
+			return source, errors.New("the accounting store is a server: name its HTTP interface with --clickhouse")
 		}
 	}
 	if o.passwordFile != "" {
 		data, err := os.ReadFile(o.passwordFile)
 		if err != nil {
-			return s, err
+			return source, err
 		}
-		s.Password = strings.TrimSpace(string(data))
+		source.Password = strings.TrimSpace(string(data))
 	}
-	return s.Open(), nil
+	return source.Open(), nil
 }
 
 // scope is the choices at the dashboards' tops.
-func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboards.Scope, error) {
+func (o dashboardsOptions) scope(ctx context.Context, source preview.Source) (dashboards.Scope, error) {
 	now := time.Now().Truncate(time.Second)
 	scope := dashboards.Scope{Vars: map[string][]string{}, From: now.Add(-o.since), To: now, Step: max(time.Second, (o.since / 240).Truncate(time.Second))}
 	for _, v := range o.vars {
@@ -138,7 +138,7 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 		}
 		scope.Vars[name] = append(scope.Vars[name], value)
 	}
-	clusters, err := s.Values(ctx, "muster_nodes", "cluster")
+	clusters, err := source.Values(ctx, "muster_nodes", "cluster")
 	if err != nil {
 		return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
 	}
@@ -154,7 +154,7 @@ func (o dashboardsOptions) scope(ctx context.Context, s preview.Source) (dashboa
 		}
 	}
 	if scope.Vars["job"] == nil {
-		job, err := s.RunningJob(ctx, scope)
+		job, err := source.RunningJob(ctx, scope)
 		if err != nil {
 			return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
 		}
@@ -193,29 +193,29 @@ func (o dashboardsOptions) chosen() ([]dashboards.Board, error) {
 	return slices.DeleteFunc(all, func(b dashboards.Board) bool { return !slices.Contains(o.boards, b.UID) }), nil
 }
 
-func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
-	boards, err := o.chosen()
+func dashboardsPreview(options dashboardsOptions, out io.Writer) error {
+	boards, err := options.chosen()
 	if err != nil {
 		return err
 	}
-	if o.since < time.Minute {
-		return fmt.Errorf("--since %s: want a minute or more", o.since)
+	if options.since < time.Minute {
+		return fmt.Errorf("--since %s: want a minute or more", options.since)
 	}
-	s, err := o.source()
+	source, err := options.source()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	scope, err := o.scope(ctx, s)
+	scope, err := options.scope(ctx, source)
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(o.out)
+	f, err := os.Create(options.out)
 	if err != nil {
 		return err
 	}
-	results, err := preview.Page{Boards: boards, Scope: scope, Source: s}.Write(ctx, f)
+	results, err := preview.Page{Boards: boards, Scope: scope, Source: source}.Write(ctx, f)
 	err = errors.Join(err, f.Close())
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 			empty++
 		}
 	}
-	fmt.Fprintf(out, "wrote %s: %d panels, %d of them without data now, %d failed\n", o.out, len(results), empty, failed)
+	fmt.Fprintf(out, "wrote %s: %d panels, %d of them without data now, %d failed\n", options.out, len(results), empty, failed)
 	if failed > 0 {
 		return fmt.Errorf("queries failed for %d panels", failed)
 	}
@@ -238,19 +238,19 @@ func dashboardsPreview(o dashboardsOptions, out io.Writer) error {
 func tell(out io.Writer, results []preview.Result) (failed int) {
 	panels := map[string][]preview.Result{}
 	var causes []string
-	for _, r := range results {
-		if r.Err == nil {
+	for _, result := range results {
+		if result.Err == nil {
 			continue
 		}
 		failed++
-		cause := r.Err.Error()
-		if inner := errors.Unwrap(r.Err); inner != nil {
+		cause := result.Err.Error()
+		if inner := errors.Unwrap(result.Err); inner != nil {
 			cause = inner.Error() // without the question
 		}
 		if panels[cause] == nil {
 			causes = append(causes, cause)
 		}
-		panels[cause] = append(panels[cause], r)
+		panels[cause] = append(panels[cause], result)
 	}
 	for _, cause := range causes {
 		if list := panels[cause]; len(list) > 1 {

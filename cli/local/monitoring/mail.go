@@ -34,12 +34,12 @@ func Mail(args []string, in io.Reader, errOut io.Writer) int {
 
 func sendMail(args []string, in io.Reader) error {
 	fl := pflag.NewFlagSet("musterd mail", pflag.ContinueOnError)
-	var s mailer.Server
-	fl.StringVar(&s.Addr, "smtp", "", "")
-	fl.StringVar(&s.User, "user", "", "")
+	var server mailer.Server
+	fl.StringVar(&server.Addr, "smtp", "", "")
+	fl.StringVar(&server.User, "user", "", "")
 	from, file := fl.String("from", "", ""), fl.String("password-file", "", "")
 	fl.Usage = func() {}
-	if err := fl.Parse(args); err != nil || s.Addr == "" || *from == "" || fl.NArg() == 0 || (s.User == "") != (*file == "") {
+	if err := fl.Parse(args); err != nil || server.Addr == "" || *from == "" || fl.NArg() == 0 || (server.User == "") != (*file == "") {
 		return errors.Join(err, errMailUsage)
 	}
 	if *file != "" {
@@ -47,8 +47,8 @@ func sendMail(args []string, in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		s.Password = strings.TrimRight(string(data), "\r\n")
-		if s.Password == "" || strings.ContainsAny(s.Password, "\x00\r\n") {
+		server.Password = strings.TrimRight(string(data), "\r\n")
+		if server.Password == "" || strings.ContainsAny(server.Password, "\x00\r\n") {
 			return fmt.Errorf("%s must hold one line, the password", *file)
 		}
 	}
@@ -58,5 +58,5 @@ func sendMail(args []string, in io.Reader) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serverPatience)
 	defer cancel()
-	return s.Send(ctx, *from, fl.Args(), message)
+	return server.Send(ctx, *from, fl.Args(), message)
 }

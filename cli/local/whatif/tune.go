@@ -167,12 +167,12 @@ func (w *tuning) settings() (out []tune.Setting, bad []string) {
 		return tune.Candidates(), nil
 	}
 	for _, text := range w.try {
-		s, err := tune.ParseSetting(text)
+		setting, err := tune.ParseSetting(text)
 		if err != nil {
 			bad = append(bad, fmt.Sprintf("--try %q: %s", text, oneLine(err)))
 			continue
 		}
-		out = append(out, s)
+		out = append(out, setting)
 	}
 	return out, bad
 }
@@ -312,25 +312,25 @@ func (w *tuning) write(out io.Writer, rep *tune.Report) error {
 func reportText(rep *tune.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d jobs; %d settings were compared on the first %d, and one is judged on the other %d\n", rep.Jobs, len(rep.Tried), rep.LearnJobs, rep.JudgeJobs)
-	if j := rep.OutOfSample; j != nil {
-		fmt.Fprintf(&b, "\n%-24s %14s %14s %10s  %s\n", "second half", "in force", "judged", "change", fmt.Sprintf("with %d %% confidence", j.Level))
-		row := func(name, unit string, digits int, old, fresh float64, in *tune.Interval) {
+	if judgement := rep.OutOfSample; judgement != nil {
+		fmt.Fprintf(&b, "\n%-24s %14s %14s %10s  %s\n", "second half", "in force", "judged", "change", fmt.Sprintf("with %d %% confidence", judgement.Level))
+		row := func(name, unit string, digits int, old, fresh float64, interval *tune.Interval) {
 			change := "-"
 			if old > 0 {
 				change = fmt.Sprintf("%+.1f %%", 100*(fresh/old-1))
 			}
 			fmt.Fprintf(&b, "%-24s %14s %14s %10s", name, fmt.Sprintf("%.*f%s", digits, old, unit), fmt.Sprintf("%.*f%s", digits, fresh, unit), change)
-			if in != nil {
-				fmt.Fprintf(&b, "  %+.1f to %+.1f %%", 100*in.Low, 100*in.High)
+			if interval != nil {
+				fmt.Fprintf(&b, "  %+.1f to %+.1f %%", 100*interval.Low, 100*interval.High)
 			}
 			b.WriteString("\n")
 		}
-		row("mean bounded slowdown", "", 2, j.Old.MeanSlowdown, j.New.MeanSlowdown, &j.Slowdown)
-		row("mean wait", " s", 0, j.Old.MeanWait, j.New.MeanWait, &j.Wait)
-		row("P95 wait", " s", 0, j.Old.P95Wait, j.New.P95Wait, nil)
-		row("longest wait", " s", 0, j.Old.LongestWait, j.New.LongestWait, nil)
-		fmt.Fprintf(&b, "judged: %s (%d blocks of %.1f days)\n", rep.Chosen, j.Blocks, j.BlockDays)
-		b.WriteString(losersText(j.Losers))
+		row("mean bounded slowdown", "", 2, judgement.Old.MeanSlowdown, judgement.New.MeanSlowdown, &judgement.Slowdown)
+		row("mean wait", " s", 0, judgement.Old.MeanWait, judgement.New.MeanWait, &judgement.Wait)
+		row("P95 wait", " s", 0, judgement.Old.P95Wait, judgement.New.P95Wait, nil)
+		row("longest wait", " s", 0, judgement.Old.LongestWait, judgement.New.LongestWait, nil)
+		fmt.Fprintf(&b, "judged: %s (%d blocks of %.1f days)\n", rep.Chosen, judgement.Blocks, judgement.BlockDays)
+		b.WriteString(losersText(judgement.Losers))
 	}
 	switch rep.Verdict {
 	case tune.Change:

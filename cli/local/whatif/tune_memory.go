@@ -120,7 +120,7 @@ func (w *tuning) trace() (*replay.Workload, error) {
 			return nil, fmt.Errorf("%s: %w", w.swf, err)
 		}
 	}
-	t, err := replay.ReadSWF(in)
+	trace, err := replay.ReadSWF(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.swf, err)
 	}
@@ -136,5 +136,5 @@ func (w *tuning) trace() (*replay.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.Workload(config), nil
+	return trace.Workload(config), nil
 }

@@ -172,14 +172,14 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	}
 	res := &whatifResult{Cluster: w.cluster, From: from.Unix(), To: to.Unix(), Jobs: len(old.Jobs), LeftOut: left}
 	for i, load := range []*replay.Workload{old, changed} {
-		r, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, w.progress(i+1))
+		result, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, w.progress(i+1))
 		if err != nil {
 			return nil, err
 		}
 		if i == 0 {
-			res.Old = r.Summarise()
+			res.Old = result.Summarise()
 		} else {
-			res.New, res.Refusal = r.Summarise(), r.Refusal()
+			res.New, res.Refusal = result.Summarise(), result.Refusal()
 		}
 	}
 	return res, nil
@@ -224,15 +224,15 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 		if len(words) < 2 || strings.Contains(words[0], "=") {
 			return nil, nil, fmt.Errorf("--qos %q: expected a name and what to set, as in \"normal MaxJobsPerUser=4\"", text)
 		}
-		c := policy.Change{Verb: policy.Modify, Entity: "qos", Names: words[:1]}
+		change := policy.Change{Verb: policy.Modify, Entity: "qos", Names: words[:1]}
 		for _, word := range words[1:] {
 			key, value, ok := strings.Cut(word, "=")
 			if !ok {
 				return nil, nil, fmt.Errorf("--qos %q: %q is not of the form KEY=VALUE", text, word)
 			}
-			c.Set = append(c.Set, spec.KeyValue{Key: key, Value: value})
+			change.Set = append(change.Set, spec.KeyValue{Key: key, Value: value})
 		}
-		changes = append(changes, policy.Change{Verb: policy.Add, Entity: "qos", Names: words[:1]}, c)
+		changes = append(changes, policy.Change{Verb: policy.Add, Entity: "qos", Names: words[:1]}, change)
 	}
 	if w.conf == "" {
 		return nil, changes, nil
@@ -247,14 +247,14 @@ func (w *source) read(conf string) (*spec.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, problems := conffile.ReadSlurm(path)
+	cluster, problems := conffile.ReadSlurm(path)
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("%s cannot be used:\n%w", conf, err)
 	}
 	for _, p := range problems {
 		fmt.Fprintf(w.errOut, "%s: %s\n", w.command, p)
 	}
-	return &c.Config, nil
+	return &cluster.Config, nil
 }
 
 // history folds the archive. The controller may be writing to it: what is read
@@ -286,38 +286,38 @@ func (w *source) history(ctx context.Context, from, to, until spec.Instant) (*re
 	if err != nil {
 		return nil, 0, err
 	}
-	h := replay.NewHistory(from, to, st)
+	history := replay.NewHistory(from, to, st)
 	next := uint64(1)
 	if st != nil {
 		next = st.Seq + 1
 	}
-	it, err := a.Reader(next)
+	iterator, err := a.Reader(next)
 	if err != nil {
 		return nil, 0, fmt.Errorf("the archive %s: %w", dir, err)
 	}
 	for ctx.Err() == nil {
-		r, err := it.Next()
+		record, err := iterator.Next()
 		if errors.Is(err, io.EOF) {
-			return h.Workload()
+			return history.Workload()
 		}
 		if err != nil {
 			return nil, 0, err
 		}
-		if r.LastSeq < r.FirstSeq {
+		if record.LastSeq < record.FirstSeq {
 			continue
 		}
-		events, err := codec.Decode(r.Batch)
+		events, err := codec.Decode(record.Batch)
 		if err != nil {
 			return nil, 0, err
 		}
 		for i := range events {
-			if events[i].Seq <= h.Seq() {
+			if events[i].Seq <= history.Seq() {
 				continue
 			}
 			if events[i].At > until {
-				return h.Workload()
+				return history.Workload()
 			}
-			if err := h.Add(&events[i]); err != nil {
+			if err := history.Add(&events[i]); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -328,9 +328,9 @@ func (w *source) history(ctx context.Context, from, to, until spec.Instant) (*re
 // beginning is the state before the first event that the archive still has:
 // its oldest snapshot, or nil where the history is whole.
 func beginning(a *archive.Archive) (*state.State, error) {
-	it, err := a.Reader(1)
+	iterator, err := a.Reader(1)
 	if err == nil {
-		if r, rerr := it.Next(); rerr == nil && r.FirstSeq <= 1 {
+		if r, rerr := iterator.Next(); rerr == nil && r.FirstSeq <= 1 {
 			return nil, nil
 		}
 	}

@@ -58,9 +58,9 @@ func (w *source) imported(ctx context.Context, from, to spec.Instant, config *sp
 
 // recordOf is a row as a replay wants it. Old releases of Slurm tell only of what
 // was given, not of what was asked for, that there were GPUs, or how much memory.
-func recordOf(r *apiv1.AcctRow) replay.Record {
-	asked, given := wire.ToTRES(r.GetReqTres()), wire.ToTRES(r.GetAllocTres())
-	asked.CPU = cmp.Or(asked.CPU, int64(r.GetReqCpus()), given.CPU)
+func recordOf(row *apiv1.AcctRow) replay.Record {
+	asked, given := wire.ToTRES(row.GetReqTres()), wire.ToTRES(row.GetAllocTres())
+	asked.CPU = cmp.Or(asked.CPU, int64(row.GetReqCpus()), given.CPU)
 	asked.Mem = cmp.Or(asked.Mem, given.Mem)
 	untold := asked.Get("gres/gpu") == 0
 	for _, o := range given.Other {
@@ -68,14 +68,14 @@ func recordOf(r *apiv1.AcctRow) replay.Record {
 			asked = asked.With(o.Name, o.N)
 		}
 	}
-	out := replay.Record{Name: r.GetName(), User: r.GetUser(), Group: r.GetGroup(), Account: r.GetAccount(), QOS: r.GetQos(), Constraint: r.GetConstraint(),
-		UID: r.GetUserId(), GID: r.GetGroupId(), Eligible: spec.Instant(cmp.Or(r.GetEligible(), r.GetSubmit())), Start: spec.Instant(r.GetStart()),
-		Run: spec.Span(r.GetElapsed()), Limit: spec.Span(r.GetTimeLimit()), Asked: asked,
-		Nodes: cmp.Or(int64(r.GetReqNodes()), given.Node), Ended: r.GetEnd() != 0 && r.GetStart() != 0, Failed: r.GetExitCode() != 0 || r.GetExitSignal() != 0}
-	if p := r.GetPartition(); p != "" {
+	out := replay.Record{Name: row.GetName(), User: row.GetUser(), Group: row.GetGroup(), Account: row.GetAccount(), QOS: row.GetQos(), Constraint: row.GetConstraint(),
+		UID: row.GetUserId(), GID: row.GetGroupId(), Eligible: spec.Instant(cmp.Or(row.GetEligible(), row.GetSubmit())), Start: spec.Instant(row.GetStart()),
+		Run: spec.Span(row.GetElapsed()), Limit: spec.Span(row.GetTimeLimit()), Asked: asked,
+		Nodes: cmp.Or(int64(row.GetReqNodes()), given.Node), Ended: row.GetEnd() != 0 && row.GetStart() != 0, Failed: row.GetExitCode() != 0 || row.GetExitSignal() != 0}
+	if p := row.GetPartition(); p != "" {
 		out.Partitions = strings.Split(p, ",")
 	}
-	if r.GetTimeLimit() < 0 {
+	if row.GetTimeLimit() < 0 {
 		out.Limit = spec.Infinite
 	}
 	return out

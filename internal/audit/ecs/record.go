@@ -149,58 +149,58 @@ type Origin struct {
 // FromEvent makes the record of a change.
 func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 	at := time.Unix(0, e.GetAt())
-	r := o.newRecord(at)
+	record := o.newRecord(at)
 	kind := kindByName[e.GetKind()]
 	topic := wire.TopicOf(kind)
-	r.Event.ID = fmt.Sprintf("%d-%x", e.GetSeq(), uint64(e.GetAt()))
+	record.Event.ID = fmt.Sprintf("%d-%x", e.GetSeq(), uint64(e.GetAt()))
 	if e.GetJob() != "" { // an event may be about several jobs
-		r.Event.ID += "-" + e.GetJob()
+		record.Event.ID += "-" + e.GetJob()
 	}
-	r.Event.Category, r.Event.Type = classify(kind, topic)
-	r.Event.Action = actionOf(e.GetKind())
-	r.Event.Code = e.GetKind()
-	r.Event.Outcome = "success"
-	r.Event.Sequence = e.GetSeq()
+	record.Event.Category, record.Event.Type = classify(kind, topic)
+	record.Event.Action = actionOf(e.GetKind())
+	record.Event.Code = e.GetKind()
+	record.Event.Outcome = "success"
+	record.Event.Sequence = e.GetSeq()
 	switch e.GetActorKind() {
 	case wire.ActorKindName(event.ActorUser):
-		r.User = &named{Name: e.GetActor()}
+		record.User = &named{Name: e.GetActor()}
 		if e.GetHost() != "" {
-			r.Source = &source{Address: e.GetHost()}
+			record.Source = &source{Address: e.GetHost()}
 		}
 	case wire.ActorKindName(event.ActorNode):
-		r.Host = &named{Name: e.GetActor()}
+		record.Host = &named{Name: e.GetActor()}
 	}
-	r.Muster = muster{Actor: e.GetActorKind(), Command: e.GetCommand(), Cause: e.GetCauseSeq(), Job: e.GetJob(), JobUser: e.GetUser(), Account: e.GetAccount()}
+	record.Muster = muster{Actor: e.GetActorKind(), Command: e.GetCommand(), Cause: e.GetCauseSeq(), Job: e.GetJob(), JobUser: e.GetUser(), Account: e.GetAccount()}
 	if nodes := e.GetNodes(); len(nodes) > 0 {
-		r.Muster.Nodes = hostlist.Fold(nodes)
+		record.Muster.Nodes = hostlist.Fold(nodes)
 	}
-	for _, f := range e.GetFields() {
-		if r.Muster.Fields == nil {
-			r.Muster.Fields = map[string]any{}
+	for _, field := range e.GetFields() {
+		if record.Muster.Fields == nil {
+			record.Muster.Fields = map[string]any{}
 		}
-		r.Muster.Fields[f.GetName()] = fieldValue(f)
+		record.Muster.Fields[field.GetName()] = fieldValue(field)
 	}
-	if reason, ok := r.Muster.Fields["reason"].(string); ok {
-		r.Event.Reason = reason
+	if reason, ok := record.Muster.Fields["reason"].(string); ok {
+		record.Event.Reason = reason
 	}
-	r.Orchestrator.Resource = resourceOf(topic, e, r)
-	r.Message = sentence(e, r)
-	return r
+	record.Orchestrator.Resource = resourceOf(topic, e, record)
+	record.Message = sentence(e, record)
+	return record
 }
 
 func (o Origin) newRecord(at time.Time) *Record {
-	r := &Record{Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"), ECS: schema{ecsVersion},
+	record := &Record{Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"), ECS: schema{ecsVersion},
 		Event:        eventFields{Kind: "event", Module: "muster", Dataset: "muster.audit", Provider: "musterd"},
 		Orchestrator: &orchestrator{Type: "muster", Cluster: named{Name: o.Cluster}}}
 	if o.Controller != "" {
-		r.Observer = &named{Name: o.Controller}
+		record.Observer = &named{Name: o.Controller}
 	}
-	return r
+	return record
 }
 
 // fieldValue is a fact as JSON has it: times in RFC 3339, spans in seconds.
-func fieldValue(f *apiv1.EventField) any {
-	switch v := f.GetValue().(type) {
+func fieldValue(field *apiv1.EventField) any {
+	switch v := field.GetValue().(type) {
 	case *apiv1.EventField_Text:
 		return v.Text
 	case *apiv1.EventField_Number:
@@ -263,13 +263,13 @@ func actionOf(kind string) string {
 }
 
 // resourceOf is what a change is about.
-func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, r *Record) *resource {
-	text := func(name string) string { s, _ := r.Muster.Fields[name].(string); return s }
+func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, record *Record) *resource {
+	text := func(name string) string { s, _ := record.Muster.Fields[name].(string); return s }
 	switch {
 	case e.GetJob() != "":
 		return &resource{Type: "job", ID: e.GetJob(), Name: text("name")}
-	case topic == wire.TopicNode && r.Muster.Nodes != "":
-		return &resource{Type: "node", Name: r.Muster.Nodes}
+	case topic == wire.TopicNode && record.Muster.Nodes != "":
+		return &resource{Type: "node", Name: record.Muster.Nodes}
 	}
 	for _, name := range [...]string{"reservation", "partition", "account", "user", "qos", "wckey", "resource", "node"} {
 		if text(name) != "" {
@@ -280,10 +280,10 @@ func resourceOf(topic wire.EventTopic, e *apiv1.EventInfo, r *Record) *resource 
 }
 
 // sentence tells a change to people.
-func sentence(e *apiv1.EventInfo, r *Record) string {
+func sentence(e *apiv1.EventInfo, record *Record) string {
 	var b strings.Builder
 	b.WriteString(e.GetKind())
-	if about := r.Orchestrator.Resource; about != nil {
+	if about := record.Orchestrator.Resource; about != nil {
 		name := about.ID
 		if name == "" {
 			name = about.Name

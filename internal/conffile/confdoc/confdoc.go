@@ -50,10 +50,10 @@ func paragraph(doc *ast.CommentGroup) string {
 }
 
 // of gives the comment of a key; a key without one cannot be documented.
-func (c Comments) of(k conffile.Key) (string, error) {
-	text := c[k.Struct+"."+k.Field]
+func (c Comments) of(key conffile.Key) (string, error) {
+	text := c[key.Struct+"."+key.Field]
 	if text == "" {
-		return "", fmt.Errorf("%s (%s.%s) has no comment", k.Path, k.Struct, k.Field)
+		return "", fmt.Errorf("%s (%s.%s) has no comment", key.Path, key.Struct, key.Field)
 	}
 	return text, nil
 }
@@ -66,26 +66,26 @@ const annotatedHead = `# muster.yaml: what is Muster's own. The cluster itself s
 `
 
 // Annotated writes the default file, every key with its comment.
-func Annotated(c Comments) (string, error) {
+func Annotated(comments Comments) (string, error) {
 	var b strings.Builder
 	b.WriteString(annotatedHead)
-	for _, k := range conffile.Keys() {
-		text, err := c.of(k)
+	for _, key := range conffile.Keys() {
+		text, err := comments.of(key)
 		if err != nil {
 			return "", err
 		}
-		indent := strings.Repeat("  ", k.Depth())
+		indent := strings.Repeat("  ", key.Depth())
 		b.WriteString("\n")
 		for _, line := range wrap(text, 78-len(indent)) {
 			fmt.Fprintf(&b, "%s# %s\n", indent, line)
 		}
 		switch {
-		case k.Section():
-			fmt.Fprintf(&b, "%s%s:\n", indent, k.Name())
-		case k.Default != "":
-			fmt.Fprintf(&b, "%s#%s: %s\n", indent, k.Name(), k.Default)
+		case key.Section():
+			fmt.Fprintf(&b, "%s%s:\n", indent, key.Name())
+		case key.Default != "":
+			fmt.Fprintf(&b, "%s#%s: %s\n", indent, key.Name(), key.Default)
 		default:
-			fmt.Fprintf(&b, "%s#%s: %s\n", indent, k.Name(), k.Example)
+			fmt.Fprintf(&b, "%s#%s: %s\n", indent, key.Name(), key.Example)
 		}
 	}
 	return b.String(), nil
@@ -117,31 +117,31 @@ a port, ` + "`host:port` or `off`" + `.
 `
 
 // Markdown writes docs/muster.yaml.md: one table for each section.
-func Markdown(c Comments) (string, error) {
+func Markdown(comments Comments) (string, error) {
 	var b strings.Builder
 	b.WriteString(markdownHead)
 	section := "-"
-	for _, k := range conffile.Keys() {
-		text, err := c.of(k)
+	for _, key := range conffile.Keys() {
+		text, err := comments.of(key)
 		if err != nil {
 			return "", err
 		}
-		if k.Section() {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", k.Path, text)
+		if key.Section() {
+			fmt.Fprintf(&b, "\n## %s\n\n%s\n", key.Path, text)
 			continue
 		}
-		if at := strings.TrimSuffix(strings.TrimSuffix(k.Path, k.Name()), "."); at != section {
+		if at := strings.TrimSuffix(strings.TrimSuffix(key.Path, key.Name()), "."); at != section {
 			section = at
 			b.WriteString("\n| key | value | default | meaning |\n|---|---|---|---|\n")
 		}
 		value := "-"
-		if k.Default != "" {
-			value = "`" + k.Default + "`"
+		if key.Default != "" {
+			value = "`" + key.Default + "`"
 		}
-		if k.Default == "" && k.Example != "" {
-			text += " As in `" + k.Example + "`."
+		if key.Default == "" && key.Example != "" {
+			text += " As in `" + key.Example + "`."
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Path, strings.ReplaceAll(k.Type, "|", `\|`), value, strings.ReplaceAll(text, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", key.Path, strings.ReplaceAll(key.Type, "|", `\|`), value, strings.ReplaceAll(text, "|", `\|`))
 	}
 	return b.String(), nil
 }

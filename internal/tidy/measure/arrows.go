@@ -20,8 +20,8 @@ func (m *meter) countArrows(pkg *tidy.Package, files []*tidy.File) (all, upward 
 		index[f.Path] = i
 	}
 	seen := map[arrow]bool{}
-	for i, f := range files {
-		ast.Inspect(f.AST, func(n ast.Node) bool {
+	for i, file := range files {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
 			id, ok := n.(*ast.Ident)
 			if !ok {
 				return true

@@ -105,22 +105,22 @@ func (m *meter) noteFinding(kind string, pos token.Pos, detail string) {
 	m.places = append(m.places, strings.TrimSpace(fmt.Sprintf("%s %s:%d %s", kind, at.Filename, at.Line, detail)))
 }
 
-func (m *meter) measureFile(f *tidy.File) {
+func (m *meter) measureFile(file *tidy.File) {
 	m.files++
-	m.lines += strings.Count(string(f.Src), "\n")
-	for _, group := range f.AST.Comments {
+	m.lines += strings.Count(string(file.Src), "\n")
+	for _, group := range file.AST.Comments {
 		for _, c := range group.List {
 			m.countComment(c.Text)
 		}
 	}
-	for _, decl := range f.AST.Decls {
+	for _, decl := range file.AST.Decls {
 		fn, ok := decl.(*ast.FuncDecl)
 		if !ok {
 			continue
 		}
 		m.countFunction(fn)
 	}
-	ast.Inspect(f.AST, func(n ast.Node) bool {
+	ast.Inspect(file.AST, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			m.countAssignment(n)
@@ -138,7 +138,7 @@ func (m *meter) measureFile(f *tidy.File) {
 		}
 		return true
 	})
-	m.countConditions(f.AST)
+	m.countConditions(file.AST)
 }
 
 func (m *meter) countComment(text string) {

@@ -96,24 +96,24 @@ the word of a login host or node for its user. Nothing in a message is believed.
 
 `)
 	last := ""
-	for _, m := range Methods() {
-		if m.Service != last {
-			last = m.Service
-			fmt.Fprintf(&b, "\n## %s\n\n| method | transports |", m.Service)
+	for _, method := range Methods() {
+		if method.Service != last {
+			last = method.Service
+			fmt.Fprintf(&b, "\n## %s\n\n| method | transports |", method.Service)
 			for _, role := range Roles() {
 				fmt.Fprintf(&b, " %s |", role)
 			}
 			b.WriteString(" limits |\n|---|---|" + strings.Repeat("---|", int(numRoles)) + "---|\n")
 		}
 		var names []string
-		for _, t := range m.Transports {
+		for _, t := range method.Transports {
 			names = append(names, string(t))
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |", m.Name, strings.Join(names, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s |", method.Name, strings.Join(names, ", "))
 		for _, role := range Roles() {
-			fmt.Fprintf(&b, " %s |", m.Grant(role))
+			fmt.Fprintf(&b, " %s |", method.Grant(role))
 		}
-		fmt.Fprintf(&b, " %s |\n", m.Note)
+		fmt.Fprintf(&b, " %s |\n", method.Note)
 	}
 	return b.String()
 }

@@ -1,5 +1,6 @@
-// Package channel makes accepted connections into channels whose peer is known: unix sockets by the kernel's credentials, TCP by
-// mutual TLS. It is the one place where that happens, for gRPC and for the framed protocol alike.
+// Package channel makes accepted connections into channels whose peer is known: unix sockets by
+// the kernel's credentials, TCP by mutual TLS. It is the one place where that happens, for gRPC
+// and for the framed protocol alike.
 package channel
 
 import (
@@ -27,8 +28,8 @@ const (
 // ALPNGRPC is the name of gRPC's protocol in TLS.
 const ALPNGRPC = "h2"
 
-// IsStandby tells that a controller was reached that serves no agents and tools: it does not lead. TLS says so, since a
-// standby offers none of their protocols.
+// IsStandby tells that a controller was reached that serves no agents and tools: it does not
+// lead. TLS says so, since a standby offers none of their protocols.
 func IsStandby(err error) bool {
 	const noProtocol = "tls: no application protocol"
 	var refused *net.OpError
@@ -62,15 +63,16 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// Handshake authenticates an accepted connection. On error it is closed. A *Conn is returned as it is. A TLS client without a
-// certificate is identity.Nameless, where the TLS configuration lets it in at all.
+// Handshake authenticates an accepted connection. On error it is closed. A *Conn is returned as
+// it is. A TLS client without a certificate is identity.Nameless, where the TLS configuration
+// lets it in at all.
 func (s *Server) Handshake(ctx context.Context, raw net.Conn) (*Conn, error) {
-	c, err := s.handshake(ctx, raw)
+	conn, err := s.handshake(ctx, raw)
 	if err != nil {
 		raw.Close()
 		return nil, err
 	}
-	return c, nil
+	return conn, nil
 }
 
 func (s *Server) handshake(ctx context.Context, raw net.Conn) (*Conn, error) {
@@ -109,8 +111,9 @@ func (s *Server) peer(state tls.ConnectionState) (identity.Identity, error) {
 	return identity.FromCertificate(state.PeerCertificates[0], s.Cluster)
 }
 
-// Protocol says what the client speaks: by ALPN over TLS, on a unix socket by the first bytes, for which it waits until the
-// connection's read deadline. A framed client's preface is consumed.
+// Protocol says what the client speaks: by ALPN over TLS, on a unix socket by the first bytes,
+// for which it waits until the connection's read deadline. A framed client's preface is
+// consumed.
 func (c *Conn) Protocol() (Protocol, error) {
 	switch {
 	case !c.Local && c.alpn == ALPNGRPC:
@@ -136,7 +139,8 @@ func (c *Conn) Protocol() (Protocol, error) {
 // ALPN is the protocol that TLS agreed on; empty on a unix socket.
 func (c *Conn) ALPN() string { return c.alpn }
 
-// Detach returns the connection and the bytes read ahead apart, for a reader that has its own use for the buffer.
+// Detach returns the connection and the bytes read ahead apart, for a reader that has its own
+// use for the buffer.
 func (c *Conn) Detach() (net.Conn, *bufio.Reader) {
 	if c.ahead == nil {
 		c.ahead = bufio.NewReaderSize(c.Conn, framed.ReadBuffer)
@@ -144,17 +148,18 @@ func (c *Conn) Detach() (net.Conn, *bufio.Reader) {
 	return c.Conn, c.ahead
 }
 
-// Authenticate is Handshake in the form that serve.Config wants, for listeners that serve the framed protocol alone.
+// Authenticate is Handshake in the form that serve.Config wants, for listeners that serve the
+// framed protocol alone.
 func (s *Server) Authenticate(ctx context.Context, raw net.Conn) (net.Conn, identity.Identity, error) {
-	c, err := s.Handshake(ctx, raw)
+	conn, err := s.Handshake(ctx, raw)
 	if err != nil {
 		return nil, identity.Nameless(), err
 	}
-	if !c.Local && c.alpn != framed.ALPN {
-		c.Close()
+	if !conn.Local && conn.alpn != framed.ALPN {
+		conn.Close()
 		return nil, identity.Nameless(), fmt.Errorf("the client does not offer %s", framed.ALPN)
 	}
-	return c, c.Peer, nil
+	return conn, conn.Peer, nil
 }
 
 var _ io.Reader = (*Conn)(nil)

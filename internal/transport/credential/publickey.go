@@ -11,7 +11,8 @@ import (
 // publicSize is the length of an encoded PublicKey.
 const publicSize = ed25519.PublicKeySize + 16
 
-// Bytes is the key as the controller sends it to nodes: the key, then From and Until in nanoseconds, big endian.
+// Bytes is the key as the controller sends it to nodes: the key, then From and Until in
+// nanoseconds, big endian.
 func (k PublicKey) Bytes() []byte {
 	out := append(make([]byte, 0, publicSize), k.Key...)
 	out = binary.BigEndian.AppendUint64(out, uint64(k.From))
@@ -24,10 +25,10 @@ func ParsePublicKey(b []byte) (PublicKey, error) {
 		return PublicKey{}, fmt.Errorf("%w: a public key of %d bytes, want %d", ErrMalformed, len(b), publicSize)
 	}
 	times := b[ed25519.PublicKeySize:]
-	k := PublicKey{Key: append(ed25519.PublicKey(nil), b[:ed25519.PublicKeySize]...),
+	key := PublicKey{Key: append(ed25519.PublicKey(nil), b[:ed25519.PublicKeySize]...),
 		From: spec.Instant(binary.BigEndian.Uint64(times)), Until: spec.Instant(binary.BigEndian.Uint64(times[8:]))}
-	if k.Until <= k.From {
-		return PublicKey{}, fmt.Errorf("%w: a public key that verifies from %d until %d", ErrMalformed, k.From, k.Until)
+	if key.Until <= key.From {
+		return PublicKey{}, fmt.Errorf("%w: a public key that verifies from %d until %d", ErrMalformed, key.From, key.Until)
 	}
-	return k, nil
+	return key, nil
 }

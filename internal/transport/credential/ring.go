@@ -153,14 +153,14 @@ func NewVerifier(keys []PublicKey) (*Verifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{keys: make(map[KeyID]PublicKey, len(keys)), codec: c}
-	for _, k := range keys {
-		if len(k.Key) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("credential key of %d bytes, want %d", len(k.Key), ed25519.PublicKeySize)
+	verifier := &Verifier{keys: make(map[KeyID]PublicKey, len(keys)), codec: c}
+	for _, key := range keys {
+		if len(key.Key) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("credential key of %d bytes, want %d", len(key.Key), ed25519.PublicKeySize)
 		}
-		v.keys[idOf(k.Key)] = k
+		verifier.keys[idOf(key.Key)] = key
 	}
-	return v, nil
+	return verifier, nil
 }
 
 // Verify reads a credential and checks its form, signature and time. skew is by how much this
@@ -223,14 +223,14 @@ func ParseRing(data []byte) (Ring, error) {
 	if err != nil {
 		return Ring{}, err
 	}
-	r := Ring{codec: c}
-	for i, k := range f.Keys {
-		if len(k.Seed) != ed25519.SeedSize || k.Until <= k.From || i > 0 && k.From < f.Keys[i-1].From {
+	ring := Ring{codec: c}
+	for i, key := range f.Keys {
+		if len(key.Seed) != ed25519.SeedSize || key.Until <= key.From || i > 0 && key.From < f.Keys[i-1].From {
 			return Ring{}, fmt.Errorf("credential keys: key %d is damaged", i)
 		}
-		r.keys = append(r.keys, signingKey{private: ed25519.NewKeyFromSeed(k.Seed), from: k.From, until: k.Until})
+		ring.keys = append(ring.keys, signingKey{private: ed25519.NewKeyFromSeed(key.Seed), from: key.From, until: key.Until})
 	}
-	return r, nil
+	return ring, nil
 }
 
 // Save stores the ring in a file that only its owner can read, whole or not at all.
@@ -248,9 +248,9 @@ func LoadRing(path string) (Ring, error) {
 	if err != nil {
 		return Ring{}, err
 	}
-	r, err := ParseRing(data)
+	ring, err := ParseRing(data)
 	if err != nil {
 		return Ring{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return r, nil
+	return ring, nil
 }

@@ -95,7 +95,7 @@ func (c *Conn) Start(ctx context.Context, method string, payload []byte, header 
 }
 
 // StartFrame is Start with a frame of which Method, Header and Payload or Encode are set.
-func (c *Conn) StartFrame(ctx context.Context, f *Frame) (*Call, error) {
+func (c *Conn) StartFrame(ctx context.Context, frame *Frame) (*Call, error) {
 	select {
 	case c.slot <- struct{}{}:
 	case <-ctx.Done():
@@ -103,18 +103,18 @@ func (c *Conn) StartFrame(ctx context.Context, f *Frame) (*Call, error) {
 	case <-c.done:
 		return nil, c.reason()
 	}
-	f.Kind, f.Window = Request, DefaultWindow
+	frame.Kind, frame.Window = Request, DefaultWindow
 	if deadline, ok := ctx.Deadline(); ok {
-		f.Timeout = time.Until(deadline)
-		if f.Timeout < time.Microsecond {
+		frame.Timeout = time.Until(deadline)
+		if frame.Timeout < time.Microsecond {
 			<-c.slot
 			return nil, contextErrorOf(context.DeadlineExceeded, OutcomeNotSent)
 		}
 	}
 	call := &Call{conn: c, ctx: ctx, notify: make(chan struct{}, 1)}
-	err := c.out.writeFrame(ctx, f, func() error {
+	err := c.out.writeFrame(ctx, frame, func() error {
 		err := c.register(call)
-		f.ID = call.id
+		frame.ID = call.id
 		return err
 	})
 	if err == nil {
@@ -284,14 +284,14 @@ func (k *Call) wake() {
 // read is the connection's reader; it ends when the connection does.
 func (c *Conn) read() {
 	defer close(c.done)
-	r := NewReader(c.conn, bufio.NewReader(c.conn))
+	reader := NewReader(c.conn, bufio.NewReader(c.conn))
 	for {
-		var f Frame
-		if _, err := r.Next(&f); err != nil {
+		var frame Frame
+		if _, err := reader.Next(&frame); err != nil {
 			c.fail(lost(err))
 			return
 		}
-		if err := c.handle(&f); err != nil {
+		if err := c.handle(&frame); err != nil {
 			c.fail(transportError(status.Internal, OutcomeUnknown, "the server does not speak this protocol: %v", err))
 			return
 		}
@@ -308,40 +308,40 @@ func lost(err error) *StatusError {
 	return transportError(status.Unavailable, OutcomeUnknown, "the connection broke: %v", err)
 }
 
-func (c *Conn) handle(f *Frame) error {
-	switch f.Kind {
+func (c *Conn) handle(frame *Frame) error {
+	switch frame.Kind {
 	case Drain:
-		c.drain(f.ID)
+		c.drain(frame.ID)
 		return nil
 	case Message, End:
 	default:
-		return fmt.Errorf("%w: kind %d from a server", ErrProtocol, f.Kind)
+		return fmt.Errorf("%w: kind %d from a server", ErrProtocol, frame.Kind)
 	}
 	c.mu.Lock()
-	call, ok := c.calls[f.ID]
+	call, ok := c.calls[frame.ID]
 	if ok {
-		c.deliver(call, f)
+		c.deliver(call, frame)
 	}
-	known := f.ID <= c.last
+	known := frame.ID <= c.last
 	c.mu.Unlock()
 	switch {
-	case !known || f.ID == 0:
-		return fmt.Errorf("%w: answer to call %d, which was never made", ErrProtocol, f.ID)
-	case ok && call.finished(f):
+	case !known || frame.ID == 0:
+		return fmt.Errorf("%w: answer to call %d, which was never made", ErrProtocol, frame.ID)
+	case ok && call.finished(frame):
 		<-c.slot
 	}
 	return nil
 }
 
 // deliver hands a frame to its call. c.mu is held.
-func (c *Conn) deliver(call *Call, f *Frame) {
-	if f.Kind == Message {
-		call.queue = append(call.queue, f.Payload)
+func (c *Conn) deliver(call *Call, frame *Frame) {
+	if frame.Kind == Message {
+		call.queue = append(call.queue, frame.Payload)
 		call.wake()
 	}
-	if call.finished(f) {
+	if call.finished(frame) {
 		delete(c.calls, call.id)
-		call.end(f.Err)
+		call.end(frame.Err)
 	}
 }
 

@@ -121,38 +121,38 @@ var ErrEncode = errors.New("framed: message cannot be encoded")
 var ErrTooLarge = fmt.Errorf("framed: message exceeds %d MiB", MaxFrame>>20)
 
 // Append appends the encoded frame, length included, to b. On error b comes back unchanged.
-func Append(b []byte, f *Frame) ([]byte, error) {
+func Append(b []byte, frame *Frame) ([]byte, error) {
 	start := len(b)
-	if len(f.Payload) > MaxFrame || len(f.Method) > MaxMethod || len(f.Header) > MaxHeaders {
-		return b, fmt.Errorf("%w: payload of %d bytes, method of %d, %d headers", ErrTooLarge, len(f.Payload), len(f.Method), len(f.Header))
+	if len(frame.Payload) > MaxFrame || len(frame.Method) > MaxMethod || len(frame.Header) > MaxHeaders {
+		return b, fmt.Errorf("%w: payload of %d bytes, method of %d, %d headers", ErrTooLarge, len(frame.Payload), len(frame.Method), len(frame.Header))
 	}
-	b = append(b, 0, 0, 0, 0, byte(f.Kind))
-	b = binary.AppendUvarint(b, f.ID)
-	switch f.Kind {
+	b = append(b, 0, 0, 0, 0, byte(frame.Kind))
+	b = binary.AppendUvarint(b, frame.ID)
+	switch frame.Kind {
 	case Request:
-		b = binary.AppendUvarint(b, uint64(max(0, f.Timeout.Microseconds())))
-		b = binary.AppendUvarint(b, f.Window)
-		b = appendString(b, f.Method)
-		b = binary.AppendUvarint(b, uint64(len(f.Header)))
-		for _, h := range f.Header {
+		b = binary.AppendUvarint(b, uint64(max(0, frame.Timeout.Microseconds())))
+		b = binary.AppendUvarint(b, frame.Window)
+		b = appendString(b, frame.Method)
+		b = binary.AppendUvarint(b, uint64(len(frame.Header)))
+		for _, h := range frame.Header {
 			b = appendString(appendString(b, h.Key), h.Value)
 		}
-		return f.finish(b, start)
+		return frame.finish(b, start)
 	case Message:
 		flags := byte(0)
-		if f.Last {
+		if frame.Last {
 			flags = 1
 		}
-		return f.finish(append(b, flags), start)
+		return frame.finish(append(b, flags), start)
 	case End:
-		if f.Err != nil {
-			b = status.Append(b, f.Err)
+		if frame.Err != nil {
+			b = status.Append(b, frame.Err)
 		}
 	case Credit:
-		b = binary.AppendUvarint(b, f.Bytes)
+		b = binary.AppendUvarint(b, frame.Bytes)
 	case Cancel, Drain:
 	default:
-		return b[:start], fmt.Errorf("framed: kind %d cannot be sent", f.Kind)
+		return b[:start], fmt.Errorf("framed: kind %d cannot be sent", frame.Kind)
 	}
 	return seal(b, start)
 }
@@ -185,41 +185,41 @@ func appendString(b []byte, s string) []byte {
 
 // Parse reads the bytes after the length field into f, whose old content is lost. Only the
 // canonical form is taken.
-func Parse(b []byte, f *Frame) error {
-	*f = Frame{}
+func Parse(b []byte, frame *Frame) error {
+	*frame = Frame{}
 	if len(b) == 0 || len(b) > MaxFrame {
 		return fmt.Errorf("%w: frame of %d bytes", ErrProtocol, len(b))
 	}
 	p := parser{rest: b[1:]}
-	f.Kind = Kind(b[0])
-	f.ID = p.uvarint(math.MaxUint64)
-	switch f.Kind {
+	frame.Kind = Kind(b[0])
+	frame.ID = p.uvarint(math.MaxUint64)
+	switch frame.Kind {
 	case Request:
-		p.request(f)
+		p.request(frame)
 	case Message:
 		flags := p.take(1)
 		if len(flags) == 1 && flags[0] > 1 {
 			p.bad = true
 		}
-		f.Last = len(flags) == 1 && flags[0] == 1
-		f.Payload, p.rest = p.rest, nil
+		frame.Last = len(flags) == 1 && flags[0] == 1
+		frame.Payload, p.rest = p.rest, nil
 	case End:
 		if len(p.rest) > 0 && !p.bad {
 			var err error
-			f.Err, err = status.Parse(p.rest)
+			frame.Err, err = status.Parse(p.rest)
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrProtocol, err)
 			}
 			p.rest = nil
 		}
 	case Credit:
-		f.Bytes = p.uvarint(math.MaxInt64)
+		frame.Bytes = p.uvarint(math.MaxInt64)
 	case Cancel, Drain:
 	default:
-		return fmt.Errorf("%w: kind %d", ErrProtocol, f.Kind)
+		return fmt.Errorf("%w: kind %d", ErrProtocol, frame.Kind)
 	}
 	if p.bad || len(p.rest) > 0 {
-		return fmt.Errorf("%w: malformed frame of kind %d", ErrProtocol, f.Kind)
+		return fmt.Errorf("%w: malformed frame of kind %d", ErrProtocol, frame.Kind)
 	}
 	return nil
 }
@@ -231,18 +231,18 @@ type parser struct {
 	bad  bool
 }
 
-func (p *parser) request(f *Frame) {
-	f.Timeout = time.Duration(p.uvarint(math.MaxInt64/1000)) * time.Microsecond
-	f.Window = p.uvarint(math.MaxInt64)
-	f.Method = string(p.take(p.uvarint(MaxMethod)))
+func (p *parser) request(frame *Frame) {
+	frame.Timeout = time.Duration(p.uvarint(math.MaxInt64/1000)) * time.Microsecond
+	frame.Window = p.uvarint(math.MaxInt64)
+	frame.Method = string(p.take(p.uvarint(MaxMethod)))
 	if n := p.uvarint(MaxHeaders); n > 0 {
-		f.Header = make([]Pair, n)
-		for i := range f.Header {
-			f.Header[i].Key = string(p.take(p.uvarint(maxHeader)))
-			f.Header[i].Value = string(p.take(p.uvarint(maxHeader)))
+		frame.Header = make([]Pair, n)
+		for i := range frame.Header {
+			frame.Header[i].Key = string(p.take(p.uvarint(maxHeader)))
+			frame.Header[i].Value = string(p.take(p.uvarint(maxHeader)))
 		}
 	}
-	f.Payload, p.rest = p.rest, nil
+	frame.Payload, p.rest = p.rest, nil
 }
 
 func (p *parser) uvarint(limit uint64) uint64 {

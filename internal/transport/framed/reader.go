@@ -24,8 +24,8 @@ type Reader struct {
 	StayIdle func() bool
 	// Frame bounds the time from a frame's first byte to its last; 0 = none.
 	Frame time.Duration
-	// Admit is asked before room for a frame of n bytes is made; nil = always. When it refuses, the frame is read away and
-	// Next returns a *Refused.
+	// Admit is asked before room for a frame of n bytes is made; nil = always. When it refuses,
+	// the frame is read away and Next returns a *Refused.
 	Admit func(n int) bool
 	// Buffer returns room for a frame of n bytes; nil = make.
 	Buffer func(n int) []byte
@@ -43,7 +43,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("framed: no room for a frame of %d bytes now", r.Size)
 }
 
-// NewReader makes a Reader. What is buffered already, for instance while looking at the preface, is given as from; nil = nothing.
+// NewReader makes a Reader. What is buffered already, for instance while looking at the
+// preface, is given as from; nil = nothing.
 func NewReader(conn net.Conn, from *bufio.Reader) *Reader {
 	if from == nil {
 		from = bufio.NewReaderSize(conn, ReadBuffer)
@@ -51,9 +52,9 @@ func NewReader(conn net.Conn, from *bufio.Reader) *Reader {
 	return &Reader{conn: conn, buf: from}
 }
 
-// Next reads one frame into f and returns its size in bytes. The payload is f's own, in f.Raw. At the end of the connection between frames it
-// returns io.EOF.
-func (r *Reader) Next(f *Frame) (int, error) {
+// Next reads one frame into f and returns its size in bytes. The payload is f's own, in f.Raw.
+// At the end of the connection between frames it returns io.EOF.
+func (r *Reader) Next(frame *Frame) (int, error) {
 	n, err := r.length()
 	if err != nil {
 		return 0, err
@@ -75,8 +76,8 @@ func (r *Reader) Next(f *Frame) (int, error) {
 	if _, err := io.ReadFull(r.buf, body); err != nil {
 		return n, unexpected(err)
 	}
-	err = Parse(body, f)
-	f.Raw = body
+	err = Parse(body, frame)
+	frame.Raw = body
 	return n, err
 }
 

@@ -52,7 +52,7 @@ func (w *Writer) Write(ctx context.Context, f *Frame) error { return w.writeFram
 // writeFrame is Write; prepare, unless nil, runs when the frame's turn has come and may complete it
 // or call it off. The order of these calls is the order on the wire. It holds the writer's
 // lock.
-func (w *Writer) writeFrame(ctx context.Context, f *Frame, prepare func() error) error {
+func (w *Writer) writeFrame(ctx context.Context, frame *Frame, prepare func() error) error {
 	w.mu.Lock()
 	for len(w.pending) > w.max && w.err == nil {
 		if err := w.wait(ctx); err != nil {
@@ -71,7 +71,7 @@ func (w *Writer) writeFrame(ctx context.Context, f *Frame, prepare func() error)
 		}
 	}
 	var err error
-	w.pending, err = Append(w.pending, f)
+	w.pending, err = Append(w.pending, frame)
 	if err != nil {
 		w.mu.Unlock()
 		return err

@@ -1,5 +1,5 @@
-// Package gate is the way of the commands on a host to the controllers on others: it finds the one that leads, passes calls on to
-// it, and keeps them through an election.
+// Package gate is the way of the commands on a host to the controllers on others: it finds the
+// one that leads, passes calls on to it, and keeps them through an election.
 package gate
 
 import (
@@ -34,13 +34,14 @@ import (
 type Config struct {
 	Addresses []string     // of the controllers, in the order in which they are tried
 	Source    *mtls.Source // this host's certificates
-	// Enrol is the command that gets this host a new certificate, for the error when it has expired.
+	// Enrol is the command that gets this host a new certificate, for the error when it has
+	// expired.
 	Enrol string
 	Log   *slog.Logger
 }
 
-// Gate passes the calls of local users on and says who makes them, by the kernel's word. What that word is worth the controller
-// decides.
+// Gate passes the calls of local users on and says who makes them, by the kernel's word. What
+// that word is worth the controller decides.
 type Gate struct {
 	cfg    Config
 	relay  *relay.Relay
@@ -52,18 +53,18 @@ type Gate struct {
 
 // New makes a gate.
 func New(cfg Config) (*Gate, error) {
-	g := &Gate{cfg: cfg}
-	options := relay.Options{Dial: g.dial}
+	gate := &Gate{cfg: cfg}
+	options := relay.Options{Dial: gate.dial}
 	if len(cfg.Addresses) > 1 {
 		options.Patience, options.Again = electionPatience, Again
 	}
-	g.relay = relay.New(options)
+	gate.relay = relay.New(options)
 	var err error
-	g.server, err = serve.New(serve.Config{Handler: g.relay.Handle, Authenticate: (&channel.Server{}).Authenticate, Log: cfg.Log})
+	gate.server, err = serve.New(serve.Config{Handler: gate.relay.Handle, Authenticate: (&channel.Server{}).Authenticate, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
-	return g, nil
+	return gate, nil
 }
 
 // Serve takes calls from a listener until the context ends.
@@ -81,8 +82,8 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Lead tells which controller leads, where this host knows. Calls that wait for an answer of another are cut off: it may be
-// stopped rather than dead, and would never answer.
+// Lead tells which controller leads, where this host knows. Calls that wait for an answer of
+// another are cut off: it may be stopped rather than dead, and would never answer.
 func (g *Gate) Lead(address string) {
 	at := slices.Index(g.cfg.Addresses, address)
 	if at < 0 {
@@ -177,9 +178,9 @@ func giveUpAfter(d time.Duration) func(network, address string, c syscall.RawCon
 	}
 }
 
-// Again gives the request with which a call may be repeated of which nobody knows whether it was carried out, and false for one
-// that must not be. A method without side effects may; a submission may if its client gave it a number, by which the ledger
-// recognises it.
+// Again gives the request with which a call may be repeated of which nobody knows whether it
+// was carried out, and false for one that must not be. A method without side effects may; a
+// submission may if its client gave it a number, by which the ledger recognises it.
 func Again(method string, payload []byte) ([]byte, bool) {
 	const submit = "/muster.v1.Cluster/Submit"
 	if method == submit {
@@ -192,7 +193,8 @@ func Again(method string, payload []byte) ([]byte, bool) {
 		return again, err == nil
 	}
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	// The methods are looked up outside the registry's own lock, which building the descriptors needs.
+	// The methods are looked up outside the registry's own lock, which building the descriptors
+	// needs.
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {
 		return nil, false

@@ -60,28 +60,28 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { raw.Close() }) // whatever the handshake waits for
 	defer stop()
-	c, err := s.handshake(ctx, raw)
+	conn, err := s.handshake(ctx, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	protocol, err := c.Protocol()
+	protocol, err := conn.Protocol()
 	if err == nil && !stop() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		c.Close()
+		conn.Close()
 		return nil, nil, err
 	}
 	if protocol == channel.Framed {
-		return nil, nil, s.dispatch(c)
+		return nil, nil, s.dispatch(conn)
 	}
-	kept, err := s.table.trackConn(c)
+	kept, err := s.table.trackConn(conn)
 	if err != nil {
-		c.Close()
+		conn.Close()
 		return nil, nil, err
 	}
 	level := credentials.PrivacyAndIntegrity // a unix socket never leaves the machine
-	return kept, AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: level}, Peer: c.Peer}, nil
+	return kept, AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: level}, Peer: conn.Peer}, nil
 }
 
 // handshake counts a connection over TCP against its address until the peer has

@@ -49,12 +49,12 @@ type tracked struct {
 }
 
 // trackConn counts a connection in; serve.ErrFull is wrapped when its peer has too many.
-func (t *table) trackConn(c *channel.Conn) (*tracked, error) {
-	party := t.limits.PartyOf(c.Peer, c.RemoteAddr())
+func (t *table) trackConn(conn *channel.Conn) (*tracked, error) {
+	party := t.limits.PartyOf(conn.Peer, conn.RemoteAddr())
 	if !t.limits.Connect(party) {
-		return nil, fmt.Errorf("%w of %s", serve.ErrFull, c.Peer)
+		return nil, fmt.Errorf("%w of %s", serve.ErrFull, conn.Peer)
 	}
-	k := &tracked{Conn: c, peer: c.Peer, party: party, table: t}
+	k := &tracked{Conn: conn, peer: conn.Peer, party: party, table: t}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns[k] = struct{}{}

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// Scheme is the scheme of the URI that names a party in its certificate: muster://CLUSTER/ROLE/NAME.
+// Scheme is the scheme of the URI that names a party in its certificate:
+// muster://CLUSTER/ROLE/NAME.
 const Scheme = "muster"
 
-// ErrCertificate is wrapped when a certificate, though signed by the right authority, names no party of this cluster.
+// ErrCertificate is wrapped when a certificate, though signed by the right authority, names no
+// party of this cluster.
 var ErrCertificate = errors.New("certificate names no party of this cluster")
 
 // Name is a party as its certificate names it.
@@ -21,8 +23,8 @@ type Name struct {
 	Name    string
 }
 
-// URI returns the name as it stands in a certificate. It fails for a role without certificates and for names that are not made of
-// letters, digits, '.', '_' and '-' (1 to 253 of them).
+// URI returns the name as it stands in a certificate. It fails for a role without certificates
+// and for names that are not made of letters, digits, '.', '_' and '-' (1 to 253 of them).
 func (n Name) URI() (*url.URL, error) {
 	switch n.Role {
 	case Agent, Login, Controller, Admin:
@@ -52,24 +54,24 @@ func ParseURI(u *url.URL) (Name, error) {
 	if u.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
 		return Name{}, fmt.Errorf("%w: %q is not %s://cluster/role/name", ErrCertificate, u.Redacted(), Scheme)
 	}
-	n := Name{Cluster: u.Host, Name: parts[2]}
+	name := Name{Cluster: u.Host, Name: parts[2]}
 	for _, k := range []Kind{Agent, Login, Controller, Admin} {
 		if k.String() == parts[1] {
-			n.Role = k
+			name.Role = k
 		}
 	}
-	canonical, err := n.URI()
+	canonical, err := name.URI()
 	if err != nil {
 		return Name{}, err
 	}
 	if canonical.String() != u.String() {
 		return Name{}, fmt.Errorf("%w: %q is not in canonical form", ErrCertificate, u.Redacted())
 	}
-	return n, nil
+	return name, nil
 }
 
-// FromCertificate returns the identity in a leaf certificate whose chain the caller has verified already. The certificate must
-// hold exactly one muster:// URI, and of this cluster.
+// FromCertificate returns the identity in a leaf certificate whose chain the caller has
+// verified already. The certificate must hold exactly one muster:// URI, and of this cluster.
 func FromCertificate(cert *x509.Certificate, cluster string) (Identity, error) {
 	var name Name
 	found := 0
@@ -90,11 +92,11 @@ func FromCertificate(cert *x509.Certificate, cluster string) (Identity, error) {
 	if name.Cluster != cluster {
 		return Nameless(), fmt.Errorf("%w: it is of cluster %q, this is %q", ErrCertificate, name.Cluster, cluster)
 	}
-	id := Identity{Kind: name.Role, UID: NoID, GID: NoID, Cluster: name.Cluster, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}
+	identity := Identity{Kind: name.Role, UID: NoID, GID: NoID, Cluster: name.Cluster, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}
 	if name.Role == Admin {
-		id.User = name.Name
+		identity.User = name.Name
 	} else {
-		id.Node = name.Name
+		identity.Node = name.Name
 	}
-	return id, nil
+	return identity, nil
 }

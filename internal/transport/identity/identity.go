@@ -155,26 +155,26 @@ type JobThere func(node string, a Attestation) (gid uint32, ok bool)
 // controller passes on, because another one leads: he is what he would be on the leader's host.
 // The caller has made sure that the controller belongs to the group: another holder of such a
 // certificate, as accounting on a host of its own is, vouches for nobody.
-func (id Identity) AttestLocal(a Attestation) (Identity, error) {
-	if id.Kind != Controller || a.UID == NoID || a.GID == NoID {
-		return Nameless(), fmt.Errorf("%s: uid %d: %w", id, a.UID, ErrMayNotAttest)
+func (id Identity) AttestLocal(attestation Attestation) (Identity, error) {
+	if id.Kind != Controller || attestation.UID == NoID || attestation.GID == NoID {
+		return Nameless(), fmt.Errorf("%s: uid %d: %w", id, attestation.UID, ErrMayNotAttest)
 	}
-	return Identity{Kind: LocalUser, UID: a.UID, GID: a.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}, nil
+	return Identity{Kind: LocalUser, UID: attestation.UID, GID: attestation.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}, nil
 }
 
 // Attest returns the identity of the user for whom the channel id vouches. A login host may
 // vouch for any user, a node only for users with a job there; others for nobody. Root of
 // another machine is Nobody here, who may look and change nothing. Group membership is not
 // attested: the controller looks it up itself. User is left empty for the caller to fill in.
-func (id Identity) Attest(a Attestation, there JobThere) (Identity, error) {
+func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, error) {
 	if id.Kind != Login && id.Kind != Agent {
 		return Nameless(), fmt.Errorf("%s: only login hosts and nodes attest users: %w", id, ErrMayNotAttest)
 	}
-	if a.UID == NoID || a.GID == NoID {
+	if attestation.UID == NoID || attestation.GID == NoID {
 		return Nameless(), fmt.Errorf("%s attests an impossible id: %w", id, ErrMayNotAttest)
 	}
-	out := Identity{Kind: AttestedUser, UID: a.UID, GID: a.GID, Node: id.Node, By: id.Kind, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
-	if a.UID == 0 {
+	out := Identity{Kind: AttestedUser, UID: attestation.UID, GID: attestation.GID, Node: id.Node, By: id.Kind, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
+	if attestation.UID == 0 {
 		out.UID = Nobody
 		out.GID = Nobody
 		out.Squashed = true
@@ -183,10 +183,10 @@ func (id Identity) Attest(a Attestation, there JobThere) (Identity, error) {
 	if id.Kind == Agent {
 		ok := false
 		if there != nil {
-			out.GID, ok = there(id.Node, a)
+			out.GID, ok = there(id.Node, attestation)
 		}
 		if !ok {
-			return Nameless(), fmt.Errorf("%s: uid %d has no job on that node, and a compute node speaks only for users who have: %w", id, a.UID, ErrMayNotAttest)
+			return Nameless(), fmt.Errorf("%s: uid %d has no job on that node, and a compute node speaks only for users who have: %w", id, attestation.UID, ErrMayNotAttest)
 		}
 	}
 	if out.GID == 0 {

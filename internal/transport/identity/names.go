@@ -18,13 +18,14 @@ import (
 // ErrNoUser is wrapped when a uid has no name.
 var ErrNoUser = errors.New("no user with this uid")
 
-// Resolver finds the name of a uid. ErrNoUser says that there is none; any other error that it could not be found out.
+// Resolver finds the name of a uid. ErrNoUser says that there is none; any other error that it
+// could not be found out.
 type Resolver interface {
 	UserName(ctx context.Context, uid uint32) (string, error)
 }
 
-// Passwd resolves names from a passwd file, and, for uids that are not in it, by asking getent, which knows LDAP, SSSD and the
-// other sources of nsswitch.conf without linking libc.
+// Passwd resolves names from a passwd file, and, for uids that are not in it, by asking getent,
+// which knows LDAP, SSSD and the other sources of nsswitch.conf without linking libc.
 type Passwd struct {
 	File   string        // usually /etc/passwd
 	Getent string        // path of getent; "" = do not ask it
@@ -33,11 +34,11 @@ type Passwd struct {
 
 // SystemPasswd is Passwd for this machine: /etc/passwd, and getent where it is installed.
 func SystemPasswd() Passwd {
-	p := Passwd{File: "/etc/passwd"}
+	passwd := Passwd{File: "/etc/passwd"}
 	if path, err := exec.LookPath("getent"); err == nil {
-		p.Getent = path
+		passwd.Getent = path
 	}
-	return p
+	return passwd
 }
 
 // UserName implements Resolver.
@@ -74,7 +75,8 @@ func (p Passwd) getent(ctx context.Context, uid uint32) (string, error) {
 	return FindUser(strings.NewReader(string(out)), uid)
 }
 
-// FindUser returns the name of uid in text of the form of passwd(5); lines that are not of that form are skipped.
+// FindUser returns the name of uid in text of the form of passwd(5); lines that are not of that
+// form are skipped.
 func FindUser(r io.Reader, uid uint32) (string, error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -92,8 +94,8 @@ func FindUser(r io.Reader, uid uint32) (string, error) {
 	return "", fmt.Errorf("uid %d: %w", uid, ErrNoUser)
 }
 
-// Cache remembers the answers of another Resolver, a bounded number of them for a bounded time, that a uid has no name too.
-// Failures are not remembered.
+// Cache remembers the answers of another Resolver, a bounded number of them for a bounded time,
+// that a uid has no name too. Failures are not remembered.
 type Cache struct {
 	from Resolver
 	max  int

@@ -38,13 +38,13 @@ func FromPeer(ctx context.Context, conn syscall.Conn, names Resolver) (Identity,
 	if cred.Uid == NoID {
 		return Nameless(), errors.New("peer credentials: the peer has none (a socket pair or an unmapped namespace)")
 	}
-	id := Identity{Kind: LocalUser, UID: cred.Uid, GID: cred.Gid, PID: cred.Pid, Groups: groups}
+	identity := Identity{Kind: LocalUser, UID: cred.Uid, GID: cred.Gid, PID: cred.Pid, Groups: groups}
 	if names != nil {
-		if name, err := names.UserName(ctx, id.UID); err == nil {
-			id.User = name
+		if name, err := names.UserName(ctx, identity.UID); err == nil {
+			identity.User = name
 		}
 	}
-	return id, nil
+	return identity, nil
 }
 
 // peerGroups reads the supplementary groups; a kernel or sandbox without the option gives none.

@@ -108,12 +108,12 @@ func (t *Table) rate() RateConfig {
 	if t.cfg.Rate == nil {
 		return RateConfig{}
 	}
-	r, d := t.cfg.Rate(), DefaultRate()
-	orDefault(&r.Bucket, d.Bucket)
-	orDefault(&r.Refill, d.Refill)
-	orDefault(&r.Period, d.Period)
-	orDefault(&r.Users, d.Users)
-	return r
+	rate, d := t.cfg.Rate(), DefaultRate()
+	orDefault(&rate.Bucket, d.Bucket)
+	orDefault(&rate.Refill, d.Refill)
+	orDefault(&rate.Period, d.Period)
+	orDefault(&rate.Users, d.Users)
+	return rate
 }
 
 // Table counts what parties hold. It is safe for several goroutines.
@@ -191,62 +191,62 @@ func hostOf(addr net.Addr) string {
 }
 
 // Connect counts a connection in, or refuses it.
-func (t *Table) Connect(p Party) bool {
+func (t *Table) Connect(party Party) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.connections[p.key] >= p.connections {
-		t.refused[p.reason]++
+	if t.connections[party.key] >= party.connections {
+		t.refused[party.reason]++
 		return false
 	}
-	t.connections[p.key]++
+	t.connections[party.key]++
 	return true
 }
 
 // Disconnect counts a connection out.
-func (t *Table) Disconnect(p Party) {
+func (t *Table) Disconnect(party Party) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.connections[p.key]--
-	if t.connections[p.key] <= 0 {
-		delete(t.connections, p.key)
+	t.connections[party.key]--
+	if t.connections[party.key] <= 0 {
+		delete(t.connections, party.key)
 	}
 }
 
 // Take counts bytes of a request in, before there is room for them, or refuses
 // them.
-func (t *Table) Take(p Party, n int64) bool {
+func (t *Table) Take(party Party, n int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.bytes[p.key]+n > p.bytes || t.allBytes+n > t.cfg.AllBytes {
+	if t.bytes[party.key]+n > party.bytes || t.allBytes+n > t.cfg.AllBytes {
 		t.refused[Bytes]++
 		return false
 	}
-	t.bytes[p.key] += n
+	t.bytes[party.key] += n
 	t.allBytes += n
 	return true
 }
 
 // Give counts bytes out.
-func (t *Table) Give(p Party, n int64) {
+func (t *Table) Give(party Party, n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.allBytes -= n
-	t.bytes[p.key] -= n
-	if t.bytes[p.key] <= 0 {
-		delete(t.bytes, p.key)
+	t.bytes[party.key] -= n
+	if t.bytes[party.key] <= 0 {
+		delete(t.bytes, party.key)
 	}
 }
 
 // Call takes one call out of the party's bucket, or refuses it.
-func (t *Table) Call(p Party) bool {
+func (t *Table) Call(party Party) bool {
 	rate := t.rate()
-	if !rate.Enabled || !p.limited {
+	if !rate.Enabled || !party.limited {
 		return true
 	}
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.bucketOf(p.key, rate, now)
+	b := t.bucketOf(party.key, rate, now)
 	periods := int64(now.Sub(b.filled) / rate.Period)
 	if periods > 0 {
 		missing := int64(max(rate.Bucket-b.calls, 0))

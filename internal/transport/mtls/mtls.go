@@ -1,8 +1,9 @@
-// Package mtls makes TLS configurations of a host's certificates and keeps them current: what is renewed on disk is used for the next
-// connection after Reload, without a restart.
+// Package mtls makes TLS configurations of a host's certificates and keeps them current: what
+// is renewed on disk is used for the next connection after Reload, without a restart.
 //
-// Both sides check more than the chain: a server's and a client's certificate must name a party of this cluster, must not be
-// revoked, and a client insists on the role it means to talk to, so that a stolen node certificate cannot pose as the controller.
+// Both sides check more than the chain: a server's and a client's certificate must name a party
+// of this cluster, must not be revoked, and a client insists on the role it means to talk to,
+// so that a stolen node certificate cannot pose as the controller.
 package mtls
 
 import (
@@ -42,21 +43,21 @@ func Load(dir pki.Dir) (*Source, error) {
 
 // Reload reads the files again. On error what was loaded before stays in use.
 func (s *Source) Reload() error {
-	h, err := s.dir.Host()
+	host, err := s.dir.Host()
 	if err != nil {
 		return err
 	}
-	cert, err := tls.X509KeyPair(h.Pair.Cert, h.Pair.Key)
+	cert, err := tls.X509KeyPair(host.Pair.Cert, host.Pair.Key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.dir, err)
 	}
-	self, err := identity.FromCertificate(h.Leaf, clusterOf(h.Authority))
+	self, err := identity.FromCertificate(host.Leaf, clusterOf(host.Authority))
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.dir, err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(h.Authority)
-	s.current.Store(&material{host: h, cert: cert, roots: roots, self: self})
+	roots.AddCert(host.Authority)
+	s.current.Store(&material{host: host, cert: cert, roots: roots, self: self})
 	return nil
 }
 
@@ -87,8 +88,9 @@ func (s *Source) Revoked(serial string) bool {
 	return s.current.Load().host.Revoked.Has(serial)
 }
 
-// Server returns the configuration of a listener. requireCert refuses clients without a certificate; otherwise they are let in as
-// identity.Nameless, which enrolment and users with a credential need.
+// Server returns the configuration of a listener. requireCert refuses clients without a
+// certificate; otherwise they are let in as identity.Nameless, which enrolment and users with a
+// credential need.
 func (s *Source) Server(requireCert bool, protocols ...string) *tls.Config {
 	auth := tls.VerifyClientCertIfGiven
 	if requireCert {
@@ -105,8 +107,9 @@ func (s *Source) Server(requireCert bool, protocols ...string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: fresh, NextProtos: protocols}
 }
 
-// Client returns the configuration of one connection to a server that is dialled as serverName and must have the given role. Make a new
-// one for each connection: it holds the certificates of this moment.
+// Client returns the configuration of one connection to a server that is dialled as serverName
+// and must have the given role. Make a new one for each connection: it holds the certificates
+// of this moment.
 func (s *Source) Client(serverName string, role identity.Kind, protocols ...string) *tls.Config {
 	m := s.current.Load()
 	return &tls.Config{
@@ -152,8 +155,9 @@ func handshake(ctx context.Context, plain net.Conn, cfg *tls.Config) (net.Conn, 
 // ErrPin is wrapped when a server is not of the cluster that an enrolment token names.
 var ErrPin = errors.New("the server is not a controller of the cluster that the token is for")
 
-// Pinned returns the configuration with which a host that has only a token dials the controller to enrol. It sends no certificate
-// and accepts only a controller whose authority has the token's pin.
+// Pinned returns the configuration with which a host that has only a token dials the controller
+// to enrol. It sends no certificate and accepts only a controller whose authority has the
+// token's pin.
 func Pinned(pin pki.Hash, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: protocols,

@@ -44,15 +44,16 @@ func (t Token) Spent() bool { return t.UsedBy != Hash{} }
 type TokenStore interface {
 	// Token returns the token with this hash; ErrTokenUnknown if there is none.
 	Token(ctx context.Context, secret Hash) (Token, error)
-	// Spend records, durably before it returns nil, that the token was spent on a public key. Of several calls for one token
-	// exactly one public key wins; the calls with another key get ErrTokenUsed, a repeated call with the winner's gets nil.
+	// Spend records, durably before it returns nil, that the token was spent on a public key.
+	// Of several calls for one token exactly one public key wins; the calls with another key
+	// get ErrTokenUsed, a repeated call with the winner's gets nil.
 	Spend(ctx context.Context, secret, publicKey Hash) error
 }
 
 const tokenPrefix = "muster1"
 
-// NewToken makes a token for one host. The text is for the host (256 random bits and the authority's pin, about 100 characters
-// without spaces), the record for the store.
+// NewToken makes a token for one host. The text is for the host (256 random bits and the
+// authority's pin, about 100 characters without spaces), the record for the store.
 func NewToken(ca *CA, role identity.Kind, node string, expires time.Time) (text string, record Token, err error) {
 	if role != identity.Agent && role != identity.Login {
 		return "", Token{}, fmt.Errorf("tokens enrol nodes and login hosts, not role %s", role)
@@ -69,7 +70,8 @@ func NewToken(ca *CA, role identity.Kind, node string, expires time.Time) (text 
 	return text, Token{Hash: sha256.Sum256(secret[:]), Role: role, Node: node, Expires: expires}, nil
 }
 
-// ParseToken returns the hash of a token's secret and the pin of the authority it belongs to. Space around it is ignored.
+// ParseToken returns the hash of a token's secret and the pin of the authority it belongs to.
+// Space around it is ignored.
 func ParseToken(text string) (secret, pin Hash, err error) {
 	parts := strings.Split(strings.TrimSpace(text), ".")
 	if len(parts) != 3 || parts[0] != tokenPrefix {
@@ -95,9 +97,10 @@ type Issued struct {
 	NotAfter time.Time
 }
 
-// Enrol exchanges a token and a signing request for a certificate. Checks come before anything is spent; the token is spent,
-// durably, before the certificate exists. A host that lost the answer asks again with the same request and token while the
-// token has not expired; with any other key the token is used up.
+// Enrol exchanges a token and a signing request for a certificate. Checks come before anything
+// is spent; the token is spent, durably, before the certificate exists. A host that lost the
+// answer asks again with the same request and token while the token has not expired; with any
+// other key the token is used up.
 func Enrol(ctx context.Context, ca *CA, store TokenStore, ask Request, now time.Time) (Issued, error) {
 	secret, _, err := ParseToken(ask.Token)
 	if err != nil {
@@ -138,8 +141,8 @@ type Request struct {
 	CSR   []byte // PEM
 }
 
-// Renew makes the next certificate of a node or login host. channel is the identity of the TLS connection on which the request
-// came, whose certificate is still valid; revoked may be nil.
+// Renew makes the next certificate of a node or login host. channel is the identity of the TLS
+// connection on which the request came, whose certificate is still valid; revoked may be nil.
 func Renew(ca *CA, channel identity.Identity, csrPEM []byte, revoked func(serial string) bool, now time.Time) (Issued, error) {
 	valid := channel.Kind == identity.Agent || channel.Kind == identity.Login
 	if !valid || channel.Cluster != ca.cluster || channel.Serial == "" || !now.Before(channel.NotAfter) {
@@ -158,12 +161,12 @@ func Renew(ca *CA, channel identity.Identity, csrPEM []byte, revoked func(serial
 	return issue(ca, Holder{Role: channel.Kind, Name: channel.Node}, csrPEM, now)
 }
 
-func issue(ca *CA, h Holder, csrPEM []byte, now time.Time) (Issued, error) {
-	certPEM, cert, err := ca.SignRequest(h, csrPEM, now)
+func issue(ca *CA, holder Holder, csrPEM []byte, now time.Time) (Issued, error) {
+	certPEM, cert, err := ca.SignRequest(holder, csrPEM, now)
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{Role: h.Role, Node: h.Name, CertPEM: certPEM, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}, nil
+	return Issued{Role: holder.Role, Node: holder.Name, CertPEM: certPEM, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}, nil
 }
 
 func keyHash(public any) (Hash, error) {

@@ -87,12 +87,12 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 }
 
 // ParseCA reads an authority from its PEM files.
-func ParseCA(p Pair) (*CA, error) {
-	cert, err := ParseCertificate(p.Cert)
+func ParseCA(pair Pair) (*CA, error) {
+	cert, err := ParseCertificate(pair.Cert)
 	if err != nil {
 		return nil, err
 	}
-	key, err := parseKey(p.Key)
+	key, err := parseKey(pair.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -133,12 +133,12 @@ type Holder struct {
 
 // Issue makes a key and a certificate for a holder on this machine: `muster init` does so for
 // the controller.
-func (ca *CA) Issue(h Holder, now time.Time) (Pair, error) {
+func (ca *CA) Issue(holder Holder, now time.Time) (Pair, error) {
 	key, err := newKey()
 	if err != nil {
 		return Pair{}, err
 	}
-	cert, err := ca.sign(h, key.Public(), now)
+	cert, err := ca.sign(holder, key.Public(), now)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -152,20 +152,20 @@ func (ca *CA) Issue(h Holder, now time.Time) (Pair, error) {
 // SignRequest makes a certificate for the public key in a PEM signing request. The request
 // proves possession of its private key; nothing else in it is used. The result is leaf then
 // authority, PEM.
-func (ca *CA) SignRequest(h Holder, csrPEM []byte, now time.Time) ([]byte, *x509.Certificate, error) {
+func (ca *CA) SignRequest(holder Holder, csrPEM []byte, now time.Time) ([]byte, *x509.Certificate, error) {
 	csr, err := ParseRequest(csrPEM)
 	if err != nil {
 		return nil, nil, err
 	}
-	cert, err := ca.sign(h, csr.PublicKey, now)
+	cert, err := ca.sign(holder, csr.PublicKey, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	return append(encodeCert(cert.Raw), ca.CertPEM()...), cert, nil
 }
 
-func (ca *CA) sign(h Holder, public any, now time.Time) (*x509.Certificate, error) {
-	uri, err := identity.Name{Cluster: ca.cluster, Role: h.Role, Name: h.Name}.URI()
+func (ca *CA) sign(holder Holder, public any, now time.Time) (*x509.Certificate, error) {
+	uri, err := identity.Name{Cluster: ca.cluster, Role: holder.Role, Name: holder.Name}.URI()
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (ca *CA) sign(h Holder, public any, now time.Time) (*x509.Certificate, erro
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: h.Name, Organization: []string{ca.cluster}, OrganizationalUnit: []string{h.Role.String()}},
+		Subject:      pkix.Name{CommonName: holder.Name, Organization: []string{ca.cluster}, OrganizationalUnit: []string{holder.Role.String()}},
 		NotBefore:    now.Add(-backdate), NotAfter: now.Add(LeafLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
@@ -188,21 +188,21 @@ func (ca *CA) sign(h Holder, public any, now time.Time) (*x509.Certificate, erro
 	if !now.Before(template.NotAfter) {
 		return nil, fmt.Errorf("the authority of cluster %s expired at %s: run muster init for a new one", ca.cluster, ca.cert.NotAfter.UTC().Format(time.RFC3339))
 	}
-	if h.Role != identity.Admin { // administrators are people: they dial, nobody dials them
+	if holder.Role != identity.Admin { // administrators are people: they dial, nobody dials them
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
-		addHosts(template, h)
+		addHosts(template, holder)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, public, ca.key)
 	if err != nil {
-		return nil, fmt.Errorf("sign a certificate for %s: %w", h.Name, err)
+		return nil, fmt.Errorf("sign a certificate for %s: %w", holder.Name, err)
 	}
 	return x509.ParseCertificate(der)
 }
 
-func addHosts(template *x509.Certificate, h Holder) {
-	hosts := h.Hosts
-	if h.Role != identity.Controller {
-		hosts = append([]string{h.Name}, hosts...)
+func addHosts(template *x509.Certificate, holder Holder) {
+	hosts := holder.Hosts
+	if holder.Role != identity.Controller {
+		hosts = append([]string{holder.Name}, hosts...)
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

@@ -47,12 +47,12 @@ func (r Revocations) Serials() []string { return slices.Sorted(maps.Keys(r.at)) 
 
 // SignList returns the set as an X.509 revocation list (PEM) that nodes can check without
 // asking. number must grow with each list.
-func (ca *CA) SignList(r Revocations, number int64, now time.Time) ([]byte, error) {
+func (ca *CA) SignList(revocations Revocations, number int64, now time.Time) ([]byte, error) {
 	template := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: now, NextUpdate: now.Add(LeafLifetime)}
-	for _, serial := range r.Serials() {
+	for _, serial := range revocations.Serials() {
 		n, _ := new(big.Int).SetString(serial, 16)
 		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
-			x509.RevocationListEntry{SerialNumber: n, RevocationTime: r.at[serial]})
+			x509.RevocationListEntry{SerialNumber: n, RevocationTime: revocations.at[serial]})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, template, ca.cert, ca.key)
 	if err != nil {
@@ -63,24 +63,24 @@ func (ca *CA) SignList(r Revocations, number int64, now time.Time) ([]byte, erro
 
 // ParseList reads a revocation list and checks the authority's signature. number lets the
 // reader refuse an older list than the one it has.
-func ParseList(listPEM []byte, authority *x509.Certificate) (r Revocations, number int64, err error) {
+func ParseList(listPEM []byte, authority *x509.Certificate) (revocations Revocations, number int64, err error) {
 	der, err := decodeBlock(listPEM, "X509 CRL")
 	if err != nil {
-		return r, 0, err
+		return revocations, 0, err
 	}
 	list, err := x509.ParseRevocationList(der)
 	if err != nil {
-		return r, 0, fmt.Errorf("revocation list: %w", err)
+		return revocations, 0, fmt.Errorf("revocation list: %w", err)
 	}
 	if err := list.CheckSignatureFrom(authority); err != nil {
-		return r, 0, fmt.Errorf("revocation list: %w", err)
+		return revocations, 0, fmt.Errorf("revocation list: %w", err)
 	}
 	if list.Number == nil || !list.Number.IsInt64() {
-		return r, 0, fmt.Errorf("revocation list: it has no usable number")
+		return revocations, 0, fmt.Errorf("revocation list: it has no usable number")
 	}
-	r.at = make(map[string]time.Time, len(list.RevokedCertificateEntries))
+	revocations.at = make(map[string]time.Time, len(list.RevokedCertificateEntries))
 	for _, e := range list.RevokedCertificateEntries {
-		r.at[e.SerialNumber.Text(16)] = e.RevocationTime
+		revocations.at[e.SerialNumber.Text(16)] = e.RevocationTime
 	}
-	return r, list.Number.Int64(), nil
+	return revocations, list.Number.Int64(), nil
 }

@@ -81,27 +81,27 @@ func (d Dir) CA() (*CA, error) {
 }
 
 // SaveHost replaces this host's certificate and key in one step.
-func (d Dir) SaveHost(p Pair) error {
+func (d Dir) SaveHost(pair Pair) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return keyfile.Write(d.path(HostFile), bytes.Join([][]byte{p.Cert, p.Key}, nil), 0o600)
+	return keyfile.Write(d.path(HostFile), bytes.Join([][]byte{pair.Cert, pair.Key}, nil), 0o600)
 }
 
 // SaveEnrolled stores what a host got when it enrolled: its pair and the authority's
 // certificate, which is the last in p.Cert.
-func (d Dir) SaveEnrolled(p Pair) error {
-	i := bytes.LastIndex(p.Cert, []byte("-----BEGIN CERTIFICATE-----"))
+func (d Dir) SaveEnrolled(pair Pair) error {
+	i := bytes.LastIndex(pair.Cert, []byte("-----BEGIN CERTIFICATE-----"))
 	if i <= 0 {
 		return fmt.Errorf("enrolment: %w: want the leaf and the authority", ErrBadPEM)
 	}
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	if err := keyfile.Write(d.path(CACertFile), p.Cert[i:], 0o644); err != nil {
+	if err := keyfile.Write(d.path(CACertFile), pair.Cert[i:], 0o644); err != nil {
 		return err
 	}
-	return d.SaveHost(p)
+	return d.SaveHost(pair)
 }
 
 // Host is a host's material, read and checked.
@@ -116,31 +116,31 @@ type Host struct {
 // Host reads this host's material: key and certificate belong together, the authority signed
 // the certificate and the list.
 func (d Dir) Host() (Host, error) {
-	var h Host
+	var host Host
 	both, err := keyfile.Read(d.path(HostFile))
 	if err != nil {
 		return Host{}, err
 	}
-	h.Pair = Pair{Cert: both, Key: both} // each parser takes the blocks of its kind
+	host.Pair = Pair{Cert: both, Key: both} // each parser takes the blocks of its kind
 	caPEM, err := os.ReadFile(d.path(CACertFile))
 	if err != nil {
 		return Host{}, err
 	}
-	if err := h.check(caPEM); err != nil {
+	if err := host.check(caPEM); err != nil {
 		return Host{}, fmt.Errorf("%s: %w", d, err)
 	}
 	list, err := os.ReadFile(d.path(RevokedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return h, nil
+		return host, nil
 	}
 	if err != nil {
 		return Host{}, err
 	}
-	h.Revoked, h.Number, err = ParseList(list, h.Authority)
+	host.Revoked, host.Number, err = ParseList(list, host.Authority)
 	if err != nil {
 		return Host{}, fmt.Errorf("%s: %w", d.path(RevokedFile), err)
 	}
-	return h, nil
+	return host, nil
 }
 
 func (h *Host) check(caPEM []byte) error {
@@ -169,16 +169,16 @@ func (h *Host) check(caPEM []byte) error {
 // SaveList stores a revocation list after checking that the authority signed it and that it is
 // not older than the stored one.
 func (d Dir) SaveList(listPEM []byte) error {
-	h, err := d.Host()
+	host, err := d.Host()
 	if err != nil {
 		return err
 	}
-	_, number, err := ParseList(listPEM, h.Authority)
+	_, number, err := ParseList(listPEM, host.Authority)
 	if err != nil {
 		return err
 	}
-	if number < h.Number {
-		return fmt.Errorf("revocation list %d is older than the stored %d", number, h.Number)
+	if number < host.Number {
+		return fmt.Errorf("revocation list %d is older than the stored %d", number, host.Number)
 	}
 	return keyfile.Write(d.path(RevokedFile), listPEM, 0o644)
 }

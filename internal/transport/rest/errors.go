@@ -21,11 +21,11 @@ type problem struct {
 func (a *answer) failAnswer(err error) {
 	e := status.Convert(grpcerr.From(err), a.table)
 	p := problem{Code: e.Wire.String(), Number: e.Number, Message: e.Error(), Slurm: e.SlurmText()}
-	for _, d := range e.Details {
+	for _, detail := range e.Details {
 		if p.Details == nil {
 			p.Details = map[string]string{}
 		}
-		p.Details[d.Key] = d.Value
+		p.Details[detail.Key] = detail.Value
 	}
 	text, merr := json.Marshal(map[string]problem{"error": p})
 	if merr != nil {
@@ -45,8 +45,8 @@ func (a *answer) failAnswer(err error) {
 }
 
 // httpStatus is the status of a class of errors.
-func httpStatus(c status.Code) int {
-	switch c {
+func httpStatus(code status.Code) int {
+	switch code {
 	case status.InvalidArgument, status.OutOfRange:
 		return http.StatusBadRequest
 	case status.FailedPrecondition:

@@ -158,7 +158,7 @@ func (t Table) Wire(number int32) Code {
 // For a Coded error the optional methods SlurmText() string and ErrorDetails()
 // map[string]string are read too, and a spec.Error is taken apart whole. Anything else becomes
 // Unknown with its text.
-func Convert(err error, t Table) *Error {
+func Convert(err error, table Table) *Error {
 	if err == nil {
 		return nil
 	}
@@ -175,13 +175,13 @@ func Convert(err error, t Table) *Error {
 	}
 	var coded Coded
 	if errors.As(err, &coded) && coded.Code() != 0 {
-		return fromCoded(err, coded, t)
+		return fromCoded(err, coded, table)
 	}
 	return &Error{Wire: class(err), Message: err.Error()}
 }
 
-func fromCoded(err error, coded Coded, t Table) *Error {
-	out := &Error{Wire: t.Wire(coded.Code()), Number: coded.Code(), Message: err.Error()}
+func fromCoded(err error, coded Coded, table Table) *Error {
+	out := &Error{Wire: table.Wire(coded.Code()), Number: coded.Code(), Message: err.Error()}
 	if out.Wire == OK || out.Wire > lastCode {
 		out.Wire = Unknown
 	}

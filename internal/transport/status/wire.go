@@ -40,13 +40,13 @@ func Append(b []byte, e *Error) []byte {
 	}
 	b = appendText(b, fieldMessage, e.Message)
 	b = appendText(b, fieldSlurm, e.Slurm)
-	for i, d := range e.Details {
+	for i, detail := range e.Details {
 		if i == maxDetails {
 			break
 		}
 		var m []byte
-		m = appendText(m, 1, d.Key)
-		m = appendText(m, 2, d.Value)
+		m = appendText(m, 1, detail.Key)
+		m = appendText(m, 2, detail.Value)
 		b = protowire.AppendTag(b, fieldDetail, protowire.BytesType)
 		b = protowire.AppendBytes(b, m)
 	}
@@ -115,17 +115,17 @@ func Parse(b []byte) (*Error, error) {
 }
 
 func parseDetail(b []byte) (Detail, error) {
-	var d Detail
+	var detail Detail
 	err := fields(b, func(num protowire.Number, _ uint64, bytes []byte) error {
 		switch num {
 		case 1:
-			d.Key = clean(string(bytes))
+			detail.Key = clean(string(bytes))
 		case 2:
-			d.Value = clean(string(bytes))
+			detail.Value = clean(string(bytes))
 		}
 		return nil
 	})
-	return d, err
+	return detail, err
 }
 
 // fields walks a message and calls visit for each varint and bytes field; a known number with

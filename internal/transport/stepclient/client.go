@@ -74,11 +74,11 @@ type Client struct {
 
 // New makes a client; Run connects it.
 func New(cfg Config) *Client {
-	c := &Client{cfg: cfg, fences: map[uint64]map[uint32][]byte{}, sent: map[int32]uint64{}}
+	client := &Client{cfg: cfg, fences: map[uint64]map[uint32][]byte{}, sent: map[int32]uint64{}}
 	for i := range cfg.Nodes {
-		c.nodes = append(c.nodes, newNode(c, uint32(i), &cfg.Nodes[i]))
+		client.nodes = append(client.nodes, newNode(client, uint32(i), &cfg.Nodes[i]))
 	}
-	return c
+	return client
 }
 
 // Run returns when the step is over on all nodes, with nil; or when the context
@@ -121,12 +121,12 @@ func (c *Client) CloseInput(ctx context.Context, rank int32) error {
 }
 
 func (c *Client) pass(ctx context.Context, rank int32, piece []byte) error {
-	m := stepio.Message{Kind: stepio.Input, Rank: rank, Offset: c.sent[rank], Data: piece}
+	message := stepio.Message{Kind: stepio.Input, Rank: rank, Offset: c.sent[rank], Data: piece}
 	for i, n := range c.nodes {
 		if rank != spec.InputAll && !slices.Contains(c.cfg.Nodes[i].Ranks, uint32(rank)) {
 			continue
 		}
-		if err := n.feedInput(ctx, m); err != nil {
+		if err := n.feedInput(ctx, message); err != nil {
 			return err
 		}
 	}
@@ -149,33 +149,33 @@ func (c *Client) Resize(w plan.Window) {
 }
 
 // handleFrame gives a frame to whom it is for; over tells that it was the last.
-func (c *Client) handleFrame(n *node, f *plan.Frame) (over bool, err error) {
+func (c *Client) handleFrame(n *node, frame *plan.Frame) (over bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cfg := &c.cfg
 	switch {
-	case f.Output != nil:
+	case frame.Output != nil:
 		if cfg.Output != nil {
-			err = cfg.Output(f.Output.Rank, f.Output.Stream, f.Output.Data)
+			err = cfg.Output(frame.Output.Rank, frame.Output.Stream, frame.Output.Data)
 		}
-	case f.Started != nil:
+	case frame.Started != nil:
 		if cfg.Started != nil {
-			cfg.Started(n.Name, f.Started.Ranks, f.Started.PIDs)
+			cfg.Started(n.Name, frame.Started.Ranks, frame.Started.PIDs)
 		}
-	case f.Exit != nil:
+	case frame.Exit != nil:
 		if cfg.Exit != nil {
-			cfg.Exit(n.Name, *f.Exit)
+			cfg.Exit(n.Name, *frame.Exit)
 		}
-	case f.Fence != nil:
+	case frame.Fence != nil:
 		if cfg.Watch {
 			return false, nil
 		}
-		return false, c.fence(f.Fence)
-	case f.End != nil:
-		c.noteNodeEnd(n, *f.End, nil)
+		return false, c.fence(frame.Fence)
+	case frame.End != nil:
+		c.noteNodeEnd(n, *frame.End, nil)
 		return true, nil
 	case cfg.Notice != nil:
-		cfg.Notice(n.Name, f.Notice)
+		cfg.Notice(n.Name, frame.Notice)
 	}
 	return false, err
 }
@@ -189,12 +189,12 @@ func (c *Client) noteNodeEnd(n *node, end plan.FrameEnd, err error) {
 
 // fence collects what the tasks of the nodes have put; once all have, all are
 // told. mu is held.
-func (c *Client) fence(f *plan.Fence) error {
-	if c.fences[f.Number] == nil {
-		c.fences[f.Number] = map[uint32][]byte{}
+func (c *Client) fence(fence *plan.Fence) error {
+	if c.fences[fence.Number] == nil {
+		c.fences[fence.Number] = map[uint32][]byte{}
 	}
-	parts := c.fences[f.Number]
-	parts[f.Node] = slices.Clone(f.Data)
+	parts := c.fences[fence.Number]
+	parts[fence.Node] = slices.Clone(fence.Data)
 	if len(parts) < len(c.nodes) {
 		return nil
 	}
@@ -209,9 +209,9 @@ func (c *Client) fence(f *plan.Fence) error {
 	if len(all) > mostFence {
 		return fmt.Errorf("PMI: the tasks have put %d bytes before a fence, and %d are possible", len(all), mostFence)
 	}
-	delete(c.fences, f.Number)
+	delete(c.fences, fence.Number)
 	for _, n := range c.nodes {
-		n.sendMerged(plan.Fence{Number: f.Number, Data: all})
+		n.sendMerged(plan.Fence{Number: fence.Number, Data: all})
 	}
 	return nil
 }

@@ -50,26 +50,26 @@ func newNode(of *Client, index uint32, n *Node) *node {
 }
 
 // queueMessage queues a message for the node; while there is no connection it waits.
-func (n *node) queueMessage(m stepio.Message) {
+func (n *node) queueMessage(message stepio.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.over {
-		n.queue = append(n.queue, m)
+		n.queue = append(n.queue, message)
 		n.changed.Broadcast()
 	}
 }
 
 // sendMerged tells the node's tasks what all have put; it is said again over a new
 // connection.
-func (n *node) sendMerged(f plan.Fence) {
+func (n *node) sendMerged(fence plan.Fence) {
 	n.mu.Lock()
-	n.fence = &f
+	n.fence = &fence
 	n.mu.Unlock()
-	n.queueMessage(stepio.Message{Kind: stepio.Merged, Fence: f})
+	n.queueMessage(stepio.Message{Kind: stepio.Merged, Fence: fence})
 }
 
 // feedInput queues a piece of input when there is room.
-func (n *node) feedInput(ctx context.Context, m stepio.Message) error {
+func (n *node) feedInput(ctx context.Context, message stepio.Message) error {
 	stop := context.AfterFunc(ctx, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -78,7 +78,7 @@ func (n *node) feedInput(ctx context.Context, m stepio.Message) error {
 	defer stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for (n.size+len(m.Data) > stepio.MaxWindow || len(n.unheard) >= stepio.MaxPieces) && !n.over {
+	for (n.size+len(message.Data) > stepio.MaxWindow || len(n.unheard) >= stepio.MaxPieces) && !n.over {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -87,19 +87,19 @@ func (n *node) feedInput(ctx context.Context, m stepio.Message) error {
 	if n.over {
 		return nil
 	}
-	n.unheard, n.size = append(n.unheard, m), n.size+len(m.Data)
-	n.queue = append(n.queue, m)
+	n.unheard, n.size = append(n.unheard, message), n.size+len(message.Data)
+	n.queue = append(n.queue, message)
 	n.changed.Broadcast()
 	return nil
 }
 
 // taken forgets input that the node has.
-func (n *node) taken(m *stepio.Message) {
+func (n *node) taken(message *stepio.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	kept := n.unheard[:0]
 	for _, u := range n.unheard {
-		if u.Rank == m.Rank && (len(u.Data) > 0 && u.Offset+uint64(len(u.Data)) <= m.Offset) {
+		if u.Rank == message.Rank && (len(u.Data) > 0 && u.Offset+uint64(len(u.Data)) <= message.Offset) {
 			n.size -= len(u.Data)
 		} else {
 			kept = append(kept, u)
@@ -210,34 +210,34 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 // read handles what the node says; opened is called once it takes us.
 func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 	buffered := bufio.NewReaderSize(sock, 32<<10)
-	r := stepio.NewReader(buffered).Reuse()
+	reader := stepio.NewReader(buffered).Reuse()
 	due := 0
 	for {
-		m, err := r.Next()
+		message, err := reader.Next()
 		if err != nil {
 			return false, err
 		}
-		switch m.Kind {
+		switch message.Kind {
 		case stepio.Opened:
 			opened()
 		case stepio.Refused:
-			return false, refusal(&m)
+			return false, refusal(&message)
 		case stepio.Taken:
-			n.taken(&m)
+			n.taken(&message)
 		case stepio.Frame:
-			if m.Frame.Number <= n.have {
+			if message.Frame.Number <= n.have {
 				continue // heard before
 			}
-			over, err = n.of.handleFrame(n, &m.Frame)
+			over, err = n.of.handleFrame(n, &message.Frame)
 			if err != nil {
 				return false, fmt.Errorf("%w: %w", errShown, err)
 			}
-			n.have = m.Frame.Number
+			n.have = message.Frame.Number
 			switch due += frameCost; {
-			case m.Frame.Output != nil:
-				due += len(m.Frame.Output.Data)
-			case m.Frame.Fence != nil:
-				due += len(m.Frame.Fence.Data)
+			case message.Frame.Output != nil:
+				due += len(message.Frame.Output.Data)
+			case message.Frame.Fence != nil:
+				due += len(message.Frame.Fence.Data)
 			}
 			if (over || due >= ackEvery) && !n.of.cfg.Watch {
 				due = 0
@@ -251,15 +251,15 @@ func (n *node) read(sock net.Conn, opened func()) (over bool, err error) {
 }
 
 // refusal is the error of a refused connection.
-func refusal(m *stepio.Message) error {
-	switch m.Code {
+func refusal(message *stepio.Message) error {
+	switch message.Code {
 	case stepio.Denied, stepio.Bad:
-		return fmt.Errorf("%w: %s", ErrDenied, m.Text)
+		return fmt.Errorf("%w: %s", ErrDenied, message.Text)
 	case stepio.Over:
-		return fmt.Errorf("%w: %s", ErrOver, m.Text)
+		return fmt.Errorf("%w: %s", ErrOver, message.Text)
 	case stepio.Unreachable:
 	}
-	return errors.New(m.Text)
+	return errors.New(message.Text)
 }
 
 // write sends what is queued until the connection ends; what was queued before

@@ -99,20 +99,20 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 	if k.issuer != nil && isForeign(text) {
 		return k.issuer.verifyForeign(text, k.cluster, k.now)
 	}
-	var c Claims
-	if _, err := k.parser.ParseWithClaims(text, &c, k.keyOf); err != nil {
+	var claims Claims
+	if _, err := k.parser.ParseWithClaims(text, &claims, k.keyOf); err != nil {
 		return identity.Nameless(), fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	if c.Sun == "" || c.Sun != c.Subject {
+	if claims.Sun == "" || claims.Sun != claims.Subject {
 		return identity.Nameless(), fmt.Errorf("%w: it names no user", ErrToken)
 	}
-	if c.UID == nil || c.GID == nil || *c.UID == identity.NoID || *c.GID == identity.NoID {
-		return identity.Nameless(), fmt.Errorf("%w: it has no uid and gid of user %s", ErrToken, c.Sun)
+	if claims.UID == nil || claims.GID == nil || *claims.UID == identity.NoID || *claims.GID == identity.NoID {
+		return identity.Nameless(), fmt.Errorf("%w: it has no uid and gid of user %s", ErrToken, claims.Sun)
 	}
-	if *c.UID == 0 {
-		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: c.Sun, Cluster: k.cluster, Serial: c.Via}, nil
+	if *claims.UID == 0 {
+		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: claims.Sun, Cluster: k.cluster, Serial: claims.Via}, nil
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: *c.UID, GID: *c.GID, User: c.Sun, Node: "REST", Cluster: k.cluster, Serial: c.Via}, nil
+	return identity.Identity{Kind: identity.AttestedUser, UID: *claims.UID, GID: *claims.GID, User: claims.Sun, Node: "REST", Cluster: k.cluster, Serial: claims.Via}, nil
 }
 
 // keyOf gives the key for a token. The parser does not look at crit, the header

@@ -102,16 +102,16 @@ func fill(t *rapid.T, v reflect.Value, src Source, field string) {
 
 // Full returns an event of a kind with every field filled, nothing zero, and
 // no two fields alike where the type allows. It is always the same.
-func Full(k event.Kind) event.Event {
-	e := event.New(k)
+func Full(kind event.Kind) event.Event {
+	e := event.New(kind)
 	n := 0
 	full(reflect.ValueOf(e).Elem(), &n)
 	return e
 }
 
 // FullEnvelope returns an envelope around Full.
-func FullEnvelope(k event.Kind) event.Envelope {
-	env := event.Envelope{Seq: 1 << 33, Event: Full(k)}
+func FullEnvelope(kind event.Kind) event.Envelope {
+	env := event.Envelope{Seq: 1 << 33, Event: Full(kind)}
 	n := 100
 	full(reflect.ValueOf(&env.At).Elem(), &n)
 	full(reflect.ValueOf(&env.Actor).Elem(), &n)

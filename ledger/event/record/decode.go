@@ -46,10 +46,10 @@ func (d *Decoder) Head() (Major, uint64, error) {
 		return 0, 0, d.malformedError("it ends too early")
 	}
 	b := d.data[d.at]
-	m, low := Major(b>>5), b&31
+	major, low := Major(b>>5), b&31
 	if low < 24 {
 		d.at++
-		return m, uint64(low), nil
+		return major, uint64(low), nil
 	}
 	size := 1 << (low - 24)
 	if low > 27 || len(d.data)-d.at < 1+size {
@@ -70,14 +70,14 @@ func (d *Decoder) Head() (Major, uint64, error) {
 		return 0, 0, d.malformedError("the number %d is not in its shortest form", n)
 	}
 	d.at += 1 + size
-	return m, n, nil
+	return major, n, nil
 }
 
 // readHead reads a head of a given major type.
-func (d *Decoder) readHead(m Major, what string) (uint64, error) {
+func (d *Decoder) readHead(major Major, what string) (uint64, error) {
 	start := d.at
 	got, n, err := d.Head()
-	if err == nil && got != m {
+	if err == nil && got != major {
 		d.at = start
 		return 0, d.malformedError("want %s, found an item 0x%02x", what, d.data[start])
 	}
@@ -90,14 +90,14 @@ func (d *Decoder) Uint() (uint64, error) { return d.readHead(MajorUint, "a numbe
 // Int reads a signed number.
 func (d *Decoder) Int() (int64, error) {
 	start := d.at
-	m, n, err := d.Head()
+	major, n, err := d.Head()
 	switch {
 	case err != nil:
 		return 0, err
-	case m > MajorNegative || n > 1<<63-1:
+	case major > MajorNegative || n > 1<<63-1:
 		d.at = start
 		return 0, d.malformedError("want a signed number of 64 bits")
-	case m == MajorNegative:
+	case major == MajorNegative:
 		return ^int64(n), nil
 	}
 	return int64(n), nil
@@ -110,8 +110,8 @@ func (d *Decoder) Array() (int, error) { return d.readCount(MajorArray, "a list"
 // Map reads the head of a map: the number of pairs that follow.
 func (d *Decoder) Map() (int, error) { return d.readCount(MajorMap, "a record") }
 
-func (d *Decoder) readCount(m Major, what string) (int, error) {
-	n, err := d.readHead(m, what)
+func (d *Decoder) readCount(major Major, what string) (int, error) {
+	n, err := d.readHead(major, what)
 	if err == nil && n > uint64(d.Len()) {
 		return 0, d.malformedError("%s of %d items in %d bytes", what, n, d.Len())
 	}
@@ -139,16 +139,16 @@ func (d *Decoder) String() (string, error) {
 
 func (d *Decoder) readBytes() ([]byte, error) {
 	start := d.at
-	m, n, err := d.Head()
+	major, n, err := d.Head()
 	if err != nil {
 		return nil, err
 	}
-	if (m != MajorText && m != MajorBytes) || n > uint64(d.Len()) {
+	if (major != MajorText && major != MajorBytes) || n > uint64(d.Len()) {
 		d.at = start
 		return nil, d.malformedError("want a string, found an item 0x%02x of %d bytes in %d", d.data[start], n, d.Len())
 	}
 	b := d.data[d.at : d.at+int(n)]
-	if m == MajorText && !utf8.Valid(b) {
+	if major == MajorText && !utf8.Valid(b) {
 		return nil, d.malformedError("a text is not UTF-8")
 	}
 	d.at += int(n)
@@ -179,82 +179,82 @@ func (d *Decoder) Value(v any) error {
 	return c.decodeValue(d, rv)
 }
 
-func (c *coder) decodeValue(d *Decoder, v reflect.Value) error {
+func (c *coder) decodeValue(decoder *Decoder, v reflect.Value) error {
 	switch c.op {
 	case opBool:
-		return c.decodeBool(d, v)
+		return c.decodeBool(decoder, v)
 	case opInt:
-		n, err := d.Int()
+		n, err := decoder.Int()
 		if err != nil {
 			return err
 		}
 		if v.OverflowInt(n) {
-			return d.malformedError("%d does not fit", n)
+			return decoder.malformedError("%d does not fit", n)
 		}
 		v.SetInt(n)
 	case opUint:
-		n, err := d.Uint()
+		n, err := decoder.Uint()
 		if err != nil {
 			return err
 		}
 		if v.OverflowUint(n) {
-			return d.malformedError("%d does not fit", n)
+			return decoder.malformedError("%d does not fit", n)
 		}
 		v.SetUint(n)
 	case opString:
-		s, err := d.String()
+		s, err := decoder.String()
 		if err != nil {
 			return err
 		}
 		v.SetString(s)
 	case opBytes:
-		n, err := d.readHead(MajorBytes, "bytes")
+		n, err := decoder.readHead(MajorBytes, "bytes")
 		if err != nil {
 			return err
 		}
-		if n != uint64(v.Len()) || n > uint64(d.Len()) {
-			return d.malformedError("%d bytes in place of %d", n, v.Len())
+		if n != uint64(v.Len()) || n > uint64(decoder.Len()) {
+			return decoder.malformedError("%d bytes in place of %d", n, v.Len())
 		}
-		copy(v.Bytes(), d.data[d.at:])
-		d.at += int(n)
+		copy(v.Bytes(), decoder.data[decoder.at:])
+		decoder.at += int(n)
 	case opPointer:
-		if d.consumeNull() {
+		if decoder.consumeNull() {
 			return nil
 		}
 		p := reflect.New(c.elem.typ)
 		v.Set(p)
-		return c.elem.decodeValue(d, p.Elem())
+		return c.elem.decodeValue(decoder, p.Elem())
 	case opSlice, opArray:
-		return c.decodeList(d, v)
+		return c.decodeList(decoder, v)
 	default:
-		return c.decodeStruct(d, v)
+		return c.decodeStruct(decoder, v)
 	}
 	return nil
 }
 
-func (c *coder) decodeBool(d *Decoder, v reflect.Value) error {
-	if d.at < len(d.data) {
-		if b := d.data[d.at]; b == simpleTrue || b == simpleFalse {
-			d.at++
+func (c *coder) decodeBool(decoder *Decoder, v reflect.Value) error {
+	if decoder.at < len(decoder.data) {
+		if b := decoder.data[decoder.at]; b == simpleTrue || b == simpleFalse {
+			decoder.at++
 			v.SetBool(b == simpleTrue)
 			return nil
 		}
 	}
-	return d.malformedError("want true or false")
+	return decoder.malformedError("want true or false")
 }
 
-func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
-	if c.op == opSlice && d.consumeNull() {
+func (c *coder) decodeList(decoder *Decoder, v reflect.Value) error {
+	if c.op == opSlice && decoder.consumeNull() {
 		return nil
 	}
-	n, err := d.Array()
+	n, err := decoder.Array()
 	if err != nil {
 		return err
 	}
 	switch {
 	case c.op == opArray:
 		if n != v.Len() {
-			return d.malformedError("%d items in place of %d", n, v.Len())
+			return decoder.malformedError("%d items in place of %d", n, v.Len())
 		}
 	case n == 0:
 		v.Set(reflect.MakeSlice(c.typ, 0, 0))
@@ -264,29 +264,29 @@ func (c *coder) decodeList(d *Decoder, v reflect.Value) error {
 		v.SetLen(n)
 	}
 	for i := range n {
-		if err := c.elem.decodeValue(d, v.Index(i)); err != nil {
+		if err := c.elem.decodeValue(decoder, v.Index(i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *coder) decodeStruct(d *Decoder, v reflect.Value) error {
-	n, err := d.Map()
+func (c *coder) decodeStruct(decoder *Decoder, v reflect.Value) error {
+	n, err := decoder.Map()
 	if err != nil {
 		return err
 	}
 	next := 0 // index of the first field that may still come
 	last := uint64(0)
 	for i := range n {
-		start := d.at
-		key, err := d.Uint()
+		start := decoder.at
+		key, err := decoder.Uint()
 		if err != nil {
 			return err
 		}
 		if i > 0 && key <= last {
-			d.at = start
-			return d.malformedError("key %d of %s after key %d", key, c.typ.Name(), last)
+			decoder.at = start
+			return decoder.malformedError("key %d of %s after key %d", key, c.typ.Name(), last)
 		}
 		last = key
 		for next < len(c.fields) && c.fields[next].key < key {
@@ -296,7 +296,7 @@ func (c *coder) decodeStruct(d *Decoder, v reflect.Value) error {
 			return fmt.Errorf("key %d of %s: %w", key, c.typ.Name(), ErrUnknownField)
 		}
 		f := &c.fields[next]
-		if err := f.c.decodeValue(d, v.Field(f.index)); err != nil {
+		if err := f.c.decodeValue(decoder, v.Field(f.index)); err != nil {
 			return fmt.Errorf("%s.%s: %w", c.typ.Name(), f.name, err)
 		}
 	}

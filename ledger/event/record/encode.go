@@ -26,8 +26,8 @@ const (
 )
 
 // AppendHead writes the head of an item: its major type and number.
-func AppendHead(dst []byte, m Major, n uint64) []byte {
-	b := byte(m) << 5
+func AppendHead(dst []byte, major Major, n uint64) []byte {
+	b := byte(major) << 5
 	switch {
 	case n < 24:
 		return append(dst, b|byte(n))
@@ -51,11 +51,11 @@ func AppendInt(dst []byte, n int64) []byte {
 
 // AppendString writes a string: as text where it is valid UTF-8.
 func AppendString(dst []byte, s string) []byte {
-	m := MajorText
+	major := MajorText
 	if !utf8.ValidString(s) {
-		m = MajorBytes
+		major = MajorBytes
 	}
-	return append(AppendHead(dst, m, uint64(len(s))), s...)
+	return append(AppendHead(dst, major, uint64(len(s))), s...)
 }
 
 // Append writes a value; v is a pointer to one of the compiled structs.

@@ -75,17 +75,17 @@ type Set struct {
 // Compile examines the struct types of the samples, which are pointers to
 // them, with everything they contain.
 func Compile(samples ...any) (*Set, error) {
-	s := &Set{coders: make(map[reflect.Type]*coder)}
+	set := &Set{coders: make(map[reflect.Type]*coder)}
 	for _, v := range samples {
 		t := reflect.TypeOf(v)
 		if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 			return nil, fmt.Errorf("%T: want a pointer to a struct: %w", v, ErrType)
 		}
-		if _, err := s.compileCoder(t.Elem(), nil); err != nil {
+		if _, err := set.compileCoder(t.Elem(), nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Elem(), err)
 		}
 	}
-	return s, nil
+	return set, nil
 }
 
 // compileCoder returns the coder of a type; open are the types being compiled.

@@ -14,7 +14,8 @@ import (
 // Store is one place where a log lives; Open may be called again after the log was closed.
 type Store interface {
 	Open(t testing.TB, m log.Machine) (log.Log, error)
-	// Fault makes the next appends fail until the returned function is called. nil when this store cannot.
+	// Fault makes the next appends fail until the returned function is called. nil when this
+	// store cannot.
 	Fault() (heal func())
 }
 
@@ -40,14 +41,14 @@ func Suite(t *testing.T, fresh func(t testing.TB) Store) {
 	}
 }
 
-func open(t testing.TB, s Store) (log.Log, *Machine) {
+func open(t testing.TB, store Store) (log.Log, *Machine) {
 	t.Helper()
-	m := &Machine{}
-	l, err := s.Open(t, m)
+	machine := &Machine{}
+	l, err := store.Open(t, machine)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	return l, m
+	return l, machine
 }
 
 func closeLog(t testing.TB, l log.Log) {
@@ -57,9 +58,9 @@ func closeLog(t testing.TB, l log.Log) {
 	}
 }
 
-func wait(t testing.TB, p log.Pending) log.Position {
+func wait(t testing.TB, pending log.Pending) log.Position {
 	t.Helper()
-	pos, err := p.Wait(context.Background())
+	pos, err := pending.Wait(context.Background())
 	if err != nil {
 		t.Fatalf("wait: %v", err)
 	}
@@ -68,8 +69,8 @@ func wait(t testing.TB, p log.Pending) log.Position {
 
 func batch(i int) []byte { return fmt.Appendf(nil, "batch %d", i) }
 
-func testOrder(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testOrder(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	for i := 1; i <= 200; i++ {
 		if pos := wait(t, l.Append(batch(i))); pos != log.Position(i) {
@@ -79,15 +80,15 @@ func testOrder(t *testing.T, s Store) {
 			t.Fatalf("last position %d after batch %d: Wait returned before it was applied", got, i)
 		}
 	}
-	for i, b := range m.Batches() {
+	for i, b := range machine.Batches() {
 		if !bytes.Equal(b, batch(i+1)) {
 			t.Fatalf("position %d holds %q", i+1, b)
 		}
 	}
 }
 
-func testPipelined(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testPipelined(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	var ps []log.Pending
 	for i := 1; i <= 5000; i++ {
@@ -98,13 +99,13 @@ func testPipelined(t *testing.T, s Store) {
 			t.Fatalf("batch %d got position %d", i+1, pos)
 		}
 	}
-	if n := len(m.Batches()); n != 5000 {
+	if n := len(machine.Batches()); n != 5000 {
 		t.Fatalf("%d batches applied", n)
 	}
 }
 
-func testConcurrent(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testConcurrent(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	const callers, each = 16, 100
 	at := make([]map[log.Position]string, callers)
 	var wg sync.WaitGroup
@@ -128,7 +129,7 @@ func testConcurrent(t *testing.T, s Store) {
 	}
 	wg.Wait()
 	closeLog(t, l)
-	got := m.Batches()
+	got := machine.Batches()
 	if len(got) != callers*each {
 		t.Fatalf("%d batches applied, want %d", len(got), callers*each)
 	}
@@ -141,27 +142,27 @@ func testConcurrent(t *testing.T, s Store) {
 	}
 }
 
-func testCopied(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testCopied(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	b := bytes.Repeat([]byte{7}, 100_000)
-	p := l.Append(b)
+	pending := l.Append(b)
 	for i := range b {
 		b[i] = 9
 	}
-	wait(t, p)
+	wait(t, pending)
 	wait(t, l.Append(nil))
-	got := m.Batches()
+	got := machine.Batches()
 	if !bytes.Equal(got[0], bytes.Repeat([]byte{7}, 100_000)) || len(got[1]) != 0 {
 		t.Fatal("a batch changed after Append returned")
 	}
 }
 
-func testRestart(t *testing.T, s Store) {
+func testRestart(t *testing.T, store Store) {
 	want := 0
 	for round := range 5 {
-		l, m := open(t, s)
-		if n := len(m.Batches()); n != want || l.LastPosition() != log.Position(want) {
+		l, machine := open(t, store)
+		if n := len(machine.Batches()); n != want || l.LastPosition() != log.Position(want) {
 			t.Fatalf("round %d: %d batches, position %d, want %d", round, n, l.LastPosition(), want)
 		}
 		for range 50 {
@@ -176,7 +177,7 @@ func testRestart(t *testing.T, s Store) {
 			}
 		}
 		closeLog(t, l)
-		for i, b := range m.Batches() {
+		for i, b := range machine.Batches() {
 			if !bytes.Equal(b, batch(i+1)) {
 				t.Fatalf("position %d holds %q", i+1, b)
 			}
@@ -184,27 +185,27 @@ func testRestart(t *testing.T, s Store) {
 	}
 }
 
-func testSnapshots(t *testing.T, s Store) {
+func testSnapshots(t *testing.T, store Store) {
 	n := 0
 	for round := range 8 {
-		l, m := open(t, s)
+		l, machine := open(t, store)
 		for range 37 {
 			n++
-			p := l.Append(batch(n))
+			pending := l.Append(batch(n))
 			if n%(5+round) == 0 {
 				if err := l.Snapshot(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			wait(t, p)
+			wait(t, pending)
 		}
-		live := m.Hash()
+		live := machine.Hash()
 		closeLog(t, l)
-		l, m = open(t, s)
-		if m.Hash() != live || len(m.Batches()) != n {
-			t.Fatalf("round %d: %d batches after the restart, want %d", round, len(m.Batches()), n)
+		l, machine = open(t, store)
+		if machine.Hash() != live || len(machine.Batches()) != n {
+			t.Fatalf("round %d: %d batches after the restart, want %d", round, len(machine.Batches()), n)
 		}
-		if m.Restored() == 0 {
+		if machine.Restored() == 0 {
 			t.Fatal("the restart did not begin with the snapshot")
 		}
 		closeLog(t, l)
@@ -213,15 +214,15 @@ func testSnapshots(t *testing.T, s Store) {
 
 var errRefused = errors.New("the machine does not like 13")
 
-func testRefused(t *testing.T, s Store) {
+func testRefused(t *testing.T, store Store) {
 	refuse := func(pos log.Position, _ []byte) error {
 		if pos == 13 {
 			return errRefused
 		}
 		return nil
 	}
-	m := &Machine{Refuse: refuse}
-	l, err := s.Open(t, m)
+	machine := &Machine{Refuse: refuse}
+	l, err := store.Open(t, machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +230,8 @@ func testRefused(t *testing.T, s Store) {
 	for i := 1; i <= 20; i++ {
 		ps = append(ps, l.Append(batch(i)))
 	}
-	for i, p := range ps {
-		_, err := p.Wait(context.Background())
+	for i, pending := range ps {
+		_, err := pending.Wait(context.Background())
 		if (i < 12) != (err == nil) {
 			t.Fatalf("batch %d: %v", i+1, err)
 		}
@@ -239,8 +240,8 @@ func testRefused(t *testing.T, s Store) {
 		}
 	}
 	<-l.Done()
-	if !errors.Is(l.Err(), errRefused) || len(m.Batches()) != 12 {
-		t.Fatalf("stopped with %v after %d batches", l.Err(), len(m.Batches()))
+	if !errors.Is(l.Err(), errRefused) || len(machine.Batches()) != 12 {
+		t.Fatalf("stopped with %v after %d batches", l.Err(), len(machine.Batches()))
 	}
 	if _, err := l.Append(batch(21)).Wait(context.Background()); !errors.Is(err, log.ErrStopped) {
 		t.Fatalf("append to a stopped log: %v", err)
@@ -250,21 +251,21 @@ func testRefused(t *testing.T, s Store) {
 	}
 	closeLog(t, l)
 	// The same machine refuses the same batch again, at once and by name; a mended one goes on.
-	if _, err := s.Open(t, &Machine{Refuse: refuse}); !errors.Is(err, errRefused) {
+	if _, err := store.Open(t, &Machine{Refuse: refuse}); !errors.Is(err, errRefused) {
 		t.Fatalf("reopened over a batch the machine refuses: %v", err)
 	}
-	l, m = open(t, s)
+	l, machine = open(t, store)
 	defer closeLog(t, l)
-	if n := len(m.Batches()); n < 13 {
+	if n := len(machine.Batches()); n < 13 {
 		t.Fatalf("%d batches after the machine was mended", n)
 	}
 }
 
-func testFault(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testFault(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	wait(t, l.Append(batch(1)))
-	mend := s.Fault()
+	mend := store.Fault()
 	if mend == nil {
 		t.Skip("this store has no faults")
 	}
@@ -282,7 +283,7 @@ func testFault(t *testing.T, s Store) {
 	if failures == 0 {
 		t.Fatal("the fault did not show")
 	}
-	applied := len(m.Batches())
+	applied := len(machine.Batches())
 	if err := l.Barrier(context.Background()); err == nil {
 		t.Fatal("a barrier passed a failed batch")
 	}
@@ -290,7 +291,7 @@ func testFault(t *testing.T, s Store) {
 	if err := l.Resume(context.Background()); err != nil {
 		t.Fatalf("resume: %v", err)
 	}
-	if n := len(m.Batches()); n != applied {
+	if n := len(machine.Batches()); n != applied {
 		t.Fatalf("%d batches after the failure, %d now: one that failed was applied", applied, n)
 	}
 	if pos := wait(t, l.Append([]byte("after"))); pos != log.Position(applied+1) {
@@ -298,8 +299,8 @@ func testFault(t *testing.T, s Store) {
 	}
 }
 
-func testTooLarge(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testTooLarge(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	first := l.Append(batch(1))
 	if _, err := l.Append(make([]byte, log.MaxBatchBytes+1)).Wait(context.Background()); !errors.Is(err, log.ErrTooLarge) {
@@ -313,13 +314,13 @@ func testTooLarge(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	wait(t, l.Append(batch(3)))
-	if n := len(m.Batches()); n != 2 {
+	if n := len(machine.Batches()); n != 2 {
 		t.Fatalf("%d batches", n)
 	}
 }
 
-func testClose(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testClose(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	var ps []log.Pending
 	for i := 1; i <= 100; i++ {
 		ps = append(ps, l.Append(batch(i)))
@@ -330,7 +331,7 @@ func testClose(t *testing.T, s Store) {
 			t.Fatalf("batch %d, appended before Close: %v", i+1, err)
 		}
 	}
-	if n := len(m.Batches()); n != 100 {
+	if n := len(machine.Batches()); n != 100 {
 		t.Fatalf("%d batches applied at Close", n)
 	}
 	<-l.Done()
@@ -348,15 +349,15 @@ func testClose(t *testing.T, s Store) {
 	closeLog(t, l)
 }
 
-func testBarrier(t *testing.T, s Store) {
-	l, m := open(t, s)
+func testBarrier(t *testing.T, store Store) {
+	l, machine := open(t, store)
 	defer closeLog(t, l)
 	for i := 1; i <= 30; i++ {
 		l.Append(batch(i))
 		if err := l.Barrier(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(m.Batches()); n != i {
+		if n := len(machine.Batches()); n != i {
 			t.Fatalf("%d batches behind barrier %d", n, i)
 		}
 	}

@@ -136,14 +136,14 @@ const (
 
 // stateOf judges an observation. Activity proves use even where the process
 // list is empty (another container's processes are not always visible).
-func stateOf(o *Observation) state {
-	active := (o.Util != nil && *o.Util > 0) || (o.SM != nil && *o.SM > 0)
+func stateOf(observation *Observation) state {
+	active := (observation.Util != nil && *observation.Util > 0) || (observation.SM != nil && *observation.SM > 0)
 	switch {
 	case active:
 		return busy
-	case o.Processes == 0:
+	case observation.Processes == 0:
 		return noProcess
-	case o.Processes < 0 && o.Util == nil && o.SM == nil:
+	case observation.Processes < 0 && observation.Util == nil && observation.SM == nil:
 		return unobserved
 	}
 	return idle
@@ -151,56 +151,56 @@ func stateOf(o *Observation) state {
 
 // spendTime counts a stretch of time of an account. An observation of nil means
 // that nobody looked.
-func (a *Account) spendTime(ns int64, o *Observation) {
+func (a *Account) spendTime(ns int64, observation *Observation) {
 	if ns <= 0 {
 		return
 	}
 	a.Allocated += ns
 	a.To = a.To.Add(spec.Span(ns))
-	if o == nil {
+	if observation == nil {
 		a.Unobserved += ns
 		return
 	}
-	switch stateOf(o) {
+	switch stateOf(observation) {
 	case noProcess:
 		a.NoProcess += ns
 	case idle:
 		a.Idle += ns
 	case busy:
 		a.Busy += ns
-		a.BusyByUtil[decileOf(o)] += ns
+		a.BusyByUtil[decileOf(observation)] += ns
 	case unobserved:
 		a.Unobserved += ns
 	}
 	const millionths = 1_000_000
-	if o.Util != nil {
-		a.Util.addProduct(min(*o.Util, millionths), ns, millionths)
+	if observation.Util != nil {
+		a.Util.addProduct(min(*observation.Util, millionths), ns, millionths)
 	}
-	if o.SM != nil {
-		a.SM.addProduct(min(*o.SM, millionths), ns, millionths)
+	if observation.SM != nil {
+		a.SM.addProduct(min(*observation.SM, millionths), ns, millionths)
 		a.SMSeen += ns
 	}
-	if o.Tensor != nil {
-		a.Tensor.addProduct(min(*o.Tensor, millionths), ns, millionths)
+	if observation.Tensor != nil {
+		a.Tensor.addProduct(min(*observation.Tensor, millionths), ns, millionths)
 		a.TensorSeen += ns
 	}
-	if o.MemoryMiB != nil {
-		a.MemoryPeakMiB = max(a.MemoryPeakMiB, *o.MemoryMiB)
-		a.MemoryMiBNS.addProduct(*o.MemoryMiB, ns, int64(spec.Second))
+	if observation.MemoryMiB != nil {
+		a.MemoryPeakMiB = max(a.MemoryPeakMiB, *observation.MemoryMiB)
+		a.MemoryMiBNS.addProduct(*observation.MemoryMiB, ns, int64(spec.Second))
 	}
-	if o.Thermal {
+	if observation.Thermal {
 		a.Thermal += ns
 	}
-	if o.Power {
+	if observation.Power {
 		a.Power += ns
 	}
 }
 
 // decileOf gives the class of a busy observation: 0 for up to 10 %.
-func decileOf(o *Observation) int {
-	u := o.Util
+func decileOf(observation *Observation) int {
+	u := observation.Util
 	if u == nil || *u <= 0 {
-		u = o.SM
+		u = observation.SM
 	}
 	d := (min(*u, 1_000_000) - 1) * Deciles / 1_000_000
 	return int(min(max(d, 0), Deciles-1))

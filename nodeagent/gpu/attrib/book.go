@@ -57,54 +57,54 @@ func (g *gpuState) accountOf(k Key) (int, bool) {
 
 // Start opens an account. share is the job's part of the GPU in thousandths;
 // 0 means all of it. ErrRunning when it is open already.
-func (b *Book) Start(k Key, at spec.Instant, share int64) error {
-	g := b.gpuStateOf(k.GPU)
-	i, ok := g.accountOf(k)
+func (b *Book) Start(key Key, at spec.Instant, share int64) error {
+	gpu := b.gpuStateOf(key.GPU)
+	i, ok := gpu.accountOf(key)
 	if ok {
-		return fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrRunning)
+		return fmt.Errorf("job %d attempt %d on %s: %w", key.Job, key.Attempt, key.GPU, ErrRunning)
 	}
 	if share <= 0 || share > 1000 {
 		share = 1000
 	}
-	g.Open = slices.Insert(g.Open, i, &Account{Key: k, From: at, To: at, Share: share})
+	gpu.Open = slices.Insert(gpu.Open, i, &Account{Key: key, From: at, To: at, Share: share})
 	return nil
 }
 
 // Observe counts the time since the last observation of a GPU for every job on
 // it. An observation that is not after the last one adds nothing.
-func (b *Book) Observe(gpu string, o Observation) {
+func (b *Book) Observe(gpu string, observation Observation) {
 	g := b.gpuStateOf(gpu)
-	if o.At <= g.At {
+	if observation.At <= g.At {
 		return
 	}
 	since := g.At
-	watched := since > 0 && o.At.Sub(since) <= b.gap
+	watched := since > 0 && observation.At.Sub(since) <= b.gap
 	var grown int64
-	metered := watched && o.EnergyMJ != nil && g.Energy != nil
+	metered := watched && observation.EnergyMJ != nil && g.Energy != nil
 	if metered {
-		grown = *o.EnergyMJ - *g.Energy
+		grown = *observation.EnergyMJ - *g.Energy
 		if grown < 0 { // the counter began anew
-			grown = *o.EnergyMJ
+			grown = *observation.EnergyMJ
 		}
 	}
-	for _, a := range g.Open {
-		if a.To >= o.At {
+	for _, account := range g.Open {
+		if account.To >= observation.At {
 			continue
 		}
-		begin := a.To
-		seen := &o
-		if o.At.Sub(begin) > b.gap {
+		begin := account.To
+		seen := &observation
+		if observation.At.Sub(begin) > b.gap {
 			seen = nil
 		}
-		a.spendTime(int64(o.At-begin), seen)
+		account.spendTime(int64(observation.At-begin), seen)
 		if metered {
 			begin = max(begin, since) // nothing is known of the time before
-			a.EnergyMJ += shareOf(growthPortion(grown, begin, o.At, since), a.Share)
-			a.EnergySeen += int64(o.At - begin)
+			account.EnergyMJ += shareOf(growthPortion(grown, begin, observation.At, since), account.Share)
+			account.EnergySeen += int64(observation.At - begin)
 		}
 	}
-	g.At = o.At
-	g.Energy = o.EnergyMJ
+	g.At = observation.At
+	g.Energy = observation.EnergyMJ
 }
 
 // growthPortion gives the part of a counter's growth over (since, until] that falls
@@ -132,17 +132,17 @@ func (b *Book) XID(gpu string, number int) {
 // End closes an account and gives its final figures. Time between the last
 // observation and the end is unobserved; time counted after the end is taken
 // back. ErrUnknown when the account is not open.
-func (b *Book) End(k Key, at spec.Instant) (Account, error) {
-	g := b.gpuStateOf(k.GPU)
-	i, ok := g.accountOf(k)
+func (b *Book) End(key Key, at spec.Instant) (Account, error) {
+	gpu := b.gpuStateOf(key.GPU)
+	i, ok := gpu.accountOf(key)
 	if !ok {
-		return Account{}, fmt.Errorf("job %d attempt %d on %s: %w", k.Job, k.Attempt, k.GPU, ErrUnknown)
+		return Account{}, fmt.Errorf("job %d attempt %d on %s: %w", key.Job, key.Attempt, key.GPU, ErrUnknown)
 	}
-	a := g.Open[i]
-	g.Open = slices.Delete(g.Open, i, i+1)
-	a.spendTime(int64(at-a.To), nil)
-	a.trimAfter(at)
-	return a.cloneAccount(), nil
+	account := gpu.Open[i]
+	gpu.Open = slices.Delete(gpu.Open, i, i+1)
+	account.spendTime(int64(at-account.To), nil)
+	account.trimAfter(at)
+	return account.cloneAccount(), nil
 }
 
 // Accounts gives the open accounts, by GPU, job and attempt, counted up to the
@@ -182,18 +182,18 @@ func Unmarshal(data []byte) (*Book, error) {
 	if s.Version != version {
 		return nil, fmt.Errorf("%w: version %d, this agent reads %d", ErrState, s.Version, version)
 	}
-	for i, g := range s.GPUs {
-		if g == nil || (i > 0 && s.GPUs[i-1].GPU >= g.GPU) {
+	for i, gpu := range s.GPUs {
+		if gpu == nil || (i > 0 && s.GPUs[i-1].GPU >= gpu.GPU) {
 			return nil, fmt.Errorf("%w: GPU %d is out of order", ErrState, i)
 		}
-		for j, a := range g.Open {
-			if a == nil || a.GPU != g.GPU {
-				return nil, fmt.Errorf("%w: account %d of %s is not its own", ErrState, j, g.GPU)
+		for j, account := range gpu.Open {
+			if account == nil || account.GPU != gpu.GPU {
+				return nil, fmt.Errorf("%w: account %d of %s is not its own", ErrState, j, gpu.GPU)
 			}
-			if j > 0 && cmp.Or(cmp.Compare(g.Open[j-1].Job, a.Job), cmp.Compare(g.Open[j-1].Attempt, a.Attempt)) >= 0 {
-				return nil, fmt.Errorf("%w: account %d of %s is out of order", ErrState, j, g.GPU)
+			if j > 0 && cmp.Or(cmp.Compare(gpu.Open[j-1].Job, account.Job), cmp.Compare(gpu.Open[j-1].Attempt, account.Attempt)) >= 0 {
+				return nil, fmt.Errorf("%w: account %d of %s is out of order", ErrState, j, gpu.GPU)
 			}
-			if err := a.Check(); err != nil {
+			if err := account.Check(); err != nil {
 				return nil, fmt.Errorf("%w: %w", ErrState, err)
 			}
 		}

@@ -9,27 +9,27 @@ import (
 // answered; time on one that did not stays unobserved. listed tells whether
 // the provider could list processes; when it could not, a GPU that computes
 // nothing counts as idle, since nobody knows whether it is held.
-func (b *Book) ObserveSample(s *device.Sample, processes []device.Process, listed bool) {
-	for i := range s.Readings {
-		r := &s.Readings[i]
-		if r.Lost {
-			b.lost(r.UUID, s.At)
+func (b *Book) ObserveSample(sample *device.Sample, processes []device.Process, listed bool) {
+	for i := range sample.Readings {
+		reading := &sample.Readings[i]
+		if reading.Lost {
+			b.lost(reading.UUID, sample.At)
 			continue
 		}
-		o := Observation{At: s.At, Processes: -1}
+		observation := Observation{At: sample.At, Processes: -1}
 		if listed {
-			o.Processes = 0
+			observation.Processes = 0
 			for _, p := range processes {
-				if p.UUID == r.UUID {
-					o.Processes++
+				if p.UUID == reading.UUID {
+					observation.Processes++
 				}
 			}
 		}
-		fillFigures(&o, r)
-		if part, ok := b.parts[r.UUID]; ok && o.EnergyMJ == nil {
-			o.EnergyMJ = part.energyShare(s)
+		fillFigures(&observation, reading)
+		if part, ok := b.parts[reading.UUID]; ok && observation.EnergyMJ == nil {
+			observation.EnergyMJ = part.energyShare(sample)
 		}
-		b.Observe(r.UUID, o)
+		b.Observe(reading.UUID, observation)
 	}
 }
 
@@ -49,12 +49,12 @@ const slicesOfDevice = 7
 func (b *Book) SetParts(parts map[string]Part) { b.parts = parts }
 
 // energyShare is the part of the device's counter; nil where it is not known.
-func (p Part) energyShare(s *device.Sample) *int64 {
-	r := s.Find(p.Device)
-	if r == nil || r.Lost || p.Slices <= 0 || p.Slices > slicesOfDevice {
+func (p Part) energyShare(sample *device.Sample) *int64 {
+	reading := sample.Find(p.Device)
+	if reading == nil || reading.Lost || p.Slices <= 0 || p.Slices > slicesOfDevice {
 		return nil
 	}
-	n, ok := r.Get(device.TotalEnergy)
+	n, ok := reading.Get(device.TotalEnergy)
 	if !ok {
 		return nil
 	}
@@ -64,24 +64,24 @@ func (p Part) energyShare(s *device.Sample) *int64 {
 
 // fillFigures takes the figures of a reading. Utilisation is the driver's where it
 // has one, else the engine's activity, which is what a MIG instance has.
-func fillFigures(o *Observation, r *device.Reading) {
-	get := func(f device.Field) *int64 {
-		if n, ok := r.Get(f); ok {
+func fillFigures(observation *Observation, reading *device.Reading) {
+	get := func(field device.Field) *int64 {
+		if n, ok := reading.Get(field); ok {
 			return &n
 		}
 		return nil
 	}
 	if percent := get(device.GPUUtil); percent != nil {
 		*percent *= device.Ratio / 100
-		o.Util = percent
+		observation.Util = percent
 	} else {
-		o.Util = get(device.GraphicsActive)
+		observation.Util = get(device.GraphicsActive)
 	}
-	o.SM, o.Tensor = get(device.SMActive), get(device.TensorActive)
-	o.MemoryMiB, o.EnergyMJ = get(device.FBUsed), get(device.TotalEnergy)
-	if reasons, ok := r.Get(device.ClockReasons); ok {
-		o.Thermal = reasons&device.ReasonsThermal != 0
-		o.Power = reasons&device.ReasonsPower != 0
+	observation.SM, observation.Tensor = get(device.SMActive), get(device.TensorActive)
+	observation.MemoryMiB, observation.EnergyMJ = get(device.FBUsed), get(device.TotalEnergy)
+	if reasons, ok := reading.Get(device.ClockReasons); ok {
+		observation.Thermal = reasons&device.ReasonsThermal != 0
+		observation.Power = reasons&device.ReasonsPower != 0
 	}
 }
 
@@ -92,10 +92,10 @@ func (b *Book) lost(gpu string, at spec.Instant) {
 	if !ok {
 		return
 	}
-	for _, a := range b.gpus[i].Open {
-		if ns := int64(at - a.To); ns > 0 {
-			a.spendTime(ns, nil)
-			a.Lost += ns
+	for _, account := range b.gpus[i].Open {
+		if ns := int64(at - account.To); ns > 0 {
+			account.spendTime(ns, nil)
+			account.Lost += ns
 		}
 	}
 }

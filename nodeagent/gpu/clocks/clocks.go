@@ -42,18 +42,18 @@ type Keeper struct {
 
 // Open reads what an earlier agent of this node had set.
 func Open(file string, gpus gpu.Clocks) (*Keeper, error) {
-	k := &Keeper{gpus: gpus, file: file, set: map[string]entry{}}
+	keeper := &Keeper{gpus: gpus, file: file, set: map[string]entry{}}
 	b, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return k, nil
+		return keeper, nil
 	case err != nil:
 		return nil, err
 	}
-	if err := json.Unmarshal(b, &k.set); err != nil {
+	if err := json.Unmarshal(b, &keeper.set); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return k, nil
+	return keeper, nil
 }
 
 // Tune sets the devices of an owner, and gives a line for each group of devices
@@ -62,12 +62,12 @@ func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spe
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, uuid := range uuids {
-		c, err := k.tuneDevice(ctx, owner, uuid, ask)
+		clocks, err := k.tuneDevice(ctx, owner, uuid, ask)
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("the clocks of %s stay as they are: %v", uuid, err))
 			continue
 		}
-		if line := fmt.Sprintf("GpuFreq=memory_freq:%d,graphics_freq:%d", c.Memory, c.Graphics); !slices.Contains(done, line) {
+		if line := fmt.Sprintf("GpuFreq=memory_freq:%d,graphics_freq:%d", clocks.Memory, clocks.Graphics); !slices.Contains(done, line) {
 			done = append(done, line)
 		}
 	}

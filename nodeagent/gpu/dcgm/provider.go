@@ -75,15 +75,15 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{cfg: cfg, nv: nv}
+	provider := &Provider{cfg: cfg, nv: nv}
 	devices, err := nv.Inventory(ctx)
 	if err == nil && len(devices) > 0 {
-		err = p.connectManager(devices)
+		err = provider.connectManager(devices)
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(err, provider.Close())
 	}
-	return p, nil
+	return provider, nil
 }
 
 // Name is "dcgm".
@@ -236,15 +236,15 @@ func (p *Provider) findInstances(gpuID uint, d device.Device) error {
 	if err != nil {
 		return fmt.Errorf("DCGM: %w", err)
 	}
-	for _, m := range d.MIG {
+	for _, mig := range d.MIG {
 		i := slices.IndexFunc(h.EntityList[:h.Count], func(e dcgm.MigHierarchyInfo_v2) bool {
-			return e.Entity.EntityGroupId == dcgm.FE_GPU_I && e.Parent.EntityId == gpuID && int(e.Info.NvmlInstanceId) == m.GPUInstance
+			return e.Entity.EntityGroupId == dcgm.FE_GPU_I && e.Parent.EntityId == gpuID && int(e.Info.NvmlInstanceId) == mig.GPUInstance
 		})
 		if i < 0 {
-			return fmt.Errorf("DCGM does not know instance %d of %s, which the driver has", m.GPUInstance, d.UUID)
+			return fmt.Errorf("DCGM does not know instance %d of %s, which the driver has", mig.GPUInstance, d.UUID)
 		}
 		p.entities = append(p.entities, h.EntityList[i].Entity)
-		p.uuids = append(p.uuids, m.UUID)
+		p.uuids = append(p.uuids, mig.UUID)
 	}
 	return nil
 }
@@ -309,11 +309,11 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 		}
 	}
 	for i := range dst.Readings {
-		r := &dst.Readings[i]
+		reading := &dst.Readings[i]
 		// A device that is there says at least its clocks.
-		r.Lost = len(r.Values) == 0
-		p.noteDeviceChange(r, now)
-		slices.SortFunc(r.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
+		reading.Lost = len(reading.Values) == 0
+		p.noteDeviceChange(reading, now)
+		slices.SortFunc(reading.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
 	}
 	return nil
 }
@@ -321,23 +321,23 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 // noteDeviceChange makes an event of a device that is gone, or is back. One that never
 // answered is not gone: the manager has nothing of it before its first reading.
 // Callers hold mu.
-func (p *Provider) noteDeviceChange(r *device.Reading, now spec.Instant) {
-	if !r.Lost {
-		p.answered[r.UUID] = true
+func (p *Provider) noteDeviceChange(reading *device.Reading, now spec.Instant) {
+	if !reading.Lost {
+		p.answered[reading.UUID] = true
 	}
-	if r.Lost == p.lost[r.UUID] || !p.answered[r.UUID] {
+	if reading.Lost == p.lost[reading.UUID] || !p.answered[reading.UUID] {
 		return
 	}
-	e := device.Event{At: now, Kind: device.EventReturned, UUID: r.UUID, Text: "the device answers again"}
-	p.lost[r.UUID] = r.Lost
-	if r.Lost {
-		e.Kind, e.Text = device.EventLost, "the device does not answer"
+	event := device.Event{At: now, Kind: device.EventReturned, UUID: reading.UUID, Text: "the device answers again"}
+	p.lost[reading.UUID] = reading.Lost
+	if reading.Lost {
+		event.Kind, event.Text = device.EventLost, "the device does not answer"
 	}
 	const most = 256
 	if len(p.events) == most {
 		p.events = slices.Delete(p.events, 0, 1)
 	}
-	p.events = append(p.events, e)
+	p.events = append(p.events, event)
 }
 
 // reconnectIfDue connects again where that is due. Callers hold mu.

@@ -105,15 +105,15 @@ func LinkOf(closeness int32) Link {
 // the number of NVLinks otherwise.
 func (d Device) GresLinks() string {
 	var b strings.Builder
-	for i, l := range d.Links {
+	for i, link := range d.Links {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		if l.Kind == LinkSelf {
+		if link.Kind == LinkSelf {
 			b.WriteString("-1")
 			continue
 		}
-		b.WriteString(strconv.Itoa(int(l.NVLinks)))
+		b.WriteString(strconv.Itoa(int(link.NVLinks)))
 	}
 	return b.String()
 }
@@ -142,9 +142,9 @@ type Reading struct {
 }
 
 // Get finds a field; ok is false when the provider did not read it.
-func (r *Reading) Get(f Field) (n int64, ok bool) {
+func (r *Reading) Get(field Field) (n int64, ok bool) {
 	for i := range r.Values {
-		if r.Values[i].Field == f {
+		if r.Values[i].Field == field {
 			return r.Values[i].N, true
 		}
 	}

@@ -26,15 +26,15 @@ func VisibleEnv(devices []Device, opt EnvOptions) []string {
 	node := make([]string, len(devices))
 	inside := make([]string, len(devices))
 	visible := make([]string, len(devices))
-	for i, d := range devices {
-		node[i] = strconv.Itoa(d.Index)
+	for i, device := range devices {
+		node[i] = strconv.Itoa(device.Index)
 		inside[i] = node[i]
 		if opt.Fenced {
 			inside[i] = strconv.Itoa(i)
 		}
 		visible[i] = inside[i]
-		if opt.UUIDs || strings.HasPrefix(d.UUID, "MIG-") {
-			visible[i] = d.UUID
+		if opt.UUIDs || strings.HasPrefix(device.UUID, "MIG-") {
+			visible[i] = device.UUID
 		}
 	}
 	ordinals := strings.Join(inside, ",")

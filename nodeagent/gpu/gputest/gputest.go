@@ -24,40 +24,40 @@ type Harness struct {
 }
 
 // Run runs the suite.
-func Run(t *testing.T, h Harness) {
-	t.Run("inventory", func(t *testing.T) { inventory(t, h) })
-	t.Run("inventory is stable", func(t *testing.T) { stable(t, h) })
-	t.Run("sample", func(t *testing.T) { sample(t, h) })
-	t.Run("counters do not go back", func(t *testing.T) { counters(t, h) })
-	t.Run("processes", func(t *testing.T) { processes(t, h) })
-	t.Run("events are given once", func(t *testing.T) { events(t, h) })
-	t.Run("clocks", func(t *testing.T) { clocks(t, h) })
-	t.Run("done context", func(t *testing.T) { cancelled(t, h) })
-	t.Run("closed", func(t *testing.T) { closed(t, h) })
-	t.Run("concurrent use", func(t *testing.T) { concurrent(t, h) })
+func Run(t *testing.T, harness Harness) {
+	t.Run("inventory", func(t *testing.T) { inventory(t, harness) })
+	t.Run("inventory is stable", func(t *testing.T) { stable(t, harness) })
+	t.Run("sample", func(t *testing.T) { sample(t, harness) })
+	t.Run("counters do not go back", func(t *testing.T) { counters(t, harness) })
+	t.Run("processes", func(t *testing.T) { processes(t, harness) })
+	t.Run("events are given once", func(t *testing.T) { events(t, harness) })
+	t.Run("clocks", func(t *testing.T) { clocks(t, harness) })
+	t.Run("done context", func(t *testing.T) { cancelled(t, harness) })
+	t.Run("closed", func(t *testing.T) { closed(t, harness) })
+	t.Run("concurrent use", func(t *testing.T) { concurrent(t, harness) })
 }
 
-func open(t *testing.T, h Harness) (gpu.Provider, []device.Device) {
+func open(t *testing.T, harness Harness) (gpu.Provider, []device.Device) {
 	t.Helper()
-	p := h.Open(t)
+	provider := harness.Open(t)
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
+		if err := provider.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	devices, err := p.Inventory(t.Context())
+	devices, err := provider.Inventory(t.Context())
 	if err != nil {
 		t.Fatalf("Inventory: %v", err)
 	}
 	if len(devices) == 0 {
 		t.Fatal("Inventory is empty: the suite needs a device")
 	}
-	return p, devices
+	return provider, devices
 }
 
-func inventory(t *testing.T, h Harness) {
-	p, devices := open(t, h)
-	if p.Name() == "" {
+func inventory(t *testing.T, harness Harness) {
+	provider, devices := open(t, harness)
+	if provider.Name() == "" {
 		t.Error("no name")
 	}
 	uuids, buses := map[string]bool{}, map[string]bool{}
@@ -90,32 +90,32 @@ func inventory(t *testing.T, h Harness) {
 		if len(d.Links) != len(devices) {
 			t.Fatalf("device %d: %d links for %d devices", i, len(d.Links), len(devices))
 		}
-		for j, l := range d.Links {
-			if (i == j) != (l.Kind == device.LinkSelf) {
-				t.Errorf("link %d-%d is %v", i, j, l)
+		for j, link := range d.Links {
+			if (i == j) != (link.Kind == device.LinkSelf) {
+				t.Errorf("link %d-%d is %v", i, j, link)
 			}
-			if (l.Kind == device.LinkNVLink) != (l.NVLinks > 0) {
-				t.Errorf("link %d-%d is %v with %d NVLinks", i, j, l, l.NVLinks)
+			if (link.Kind == device.LinkNVLink) != (link.NVLinks > 0) {
+				t.Errorf("link %d-%d is %v with %d NVLinks", i, j, link, link.NVLinks)
 			}
-			if !devices[j].Lost && len(devices[j].Links) == len(devices) && devices[j].Links[i] != l {
-				t.Errorf("link %d-%d is %v, back it is %v", i, j, l, devices[j].Links[i])
+			if !devices[j].Lost && len(devices[j].Links) == len(devices) && devices[j].Links[i] != link {
+				t.Errorf("link %d-%d is %v, back it is %v", i, j, link, devices[j].Links[i])
 			}
 		}
-		for _, m := range d.MIG {
-			if m.UUID == "" || uuids[m.UUID] {
-				t.Errorf("device %d: instance UUID %q is empty or used twice", i, m.UUID)
+		for _, mig := range d.MIG {
+			if mig.UUID == "" || uuids[mig.UUID] {
+				t.Errorf("device %d: instance UUID %q is empty or used twice", i, mig.UUID)
 			}
-			uuids[m.UUID] = true
-			if m.Profile == "" || m.MemoryMiB <= 0 {
-				t.Errorf("device %d: instance %+v", i, m)
+			uuids[mig.UUID] = true
+			if mig.Profile == "" || mig.MemoryMiB <= 0 {
+				t.Errorf("device %d: instance %+v", i, mig)
 			}
 		}
 	}
 }
 
-func stable(t *testing.T, h Harness) {
-	_, before := open(t, h)
-	_, after := open(t, h)
+func stable(t *testing.T, harness Harness) {
+	_, before := open(t, harness)
+	_, after := open(t, harness)
 	if len(before) != len(after) {
 		t.Fatalf("%d devices, then %d", len(before), len(after))
 	}
@@ -128,15 +128,15 @@ func stable(t *testing.T, h Harness) {
 }
 
 // clocks are set to a pair that the device names, seen, and set back.
-func clocks(t *testing.T, h Harness) {
-	p, devices := open(t, h)
-	if _, err := p.ListClocks(t.Context(), "GPU-none"); err == nil {
+func clocks(t *testing.T, harness Harness) {
+	provider, devices := open(t, harness)
+	if _, err := provider.ListClocks(t.Context(), "GPU-none"); err == nil {
 		t.Error("an unknown device has clocks")
 	}
 	for i := range devices {
 		d := &devices[i]
-		list, err := p.ListClocks(t.Context(), d.UUID)
-		if d.Lost || err != nil && h.Untouched {
+		list, err := provider.ListClocks(t.Context(), d.UUID)
+		if d.Lost || err != nil && harness.Untouched {
 			t.Logf("%s: %v", d.UUID, err)
 			continue
 		}
@@ -146,22 +146,22 @@ func clocks(t *testing.T, h Harness) {
 		}
 		t.Logf("%s runs at %d pairs of clocks, from %v to %v", d.UUID, len(list), list[len(list)-1], list[0])
 		for _, m := range d.MIG {
-			if _, err := p.ListClocks(t.Context(), m.UUID); err == nil {
+			if _, err := provider.ListClocks(t.Context(), m.UUID); err == nil {
 				t.Errorf("instance %s has clocks of its own", m.UUID)
 			}
 		}
-		if !h.Untouched {
-			setClocks(t, h, p, d.UUID, list)
+		if !harness.Untouched {
+			setClocks(t, harness, provider, d.UUID, list)
 		}
 	}
 }
 
-func setClocks(t *testing.T, h Harness, p gpu.Provider, uuid string, list []device.Clocks) {
+func setClocks(t *testing.T, harness Harness, provider gpu.Provider, uuid string, list []device.Clocks) {
 	t.Helper()
 	low := list[len(list)-1]
 	clock := func(otherwise uint32) int64 {
 		var s device.Sample
-		if err := p.Sample(t.Context(), h.Now(), &s); err != nil {
+		if err := provider.Sample(t.Context(), harness.Now(), &s); err != nil {
 			t.Fatal(err)
 		}
 		if n, ok := s.Find(uuid).Get(device.MemClock); ok {
@@ -170,7 +170,7 @@ func setClocks(t *testing.T, h Harness, p gpu.Provider, uuid string, list []devi
 		return int64(otherwise) // the provider does not read it
 	}
 	rest := clock(0)
-	before, err := p.SetClocks(t.Context(), uuid, low)
+	before, err := provider.SetClocks(t.Context(), uuid, low)
 	if err != nil {
 		t.Errorf("%s at %v: %v", uuid, low, err)
 		return
@@ -178,10 +178,10 @@ func setClocks(t *testing.T, h Harness, p gpu.Provider, uuid string, list []devi
 	if n := clock(low.Memory); n != int64(low.Memory) {
 		t.Errorf("%s was set to %v and runs at %d", uuid, low, n)
 	}
-	if _, err := p.SetClocks(t.Context(), uuid, device.Clocks{Memory: 1, Graphics: 1}); err == nil {
+	if _, err := provider.SetClocks(t.Context(), uuid, device.Clocks{Memory: 1, Graphics: 1}); err == nil {
 		t.Errorf("%s was set to clocks that it does not have", uuid)
 	}
-	if err := p.ResetClocks(t.Context(), uuid, before); err != nil {
+	if err := provider.ResetClocks(t.Context(), uuid, before); err != nil {
 		t.Errorf("setting %s back: %v", uuid, err)
 	}
 	if n := clock(0); n != rest {
@@ -201,12 +201,12 @@ func memoryOf(devices []device.Device) map[string]int64 {
 	return want
 }
 
-func sample(t *testing.T, h Harness) {
-	p, devices := open(t, h)
+func sample(t *testing.T, harness Harness) {
+	provider, devices := open(t, harness)
 	var s device.Sample
 	for round := 0; round < 3; round++ {
-		now := h.Now()
-		if err := p.Sample(t.Context(), now, &s); err != nil {
+		now := harness.Now()
+		if err := provider.Sample(t.Context(), now, &s); err != nil {
 			t.Fatalf("Sample: %v", err)
 		}
 		if s.At != now {
@@ -222,66 +222,66 @@ func CheckSample(t *testing.T, devices []device.Device, s *device.Sample) {
 	want := memoryOf(devices)
 	seen := map[string]bool{}
 	for i := range s.Readings {
-		r := &s.Readings[i]
-		memory, ok := want[r.UUID]
-		if !ok || seen[r.UUID] {
-			t.Errorf("reading of %q: unknown or given twice", r.UUID)
+		reading := &s.Readings[i]
+		memory, ok := want[reading.UUID]
+		if !ok || seen[reading.UUID] {
+			t.Errorf("reading of %q: unknown or given twice", reading.UUID)
 		}
-		seen[r.UUID] = true
-		if r.Lost {
-			if len(r.Values) > 0 {
-				t.Errorf("%s is lost and still says %v", r.UUID, r.Values)
+		seen[reading.UUID] = true
+		if reading.Lost {
+			if len(reading.Values) > 0 {
+				t.Errorf("%s is lost and still says %v", reading.UUID, reading.Values)
 			}
 			continue
 		}
-		checkReading(t, r, memory)
+		checkReading(t, reading, memory)
 	}
 	if len(seen) != len(want) {
 		t.Errorf("%d readings for %d devices and instances", len(seen), len(want))
 	}
 }
 
-func checkReading(t *testing.T, r *device.Reading, memory int64) {
+func checkReading(t *testing.T, reading *device.Reading, memory int64) {
 	t.Helper()
 	info := map[device.Field]device.Info{}
 	for _, f := range device.Fields() {
 		info[f.Field] = f
 	}
-	if len(r.Values) == 0 {
-		t.Errorf("%s answers but says nothing", r.UUID)
+	if len(reading.Values) == 0 {
+		t.Errorf("%s answers but says nothing", reading.UUID)
 	}
 	var last device.Field
-	for _, v := range r.Values {
-		f, known := info[v.Field]
+	for _, value := range reading.Values {
+		f, known := info[value.Field]
 		switch {
 		case !known:
-			t.Errorf("%s: field %d is in no table", r.UUID, v.Field)
-		case v.Field <= last:
-			t.Errorf("%s: %s does not ascend", r.UUID, f.Name)
-		case v.N < 0:
-			t.Errorf("%s: %s is %d", r.UUID, f.Name, v.N)
-		case f.Unit == "%" && v.N > 100, f.Unit == "ratio" && v.N > device.Ratio:
-			t.Errorf("%s: %s is %d, more than all", r.UUID, f.Name, v.N)
-		case f.Unit == "C" && v.N > 150:
-			t.Errorf("%s: %s is %d degrees", r.UUID, f.Name, v.N)
+			t.Errorf("%s: field %d is in no table", reading.UUID, value.Field)
+		case value.Field <= last:
+			t.Errorf("%s: %s does not ascend", reading.UUID, f.Name)
+		case value.N < 0:
+			t.Errorf("%s: %s is %d", reading.UUID, f.Name, value.N)
+		case f.Unit == "%" && value.N > 100, f.Unit == "ratio" && value.N > device.Ratio:
+			t.Errorf("%s: %s is %d, more than all", reading.UUID, f.Name, value.N)
+		case f.Unit == "C" && value.N > 150:
+			t.Errorf("%s: %s is %d degrees", reading.UUID, f.Name, value.N)
 		}
-		last = v.Field
+		last = value.Field
 	}
-	used, _ := r.Get(device.FBUsed)
-	free, _ := r.Get(device.FBFree)
+	used, _ := reading.Get(device.FBUsed)
+	free, _ := reading.Get(device.FBFree)
 	if used+free > memory {
-		t.Errorf("%s: %d MiB used and %d free of %d", r.UUID, used, free, memory)
+		t.Errorf("%s: %d MiB used and %d free of %d", reading.UUID, used, free, memory)
 	}
 }
 
-func counters(t *testing.T, h Harness) {
-	p, _ := open(t, h)
+func counters(t *testing.T, harness Harness) {
+	provider, _ := open(t, harness)
 	var before, after device.Sample
-	if err := p.Sample(t.Context(), h.Now(), &before); err != nil {
+	if err := provider.Sample(t.Context(), harness.Now(), &before); err != nil {
 		t.Fatal(err)
 	}
 	for round := 0; round < 5; round++ {
-		if err := p.Sample(t.Context(), h.Now(), &after); err != nil {
+		if err := provider.Sample(t.Context(), harness.Now(), &after); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range device.Fields() {
@@ -304,11 +304,11 @@ func counters(t *testing.T, h Harness) {
 	}
 }
 
-func processes(t *testing.T, h Harness) {
-	p, devices := open(t, h)
+func processes(t *testing.T, harness Harness) {
+	provider, devices := open(t, harness)
 	known := memoryOf(devices)
 	mark := device.Process{PID: 1, UUID: "mark"}
-	list, err := p.Processes(t.Context(), []device.Process{mark})
+	list, err := provider.Processes(t.Context(), []device.Process{mark})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,83 +322,83 @@ func processes(t *testing.T, h Harness) {
 	}
 }
 
-func events(t *testing.T, h Harness) {
-	p, _ := open(t, h)
-	now := h.Now()
-	first, err := p.Events(t.Context(), now, nil)
+func events(t *testing.T, harness Harness) {
+	provider, _ := open(t, harness)
+	now := harness.Now()
+	first, err := provider.Events(t.Context(), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := p.Events(t.Context(), now, nil)
+	again, err := provider.Events(t.Context(), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range again {
+	for _, event := range again {
 		for _, f := range first {
-			if e == f {
-				t.Errorf("event %+v was given twice", e)
+			if event == f {
+				t.Errorf("event %+v was given twice", event)
 			}
 		}
 	}
 }
 
-func cancelled(t *testing.T, h Harness) {
-	p, _ := open(t, h)
+func cancelled(t *testing.T, harness Harness) {
+	provider, _ := open(t, harness)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	each(p, ctx, h, func(name string, err error) {
+	each(provider, ctx, harness, func(name string, err error) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s with a done context: %v", name, err)
 		}
 	})
 }
 
-func closed(t *testing.T, h Harness) {
-	p, _ := open(t, h)
-	if err := p.Close(); err != nil {
+func closed(t *testing.T, harness Harness) {
+	provider, _ := open(t, harness)
+	if err := provider.Close(); err != nil {
 		t.Fatal(err)
 	}
-	each(p, t.Context(), h, func(name string, err error) {
+	each(provider, t.Context(), harness, func(name string, err error) {
 		if !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("%s after Close: %v", name, err)
 		}
 	})
-	if err := p.Close(); err != nil {
+	if err := provider.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}
 }
 
 // each calls every method that reads.
-func each(p gpu.Provider, ctx context.Context, h Harness, report func(string, error)) {
-	_, err := p.Inventory(ctx)
+func each(provider gpu.Provider, ctx context.Context, harness Harness, report func(string, error)) {
+	_, err := provider.Inventory(ctx)
 	report("Inventory", err)
 	var s device.Sample
-	report("Sample", p.Sample(ctx, h.Now(), &s))
-	_, err = p.Processes(ctx, nil)
+	report("Sample", provider.Sample(ctx, harness.Now(), &s))
+	_, err = provider.Processes(ctx, nil)
 	report("Processes", err)
-	_, err = p.Events(ctx, h.Now(), nil)
+	_, err = provider.Events(ctx, harness.Now(), nil)
 	report("Events", err)
 }
 
-func concurrent(t *testing.T, h Harness) {
-	p, devices := open(t, h)
+func concurrent(t *testing.T, harness Harness) {
+	provider, devices := open(t, harness)
 	var wg sync.WaitGroup
 	for worker := 0; worker < 4; worker++ {
-		now := h.Now()
+		now := harness.Now()
 		wg.Go(func() {
 			var s device.Sample
 			for i := 0; i < 20; i++ {
-				if err := p.Sample(t.Context(), now, &s); err != nil {
+				if err := provider.Sample(t.Context(), now, &s); err != nil {
 					t.Errorf("Sample: %v", err)
 				}
 				CheckSample(t, devices, &s)
-				if _, err := p.Inventory(t.Context()); err != nil {
+				if _, err := provider.Inventory(t.Context()); err != nil {
 					t.Errorf("Inventory: %v", err)
 				}
-				if _, err := p.Processes(t.Context(), nil); err != nil {
+				if _, err := provider.Processes(t.Context(), nil); err != nil {
 					t.Errorf("Processes: %v", err)
 				}
-				if _, err := p.Events(t.Context(), now, nil); err != nil {
+				if _, err := provider.Events(t.Context(), now, nil); err != nil {
 					t.Errorf("Events: %v", err)
 				}
 			}

@@ -70,7 +70,7 @@ type Load struct {
 // training, some uneven ones, one in sixteen that never computes.
 func LoadOf(job spec.JobUID) Load {
 	h := mixBits(uint64(job))
-	l := Load{
+	load := Load{
 		Util:   70 + int(h>>8%31),
 		Memory: 35 + int(h>>16%61),
 		Period: spec.Seconds(20 + int64(h>>24%100)),
@@ -78,17 +78,17 @@ func LoadOf(job spec.JobUID) Load {
 	}
 	switch h % 16 {
 	case 0:
-		l.Shape = Idle
+		load.Shape = Idle
 	case 1, 2, 3:
-		l.Shape = Saw
+		load.Shape = Saw
 	case 4, 5:
-		l.Shape = Burst
+		load.Shape = Burst
 	case 6:
-		l.Shape = Ramp
+		load.Shape = Ramp
 	default:
-		l.Shape = Steady
+		load.Shape = Steady
 	}
-	return l
+	return load
 }
 
 // ParseLoad reads a load such as
@@ -98,23 +98,23 @@ func LoadOf(job spec.JobUID) Load {
 // on top of base. Words are separated by commas; util and mem are percents;
 // spans are whole numbers with ms, s, m or h. The empty text is base itself.
 func ParseLoad(text string, base Load) (Load, error) {
-	l := base
-	l.Faults = append([]Fault(nil), base.Faults...)
+	load := base
+	load.Faults = append([]Fault(nil), base.Faults...)
 	for _, word := range strings.Split(text, ",") {
 		word = strings.TrimSpace(word)
 		if word == "" {
 			continue
 		}
-		if err := l.applyWord(word); err != nil {
+		if err := load.applyWord(word); err != nil {
 			return Load{}, fmt.Errorf("%w: %q: %w", ErrLoad, word, err)
 		}
 	}
-	for i := 1; i < len(l.Faults); i++ { // insertion sort: a handful, stable
-		for j := i; j > 0 && l.Faults[j].After < l.Faults[j-1].After; j-- {
-			l.Faults[j], l.Faults[j-1] = l.Faults[j-1], l.Faults[j]
+	for i := 1; i < len(load.Faults); i++ { // insertion sort: a handful, stable
+		for j := i; j > 0 && load.Faults[j].After < load.Faults[j-1].After; j-- {
+			load.Faults[j], load.Faults[j-1] = load.Faults[j-1], load.Faults[j]
 		}
 	}
-	return l, nil
+	return load, nil
 }
 
 // applyWord applies one word of a load text.
@@ -152,40 +152,40 @@ func (l *Load) applyWord(word string) error {
 
 // applyFault applies xid=N@AFTER, lost@AFTER or thermal@AFTER+FOR.
 func (l *Load) applyFault(name, at string) error {
-	f := Fault{}
+	fault := Fault{}
 	kind, number, hasNumber := strings.Cut(name, "=")
 	after, length, hasLength := strings.Cut(at, "+")
 	var err error
-	f.After, err = parseSpan(after)
+	fault.After, err = parseSpan(after)
 	if err != nil {
 		return err
 	}
 	switch {
 	case kind == "xid" && hasNumber && !hasLength:
-		f.XID, err = strconv.Atoi(number)
-		if err != nil || f.XID <= 0 || f.XID > 9999 {
+		fault.XID, err = strconv.Atoi(number)
+		if err != nil || fault.XID <= 0 || fault.XID > 9999 {
 			return errors.New("want an XID from 1 to 9999")
 		}
 	case kind == "mig" && !hasLength:
-		f.Kind = FaultCut
+		fault.Kind = FaultCut
 		for _, profile := range strings.FieldsFunc(number, func(r rune) bool { return r == '/' }) {
 			if _, _, ok := profileOf(profile); !ok {
 				return fmt.Errorf("invalid MIG profile %q: expected for example 1g.10gb", profile)
 			}
-			f.Profiles = append(f.Profiles, profile)
+			fault.Profiles = append(fault.Profiles, profile)
 		}
 	case kind == "lost" && !hasNumber && !hasLength:
-		f.Kind = FaultLost
+		fault.Kind = FaultLost
 	case kind == "thermal" && !hasNumber && hasLength:
-		f.Kind = FaultThermal
-		f.For, err = parseSpan(length)
+		fault.Kind = FaultThermal
+		fault.For, err = parseSpan(length)
 		if err != nil {
 			return err
 		}
 	default:
 		return errors.New("want xid=N@AFTER, lost@AFTER, mig=PROFILE/PROFILE@AFTER or thermal@AFTER+FOR")
 	}
-	l.Faults = append(l.Faults, f)
+	l.Faults = append(l.Faults, fault)
 	return nil
 }
 

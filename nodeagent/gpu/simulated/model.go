@@ -233,9 +233,9 @@ func (m *model) hasThermalFault() bool {
 	for i := range m.units {
 		for j := range m.units[i].loads {
 			a := &m.units[i].loads[j]
-			for _, f := range a.load.Faults {
-				begin := a.from.Add(f.After)
-				if f.Kind == FaultThermal && m.at >= begin && m.at < begin.Add(f.For) {
+			for _, fault := range a.load.Faults {
+				begin := a.from.Add(fault.After)
+				if fault.Kind == FaultThermal && m.at >= begin && m.at < begin.Add(fault.For) {
 					return true
 				}
 			}
@@ -254,8 +254,8 @@ func (m *model) nextFault(end spec.Instant) spec.Instant {
 	for i := range m.units {
 		for j := range m.units[i].loads {
 			a := &m.units[i].loads[j]
-			for _, f := range a.load.Faults {
-				for _, edge := range [2]spec.Instant{a.from.Add(f.After), a.from.Add(f.After).Add(f.For)} {
+			for _, fault := range a.load.Faults {
+				for _, edge := range [2]spec.Instant{a.from.Add(fault.After), a.from.Add(fault.After).Add(fault.For)} {
 					if edge > m.at && edge < end {
 						end = edge
 					}
@@ -272,10 +272,10 @@ func (m *model) fireFaults() {
 		for j := range m.units[i].loads {
 			a := &m.units[i].loads[j]
 			for a.fired < len(a.load.Faults) && a.from.Add(a.load.Faults[a.fired].After) <= m.at {
-				f := a.load.Faults[a.fired]
+				fault := a.load.Faults[a.fired]
 				a.fired++
-				m.injectFault(m.units[i].uuid, f)
-				if f.Kind == FaultCut {
+				m.injectFault(m.units[i].uuid, fault)
+				if fault.Kind == FaultCut {
 					return // the units are others
 				}
 			}
@@ -284,26 +284,26 @@ func (m *model) fireFaults() {
 }
 
 // injectFault makes one fault happen at m.at.
-func (m *model) injectFault(uuid string, f Fault) {
+func (m *model) injectFault(uuid string, fault Fault) {
 	if m.lost {
 		return
 	}
-	switch f.Kind {
+	switch fault.Kind {
 	case FaultThermal:
 		m.noteEvent(device.Event{Kind: device.EventThermal, UUID: uuid, Text: "clocks held down by temperature (simulated)"})
 	case FaultLost:
 		m.loseDevice(uuid)
 	case FaultCut:
-		instances, err := m.cut(f.Profiles)
+		instances, err := m.cut(fault.Profiles)
 		if err != nil {
 			return // it was checked when the load was read, and does not fit this device
 		}
 		m.partitionDevice(m.uuid, m.memory, instances)
 		m.noteEvent(device.Event{Kind: device.EventMIGChanged, UUID: m.uuid, Text: "partitioned anew (simulated)"})
 	case FaultXID:
-		m.lastXID = int64(f.XID)
-		m.noteEvent(device.Event{Kind: device.EventXID, UUID: uuid, XID: f.XID, Text: device.ClassifyXID(f.XID).String() + " error (simulated)"})
-		switch f.XID {
+		m.lastXID = int64(fault.XID)
+		m.noteEvent(device.Event{Kind: device.EventXID, UUID: uuid, XID: fault.XID, Text: device.ClassifyXID(fault.XID).String() + " error (simulated)"})
+		switch fault.XID {
 		case 48, 95:
 			m.ecc++
 			m.noteEvent(device.Event{Kind: device.EventECC, UUID: uuid, Text: "uncorrectable memory error (simulated)"})
@@ -342,13 +342,13 @@ func (m *model) loseDevice(uuid string) {
 }
 
 // noteEvent keeps an event until it is asked for; the oldest go first when nobody asks.
-func (m *model) noteEvent(e device.Event) {
+func (m *model) noteEvent(event device.Event) {
 	const most = 256
-	e.At = m.at
+	event.At = m.at
 	if len(m.events) == most {
 		m.events = slices.Delete(m.events, 0, 1)
 	}
-	m.events = append(m.events, e)
+	m.events = append(m.events, event)
 }
 
 // attachLoads replaces the loads of every unit; a load that was there before keeps

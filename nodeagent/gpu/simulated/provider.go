@@ -53,7 +53,7 @@ func New(cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{devices: devices}
+	provider := &Provider{devices: devices}
 	for i, d := range devices {
 		m := &model{
 			seed: mixBits(uint64(i)) ^ hashText(cfg.Node), fig: figs[i], at: cfg.Start,
@@ -61,9 +61,9 @@ func New(cfg Config) (*Provider, error) {
 			cut:    func(profiles []string) ([]device.MIG, error) { return cutInstances(cfg.Node, d, profiles) },
 		}
 		m.partitionDevice(d.UUID, d.MemoryMiB, d.MIG)
-		p.models = append(p.models, m)
+		provider.models = append(provider.models, m)
 	}
-	return p, nil
+	return provider, nil
 }
 
 // Name is "simulated".
@@ -131,10 +131,10 @@ func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
 }
 
 // Inject makes a fault happen on a device now; After is not used.
-func (p *Provider) Inject(now spec.Instant, uuid string, f Fault) error {
+func (p *Provider) Inject(now spec.Instant, uuid string, fault Fault) error {
 	return p.withModel(uuid, func(m *model) {
 		m.advanceTo(now)
-		m.injectFault(uuid, f)
+		m.injectFault(uuid, fault)
 	})
 }
 

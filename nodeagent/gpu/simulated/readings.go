@@ -9,20 +9,20 @@ func reservedMiB(memory int64) int64 { return memory / 128 }
 // The values are those of the second that m.at falls in.
 func (m *model) read(uuid string, out []device.Reading) []device.Reading {
 	l := m.deviceLevel()
-	out, r := growReadings(out, uuid)
-	r.Lost = m.lost
+	out, reading := growReadings(out, uuid)
+	reading.Lost = m.lost
 	if !m.lost {
-		m.readDevice(r, l)
+		m.readDevice(reading, l)
 	}
 	if !m.mig {
 		return out
 	}
 	for i := range m.units {
 		u := &m.units[i]
-		out, r = growReadings(out, u.uuid)
-		r.Lost = m.lost
+		out, reading = growReadings(out, u.uuid)
+		reading.Lost = m.lost
 		if !m.lost {
-			m.readUnit(r, u)
+			m.readUnit(reading, u)
 		}
 	}
 	return out
@@ -41,7 +41,7 @@ func growReadings(out []device.Reading, uuid string) ([]device.Reading, *device.
 }
 
 // readDevice appends the fields of a device, ascending by number.
-func (m *model) readDevice(r *device.Reading, l level) {
+func (m *model) readDevice(reading *device.Reading, l level) {
 	power, reasons := m.powerDraw(l)
 	clock, memory := m.maxClock(), m.fig.memMHz
 	switch {
@@ -60,7 +60,7 @@ func (m *model) readDevice(r *device.Reading, l level) {
 	reserved := reservedMiB(total)
 	used := min(l.memory, total-reserved)
 	pcie := l.util / 100 * 240_000 // up to 2.4 GB/s
-	put := func(f device.Field, n int64) { r.Values = append(r.Values, device.Value{Field: f, N: n}) }
+	put := func(f device.Field, n int64) { reading.Values = append(reading.Values, device.Value{Field: f, N: n}) }
 	put(device.SMClock, clock)
 	put(device.MemClock, memory)
 	put(device.ClockReasons, reasons)
@@ -99,7 +99,7 @@ func (m *model) readDevice(r *device.Reading, l level) {
 	}
 	put(device.VGPULicense, 0)
 	if !m.mig {
-		appendProfile(r, l)
+		appendProfile(reading, l)
 		put(device.PCIeTxBytes, pcie)
 		put(device.PCIeRxBytes, pcie*3/2)
 	}
@@ -110,22 +110,22 @@ func (m *model) readDevice(r *device.Reading, l level) {
 }
 
 // readUnit appends the fields of a MIG instance.
-func (m *model) readUnit(r *device.Reading, u *unit) {
+func (m *model) readUnit(reading *device.Reading, u *unit) {
 	l := m.unitLevel(u)
 	reserved := reservedMiB(u.memory)
 	used := min(l.memory, u.memory-reserved)
-	r.Values = append(r.Values,
+	reading.Values = append(reading.Values,
 		device.Value{Field: device.FBFree, N: u.memory - reserved - used},
 		device.Value{Field: device.FBUsed, N: used},
 		device.Value{Field: device.FBReserved, N: reserved})
-	appendProfile(r, l)
+	appendProfile(reading, l)
 }
 
 // appendProfile appends the activity ratios that go with a level: a training step
 // keeps the engine busier than the multiprocessors, and those busier than the
 // tensor pipe.
-func appendProfile(r *device.Reading, l level) {
-	r.Values = append(r.Values,
+func appendProfile(reading *device.Reading, l level) {
+	reading.Values = append(reading.Values,
 		device.Value{Field: device.GraphicsActive, N: l.util},
 		device.Value{Field: device.SMActive, N: l.util * 86 / 100},
 		device.Value{Field: device.SMOccupancy, N: l.util * 41 / 100},

@@ -26,25 +26,25 @@ const (
 	hasFence
 )
 
-func (w *writer) writeFrame(f *plan.Frame) {
-	w.writeNumber(f.Number)
+func (w *writer) writeFrame(frame *plan.Frame) {
+	w.writeNumber(frame.Number)
 	switch {
-	case f.Started != nil:
+	case frame.Started != nil:
 		w.writeNumber(hasStarted)
 		// What it says of itself is the word of a process of the user's.
-		n := min(len(f.Started.Ranks), len(f.Started.PIDs))
+		n := min(len(frame.Started.Ranks), len(frame.Started.PIDs))
 		w.writeNumber(uint64(n))
 		for i := range n {
-			w.writeNumber(uint64(f.Started.Ranks[i]))
-			w.writeSigned(int64(f.Started.PIDs[i]))
+			w.writeNumber(uint64(frame.Started.Ranks[i]))
+			w.writeSigned(int64(frame.Started.PIDs[i]))
 		}
-	case f.Output != nil:
+	case frame.Output != nil:
 		w.writeNumber(hasOutput)
-		w.writeNumber(uint64(f.Output.Rank))
-		w.writeNumber(uint64(f.Output.Stream))
-		w.writeBytes(f.Output.Data)
-	case f.Exit != nil:
-		x := f.Exit
+		w.writeNumber(uint64(frame.Output.Rank))
+		w.writeNumber(uint64(frame.Output.Stream))
+		w.writeBytes(frame.Output.Data)
+	case frame.Exit != nil:
+		x := frame.Exit
 		core := uint64(0)
 		if x.Core {
 			core = 1
@@ -58,17 +58,17 @@ func (w *writer) writeFrame(f *plan.Frame) {
 		for _, n := range []int64{int64(x.Start), int64(x.End), int64(x.Usage.UserCPU), int64(x.Usage.SystemCPU), x.Usage.PeakRSS} {
 			w.writeSigned(n)
 		}
-	case f.End != nil:
+	case frame.End != nil:
 		w.writeNumber(hasEnd)
-		w.writeSigned(int64(f.End.Code))
-		w.writeSigned(int64(f.End.Signal))
-		w.text(f.End.Error)
-	case f.Fence != nil:
+		w.writeSigned(int64(frame.End.Code))
+		w.writeSigned(int64(frame.End.Signal))
+		w.text(frame.End.Error)
+	case frame.Fence != nil:
 		w.writeNumber(hasFence)
-		w.writeFence(f.Fence)
+		w.writeFence(frame.Fence)
 	default:
 		w.writeNumber(hasNotice)
-		w.text(f.Notice)
+		w.text(frame.Notice)
 	}
 }
 
@@ -140,8 +140,8 @@ func (r *reader) readBytes() []byte {
 
 func (r *reader) text() string { return string(r.readBytes()) }
 
-func (r *reader) readFrame(f *plan.Frame) {
-	f.Number = r.readNumber()
+func (r *reader) readFrame(frame *plan.Frame) {
+	frame.Number = r.readNumber()
 	switch r.readNumber() {
 	case hasStarted:
 		n := r.readNumber()
@@ -153,21 +153,21 @@ func (r *reader) readFrame(f *plan.Frame) {
 		for range n {
 			s.Ranks, s.PIDs = append(s.Ranks, uint32(r.readBelow(1<<32))), append(s.PIDs, r.readInt32())
 		}
-		f.Started = s
+		frame.Started = s
 	case hasOutput:
-		f.Output = &plan.Output{Rank: uint32(r.readBelow(1 << 32)), Stream: uint8(r.readBelow(1 << 8)), Data: r.readBytes()}
+		frame.Output = &plan.Output{Rank: uint32(r.readBelow(1 << 32)), Stream: uint8(r.readBelow(1 << 8)), Data: r.readBytes()}
 	case hasExit:
 		x := &plan.TaskExit{Rank: uint32(r.readBelow(1 << 32)), Code: r.readInt32(), Signal: r.readInt32(), Core: r.readBelow(2) == 1, Error: r.text()}
 		x.Start, x.End = spec.Instant(r.signed()), spec.Instant(r.signed())
 		x.Usage.UserCPU, x.Usage.SystemCPU, x.Usage.PeakRSS = spec.Span(r.signed()), spec.Span(r.signed()), r.signed()
-		f.Exit = x
+		frame.Exit = x
 	case hasEnd:
-		f.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}
+		frame.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}
 	case hasFence:
 		fence := r.readFence()
-		f.Fence = &fence
+		frame.Fence = &fence
 	case hasNotice:
-		f.Notice = r.text()
+		frame.Notice = r.text()
 	default:
 		r.bad = true
 	}

@@ -88,40 +88,40 @@ type Message struct {
 }
 
 // Append encodes a message behind b.
-func Append(b []byte, m *Message) []byte {
+func Append(b []byte, message *Message) []byte {
 	at := len(b)
-	w := writer{append(b, 0, 0, 0, 0, byte(m.Kind))}
-	switch m.Kind {
+	w := writer{append(b, 0, 0, 0, 0, byte(message.Kind))}
+	switch message.Kind {
 	case Open:
-		w.text(m.Node)
-		w.writeNumber(m.Run.Job)
-		w.writeNumber(uint64(m.Run.Attempt))
-		w.writeSigned(int64(m.Run.Step))
-		w.writeBytes(m.Credential)
-		w.writeNumber(m.UpTo)
-		w.text(m.Address)
-		w.writeNumber(uint64(m.UID))
-		if m.Watch { // agents of older releases know no such clients
+		w.text(message.Node)
+		w.writeNumber(message.Run.Job)
+		w.writeNumber(uint64(message.Run.Attempt))
+		w.writeSigned(int64(message.Run.Step))
+		w.writeBytes(message.Credential)
+		w.writeNumber(message.UpTo)
+		w.text(message.Address)
+		w.writeNumber(uint64(message.UID))
+		if message.Watch { // agents of older releases know no such clients
 			w.writeNumber(1)
 		}
 	case Refused:
-		w.writeNumber(uint64(m.Code))
-		w.text(m.Text)
+		w.writeNumber(uint64(message.Code))
+		w.text(message.Text)
 	case Frame:
-		w.writeFrame(&m.Frame)
+		w.writeFrame(&message.Frame)
 	case Ack:
-		w.writeNumber(m.UpTo)
+		w.writeNumber(message.UpTo)
 	case Input, Taken:
-		w.writeSigned(int64(m.Rank))
-		w.writeNumber(m.Offset)
-		w.writeBytes(m.Data)
+		w.writeSigned(int64(message.Rank))
+		w.writeNumber(message.Offset)
+		w.writeBytes(message.Data)
 	case Signal:
-		w.writeSigned(int64(m.Signal))
+		w.writeSigned(int64(message.Signal))
 	case Resize:
-		w.writeNumber(uint64(m.Window.Rows))
-		w.writeNumber(uint64(m.Window.Columns))
+		w.writeNumber(uint64(message.Window.Rows))
+		w.writeNumber(uint64(message.Window.Columns))
 	case Merged:
-		w.writeFence(&m.Fence)
+		w.writeFence(&message.Fence)
 	case Opened:
 	}
 	binary.BigEndian.PutUint32(w.b[at:], uint32(len(w.b)-at-4))
@@ -183,40 +183,40 @@ func (r *Reader) read(most uint32) (Message, error) {
 }
 
 func parse(b []byte) (Message, error) {
-	m := Message{Kind: Kind(b[0])}
+	message := Message{Kind: Kind(b[0])}
 	r := reader{b: b[1:]}
-	switch m.Kind {
+	switch message.Kind {
 	case Open:
-		m.Node = r.text()
-		m.Run = plan.Key(r.readNumber(), uint32(r.readBelow(1<<32)), r.readInt32())
-		m.Credential = r.readBytes()
-		m.UpTo = r.readNumber()
-		m.Address = r.text()
-		m.UID = uint32(r.readBelow(1 << 32))
-		m.Watch = len(r.b) > 0 && r.readBelow(2) == 1
+		message.Node = r.text()
+		message.Run = plan.Key(r.readNumber(), uint32(r.readBelow(1<<32)), r.readInt32())
+		message.Credential = r.readBytes()
+		message.UpTo = r.readNumber()
+		message.Address = r.text()
+		message.UID = uint32(r.readBelow(1 << 32))
+		message.Watch = len(r.b) > 0 && r.readBelow(2) == 1
 	case Opened:
 	case Refused:
-		m.Code = Code(r.readBelow(1 << 8))
-		m.Text = r.text()
+		message.Code = Code(r.readBelow(1 << 8))
+		message.Text = r.text()
 	case Frame:
-		r.readFrame(&m.Frame)
+		r.readFrame(&message.Frame)
 	case Ack:
-		m.UpTo = r.readNumber()
+		message.UpTo = r.readNumber()
 	case Input, Taken:
-		m.Rank = r.readInt32()
-		m.Offset = r.readNumber()
-		m.Data = r.readBytes()
+		message.Rank = r.readInt32()
+		message.Offset = r.readNumber()
+		message.Data = r.readBytes()
 	case Signal:
-		m.Signal = r.readInt32()
+		message.Signal = r.readInt32()
 	case Resize:
-		m.Window = plan.Window{Rows: uint32(r.readBelow(1 << 16)), Columns: uint32(r.readBelow(1 << 16))}
+		message.Window = plan.Window{Rows: uint32(r.readBelow(1 << 16)), Columns: uint32(r.readBelow(1 << 16))}
 	case Merged:
-		m.Fence = r.readFence()
+		message.Fence = r.readFence()
 	default:
-		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.Kind)
+		return message, fmt.Errorf("%w: kind %d", ErrMessage, message.Kind)
 	}
 	if r.bad || len(r.b) > 0 {
-		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.Kind)
+		return message, fmt.Errorf("%w: kind %d", ErrMessage, message.Kind)
 	}
-	return m, nil
+	return message, nil
 }

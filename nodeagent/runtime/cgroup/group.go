@@ -41,25 +41,25 @@ type Settings struct {
 }
 
 // Create makes a group. In mode None it gives nil and no error.
-func (h *Host) Create(name string, s Settings) (*Group, error) {
+func (h *Host) Create(name string, settings Settings) (*Group, error) {
 	if h.mode == None {
 		return nil, nil
 	}
-	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
+	group := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	var err error
 	if h.mode == V2 {
-		g.dir, err = g.nestInJob(h.track, func(job string) error { return h.jobV2(job, s.Job) })
+		group.dir, err = group.nestInJob(h.track, func(job string) error { return h.jobV2(job, settings.Job) })
 	} else {
-		err = unix.Mkdir(g.dir, 0o755)
+		err = unix.Mkdir(group.dir, 0o755)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make control group %s: %w", g.dir, err)
+		return nil, fmt.Errorf("make control group %s: %w", group.dir, err)
 	}
-	if err := g.setLimit(s); err != nil {
-		_ = g.Remove()
+	if err := group.setLimit(settings); err != nil {
+		_ = group.Remove()
 		return nil, fmt.Errorf("limit control group %s: %w", name, err)
 	}
-	return g, nil
+	return group, nil
 }
 
 // jobOf is the folder in which the groups of a job's attempt are, by the name of
@@ -122,29 +122,29 @@ func (h *Host) Open(name string) *Group {
 	if h.mode == None {
 		return nil
 	}
-	g := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
+	group := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	if h.mode == V2 {
-		g.dir = g.findGroup(h.track)
+		group.dir = group.findGroup(h.track)
 	}
 	for c, base := range h.v1 {
 		d := filepath.Join(base, name)
 		if c == "memory" {
-			d = g.findGroup(base)
+			d = group.findGroup(base)
 		}
-		if d == g.dir {
+		if d == group.dir {
 			continue
 		}
 		if exists(d) {
-			g.extra = append(g.extra, d)
+			group.extra = append(group.extra, d)
 			if c == "memory" {
-				g.mem = d
+				group.mem = d
 			}
 		}
 	}
 	if h.v2["memory"] {
-		g.mem = g.dir
+		group.mem = group.dir
 	}
-	return g
+	return group
 }
 
 // At gives the handle of a group by its folder, for another program than the one
@@ -161,27 +161,27 @@ func (g *Group) Path() string {
 	return g.dir
 }
 
-func (g *Group) setLimit(s Settings) error {
-	h := g.host
-	if h.mode == V2 {
-		return g.limitV2(s)
+func (g *Group) setLimit(settings Settings) error {
+	host := g.host
+	if host.mode == V2 {
+		return g.limitV2(settings)
 	}
-	if h.mode == V1 && h.v1["cpuacct"] != "" {
+	if host.mode == V1 && host.v1["cpuacct"] != "" {
 		if _, err := g.enterController("cpuacct"); err != nil {
 			return err
 		}
 	}
-	if l := s.Limits; (l.MemoryBytes > 0 || s.Job.MemoryBytes > 0) && h.v1["memory"] != "" {
-		d, err := g.nestInJob(h.v1["memory"], func(job string) error { return jobV1(job, s.Job) })
+	if limits := settings.Limits; (limits.MemoryBytes > 0 || settings.Job.MemoryBytes > 0) && host.v1["memory"] != "" {
+		d, err := g.nestInJob(host.v1["memory"], func(job string) error { return jobV1(job, settings.Job) })
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 		g.mem, g.extra = d, append(g.extra, d)
-		if err := limitMemoryV1(d, l); err != nil {
+		if err := limitMemoryV1(d, limits); err != nil {
 			return err
 		}
 	}
-	if n := s.Limits.Pids; n > 0 && h.v1["pids"] != "" {
+	if n := settings.Limits.Pids; n > 0 && host.v1["pids"] != "" {
 		d, err := g.enterController("pids")
 		if err != nil {
 			return err
@@ -190,31 +190,31 @@ func (g *Group) setLimit(s Settings) error {
 			return err
 		}
 	}
-	if s.Limits.Cores && len(s.CPUs) > 0 && h.v1["cpuset"] != "" {
+	if settings.Limits.Cores && len(settings.CPUs) > 0 && host.v1["cpuset"] != "" {
 		d, err := g.enterController("cpuset")
 		if err != nil {
 			return err
 		}
-		mems, err := os.ReadFile(filepath.Join(h.v1["cpuset"], "cpuset.mems"))
+		mems, err := os.ReadFile(filepath.Join(host.v1["cpuset"], "cpuset.mems"))
 		if err != nil {
 			return err
 		}
 		if err := writeFile(filepath.Join(d, "cpuset.mems"), strings.TrimSpace(string(mems))); err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(d, "cpuset.cpus"), cpuList(s.CPUs)); err != nil {
+		if err := writeFile(filepath.Join(d, "cpuset.cpus"), cpuList(settings.CPUs)); err != nil {
 			return err
 		}
 	}
-	if s.Fence && h.v1["devices"] != "" {
+	if settings.Fence && host.v1["devices"] != "" {
 		d, err := g.enterController("devices")
 		if err != nil {
 			return err
 		}
-		return fenceDevices(d, s.Devices)
+		return fenceDevices(d, settings.Devices)
 	}
-	if s.Fence && h.devicePrograms {
-		return fenceV2(g.dir, s.Devices)
+	if settings.Fence && host.devicePrograms {
+		return fenceV2(g.dir, settings.Devices)
 	}
 	return nil
 }
@@ -226,26 +226,26 @@ func jobV1(dir string, l plan.Limits) error {
 	return limitMemoryV1(dir, l)
 }
 
-func limitMemoryV1(d string, l plan.Limits) error {
-	if l.MemoryBytes == 0 {
+func limitMemoryV1(d string, limits plan.Limits) error {
+	if limits.MemoryBytes == 0 {
 		return nil
 	}
-	if err := writeFile(filepath.Join(d, "memory.limit_in_bytes"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil {
+	if err := writeFile(filepath.Join(d, "memory.limit_in_bytes"), strconv.FormatInt(limits.MemoryBytes, 10)); err != nil {
 		return err
 	}
-	if l.SwapBytes == 0 {
+	if limits.SwapBytes == 0 {
 		return nil
 	}
-	both := l.MemoryBytes + max(l.SwapBytes, 0)
+	both := limits.MemoryBytes + max(limits.SwapBytes, 0)
 	return writeFile(filepath.Join(d, "memory.memsw.limit_in_bytes"), strconv.FormatInt(both, 10))
 }
 
 // jobV2 sets up a job's folder: it hands the controllers on to the groups in it.
-func (h *Host) jobV2(dir string, l plan.Limits) error {
+func (h *Host) jobV2(dir string, limits plan.Limits) error {
 	if err := h.handDown(dir); err != nil || !h.v2["memory"] {
 		return err
 	}
-	return limitMemoryV2(dir, l)
+	return limitMemoryV2(dir, limits)
 }
 
 // handDown gives the groups in a folder the controllers that we have.
@@ -261,40 +261,40 @@ func (h *Host) handDown(dir string) error {
 	return nil
 }
 
-func limitMemoryV2(dir string, l plan.Limits) error {
-	if l.MemoryBytes == 0 {
+func limitMemoryV2(dir string, limits plan.Limits) error {
+	if limits.MemoryBytes == 0 {
 		return nil
 	}
-	if err := writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(l.MemoryBytes, 10)); err != nil || l.SwapBytes == 0 {
+	if err := writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(limits.MemoryBytes, 10)); err != nil || limits.SwapBytes == 0 {
 		return err
 	}
-	err := writeFile(filepath.Join(dir, "memory.swap.max"), strconv.FormatInt(max(l.SwapBytes, 0), 10))
+	err := writeFile(filepath.Join(dir, "memory.swap.max"), strconv.FormatInt(max(limits.SwapBytes, 0), 10))
 	if errors.Is(err, os.ErrNotExist) && exists(dir) {
 		return nil // a kernel without swap accounting has no such file, and no swap to forbid
 	}
 	return err
 }
 
-func (g *Group) limitV2(s Settings) error {
-	h, l := g.host, s.Limits
-	if h.v2["memory"] {
+func (g *Group) limitV2(settings Settings) error {
+	host, limits := g.host, settings.Limits
+	if host.v2["memory"] {
 		g.mem = g.dir
-		if err := limitMemoryV2(g.dir, l); err != nil {
+		if err := limitMemoryV2(g.dir, limits); err != nil {
 			return err
 		}
 	}
-	if h.v2["pids"] && l.Pids > 0 {
-		if err := writeFile(filepath.Join(g.dir, "pids.max"), strconv.FormatInt(l.Pids, 10)); err != nil {
+	if host.v2["pids"] && limits.Pids > 0 {
+		if err := writeFile(filepath.Join(g.dir, "pids.max"), strconv.FormatInt(limits.Pids, 10)); err != nil {
 			return err
 		}
 	}
-	if h.v2["cpuset"] && l.Cores && len(s.CPUs) > 0 {
-		if err := writeFile(filepath.Join(g.dir, "cpuset.cpus"), cpuList(s.CPUs)); err != nil {
+	if host.v2["cpuset"] && limits.Cores && len(settings.CPUs) > 0 {
+		if err := writeFile(filepath.Join(g.dir, "cpuset.cpus"), cpuList(settings.CPUs)); err != nil {
 			return err
 		}
 	}
-	if s.Fence && h.devicePrograms {
-		return fenceV2(g.dir, s.Devices)
+	if settings.Fence && host.devicePrograms {
+		return fenceV2(g.dir, settings.Devices)
 	}
 	return nil
 }
@@ -318,9 +318,9 @@ type Entry struct {
 
 // Enter opens what a process needs to start in the group.
 func (g *Group) Enter() (Entry, error) {
-	e := Entry{CgroupFD: -1}
+	entry := Entry{CgroupFD: -1}
 	if g == nil {
-		return e, nil
+		return entry, nil
 	}
 	var files []string
 	switch {
@@ -329,9 +329,9 @@ func (g *Group) Enter() (Entry, error) {
 	case g.host.cloneInto:
 		fd, err := unix.Open(g.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return e, fmt.Errorf("open control group %s: %w", g.dir, err)
+			return entry, fmt.Errorf("open control group %s: %w", g.dir, err)
 		}
-		e.CgroupFD = fd
+		entry.CgroupFD = fd
 	default:
 		files = append(files, filepath.Join(g.dir, "cgroup.procs"))
 	}
@@ -341,12 +341,12 @@ func (g *Group) Enter() (Entry, error) {
 	for _, f := range files {
 		fd, err := unix.Open(f, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			e.Close()
+			entry.Close()
 			return Entry{CgroupFD: -1}, fmt.Errorf("open %s: %w", f, err)
 		}
-		e.Joins = append(e.Joins, fd)
+		entry.Joins = append(entry.Joins, fd)
 	}
-	return e, nil
+	return entry, nil
 }
 
 // Close closes the files.

@@ -57,12 +57,12 @@ const ownTree = "muster"
 
 // Detect finds the best mode that works for this process. It never fails:
 // what does not work is named in Notes.
-func Detect(o Options) *Host {
-	h := &Host{mode: None, v1: map[string]string{}, v2: map[string]bool{}, cloneInto: o.CloneInto}
+func Detect(options Options) *Host {
+	host := &Host{mode: None, v1: map[string]string{}, v2: map[string]bool{}, cloneInto: options.CloneInto}
 	mounts, err := readMounts("/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
-		h.note("control groups cannot be read (%v)", err)
-		return h
+		host.note("control groups cannot be read (%v)", err)
+		return host
 	}
 	best := V2
 	switch {
@@ -73,22 +73,22 @@ func Detect(o Options) *Host {
 	case len(mounts.v1) > 0:
 		best = Hybrid
 	}
-	if o.Force != "" && o.Force != best {
-		if (o.Force == V1 || o.Force == V2) && best == Hybrid || o.Force == None {
-			best = o.Force
+	if options.Force != "" && options.Force != best {
+		if (options.Force == V1 || options.Force == V2) && best == Hybrid || options.Force == None {
+			best = options.Force
 		} else {
-			h.note("control groups are %s here, %s was demanded", best, o.Force)
+			host.note("control groups are %s here, %s was demanded", best, options.Force)
 			best = None
 		}
 	}
-	if err := h.setUp(best, mounts, o); err != nil {
-		h.note("no control groups: %v", err)
-		h.mode = None
+	if err := host.setUp(best, mounts, options); err != nil {
+		host.note("no control groups: %v", err)
+		host.mode = None
 	}
-	if h.mode == None {
-		h.note("processes are tracked by session and parent only: one that hides can outlive its job")
+	if host.mode == None {
+		host.note("processes are tracked by session and parent only: one that hides can outlive its job")
 	}
-	return h
+	return host
 }
 
 func (h *Host) note(format string, a ...any) { h.notes = append(h.notes, fmt.Sprintf(format, a...)) }
@@ -109,13 +109,13 @@ func (h *Host) Enforces() plan.Enforces {
 		Devices: h.v1["devices"] != "" || h.devicePrograms, Tree: true}
 }
 
-func (h *Host) setUp(best Mode, m *mounts, o Options) error {
+func (h *Host) setUp(best Mode, m *mounts, options Options) error {
 	if best == None {
 		return nil
 	}
 	parent := func(mt *mount) string {
-		if o.Under != "" {
-			return filepath.Join(mt.point, o.Under)
+		if options.Under != "" {
+			return filepath.Join(mt.point, options.Under)
 		}
 		return mt.ownGroup()
 	}
@@ -124,16 +124,16 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 		if fz == nil {
 			return errors.New("the v1 freezer controller is not mounted")
 		}
-		h.track = filepath.Join(parent(fz), o.Base)
+		h.track = filepath.Join(parent(fz), options.Base)
 	} else {
-		h.track = filepath.Join(parent(m.unified), o.Base)
+		h.track = filepath.Join(parent(m.unified), options.Base)
 	}
 	tree := ""
-	if best == V2 && o.Under == "" {
+	if best == V2 && options.Under == "" {
 		tree = makeOwnTree(m.unified)
 	}
 	if tree != "" {
-		h.track = filepath.Join(tree, o.Base)
+		h.track = filepath.Join(tree, options.Base)
 	}
 	if err := probeFolder(h.track); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 			if mt == nil || (c == "cpuacct" || c == "freezer") && best == Hybrid {
 				continue
 			}
-			h.useV1(c, filepath.Join(parent(mt), o.Base))
+			h.useV1(c, filepath.Join(parent(mt), options.Base))
 		}
 	}
 	if best != V1 && h.v1["devices"] == "" {
@@ -160,11 +160,11 @@ func (h *Host) setUp(best Mode, m *mounts, o Options) error {
 			h.note("devices cannot be fenced: %v", err)
 		}
 	}
-	e := h.Enforces()
+	enforces := h.Enforces()
 	for _, w := range []struct {
 		ok   bool
 		text string
-	}{{e.Memory, "memory"}, {e.Pids, "process"}, {e.Cores, "core"}, {e.Devices, "device"}} {
+	}{{enforces.Memory, "memory"}, {enforces.Pids, "process"}, {enforces.Cores, "core"}, {enforces.Devices, "device"}} {
 		if !w.ok {
 			h.note("%s limits are not enforced on this host", w.text)
 		}

@@ -26,33 +26,33 @@ type Stats struct {
 
 // Stats reads the counters; of a nil Group they are zero.
 func (g *Group) Stats() (Stats, error) {
-	var s Stats
+	var stats Stats
 	if g == nil {
-		return s, nil
+		return stats, nil
 	}
 	if g.host.mode == V1 {
-		g.cpuV1(&s)
+		g.cpuV1(&stats)
 	} else {
 		b, err := readFile(filepath.Join(g.dir, "cpu.stat"))
 		if err != nil {
-			return s, fmt.Errorf("read usage: %w", err)
+			return stats, fmt.Errorf("read usage: %w", err)
 		}
-		s.CPU = spec.Span(findField(b, "usage_usec")) * spec.Microsecond
-		s.User = spec.Span(findField(b, "user_usec")) * spec.Microsecond
-		s.System = spec.Span(findField(b, "system_usec")) * spec.Microsecond
+		stats.CPU = spec.Span(findField(b, "usage_usec")) * spec.Microsecond
+		stats.User = spec.Span(findField(b, "user_usec")) * spec.Microsecond
+		stats.System = spec.Span(findField(b, "system_usec")) * spec.Microsecond
 	}
 	switch {
 	case g.mem == "":
-		return s, nil
+		return stats, nil
 	case g.host.mode == V2:
-		s.Peak = number(filepath.Join(g.mem, "memory.peak"))
+		stats.Peak = number(filepath.Join(g.mem, "memory.peak"))
 	default:
-		s.Peak = number(filepath.Join(g.mem, "memory.max_usage_in_bytes"))
+		stats.Peak = number(filepath.Join(g.mem, "memory.max_usage_in_bytes"))
 	}
 	var err error
-	s.OOMKills, err = OOMKills(g.OOMFile())
-	s.HasMemory = err == nil
-	return s, nil
+	stats.OOMKills, err = OOMKills(g.OOMFile())
+	stats.HasMemory = err == nil
+	return stats, nil
 }
 
 // OOMFile is where the kernel counts the processes of the group that it killed
@@ -73,15 +73,15 @@ func OOMKills(file string) (int64, error) {
 	return findField(b, "oom_kill"), err
 }
 
-func (g *Group) cpuV1(s *Stats) {
+func (g *Group) cpuV1(stats *Stats) {
 	base := g.host.v1["cpuacct"]
 	if base == "" {
 		return
 	}
 	d := filepath.Join(base, g.name)
-	s.CPU = spec.Span(number(filepath.Join(d, "cpuacct.usage")))
-	s.User = spec.Span(number(filepath.Join(d, "cpuacct.usage_user")))
-	s.System = spec.Span(number(filepath.Join(d, "cpuacct.usage_sys")))
+	stats.CPU = spec.Span(number(filepath.Join(d, "cpuacct.usage")))
+	stats.User = spec.Span(number(filepath.Join(d, "cpuacct.usage_user")))
+	stats.System = spec.Span(number(filepath.Join(d, "cpuacct.usage_sys")))
 }
 
 // findField finds "name value" in a flat-keyed file; 0 if it is not there.

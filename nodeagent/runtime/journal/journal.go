@@ -64,7 +64,7 @@ func table() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // Open reads the journal, giving each record to replay, and makes it if there
 // is none. It reports the bytes of a torn record that it dropped.
-func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err error) {
+func Open(path string, replay func([]byte) error) (journal *Journal, torn int64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open journal: %w", err)
@@ -78,15 +78,15 @@ func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err e
 	if err != nil {
 		return nil, 0, fmt.Errorf("read journal %s: %w", path, err)
 	}
-	j = &Journal{path: path, f: f}
-	j.cond = sync.NewCond(&j.mu)
+	journal = &Journal{path: path, f: f}
+	journal.cond = sync.NewCond(&journal.mu)
 	// A file cut inside of its magic was being made when the machine died.
 	if len(b) < len(magic) {
 		torn = int64(len(b))
-		if err := j.fresh(); err != nil {
+		if err := journal.fresh(); err != nil {
 			return nil, 0, err
 		}
-		return j, torn, nil
+		return journal, torn, nil
 	}
 	if string(b[:len(magic)]) != magic {
 		return nil, 0, fmt.Errorf("%w: %s is not a journal of this program", ErrCorrupt, path)
@@ -95,15 +95,15 @@ func Open(path string, replay func([]byte) error) (j *Journal, torn int64, err e
 	if err != nil {
 		return nil, 0, fmt.Errorf("journal %s: %w", path, err)
 	}
-	j.end = end
+	journal.end = end
 	torn = int64(len(b)) - end
 	if torn > 0 {
 		if err := f.Truncate(end); err != nil {
 			return nil, 0, fmt.Errorf("cut torn record of %s: %w", path, err)
 		}
 	}
-	j.alloc = end
-	return j, torn, nil
+	journal.alloc = end
+	return journal, torn, nil
 }
 
 // Read gives each record to replay, as Open does, of a journal that another

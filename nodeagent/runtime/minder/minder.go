@@ -194,8 +194,8 @@ func (m *minder) run() {
 
 // recordResult writes one result. Nobody can be told of a failure here; the shepherd
 // sees that the results are not whole.
-func (m *minder) recordResult(r Result) {
-	b, err := cbor.Marshal(&r)
+func (m *minder) recordResult(result Result) {
+	b, err := cbor.Marshal(&result)
 	if err == nil {
 		_, err = m.results.Write(b)
 	}

@@ -213,8 +213,8 @@ func (m *minder) inputsOf(rank int32) []*input {
 }
 
 // resizeTerminal tells a terminal its size.
-func resizeTerminal(term *os.File, w *plan.Window) error {
-	if w.Rows == 0 && w.Columns == 0 {
+func resizeTerminal(term *os.File, window *plan.Window) error {
+	if window.Rows == 0 && window.Columns == 0 {
 		return nil
 	}
 	raw, err := term.SyscallConn()
@@ -222,7 +222,7 @@ func resizeTerminal(term *os.File, w *plan.Window) error {
 		return err
 	}
 	err2 := raw.Control(func(fd uintptr) {
-		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(w.Rows), Col: uint16(w.Columns)})
+		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(window.Rows), Col: uint16(window.Columns)})
 	})
 	return errors.Join(err, err2)
 }

@@ -58,76 +58,76 @@ func (c *conn) serveConn() {
 }
 
 // handleMessage answers one message; an error ends the connection.
-func (c *conn) handleMessage(m protocol.Message) error {
-	switch m.Op {
+func (c *conn) handleMessage(message protocol.Message) error {
+	switch message.Op {
 	case protocol.OpStepAttach:
 		var q protocol.StepAttach
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
 		if c.frames != nil {
-			return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
+			return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
 		}
 		c.frames = c.m.out.attachReader(q.After, q.Watch)
-		if err := c.replyTo(m, nil, nil); err != nil {
+		if err := c.replyTo(message, nil, nil); err != nil {
 			return err
 		}
 		go c.pushFrames(c.frames, q.Plain)
 		return nil
 	case protocol.OpStepAck:
-		return c.noteAcknowledged(m)
+		return c.noteAcknowledged(message)
 	case protocol.OpStepInput:
 		var q protocol.StepInput
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
 		take := c.m.passInput
 		if c.frames != nil && c.frames.watch {
 			take = c.m.passTyped
 		}
-		go func() { _ = c.replyTo(m, nil, take(&q)) }() // may wait for the tasks
+		go func() { _ = c.replyTo(message, nil, take(&q)) }() // may wait for the tasks
 		return nil
 	case protocol.OpStepSignal:
 		var q protocol.StepSignal
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
 		if q.Signal < 1 || q.Signal > 64 {
-			return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
+			return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
 		}
 		c.m.signalTasks(unix.Signal(q.Signal))
-		return c.replyTo(m, nil, nil)
+		return c.replyTo(message, nil, nil)
 	case protocol.OpStepNotice:
 		var q protocol.StepNotice
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
 		c.m.out.addFrame(plan.Frame{Notice: q.Text})
-		return c.replyTo(m, nil, nil)
+		return c.replyTo(message, nil, nil)
 	case protocol.OpStepResize:
 		var q plan.Window
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
-		return c.replyTo(m, nil, c.m.resizeStep(&q))
+		return c.replyTo(message, nil, c.m.resizeStep(&q))
 	case protocol.OpStepMerged:
 		var q plan.Fence
-		if err := c.r.Decode(m, &q); err != nil {
+		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
-		return c.replyTo(m, nil, c.m.fences.completeFence(&q))
+		return c.replyTo(message, nil, c.m.fences.completeFence(&q))
 	}
-	return c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", m.Op)})
+	return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", message.Op)})
 }
 
 // noteAcknowledged takes the number up to which a client has the frames; the
 // connection of one that has all ends, so that those who watch do not keep it.
-func (c *conn) noteAcknowledged(m protocol.Message) error {
+func (c *conn) noteAcknowledged(message protocol.Message) error {
 	var q protocol.StepAck
-	if err := c.r.Decode(m, &q); err != nil {
+	if err := c.r.Decode(message, &q); err != nil {
 		return err
 	}
-	err := c.replyTo(m, nil, nil)
+	err := c.replyTo(message, nil, nil)
 	if c.frames != nil && c.frames.watch {
 		return err
 	}
@@ -139,12 +139,12 @@ func (c *conn) noteAcknowledged(m protocol.Message) error {
 }
 
 // resizeStep changes the size of the step's terminal, if it has one here.
-func (m *minder) resizeStep(w *plan.Window) error {
+func (m *minder) resizeStep(window *plan.Window) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tasks {
 		if t.term != nil {
-			return resizeTerminal(t.term, w)
+			return resizeTerminal(t.term, window)
 		}
 	}
 	return nil
@@ -179,8 +179,8 @@ func (c *conn) pushFrames(r *reader, plain bool) {
 	}
 }
 
-func (c *conn) replyTo(m protocol.Message, body any, err error) error {
-	out := protocol.Message{ID: m.ID, Op: m.Op}
+func (c *conn) replyTo(message protocol.Message, body any, err error) error {
+	out := protocol.Message{ID: message.ID, Op: message.Op}
 	if err != nil {
 		body = nil
 		if !errors.As(err, &out.Err) {
@@ -191,8 +191,8 @@ func (c *conn) replyTo(m protocol.Message, body any, err error) error {
 }
 
 // sendMessage writes one message at once: what waits, waits in the frames.
-func (c *conn) sendMessage(m protocol.Message, body any) error {
-	frame, err := protocol.Encode(m, body)
+func (c *conn) sendMessage(message protocol.Message, body any) error {
+	frame, err := protocol.Encode(message, body)
 	if err != nil {
 		return err
 	}

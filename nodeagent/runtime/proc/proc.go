@@ -58,19 +58,19 @@ func parseStat(b []byte) (Stat, error) {
 		}
 		return n
 	}
-	s := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
+	stat := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
 		MinFaults: num(10), MajFaults: num(12), User: num(14), System: num(15),
 		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
 	if err != nil {
 		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
 	}
-	s.CPU = -1
+	stat.CPU = -1
 	if len(f) > 36 {
 		if n, e := strconv.Atoi(f[39-3]); e == nil {
-			s.CPU = n
+			stat.CPU = n
 		}
 	}
-	return s, nil
+	return stat, nil
 }
 
 // All reads every process that exists; those that vanish meanwhile are left out.

@@ -212,18 +212,18 @@ type Events struct {
 }
 
 // Encode gives the frame of a message. body may be nil.
-func Encode(m Message, body any) ([]byte, error) {
+func Encode(message Message, body any) ([]byte, error) {
 	if body != nil {
 		b, err := cbor.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("encode message: %w", err)
 		}
-		m.Body = b
+		message.Body = b
 	}
 	var frame bytes.Buffer
-	frame.Grow(4 + len(m.Body) + envelope)
+	frame.Grow(4 + len(message.Body) + envelope)
 	frame.Write(make([]byte, 4))
-	if err := cbor.MarshalToBuffer(&m, &frame); err != nil {
+	if err := cbor.MarshalToBuffer(&message, &frame); err != nil {
 		return nil, fmt.Errorf("encode message: %w", err)
 	}
 	n := frame.Len() - 4
@@ -278,11 +278,11 @@ func (r *Reader) Next() (Message, error) {
 	if _, err := io.ReadFull(r.r, b); err != nil {
 		return Message{}, fmt.Errorf("%w: cut off", ErrFrame)
 	}
-	var m Message
-	if err := r.dec.Unmarshal(b, &m); err != nil {
+	var message Message
+	if err := r.dec.Unmarshal(b, &message); err != nil {
 		return Message{}, fmt.Errorf("%w: %w", ErrFrame, err)
 	}
-	return m, nil
+	return message, nil
 }
 
 func (r *Reader) nextPlain(n int) (Message, error) {
@@ -297,8 +297,8 @@ func (r *Reader) nextPlain(n int) (Message, error) {
 }
 
 // Decode reads a message's body.
-func (r *Reader) Decode(m Message, into any) error {
-	if err := r.dec.Unmarshal(m.Body, into); err != nil {
+func (r *Reader) Decode(message Message, into any) error {
+	if err := r.dec.Unmarshal(message.Body, into); err != nil {
 		return fmt.Errorf("%w: %w", ErrFrame, err)
 	}
 	return nil

@@ -50,24 +50,24 @@ func (f *File) Args() []string {
 
 // Main receives one file and returns the exit code.
 func Main(args []string, stdin io.Reader, stderr io.Writer) int {
-	var f File
+	var file File
 	var mode, modified int64
 	set := flag.NewFlagSet(Verb, flag.ContinueOnError)
 	set.SetOutput(stderr)
-	set.Int64Var(&f.Size, "size", 0, "bytes")
+	set.Int64Var(&file.Size, "size", 0, "bytes")
 	set.Int64Var(&mode, "mode", 0o600, "permissions")
 	set.Int64Var(&modified, "modified", 0, "when it was modified, in nanoseconds")
-	set.BoolVar(&f.Force, "force", false, "replace a file that is there")
-	if err := set.Parse(args); err != nil || set.NArg() != 1 || f.Size < 0 {
+	set.BoolVar(&file.Force, "force", false, "replace a file that is there")
+	if err := set.Parse(args); err != nil || set.NArg() != 1 || file.Size < 0 {
 		return 2
 	}
-	f.Path, f.Mode = set.Arg(0), fs.FileMode(mode).Perm()
+	file.Path, file.Mode = set.Arg(0), fs.FileMode(mode).Perm()
 	if modified != 0 {
-		f.Modified = time.Unix(0, modified)
+		file.Modified = time.Unix(0, modified)
 	}
 	from, stop := untilTold(stdin)
 	defer stop()
-	if err := f.Receive(from); err != nil {
+	if err := file.Receive(from); err != nil {
 		host, _ := os.Hostname()
 		fmt.Fprintf(stderr, "sbcast: error: %s: %v\n", host, err)
 		return 1

@@ -46,8 +46,8 @@ func (s *Shepherd) restoreJournal() error {
 // resumeRuns makes runs of a history's entries and finds their processes.
 func (s *Shepherd) resumeRuns(h *history) {
 	var marks map[string]int
-	for _, k := range h.order {
-		p := h.runs[k]
+	for _, key := range h.order {
+		p := h.runs[key]
 		if p == nil {
 			continue
 		}
@@ -56,7 +56,7 @@ func (s *Shepherd) resumeRuns(h *history) {
 		}
 		r := s.reviveRun(p, marks)
 		s.mu.Lock()
-		s.runs[k] = r
+		s.runs[key] = r
 		if r.exit != nil {
 			s.setSpoolAside(r)
 		} else if r.Spool != "" {
@@ -70,7 +70,7 @@ func (s *Shepherd) resumeRuns(h *history) {
 		case p.ended != nil:
 			s.concludeRun(r, p.ended)
 		case !p.begun:
-			s.concludeRun(r, &plan.Exit{Key: k, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
+			s.concludeRun(r, &plan.Exit{Key: key, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
 		default:
 			s.adoptRun(r)
 		}
@@ -118,12 +118,12 @@ func (s *Shepherd) findUnregistered(r *run, pid int) {
 	if pid == 0 {
 		return
 	}
-	st, err := proc.ReadStat(pid)
+	stat, err := proc.ReadStat(pid)
 	if err != nil {
 		return
 	}
-	r.startedRecord = startedRecord{RunKey: r.Key, PID: pid, Ticks: st.StartTicks}
-	r.StartBoot = int64(st.StartTicks) * int64(tickLength)
+	r.startedRecord = startedRecord{RunKey: r.Key, PID: pid, Ticks: stat.StartTicks}
+	r.StartBoot = int64(stat.StartTicks) * int64(tickLength)
 	r.Start = now().Add(-spec.Span(proc.BootClock() - r.StartBoot))
 	_ = s.saveRecord(record{Started: &r.startedRecord})
 }
@@ -131,8 +131,8 @@ func (s *Shepherd) findUnregistered(r *run, pid int) {
 // adoptRun watches a run's first process, if it is still that process; else the
 // run's end was not seen.
 func (s *Shepherd) adoptRun(r *run) {
-	st, err := proc.ReadStat(r.PID)
-	if r.PID == 0 || err != nil || st.StartTicks != r.Ticks {
+	stat, err := proc.ReadStat(r.PID)
+	if r.PID == 0 || err != nil || stat.StartTicks != r.Ticks {
 		s.loseRun(r, "it ended while no shepherd was there to see it")
 		return
 	}
@@ -178,19 +178,19 @@ func (s *Shepherd) clearStrays() {
 		return
 	}
 	for _, name := range names {
-		k, err := plan.ParseRunKey(name)
+		key, err := plan.ParseRunKey(name)
 		if err != nil {
 			continue
 		}
 		s.mu.Lock()
-		r := s.runs[k]
+		r := s.runs[key]
 		s.mu.Unlock()
 		if r != nil && r.state != plan.Exited {
 			continue
 		}
 		g := s.host.Open(name)
 		s.wg.Go(func() {
-			s.clearTree(&run{launchRecord: launchRecord{Key: k}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: k})
+			s.clearTree(&run{launchRecord: launchRecord{Key: key}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: key})
 		})
 	}
 }
@@ -202,7 +202,7 @@ type watcher struct {
 	wakeup int
 }
 
-func newWatcher(s *Shepherd) (*watcher, error) {
+func newWatcher(shepherd *Shepherd) (*watcher, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("watch processes: %w", err)
@@ -212,7 +212,7 @@ func newWatcher(s *Shepherd) (*watcher, error) {
 		_ = unix.Close(ep)
 		return nil, fmt.Errorf("watch processes: %w", err)
 	}
-	w := &watcher{s: s, epoll: ep, wakeup: ev}
+	w := &watcher{s: shepherd, epoll: ep, wakeup: ev}
 	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, ev, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(ev)}); err != nil {
 		return nil, fmt.Errorf("watch processes: %w", err)
 	}

@@ -42,17 +42,17 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 	if r.env == nil {
 		return errors.New("its environment is not known: the script ended while no shepherd was there")
 	}
-	th, err := spawn.NewThread() // ends with this goroutine
+	thread, err := spawn.NewThread() // ends with this goroutine
 	if err != nil {
 		return err
 	}
 	var files *stdio
-	err = th.As(r.credential(s.root), 0o022, func() (err error) {
-		sp := &plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}
+	err = thread.As(r.credential(s.root), 0o022, func() (err error) {
+		spec := &plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}
 		if r.Spaced {
-			sp.Space = &plan.Space{}
+			spec.Space = &plan.Space{}
 		}
-		files, err = openFiles(sp, s.cfg.Prefix)
+		files, err = openFiles(spec, s.cfg.Prefix)
 		return err
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		if _, err := s.spaces.Enter(r.Key); err != nil {
 			return err
 		}
-		if err := th.As(r.credential(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
+		if err := thread.As(r.credential(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
 			return err
 		}
 	}

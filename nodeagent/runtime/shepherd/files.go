@@ -225,30 +225,30 @@ func fileFailure(err error) plan.Failure {
 // openFiles enters the work directory and opens the run's files, all with the
 // rights of the calling thread, which are the user's. Files are relative to
 // the work directory even where that cannot be entered.
-func openFiles(sp *plan.RunSpec, prefix string) (*stdio, error) {
+func openFiles(spec *plan.RunSpec, prefix string) (*stdio, error) {
 	f := &stdio{in: -1, out: -1, err: -1}
-	_, enter := stdfile.Retry(func() (int, error) { return 0, unix.Chdir(sp.WorkDir) })
+	_, enter := stdfile.Retry(func() (int, error) { return 0, unix.Chdir(spec.WorkDir) })
 	if enter != nil {
 		if err := unix.Chdir("/tmp"); err != nil {
 			return f, fmt.Errorf("enter /tmp: %w", err)
 		}
 	}
 	var err error
-	f.in, err = openFile(sp, sp.Stdin, true)
+	f.in, err = openFile(spec, spec.Stdin, true)
 	if err != nil {
 		return f, err
 	}
-	f.out, err = openFile(sp, sp.Stdout, false)
+	f.out, err = openFile(spec, spec.Stdout, false)
 	if err != nil {
 		return f, err
 	}
-	if sp.Stderr == "" || sp.Stderr == sp.Stdout {
+	if spec.Stderr == "" || spec.Stderr == spec.Stdout {
 		f.err = f.out
-	} else if f.err, err = openFile(sp, sp.Stderr, false); err != nil {
+	} else if f.err, err = openFile(spec, spec.Stderr, false); err != nil {
 		return f, err
 	}
-	if enter != nil && sp.Space == nil { // whether it is in the job's own folders is seen there
-		f.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, sp.WorkDir, stdfile.Describe(enter)))
+	if enter != nil && spec.Space == nil { // whether it is in the job's own folders is seen there
+		f.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, spec.WorkDir, stdfile.Describe(enter)))
 	}
 	return f, nil
 }

@@ -19,10 +19,10 @@ import (
 
 // targetRuns gives the runs that a scope reaches, the named one first. Only
 // those that can still receive a signal are given.
-func (s *Shepherd) targetRuns(k plan.RunKey, scope plan.Scope) ([]*run, error) {
+func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	named := s.runs[k]
+	named := s.runs[key]
 	var out []*run
 	if named != nil && scope != plan.ScopeSteps {
 		out = append(out, named)
@@ -30,7 +30,7 @@ func (s *Shepherd) targetRuns(k plan.RunKey, scope plan.Scope) ([]*run, error) {
 	found := named != nil
 	if scope == plan.ScopeSteps || scope == plan.ScopeJob {
 		for _, r := range s.runs {
-			if r == named || !r.Key.SameAttempt(k) {
+			if r == named || !r.Key.SameAttempt(key) {
 				continue
 			}
 			found = true
@@ -40,7 +40,7 @@ func (s *Shepherd) targetRuns(k plan.RunKey, scope plan.Scope) ([]*run, error) {
 		}
 	}
 	if !found {
-		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + k.String() + " on this node"}
+		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + key.String() + " on this node"}
 	}
 	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
 }
@@ -126,83 +126,83 @@ func (s *Shepherd) killRun(r *run) {
 	if r.killSent == 0 {
 		r.killSent = now()
 	}
-	g := r.group
+	group := r.group
 	over := r.state == plan.Exited
 	s.mu.Unlock()
 	if over {
 		return
 	}
-	if g == nil {
+	if group == nil {
 		s.killTree(r)
 		return
 	}
-	if err := g.Kill(); err != nil {
+	if err := group.Kill(); err != nil {
 		s.log.Warn("kill", "run", r.Key.String(), "err", err)
 	}
 }
 
 // terminateRuns sends SIGCONT and the signal now, and SIGKILL after the grace.
-func (s *Shepherd) terminateRuns(t plan.Terminate) error {
-	if t.Scope < plan.ScopeRun || t.Scope > plan.ScopeJob || t.Grace < 0 {
+func (s *Shepherd) terminateRuns(terminate plan.Terminate) error {
+	if terminate.Scope < plan.ScopeRun || terminate.Scope > plan.ScopeJob || terminate.Grace < 0 {
 		return &protocol.Error{Code: protocol.CodeBadRequest, Text: "terminate: bad scope or grace"}
 	}
-	list, err := s.targetRuns(t.Key, t.Scope)
+	list, err := s.targetRuns(terminate.Key, terminate.Scope)
 	if err != nil {
 		return err
 	}
-	deadline := now().Add(t.Grace)
+	deadline := now().Add(terminate.Grace)
 	var ready []*run
 	for _, r := range list {
-		t := t
+		terminate := terminate
 		s.mu.Lock()
 		if r.state == plan.Starting {
-			r.killed = r.killed || t.Grace == 0
-			r.term = &t // carried out when it has started, if it still does
-		} else if t.Grace == 0 || r.termUntil == 0 {
+			r.killed = r.killed || terminate.Grace == 0
+			r.term = &terminate // carried out when it has started, if it still does
+		} else if terminate.Grace == 0 || r.termUntil == 0 {
 			// A run has its warning once: the end of a job reaches its steps with the
 			// job's own end, and again with the end of each step.
 			ready = append(ready, r)
 		}
-		s.armKill(r, t, deadline)
+		s.armKill(r, terminate, deadline)
 		s.mu.Unlock()
 	}
 	for _, r := range ready {
-		s.strikeRun(r, t)
-		t.Notice = "" // one line for each request
+		s.strikeRun(r, terminate)
+		terminate.Notice = "" // one line for each request
 	}
 	return nil
 }
 
 // strikeRun carries a termination out on one run that has a process.
-func (s *Shepherd) strikeRun(r *run, t plan.Terminate) {
-	if t.Notice != "" {
-		s.tellUser(r, t.Notice)
+func (s *Shepherd) strikeRun(r *run, terminate plan.Terminate) {
+	if terminate.Notice != "" {
+		s.tellUser(r, terminate.Notice)
 	}
-	if t.Grace == 0 {
+	if terminate.Grace == 0 {
 		s.killRun(r)
 		return
 	}
 	scope, sig := plan.ScopeRun, unix.SIGTERM
-	if t.Scope == plan.ScopeLeader {
+	if terminate.Scope == plan.ScopeLeader {
 		scope = plan.ScopeLeader
 	}
-	if t.Signal != 0 {
-		sig = unix.Signal(t.Signal)
+	if terminate.Signal != 0 {
+		sig = unix.Signal(terminate.Signal)
 	}
 	s.deliverSignal(r, unix.SIGCONT, plan.ScopeRun)
 	s.deliverSignal(r, sig, scope)
 }
 
 // armKill starts the timer of the final kill; an earlier deadline stays. mu is held.
-func (s *Shepherd) armKill(r *run, t plan.Terminate, deadline spec.Instant) {
-	if t.Grace == 0 || r.termUntil != 0 && r.termUntil <= deadline {
+func (s *Shepherd) armKill(r *run, terminate plan.Terminate, deadline spec.Instant) {
+	if terminate.Grace == 0 || r.termUntil != 0 && r.termUntil <= deadline {
 		return
 	}
 	if r.timer != nil {
 		r.timer.Stop()
 	}
 	r.termUntil = deadline
-	r.timer = time.AfterFunc(time.Duration(t.Grace), func() { s.killRun(r) })
+	r.timer = time.AfterFunc(time.Duration(terminate.Grace), func() { s.killRun(r) })
 }
 
 // notice is one line for a run's standard error.
@@ -242,7 +242,7 @@ func (s *Shepherd) tellUser(r *run, text string) {
 
 // writeNotices is the one goroutine that writes into the files of jobs.
 func (s *Shepherd) writeNotices(ctx context.Context) {
-	th, err := spawn.NewThread()
+	thread, err := spawn.NewThread()
 	if err != nil {
 		s.log.Error("job output will miss the shepherd's lines", "err", err)
 	}
@@ -254,7 +254,7 @@ func (s *Shepherd) writeNotices(ctx context.Context) {
 			return
 		case n := <-s.notes:
 			if err == nil {
-				if werr := th.As(n.cred, 0o022, func() error { return appendLine(n.path, n.line) }); werr != nil {
+				if werr := thread.As(n.cred, 0o022, func() error { return appendLine(n.path, n.line) }); werr != nil {
 					s.log.Warn("line for job output not written", "file", filepath.Base(n.path), "err", werr)
 				}
 			}

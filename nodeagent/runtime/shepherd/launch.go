@@ -85,32 +85,32 @@ func refused(k plan.RunKey, code plan.RefusalCode, why string) plan.LaunchResult
 
 // admitSpec decides about one spec; it gives a run only if it is new and possible.
 func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
-	k := sp.Key
-	if r := s.runs[k]; r != nil {
+	key := sp.Key
+	if r := s.runs[key]; r != nil {
 		return sameLaunch(sp, r.Launch, plan.Known), nil
 	}
-	if launch, over := s.ended.findLaunch(k); over {
+	if launch, over := s.ended.findLaunch(key); over {
 		return sameLaunch(sp, launch, plan.Ended), nil
 	}
 	switch {
-	case s.foreign[k] != "":
-		return plan.LaunchResult{Key: k, Status: plan.Known, Reason: "kept by the shepherd of release " + s.foreign[k]}, nil
+	case s.foreign[key] != "":
+		return plan.LaunchResult{Key: key, Status: plan.Known, Reason: "kept by the shepherd of release " + s.foreign[key]}, nil
 	case s.draining:
-		return refused(k, plan.RefusedDraining, "this shepherd is being replaced by a newer one"), nil
+		return refused(key, plan.RefusedDraining, "this shepherd is being replaced by a newer one"), nil
 	case !s.root && sp.UID != uint32(unix.Geteuid()):
-		return refused(k, plan.RefusedPrivilege, fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID)), nil
+		return refused(key, plan.RefusedPrivilege, fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID)), nil
 	case sp.Tasks != nil && badTasks(sp.Tasks) != "":
-		return refused(k, plan.RefusedSpec, badTasks(sp.Tasks)), nil
+		return refused(key, plan.RefusedSpec, badTasks(sp.Tasks)), nil
 	case len(sp.Script) == 0 && len(sp.Argv) == 0 && sp.Tasks == nil:
-		return refused(k, plan.RefusedSpec, "neither a script nor a command is given"), nil
+		return refused(key, plan.RefusedSpec, "neither a script nor a command is given"), nil
 	case hasZero(sp):
-		return refused(k, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
+		return refused(key, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
 	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
-		return refused(k, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
-	case s.vacating[space.Attempt(k)]:
-		return refused(k, plan.RefusedSpec, "the job's private folders are being removed: it is over"), nil
+		return refused(key, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
+	case s.vacating[space.Attempt(key)]:
+		return refused(key, plan.RefusedSpec, "the job's private folders are being removed: it is over"), nil
 	}
-	r := &run{launchRecord: launchRecord{Key: k, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups,
+	r := &run{launchRecord: launchRecord{Key: key, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups,
 		Launch: sp.Launch, Seq: sp.Seq, Order: sp.Order, Lease: sp.Lease},
 		spec: sp, state: plan.Starting, pidfd: -1}
 	r.Stderr = sp.Stderr
@@ -125,18 +125,18 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 		r.TaskEpilog, r.WorkDir = sp.TaskEpilog, sp.WorkDir
 	}
 	if sp.Tasks != nil {
-		r.Minded, r.Spool = true, filepath.Join(s.cfg.Spool, stepFolder+k.String())
+		r.Minded, r.Spool = true, filepath.Join(s.cfg.Spool, stepFolder+key.String())
 		s.spools[r.Spool] = true
 	}
 	if len(sp.Script) > 0 {
 		r.Spool = filepath.Join(s.cfg.Spool, fmt.Sprintf("job%05d", sp.JobID))
 		if s.spools[r.Spool] {
-			r.Spool += "." + k.String()
+			r.Spool += "." + key.String()
 		}
 		s.spools[r.Spool] = true
 	}
-	s.runs[k] = r
-	return plan.LaunchResult{Key: k, Status: plan.Accepted}, r
+	s.runs[key] = r
+	return plan.LaunchResult{Key: key, Status: plan.Accepted}, r
 }
 
 // sameLaunch answers about a run that is here, or was, if it is the one that is
@@ -198,14 +198,14 @@ func (s *Shepherd) relieveLaunchers() {
 // runLauncher starts runs on a thread of its own. A thread that cannot take back
 // its own identity dies with its goroutine, and another takes its place.
 func (s *Shepherd) runLauncher(n int) {
-	th, err := spawn.NewThread()
+	thread, err := spawn.NewThread()
 	for r := range s.queue {
 		s.mu.Lock()
 		s.busy[n] = time.Now()
 		s.mu.Unlock()
 		if err != nil {
 			s.endUnstarted(r, plan.FailSpawn, err)
-		} else if startErr := s.startRun(th, r); startErr != nil {
+		} else if startErr := s.startRun(thread, r); startErr != nil {
 			s.log.Error("launch thread given up", "err", startErr)
 			go s.runLauncher(n)
 			return
@@ -218,7 +218,7 @@ func (s *Shepherd) runLauncher(n int) {
 
 // startRun carries one run from Starting to Running, or to its exit. It returns
 // an error only if the thread must not be used again.
-func (s *Shepherd) startRun(th *spawn.Thread, r *run) error {
+func (s *Shepherd) startRun(thread *spawn.Thread, r *run) error {
 	s.mu.Lock()
 	canceled := r.term != nil
 	s.mu.Unlock()
@@ -239,14 +239,14 @@ func (s *Shepherd) startRun(th *spawn.Thread, r *run) error {
 		unix.Umask(0o077)
 		files, err = openMinder(r)
 	} else {
-		err = th.As(r.credential(s.root), int(r.spec.Umask&0o777), func() (err error) {
+		err = thread.As(r.credential(s.root), int(r.spec.Umask&0o777), func() (err error) {
 			files, err = openFiles(r.spec, s.cfg.Prefix)
 			return err
 		})
 	}
 	switch {
 	case err == nil:
-		err = s.spawnRun(th, r, files)
+		err = s.spawnRun(thread, r, files)
 	case s.openLater(r, err):
 	default:
 		s.endUnstarted(r, fileFailure(err), err)
@@ -301,11 +301,11 @@ func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 			return plan.FailSpool, err
 		}
 	}
-	g, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, Job: sp.JobLimits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
+	group, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, Job: sp.JobLimits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
 	if err != nil {
 		return plan.FailCgroup, err
 	}
-	r.group = g
+	r.group = group
 	if r.Minded {
 		if err := s.spoolStep(r); err != nil {
 			return plan.FailSpool, err
@@ -319,7 +319,7 @@ func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 const busyTries = 200
 
 // spawnRun makes the process and registers it. Errors end in the run's exit.
-func (s *Shepherd) spawnRun(th *spawn.Thread, r *run, files *stdio) error {
+func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 	req, err := s.spawnRequest(r, files)
 	if err != nil {
 		s.endUnstarted(r, plan.FailSpawn, err)
@@ -350,7 +350,7 @@ func (s *Shepherd) spawnRun(th *spawn.Thread, r *run, files *stdio) error {
 	}
 	child := spawn.Child{PIDFD: -1}
 	var bootNow int64
-	err, tainted := s.inSpace(th, r, files, func() (err error) {
+	err, tainted := s.inSpace(thread, r, files, func() (err error) {
 		for try := 0; ; try++ {
 			bootNow = proc.BootClock()
 			child, err = spawn.Start(req)
@@ -409,31 +409,31 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 }
 
 // noteStarted registers a running process and tells everyone.
-func (s *Shepherd) noteStarted(r *run, c spawn.Child, rec startedRecord) {
+func (s *Shepherd) noteStarted(r *run, child spawn.Child, rec startedRecord) {
 	s.mu.Lock()
 	r.startedRecord = rec
 	if r.TaskEpilog != "" {
 		r.env = r.spec.Env
 	}
 	r.state = plan.Running
-	r.pidfd = c.PIDFD
+	r.pidfd = child.PIDFD
 	r.spec = nil
-	s.pids[c.PID] = r
-	end, over := s.early[c.PID]
+	s.pids[child.PID] = r
+	end, over := s.early[child.PID]
 	if over {
-		delete(s.pids, c.PID)
+		delete(s.pids, child.PID)
 	}
 	s.endSpawning()
 	pending := r.pending
 	term := r.term
 	killed := r.killed
 	r.pending = nil
-	o := r.asObserved()
-	s.publishEvent(plan.Event{Started: &o})
+	observed := r.asObserved()
+	s.publishEvent(plan.Event{Started: &observed})
 	s.mu.Unlock()
 	token(s.born)
 	_ = s.saveRecord(record{Started: &rec})
-	if r.Lease.Length > 0 && c.PID != 0 {
+	if r.Lease.Length > 0 && child.PID != 0 {
 		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
 			s.log.Error("the guard of leases does not know the process of a run", "run", r.Key.String(), "err", err)
 		}
@@ -472,32 +472,32 @@ func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
 		s.concludeRun(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
 		return
 	}
-	var pe *placeError
-	if errors.As(err, &pe) {
-		s.endUnstarted(r, pe.failure, pe.err)
+	var place *placeError
+	if errors.As(err, &place) {
+		s.endUnstarted(r, place.failure, place.err)
 		return
 	}
 	s.endUnstarted(r, plan.FailSpawn, err)
 }
 
 // endUnstarted ends a run that never had a process.
-func (s *Shepherd) endUnstarted(r *run, f plan.Failure, err error) {
-	e := &plan.Exit{Key: r.Key, Failure: f, Message: err.Error()}
-	switch f {
+func (s *Shepherd) endUnstarted(r *run, failure plan.Failure, err error) {
+	exit := &plan.Exit{Key: r.Key, Failure: failure, Message: err.Error()}
+	switch failure {
 	case plan.FailInput, plan.FailOutput:
-		e.Signal = plan.IOErrorSignal
+		exit.Signal = plan.IOErrorSignal
 	case plan.FailCanceled:
-		e.Signal = int32(unix.SIGTERM)
+		exit.Signal = int32(unix.SIGTERM)
 		if s.wasKilled(r) {
-			e.Signal = int32(unix.SIGKILL)
+			exit.Signal = int32(unix.SIGKILL)
 		}
 	default:
-		e.Code = 1
+		exit.Code = 1
 	}
-	if f.NodeFault() {
-		s.log.Error("run not started", "run", r.Key.String(), "why", f.String(), "err", err)
+	if failure.NodeFault() {
+		s.log.Error("run not started", "run", r.Key.String(), "why", failure.String(), "err", err)
 	}
-	s.concludeRun(r, e)
+	s.concludeRun(r, exit)
 }
 
 func (s *Shepherd) wasKilled(r *run) bool {

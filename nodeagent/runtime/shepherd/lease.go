@@ -49,9 +49,9 @@ const (
 )
 
 // acceptGrant takes an answer of the controller to a heartbeat.
-func (s *Shepherd) acceptGrant(g plan.Grant) error {
+func (s *Shepherd) acceptGrant(grant plan.Grant) error {
 	s.mu.Lock()
-	s.grant = s.grant.Newer(g)
+	s.grant = s.grant.Newer(grant)
 	leased := s.hasLeases()
 	s.mu.Unlock()
 	if !leased {

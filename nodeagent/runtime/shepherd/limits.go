@@ -55,26 +55,26 @@ func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings [
 			continue
 		}
 		own := l.own[w.Resource]
-		r := spawn.Rlimit{Resource: int(w.Resource), Soft: w.Soft, Hard: w.Hard}
-		if r.Hard == plan.RlimitKeep {
-			r.Hard = own.Max
+		rlimit := spawn.Rlimit{Resource: int(w.Resource), Soft: w.Soft, Hard: w.Hard}
+		if rlimit.Hard == plan.RlimitKeep {
+			rlimit.Hard = own.Max
 		}
-		if r.Hard > own.Max && !l.mayRaise {
-			r.Hard = own.Max
+		if rlimit.Hard > own.Max && !l.mayRaise {
+			rlimit.Hard = own.Max
 		}
-		if r.Soft == plan.RlimitKeep {
-			r.Soft = min(own.Cur, r.Hard)
+		if rlimit.Soft == plan.RlimitKeep {
+			rlimit.Soft = min(own.Cur, rlimit.Hard)
 		}
-		if r.Soft > r.Hard {
+		if rlimit.Soft > rlimit.Hard {
 			warnings = append(warnings, fmt.Sprintf("resource limit %d: %s is above this node's %s, which is used instead",
-				w.Resource, limitText(r.Soft), limitText(r.Hard)))
-			r.Soft = r.Hard
+				w.Resource, limitText(rlimit.Soft), limitText(rlimit.Hard)))
+			rlimit.Soft = rlimit.Hard
 		}
-		if r.Resource == unix.RLIMIT_NOFILE {
-			nofile = r
+		if rlimit.Resource == unix.RLIMIT_NOFILE {
+			nofile = rlimit
 			continue
 		}
-		out = append(out, r)
+		out = append(out, rlimit)
 	}
 	return append(out, nofile), warnings
 }

@@ -82,7 +82,7 @@ func serve(cfg Config, ready int) int {
 	defer stop()
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP, unix.SIGPIPE)
-	s, err := Open(cfg)
+	shepherd, err := Open(cfg)
 	if err != nil {
 		cfg.Log.Error("cannot start", "err", err)
 		if errors.Is(err, ErrRunning) {
@@ -94,7 +94,7 @@ func serve(cfg Config, ready int) int {
 		_, _ = unix.Write(ready, []byte("r"))
 		_ = unix.Close(ready)
 	}
-	if err := s.Run(ctx); err != nil {
+	if err := shepherd.Run(ctx); err != nil {
 		cfg.Log.Error("stopped", "err", err)
 		return exitFailed
 	}

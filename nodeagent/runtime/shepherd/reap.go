@@ -181,23 +181,23 @@ func (s *Shepherd) killTree(r *run) int {
 }
 
 // recordExit writes the exit down and tells everyone.
-func (s *Shepherd) recordExit(r *run, x *plan.Exit, st cgroup.Stats) {
+func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 	if r.stray {
 		return
 	}
-	u := &x.Usage
-	u.Key = r.Key
+	usage := &x.Usage
+	usage.Key = r.Key
 	// rusage misses what daemons used; the group misses nothing but is coarser.
-	if st.CPU > u.UserCPU+u.SystemCPU {
-		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
+	if stats.CPU > usage.UserCPU+usage.SystemCPU {
+		usage.UserCPU, usage.SystemCPU = stats.User, max(stats.CPU-stats.User, 0)
 	}
-	u.PeakRSS, u.PeakGroup, u.OOMKills = max(u.PeakRSS, r.peakRSS), st.Peak, st.OOMKills
+	usage.PeakRSS, usage.PeakGroup, usage.OOMKills = max(usage.PeakRSS, r.peakRSS), stats.Peak, stats.OOMKills
 	s.mu.Lock()
-	u.PeakVM, u.KHz = r.peakVM, r.khz
+	usage.PeakVM, usage.KHz = r.peakVM, r.khz
 	s.mu.Unlock()
-	if st.OOMKills > 0 {
+	if stats.OOMKills > 0 {
 		x.OOM = true
-		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", st.OOMKills)
+		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", stats.OOMKills)
 		x.Message = text
 		s.tellUser(r, text)
 	}
@@ -225,10 +225,10 @@ func (s *Shepherd) forgetAcked(keys []plan.RunKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var done []tombstone
-	for _, k := range keys {
-		if r := s.runs[k]; r != nil && r.state == plan.Exited {
-			delete(s.runs, k)
-			grave := tombstone{key: k, launch: r.Launch}
+	for _, key := range keys {
+		if r := s.runs[key]; r != nil && r.state == plan.Exited {
+			delete(s.runs, key)
+			grave := tombstone{key: key, launch: r.Launch}
 			s.ended.addTombstone(grave)
 			done = append(done, grave)
 		}

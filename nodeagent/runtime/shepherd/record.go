@@ -127,14 +127,14 @@ func (h *history) applyRecord(b []byte) error {
 			p.exit = r.Exit
 		}
 	case r.Acked != nil:
-		for i, k := range r.Acked {
-			grave := tombstone{key: k}
+		for i, key := range r.Acked {
+			grave := tombstone{key: key}
 			if i < len(r.Launches) {
 				grave.launch = r.Launches[i]
-			} else if p := h.runs[k]; p != nil {
+			} else if p := h.runs[key]; p != nil {
 				grave.launch = p.launch.Launch
 			}
-			delete(h.runs, k)
+			delete(h.runs, key)
 			h.acked = append(h.acked, grave)
 		}
 	case r.Void != nil:

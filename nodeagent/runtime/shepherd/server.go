@@ -36,13 +36,13 @@ func (s *Shepherd) acceptConns() {
 			_ = sock.Close()
 			continue
 		}
-		r, err := protocol.NewReader(sock)
+		reader, err := protocol.NewReader(sock)
 		if err != nil {
 			s.log.Error("accept", "err", err)
 			_ = sock.Close()
 			continue
 		}
-		c := &conn{s: s, sock: sock, r: r, w: protocol.NewWriter(sock)}
+		c := &conn{s: s, sock: sock, r: reader, w: protocol.NewWriter(sock)}
 		s.mu.Lock()
 		s.conns[c] = true
 		s.mu.Unlock()
@@ -60,14 +60,14 @@ func (c *conn) serveConn() {
 		c.w.Close()
 	}()
 	for {
-		m, err := c.r.Next()
+		message, err := c.r.Next()
 		if err != nil {
 			if errors.Is(err, protocol.ErrFrame) {
 				c.s.log.Warn("connection dropped", "err", err)
 			}
 			return
 		}
-		if !c.handleMessage(m) {
+		if !c.handleMessage(message) {
 			return
 		}
 	}
@@ -75,81 +75,81 @@ func (c *conn) serveConn() {
 
 // handleMessage answers one message; false ends the connection. What may block runs
 // beside the reader, so that one hanging file never delays another request.
-func (c *conn) handleMessage(m protocol.Message) bool {
-	s := c.s
-	switch m.Op {
+func (c *conn) handleMessage(message protocol.Message) bool {
+	shepherd := c.s
+	switch message.Op {
 	case protocol.OpHello:
-		c.replyTo(m, s.greet(), nil)
+		c.replyTo(message, shepherd.greet(), nil)
 	case protocol.OpLaunch:
 		var q protocol.Launch
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
 		if c.hungUp() {
 			return false
 		}
-		results, finish := s.launchRuns(q.Runs)
-		s.wg.Go(func() {
+		results, finish := shepherd.launchRuns(q.Runs)
+		shepherd.wg.Go(func() {
 			finish()
-			c.replyTo(m, protocol.LaunchReply{Results: results}, nil)
+			c.replyTo(message, protocol.LaunchReply{Results: results}, nil)
 		})
 	case protocol.OpSignal:
 		var q protocol.Signal
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.replyTo(m, nil, s.sendSignal(q)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.sendSignal(q)) })
 	case protocol.OpTerminate:
 		var q plan.Terminate
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.replyTo(m, nil, s.terminateRuns(q)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.terminateRuns(q)) })
 	case protocol.OpList:
-		c.replyTo(m, protocol.ListReply{Runs: s.listRuns()}, nil)
+		c.replyTo(message, protocol.ListReply{Runs: shepherd.listRuns()}, nil)
 	case protocol.OpUsage:
 		var q protocol.Keys
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.replyTo(m, protocol.UsageReply{Usage: s.readUsage(q.Keys)}, nil) })
+		shepherd.wg.Go(func() { c.replyTo(message, protocol.UsageReply{Usage: shepherd.readUsage(q.Keys)}, nil) })
 	case protocol.OpAck:
 		var q protocol.Keys
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.forgetAcked(q.Keys)
-		c.replyTo(m, nil, nil)
+		shepherd.forgetAcked(q.Keys)
+		c.replyTo(message, nil, nil)
 	case protocol.OpSubscribe:
-		c.subscribe(m)
+		c.subscribe(message)
 	case protocol.OpDrain:
-		c.replyTo(m, s.drainLaunches(), nil)
+		c.replyTo(message, shepherd.drainLaunches(), nil)
 	case protocol.OpGrant:
 		var q plan.Grant
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		c.replyTo(m, nil, s.acceptGrant(q))
+		c.replyTo(message, nil, shepherd.acceptGrant(q))
 	case protocol.OpSpaces:
 		var q protocol.Spaces
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.wg.Go(func() {
-			keys, err := s.listSpaces(q.Base)
-			c.replyTo(m, protocol.Keys{Keys: keys}, err)
+		shepherd.wg.Go(func() {
+			keys, err := shepherd.listSpaces(q.Base)
+			c.replyTo(message, protocol.Keys{Keys: keys}, err)
 		})
 	case protocol.OpVacate:
 		var q protocol.Vacate
-		if !c.decodeBody(m, &q) {
+		if !c.decodeBody(message, &q) {
 			return false
 		}
-		s.wg.Go(func() { c.replyTo(m, nil, s.vacate(q.Key)) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.vacate(q.Key)) })
 	case protocol.OpResume:
-		s.wg.Go(func() { c.replyTo(m, nil, s.resumeLaunches()) })
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.resumeLaunches()) })
 	default:
-		c.replyTo(m, nil, &protocol.Error{Code: protocol.CodeBadRequest,
-			Text: fmt.Sprintf("operation %d is not known to release %s", m.Op, s.cfg.Release)})
+		c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest,
+			Text: fmt.Sprintf("operation %d is not known to release %s", message.Op, shepherd.cfg.Release)})
 	}
 	return true
 }
@@ -170,16 +170,16 @@ func (c *conn) hungUp() bool {
 	return err != nil || !up
 }
 
-func (c *conn) decodeBody(m protocol.Message, into any) bool {
-	if err := c.r.Decode(m, into); err != nil {
+func (c *conn) decodeBody(message protocol.Message, into any) bool {
+	if err := c.r.Decode(message, into); err != nil {
 		c.s.log.Warn("connection dropped", "err", err)
 		return false
 	}
 	return true
 }
 
-func (c *conn) replyTo(m protocol.Message, body any, err error) {
-	out := protocol.Message{ID: m.ID, Op: m.Op}
+func (c *conn) replyTo(message protocol.Message, body any, err error) {
+	out := protocol.Message{ID: message.ID, Op: message.Op}
 	if err != nil {
 		body = nil
 		if !errors.As(err, &out.Err) {
@@ -197,19 +197,19 @@ func (c *conn) replyTo(m protocol.Message, body any, err error) {
 func (s *Shepherd) greet() plan.Hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.hello
-	h.Draining = s.draining
+	hello := s.hello
+	hello.Draining = s.draining
 	for _, r := range s.runs {
 		if r.state == plan.Exited {
-			h.Unacked++
+			hello.Unacked++
 		} else {
-			h.Runs++
+			hello.Runs++
 		}
 	}
 	if err := s.jr.Err(); err != nil {
-		h.Degraded = append(slices.Clone(h.Degraded), err.Error())
+		hello.Degraded = append(slices.Clone(hello.Degraded), err.Error())
 	}
-	return h
+	return hello
 }
 
 // listRuns gives every run, in the order of keys.
@@ -226,12 +226,12 @@ func (s *Shepherd) listRuns() []plan.Observed {
 
 // subscribe gives first every exit that waits for its acknowledgement, then
 // all news; nothing falls in between.
-func (c *conn) subscribe(m protocol.Message) {
-	s := c.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *conn) subscribe(message protocol.Message) {
+	shepherd := c.s
+	shepherd.mu.Lock()
+	defer shepherd.mu.Unlock()
 	var waiting []plan.Event
-	for _, r := range s.runs {
+	for _, r := range shepherd.runs {
 		if r.state == plan.Exited {
 			waiting = append(waiting, plan.Event{Exited: r.exit})
 		}
@@ -242,11 +242,11 @@ func (c *conn) subscribe(m protocol.Message) {
 		}
 		return a.Exited.Key.Compare(b.Exited.Key)
 	})
-	c.replyTo(m, nil, nil)
+	c.replyTo(message, nil, nil)
 	if len(waiting) > 0 {
 		c.pushEvents(waiting)
 	}
-	s.subs[c] = true
+	shepherd.subs[c] = true
 }
 
 // publishEvent sends news to every subscriber. mu is held, which keeps the order.
@@ -286,13 +286,13 @@ func (s *Shepherd) drainLaunches() protocol.DrainReply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	d := protocol.DrainReply{Busy: int32(len(s.runs))}
+	drain := protocol.DrainReply{Busy: int32(len(s.runs))}
 	for _, g := range s.ended.oldestFirst() {
-		d.Known = append(d.Known, g.key)
+		drain.Known = append(drain.Known, g.key)
 	}
 	for k := range s.runs {
-		d.Known = append(d.Known, k)
+		drain.Known = append(drain.Known, k)
 	}
 	s.checkGone()
-	return d
+	return drain
 }

@@ -135,17 +135,17 @@ func Open(cfg Config) (*Shepherd, error) {
 		cfg.DrainWait = 10 * time.Second
 	}
 	cfg.Cgroup.CloneInto = spawn.CanCloneIntoGroup()
-	s := &Shepherd{cfg: cfg, id: id, log: cfg.Log, dir: filepath.Join(cfg.Dir, cfg.Release), root: os.Geteuid() == 0,
+	shepherd := &Shepherd{cfg: cfg, id: id, log: cfg.Log, dir: filepath.Join(cfg.Dir, cfg.Release), root: os.Geteuid() == 0,
 		notes: make(chan notice, 64), queue: make(chan *run, 1<<14), born: make(chan struct{}, 1),
 		dirty: make(chan struct{}, 1), gone: make(chan struct{}),
 		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, after: map[int]chan ended{}, ended: newTombstones(tombstoneLimit),
 		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{},
 		vacating: map[plan.RunKey]bool{}}
-	if err := s.prepareRun(); err != nil {
-		s.close()
+	if err := shepherd.prepareRun(); err != nil {
+		shepherd.close()
 		return nil, err
 	}
-	return s, nil
+	return shepherd, nil
 }
 
 func (s *Shepherd) prepareRun() error {

@@ -65,12 +65,12 @@ func (e *placeError) Unwrap() error { return e.err }
 // to be: in the private folders of its attempt, in its container, and in its work
 // directory. The run's files are open already: those of the node, so that output
 // outlives the job. With tainted the thread must end, whatever became of the call.
-func (s *Shepherd) inSpace(th *spawn.Thread, r *run, files *stdio, fn func() error) (err, tainted error) {
+func (s *Shepherd) inSpace(thread *spawn.Thread, r *run, files *stdio, fn func() error) (err, tainted error) {
 	box := r.spec.Container
 	if !r.Spaced && box == nil {
 		return fn(), nil
 	}
-	asUser := func(fn func() error) error { return th.As(r.credential(s.root), int(r.spec.Umask&0o777), fn) }
+	asUser := func(fn func() error) error { return thread.As(r.credential(s.root), int(r.spec.Umask&0o777), fn) }
 	leave := func() error { return nil }
 	dir := r.spec.WorkDir
 	if r.Spaced {
@@ -184,21 +184,21 @@ func (s *Shepherd) listSpaces(base string) ([]plan.RunKey, error) {
 // vacate removes the private folders of an attempt that is over. It is refused
 // while a run of the attempt lives here; the agent, who asks, has heard the ends
 // of those that the shepherds of other releases had.
-func (s *Shepherd) vacate(k plan.RunKey) error {
-	k = space.Attempt(k)
+func (s *Shepherd) vacate(key plan.RunKey) error {
+	key = space.Attempt(key)
 	s.mu.Lock()
 	for _, r := range s.runs {
-		if r.state != plan.Exited && space.Attempt(r.Key) == k {
+		if r.state != plan.Exited && space.Attempt(r.Key) == key {
 			s.mu.Unlock()
 			return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("run %s is in its private folders", r.Key)}
 		}
 	}
-	s.vacating[k] = true
+	s.vacating[key] = true
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.vacating, k)
+		delete(s.vacating, key)
 		s.mu.Unlock()
 	}()
-	return s.spaces.Remove(k)
+	return s.spaces.Remove(key)
 }

@@ -29,20 +29,20 @@ import (
 const stepFolder = "step"
 
 // badTasks says what is wrong with the tasks of a step, or "".
-func badTasks(t *plan.Tasks) string {
+func badTasks(tasks *plan.Tasks) string {
 	bad := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 	switch {
-	case len(t.List) == 0:
+	case len(tasks.List) == 0:
 		return "the step has no tasks here"
-	case !filepath.IsAbs(t.WorkDir):
-		return fmt.Sprintf("the work directory %q is not absolute", t.WorkDir)
-	case slices.ContainsFunc(t.Env, bad) || slices.ContainsFunc(t.Argv, bad):
+	case !filepath.IsAbs(tasks.WorkDir):
+		return fmt.Sprintf("the work directory %q is not absolute", tasks.WorkDir)
+	case slices.ContainsFunc(tasks.Env, bad) || slices.ContainsFunc(tasks.Argv, bad):
 		return "an argument or variable holds a zero byte"
 	}
-	for i := range t.List {
-		x := &t.List[i]
+	for i := range tasks.List {
+		x := &tasks.List[i]
 		switch {
-		case len(x.Argv) == 0 && len(t.Argv) == 0:
+		case len(x.Argv) == 0 && len(tasks.Argv) == 0:
 			return fmt.Sprintf("task %d has no command", x.Rank)
 		case slices.ContainsFunc(slices.Concat(x.Env, x.Argv, []string{x.Stdin, x.Stdout, x.Stderr}), bad):
 			return fmt.Sprintf("a path, argument or variable of task %d holds a zero byte", x.Rank)
@@ -55,18 +55,18 @@ func badTasks(t *plan.Tasks) string {
 
 // spoolStep writes what the minder is told, for its user to read.
 func (s *Shepherd) spoolStep(r *run) error {
-	t := *r.spec.Tasks
-	limits, warnings := s.limits.applyLimits(t.Rlimits)
-	t.Rlimits = nil
+	tasks := *r.spec.Tasks
+	limits, warnings := s.limits.applyLimits(tasks.Rlimits)
+	tasks.Rlimits = nil
 	for _, l := range limits {
-		t.Rlimits = append(t.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
+		tasks.Rlimits = append(tasks.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
 	}
-	t.Prefix, t.OOMFile = s.cfg.Prefix, r.group.OOMFile()
-	t.Notices = nil
+	tasks.Prefix, tasks.OOMFile = s.cfg.Prefix, r.group.OOMFile()
+	tasks.Notices = nil
 	for _, w := range slices.Concat(r.spec.Tasks.Notices, warnings) {
-		t.Notices = append(t.Notices, s.cfg.Prefix+w)
+		tasks.Notices = append(tasks.Notices, s.cfg.Prefix+w)
 	}
-	b, err := cbor.Marshal(&t)
+	b, err := cbor.Marshal(&tasks)
 	if err != nil {
 		return err
 	}

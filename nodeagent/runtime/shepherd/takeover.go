@@ -69,25 +69,25 @@ func (s *Shepherd) drainOther(dir, release string) <-chan struct{} {
 		close(gone)
 		return gone
 	}
-	var r *protocol.Reader
+	var reader *protocol.Reader
 	if err == nil {
-		r, err = s.askToDrain(sock)
+		reader, err = s.askToDrain(sock)
 	}
 	if err == nil {
-		err = s.hearDrained(r, release)
+		err = s.hearDrained(reader, release)
 	}
 	if err != nil {
 		s.log.Warn("older shepherd does not answer while being drained", "release", release, "err", err)
 		s.learnFromJournal(dir, release)
 	}
-	if r == nil {
+	if reader == nil {
 		return gone // never known: its folder is looked at again at the next start
 	}
 	_ = sock.SetDeadline(time.Time{})
 	go func() {
 		defer close(gone)
 		defer func() { _ = sock.Close() }()
-		for s.hearDrained(r, release) == nil {
+		for s.hearDrained(reader, release) == nil {
 		}
 	}()
 	return gone
@@ -106,29 +106,29 @@ func (s *Shepherd) askToDrain(sock net.Conn) (*protocol.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := protocol.NewReader(sock)
+	reader, err := protocol.NewReader(sock)
 	if err != nil {
 		return nil, err
 	}
 	if err := sock.SetDeadline(time.Now().Add(s.cfg.DrainWait)); err != nil {
-		return r, err
+		return reader, err
 	}
 	_, err = sock.Write(frame)
-	return r, err
+	return reader, err
 }
 
 // hearDrained waits for the answer and notes the keys in it.
-func (s *Shepherd) hearDrained(r *protocol.Reader, release string) error {
-	m, err := r.Next()
+func (s *Shepherd) hearDrained(reader *protocol.Reader, release string) error {
+	message, err := reader.Next()
 	if err != nil {
 		return err
 	}
-	var d protocol.DrainReply
-	if err := r.Decode(m, &d); err != nil {
+	var drain protocol.DrainReply
+	if err := reader.Decode(message, &drain); err != nil {
 		return err
 	}
-	s.markForeign(release, d.Known)
-	s.log.Info("older shepherd is drained", "release", release, "busy", d.Busy)
+	s.markForeign(release, drain.Known)
+	s.log.Info("older shepherd is drained", "release", release, "busy", drain.Busy)
 	return nil
 }
 
@@ -153,10 +153,10 @@ func (s *Shepherd) learnFromJournal(dir, release string) {
 func (s *Shepherd) markForeign(release string, keys []plan.RunKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range keys {
-		s.foreign[k] = release
-		if s.runs[k] != nil {
-			s.log.Error("a run was started by two shepherds", "run", k.String(), "other", release)
+	for _, key := range keys {
+		s.foreign[key] = release
+		if s.runs[key] != nil {
+			s.log.Error("a run was started by two shepherds", "run", key.String(), "other", release)
 		}
 	}
 }
@@ -225,8 +225,8 @@ func (s *Shepherd) copyHistory(h *history) error {
 		err = errors.Join(err, add(ackedRecord(graves)))
 	}
 	boot := s.hello.BootID
-	for _, k := range h.order {
-		p := h.runs[k]
+	for _, key := range h.order {
+		p := h.runs[key]
 		if p == nil {
 			continue
 		}

@@ -57,47 +57,47 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	if err != nil {
 		return plan.Usage{}, false
 	}
-	u := plan.Usage{Key: r.Key, PIDs: make([]int32, 0, len(pids))}
+	usage := plan.Usage{Key: r.Key, PIDs: make([]int32, 0, len(pids))}
 	page := int64(os.Getpagesize())
 	var ticks, speed uint64 // CPU time of the living processes, and that times the frequency of their CPUs in MHz
 	for _, pid := range pids {
-		st, err := proc.ReadStat(pid)
+		stat, err := proc.ReadStat(pid)
 		if err != nil {
 			continue
 		}
 		if r.Minded && pid == r.PID { // of the user's doing are only the tasks that have ended
-			u.UserCPU += spec.Span(st.ChildUser) * tickLength
-			u.SystemCPU += spec.Span(st.ChildSystem) * tickLength
+			usage.UserCPU += spec.Span(stat.ChildUser) * tickLength
+			usage.SystemCPU += spec.Span(stat.ChildSystem) * tickLength
 			continue
 		}
-		u.UserCPU += spec.Span(st.User+st.ChildUser) * tickLength
-		u.SystemCPU += spec.Span(st.System+st.ChildSystem) * tickLength
-		if mhz := clocks.MHz(st.CPU); mhz > 0 {
-			ticks, speed = ticks+st.User+st.System+1, speed+(st.User+st.System+1)*mhz
+		usage.UserCPU += spec.Span(stat.User+stat.ChildUser) * tickLength
+		usage.SystemCPU += spec.Span(stat.System+stat.ChildSystem) * tickLength
+		if mhz := clocks.MHz(stat.CPU); mhz > 0 {
+			ticks, speed = ticks+stat.User+stat.System+1, speed+(stat.User+stat.System+1)*mhz
 		}
-		u.RSS += st.RSSPages * page
-		u.VM += st.VM
-		u.PIDs = append(u.PIDs, int32(pid))
-		u.MinFaults += int64(st.MinFaults)
-		u.MajFaults += int64(st.MajFaults)
+		usage.RSS += stat.RSSPages * page
+		usage.VM += stat.VM
+		usage.PIDs = append(usage.PIDs, int32(pid))
+		usage.MinFaults += int64(stat.MinFaults)
+		usage.MajFaults += int64(stat.MajFaults)
 		rd, wr := proc.IO(pid)
-		u.ReadB += rd
-		u.WriteB += wr
+		usage.ReadB += rd
+		usage.WriteB += wr
 	}
-	u.Procs = int32(len(u.PIDs))
+	usage.Procs = int32(len(usage.PIDs))
 	if st, err := group.Stats(); err == nil && group != nil {
-		u.UserCPU, u.SystemCPU = st.User, max(st.CPU-st.User, 0)
-		u.PeakGroup, u.OOMKills = st.Peak, st.OOMKills
+		usage.UserCPU, usage.SystemCPU = st.User, max(st.CPU-st.User, 0)
+		usage.PeakGroup, usage.OOMKills = st.Peak, st.OOMKills
 	}
 	s.mu.Lock()
-	r.peakRSS = max(r.peakRSS, u.RSS)
-	r.peakVM = max(r.peakVM, u.VM)
-	u.PeakRSS, u.PeakVM = r.peakRSS, r.peakVM
-	if cpu := u.UserCPU + u.SystemCPU; ticks > 0 {
+	r.peakRSS = max(r.peakRSS, usage.RSS)
+	r.peakVM = max(r.peakVM, usage.VM)
+	usage.PeakRSS, usage.PeakVM = r.peakRSS, r.peakVM
+	if cpu := usage.UserCPU + usage.SystemCPU; ticks > 0 {
 		r.khz = spec.MeanKHz(r.khz, r.khzCPU, int64(speed/ticks)*1000, cpu-r.khzCPU)
 		r.khzCPU = max(r.khzCPU, cpu)
 	}
-	u.KHz = r.khz
+	usage.KHz = r.khz
 	s.mu.Unlock()
-	return u, true
+	return usage, true
 }

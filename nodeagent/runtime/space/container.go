@@ -42,7 +42,7 @@ func always() []Show {
 //
 // The thread leaves by the function that is returned, also after an error if it
 // is not nil.
-func (s *Spaces) EnterContainer(c *plan.Container, more []Show, asUser func(func() error) error) (leave func() error, err error) {
+func (s *Spaces) EnterContainer(container *plan.Container, more []Show, asUser func(func() error) error) (leave func() error, err error) {
 	mask := unix.Umask(0o022)
 	defer unix.Umask(mask)
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -54,13 +54,13 @@ func (s *Spaces) EnterContainer(c *plan.Container, more []Show, asUser func(func
 		}
 		return nil
 	}
-	if err := s.contain(c, more, asUser); err != nil {
+	if err := s.contain(container, more, asUser); err != nil {
 		return leave, fmt.Errorf("container: %w", err)
 	}
 	return leave, nil
 }
 
-func (s *Spaces) contain(c *plan.Container, more []Show, asUser func(func() error) error) error {
+func (s *Spaces) contain(container *plan.Container, more []Show, asUser func(func() error) error) error {
 	if err := mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Spaces) contain(c *plan.Container, more []Show, asUser func(func() erro
 		}
 		trees = append(trees, t)
 	}
-	for _, m := range c.Mounts {
+	for _, m := range container.Mounts {
 		t, err := take(m, asUser)
 		if err != nil {
 			return err
@@ -88,10 +88,10 @@ func (s *Spaces) contain(c *plan.Container, more []Show, asUser func(func() erro
 		trees = append(trees, t)
 	}
 	open := asRoot
-	if c.Own {
+	if container.Own {
 		open = asUser
 	}
-	lower, _, err := openPath(c.Root, open)
+	lower, _, err := openPath(container.Root, open)
 	if err != nil {
 		return err
 	}
@@ -104,12 +104,12 @@ func (s *Spaces) contain(c *plan.Container, more []Show, asUser func(func() erro
 			return err
 		}
 	}
-	for file, line := range map[string]string{"/etc/passwd": c.Passwd, "/etc/group": c.Group} {
+	for file, line := range map[string]string{"/etc/passwd": container.Passwd, "/etc/group": container.Group} {
 		if err := know(file, line); err != nil {
 			return err
 		}
 	}
-	if c.ReadOnly {
+	if container.ReadOnly {
 		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, attr); err != nil {
 			return fmt.Errorf("make the image read-only: %w", err)

@@ -80,12 +80,12 @@ func inThread(fn func() error) error {
 func Attempt(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
 
 // lock waits until nobody else makes or removes the space.
-func (s *Spaces) lock(k plan.RunKey) (unlock func()) {
+func (s *Spaces) lock(key plan.RunKey) (unlock func()) {
 	s.mu.Lock()
-	m := s.busy[k]
+	m := s.busy[key]
 	if m == nil {
 		m = &sync.Mutex{}
-		s.busy[k] = m
+		s.busy[key] = m
 	}
 	s.mu.Unlock()
 	m.Lock()
@@ -99,25 +99,25 @@ func (s *Spaces) prefix() string { return "muster-" + s.id + "-" }
 
 // Make makes the space of a run's attempt unless it is there.
 func (s *Spaces) Make(run plan.RunKey, p *plan.Space) error {
-	k := Attempt(run)
-	defer s.lock(k)()
-	if dir, err := os.Readlink(s.link(k)); err == nil {
+	key := Attempt(run)
+	defer s.lock(key)()
+	if dir, err := os.Readlink(s.link(key)); err == nil {
 		if isNamespace(filepath.Join(dir, nsName)) {
 			return nil
 		}
-		if err := s.remove(k); err != nil { // of a making that was cut off, or of the time before a restart of the node
+		if err := s.remove(key); err != nil { // of a making that was cut off, or of the time before a restart of the node
 			return err
 		}
 	}
 	if err := checkBase(p); err != nil {
 		return err
 	}
-	dir := filepath.Join(p.Base, s.prefix()+k.String())
-	if err := os.Symlink(dir, s.link(k)); err != nil {
+	dir := filepath.Join(p.Base, s.prefix()+key.String())
+	if err := os.Symlink(dir, s.link(key)); err != nil {
 		return err
 	}
 	if err := s.make(dir, p); err != nil {
-		return errors.Join(err, s.remove(k))
+		return errors.Join(err, s.remove(key))
 	}
 	return nil
 }
@@ -360,11 +360,11 @@ func (s *Spaces) Adopt(base string) error {
 	}
 	for _, e := range entries {
 		name, ours := strings.CutPrefix(e.Name(), s.prefix())
-		k, err := plan.ParseRunKey(name)
+		key, err := plan.ParseRunKey(name)
 		if !ours || err != nil {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(base, e.Name()), s.link(k)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(filepath.Join(base, e.Name()), s.link(key)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -373,19 +373,19 @@ func (s *Spaces) Adopt(base string) error {
 
 // Remove removes the space of an attempt with all that is in it. One that is not
 // there is no error.
-func (s *Spaces) Remove(k plan.RunKey) error {
-	defer s.lock(k)()
-	if err := s.remove(k); err != nil {
+func (s *Spaces) Remove(key plan.RunKey) error {
+	defer s.lock(key)()
+	if err := s.remove(key); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	delete(s.busy, k) // an attempt never comes back
+	delete(s.busy, key) // an attempt never comes back
 	s.mu.Unlock()
 	return nil
 }
 
-func (s *Spaces) remove(k plan.RunKey) error {
-	link := s.link(k)
+func (s *Spaces) remove(key plan.RunKey) error {
+	link := s.link(key)
 	dir, err := os.Readlink(link)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

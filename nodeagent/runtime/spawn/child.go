@@ -52,11 +52,11 @@ func cloneAndExec(f *frame) uintptr {
 
 //go:nosplit
 //go:norace
-func (f *frame) fail(s Stage, e syscall.Errno) bool {
+func (f *frame) fail(stage Stage, e syscall.Errno) bool {
 	if e == 0 {
 		return false
 	}
-	f.stage, f.errno = s, e
+	f.stage, f.errno = stage, e
 	return true
 }
 

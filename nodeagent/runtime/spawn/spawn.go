@@ -134,25 +134,25 @@ type frame struct {
 
 // Start makes the process. On failure in the child it returns both the Child
 // (which exists as a zombie) and an *Error.
-func Start(r *Request) (Child, error) {
-	f, err := newFrame(r)
+func Start(request *Request) (Child, error) {
+	f, err := newFrame(request)
 	if err != nil {
 		return Child{PIDFD: -1}, err
 	}
 	pid, errno := forkChild(f)
-	if errno == syscall.ENOSYS && r.CgroupFD < 0 {
+	if errno == syscall.ENOSYS && request.CgroupFD < 0 {
 		f.legacyCall = true
 		pid, errno = forkChild(f)
 	}
-	runtime.KeepAlive(r)
+	runtime.KeepAlive(request)
 	if errno != 0 {
 		return Child{PIDFD: -1}, &Error{Errno: errno}
 	}
-	c := Child{PID: pid, PIDFD: int(f.pidfd)}
+	child := Child{PID: pid, PIDFD: int(f.pidfd)}
 	if f.stage != StageNone {
-		return c, &Error{Stage: f.stage, Errno: f.errno, PID: pid}
+		return child, &Error{Stage: f.stage, Errno: f.errno, PID: pid}
 	}
-	return c, nil
+	return child, nil
 }
 
 // CanCloneIntoGroup tells whether the kernel makes processes inside a v2
@@ -183,51 +183,51 @@ func forkChild(f *frame) (int, syscall.Errno) {
 	return int(r), 0
 }
 
-func newFrame(r *Request) (*frame, error) {
-	f := &frame{pidfd: -1, joins: r.JoinFDs, keep: r.Keep, terminal: r.Terminal, noPrivs: r.NoNewPrivs, zero: &[]byte("0")[0],
-		stdio: [3]int{r.Stdin, r.Stdout, r.Stderr}, cred: r.Cred, nice: r.Nice, rlimits: r.Rlimits}
+func newFrame(request *Request) (*frame, error) {
+	f := &frame{pidfd: -1, joins: request.JoinFDs, keep: request.Keep, terminal: request.Terminal, noPrivs: request.NoNewPrivs, zero: &[]byte("0")[0],
+		stdio: [3]int{request.Stdin, request.Stdout, request.Stderr}, cred: request.Cred, nice: request.Nice, rlimits: request.Rlimits}
 	for _, fd := range f.stdio {
 		if fd < 3 {
 			return nil, fmt.Errorf("spawn: file descriptor %d is below 3", fd)
 		}
 	}
 	var err error
-	f.paths, err = pointers(r.Paths, false)
+	f.paths, err = pointers(request.Paths, false)
 	if err != nil {
 		return nil, err
 	}
-	f.argv, err = pointers(r.Argv, true)
+	f.argv, err = pointers(request.Argv, true)
 	if err != nil {
 		return nil, err
 	}
-	f.env, err = pointers(r.Env, true)
+	f.env, err = pointers(request.Env, true)
 	if err != nil {
 		return nil, err
 	}
-	if r.PIDVar != "" {
-		f.addPIDVar(r.PIDVar)
+	if request.PIDVar != "" {
+		f.addPIDVar(request.PIDVar)
 	}
-	for _, l := range r.Rlimits {
+	for _, l := range request.Rlimits {
 		f.rlims = append(f.rlims, unix.Rlimit{Cur: l.Soft, Max: l.Hard})
 	}
-	for _, c := range r.CPUs {
+	for _, c := range request.CPUs {
 		if c < 0 || int(c) >= maskWords*64 {
 			return nil, fmt.Errorf("spawn: CPU %d is out of range", c)
 		}
 		f.mask[c/64] |= 1 << (uint(c) % 64)
 		f.maskBytes = max(f.maskBytes, int(c/64+1)*8)
 	}
-	if r.Cred != nil && len(r.Cred.Groups) > 0 {
-		f.groups = &r.Cred.Groups[0]
+	if request.Cred != nil && len(request.Cred.Groups) > 0 {
+		f.groups = &request.Cred.Groups[0]
 	}
 	f.args = cloneArgs{
 		Flags:      unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_PIDFD,
 		Pidfd:      uint64(uintptr(unsafe.Pointer(&f.pidfd))),
 		ExitSignal: uint64(unix.SIGCHLD),
 	}
-	if r.CgroupFD >= 0 {
+	if request.CgroupFD >= 0 {
 		f.args.Flags |= unix.CLONE_INTO_CGROUP
-		f.args.Cgroup = uint64(r.CgroupFD)
+		f.args.Cgroup = uint64(request.CgroupFD)
 	}
 	return f, nil
 }

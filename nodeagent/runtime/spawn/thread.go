@@ -37,11 +37,11 @@ func NewThread() (*Thread, error) {
 	if err != nil {
 		return nil, fmt.Errorf("separate a launch thread: %w", err)
 	}
-	t := &Thread{root: os.Geteuid() == 0}
+	thread := &Thread{root: os.Geteuid() == 0}
 	for _, g := range own {
-		t.groups = append(t.groups, uint32(g))
+		thread.groups = append(thread.groups, uint32(g))
 	}
-	return t, nil
+	return thread, nil
 }
 
 // As runs fn with the file access rights, umask and groups of the user. The

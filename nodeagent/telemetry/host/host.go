@@ -271,21 +271,21 @@ func (inv *Inventory) readNUMA(sys fs.FS) {
 		return
 	}
 	for _, id := range ids {
-		n := NUMANode{ID: id}
+		node := NUMANode{ID: id}
 		dir := fmt.Sprintf("devices/system/node/node%d", id)
 		if cpus, err := readText(sys, path.Join(dir, "cpulist")); err == nil {
-			n.CPUs, _ = ParseList(cpus) // a node of memory alone has none
+			node.CPUs, _ = ParseList(cpus) // a node of memory alone has none
 		}
 		if info, err := readText(sys, path.Join(dir, "meminfo")); err == nil {
 			for _, line := range strings.Split(info, "\n") {
 				if f := strings.Fields(line); len(f) >= 4 && f[2] == "MemTotal:" {
 					if kib, err := strconv.ParseInt(f[3], 10, 64); err == nil && kib > 0 {
-						n.MemoryMiB = kib >> 10
+						node.MemoryMiB = kib >> 10
 					}
 				}
 			}
 		}
-		inv.NUMA = append(inv.NUMA, n)
+		inv.NUMA = append(inv.NUMA, node)
 	}
 }
 

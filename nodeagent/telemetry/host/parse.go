@@ -22,7 +22,7 @@ type Stat struct {
 
 // ParseStat reads /proc/stat.
 func ParseStat(s string) (Stat, error) {
-	var st Stat
+	var stat Stat
 	var cpu, boot bool
 	for _, line := range strings.Split(s, "\n") {
 		f := strings.Fields(line)
@@ -31,7 +31,7 @@ func ParseStat(s string) (Stat, error) {
 		}
 		switch f[0] {
 		case "cpu":
-			into := []*int64{&st.UserNS, &st.NiceNS, &st.SystemNS, &st.IdleNS, &st.IOWaitNS, &st.IRQNS, &st.SoftIRQNS, &st.StealNS}
+			into := []*int64{&stat.UserNS, &stat.NiceNS, &stat.SystemNS, &stat.IdleNS, &stat.IOWaitNS, &stat.IRQNS, &stat.SoftIRQNS, &stat.StealNS}
 			if len(f) < 5 {
 				return Stat{}, fmt.Errorf("the cpu line has %d figures, want at least 4", len(f)-1)
 			}
@@ -51,14 +51,14 @@ func ParseStat(s string) (Stat, error) {
 			if err != nil || n < 0 || n > math.MaxInt64/int64(spec.Second) {
 				return Stat{}, fmt.Errorf("btime is %q", f[1])
 			}
-			st.BootTime = spec.AtUnix(n)
+			stat.BootTime = spec.AtUnix(n)
 			boot = true
 		}
 	}
 	if !cpu || !boot {
 		return Stat{}, errors.New("there is no cpu line or no btime line")
 	}
-	return st, nil
+	return stat, nil
 }
 
 // Meminfo is the part of /proc/meminfo that is used, in bytes.
@@ -69,7 +69,7 @@ type Meminfo struct {
 // ParseMeminfo reads /proc/meminfo. A kernel that does not say what is
 // available gives what is free.
 func ParseMeminfo(s string) (Meminfo, error) {
-	var m Meminfo
+	var meminfo Meminfo
 	free, available := int64(0), int64(-1)
 	for _, line := range strings.Split(s, "\n") {
 		name, rest, ok := strings.Cut(line, ":")
@@ -79,7 +79,7 @@ func ParseMeminfo(s string) (Meminfo, error) {
 		var into *int64
 		switch name {
 		case "MemTotal":
-			into = &m.TotalBytes
+			into = &meminfo.TotalBytes
 		case "MemFree":
 			into = &free
 		case "MemAvailable":
@@ -97,14 +97,14 @@ func ParseMeminfo(s string) (Meminfo, error) {
 		}
 		*into = n << 10
 	}
-	if m.TotalBytes == 0 {
+	if meminfo.TotalBytes == 0 {
 		return Meminfo{}, errors.New("there is no MemTotal")
 	}
-	m.AvailableBytes = available
+	meminfo.AvailableBytes = available
 	if available < 0 {
-		m.AvailableBytes = free
+		meminfo.AvailableBytes = free
 	}
-	return m, nil
+	return meminfo, nil
 }
 
 // ParseUptime reads /proc/uptime.

@@ -32,7 +32,7 @@ func ReadStats(src Source) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	s := Stats{
+	stats := Stats{
 		UserNS: stat.UserNS, NiceNS: stat.NiceNS, SystemNS: stat.SystemNS, IdleNS: stat.IdleNS,
 		IOWaitNS: stat.IOWaitNS, IRQNS: stat.IRQNS, SoftIRQNS: stat.SoftIRQNS, StealNS: stat.StealNS,
 		MemoryBytes: memory.TotalBytes, MemoryAvailable: memory.AvailableBytes, LoadCenti: load, BootTime: stat.BootTime,
@@ -40,13 +40,13 @@ func ReadStats(src Source) (Stats, error) {
 	if online, err := readText(src.Sys, "devices/system/cpu/online"); err == nil {
 		cpus, err := ParseList(online)
 		if err == nil {
-			s.CPUs = len(cpus)
+			stats.CPUs = len(cpus)
 		}
 	}
 	if src.Statfs != nil && src.TmpFS != "" {
 		if total, available, err := src.Statfs(src.TmpFS); err == nil {
-			s.TmpDiskBytes, s.TmpDiskAvailable = total, available
+			stats.TmpDiskBytes, stats.TmpDiskAvailable = total, available
 		}
 	}
-	return s, nil
+	return stats, nil
 }

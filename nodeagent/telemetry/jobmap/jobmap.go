@@ -39,17 +39,17 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the folder of job mappings: %w", err)
 	}
-	d := &Dir{path: path, written: map[string]uint64{}}
+	dir := &Dir{path: path, written: map[string]uint64{}}
 	for _, e := range entries {
 		if e.Type().IsRegular() && fileName.MatchString(e.Name()) {
-			err = errors.Join(err, d.emptyFile(e.Name()))
+			err = errors.Join(err, dir.emptyFile(e.Name()))
 		}
 	}
 	probe := filepath.Join(path, ".muster")
 	if werr := os.WriteFile(probe, nil, 0o600); werr != nil {
 		return nil, fmt.Errorf("the folder of job mappings cannot be written: %w", errors.Join(err, werr))
 	}
-	return d, errors.Join(err, os.Remove(probe))
+	return dir, errors.Join(err, os.Remove(probe))
 }
 
 // Write brings the files up to date. What fails is tried again by the next
@@ -57,19 +57,19 @@ func Open(path string) (*Dir, error) {
 func (d *Dir) Write(list []telemetry.Mapping) error {
 	var errs error
 	listed := make(map[string]bool, len(list))
-	for _, m := range list {
-		listed[m.Name] = true
-		if job, ok := d.written[m.Name]; ok && job == m.Job {
+	for _, mapping := range list {
+		listed[mapping.Name] = true
+		if job, ok := d.written[mapping.Name]; ok && job == mapping.Job {
 			continue
 		}
 		var err error
-		if m.Job == 0 {
-			err = d.emptyFile(m.Name)
+		if mapping.Job == 0 {
+			err = d.emptyFile(mapping.Name)
 		} else {
-			err = d.replaceFile(m.Name, m.Job)
+			err = d.replaceFile(mapping.Name, mapping.Job)
 		}
 		if err != nil {
-			delete(d.written, m.Name)
+			delete(d.written, mapping.Name)
 			errs = errors.Join(errs, err)
 		}
 	}

@@ -59,10 +59,10 @@ func Create(path string) (*List, error) {
 }
 
 // Add returns when the entry is on the disk.
-func (l *List) Add(e Entry) error {
+func (l *List) Add(entry Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := fmt.Fprintf(l.f, "%d %d %s %d\n", e.Job, e.Tasks, e.Kind, e.At); err != nil {
+	if _, err := fmt.Fprintf(l.f, "%d %d %s %d\n", entry.Job, entry.Tasks, entry.Kind, entry.At); err != nil {
 		return err
 	}
 	l.n++

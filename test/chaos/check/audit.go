@@ -128,12 +128,12 @@ func auditFacts(f facts) verdict {
 			reused[strconv.FormatUint(uint64(e.Job), 10)] = true
 		}
 	}
-	for _, e := range f.acked {
-		if f.losses.has(e.At) {
-			v.takenBack += len(e.Keys())
+	for _, entry := range f.acked {
+		if f.losses.has(entry.At) {
+			v.takenBack += len(entry.Keys())
 			continue
 		}
-		for _, key := range e.Keys() {
+		for _, key := range entry.Keys() {
 			v.acked++
 			if seen[key] {
 				v.lost = append(v.lost, key+": its number was acknowledged twice, so one of the two jobs is gone")
@@ -154,7 +154,7 @@ func auditFacts(f facts) verdict {
 				did := f.losses.attempts(runs[key])
 				number, _, _ := strings.Cut(key, "_")
 				touched := reused[number] || f.losses.touches(byKey[key], did)
-				v.account(key, e.Kind, byKey[key], did, touched)
+				v.account(key, entry.Kind, byKey[key], did, touched)
 			}
 		}
 	}

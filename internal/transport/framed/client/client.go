@@ -35,28 +35,28 @@ type Client struct {
 
 // Dial connects. When the server cannot be reached the error is a *framed.StatusError with code
 // Unavailable (DeadlineExceeded when ctx ran out) that names the target and the cause.
-func Dial(ctx context.Context, t Target) (*Client, error) {
-	if t.Network != "unix" && t.Secure == nil {
-		return nil, fmt.Errorf("dial %s: only the local socket may be used without TLS", t.Address)
+func Dial(ctx context.Context, target Target) (*Client, error) {
+	if target.Network != "unix" && target.Secure == nil {
+		return nil, fmt.Errorf("dial %s: only the local socket may be used without TLS", target.Address)
 	}
 	var d net.Dialer
-	plain, err := d.DialContext(ctx, t.Network, t.Address)
+	plain, err := d.DialContext(ctx, target.Network, target.Address)
 	if err != nil {
-		return nil, unreachable(ctx, t, err)
+		return nil, unreachable(ctx, target, err)
 	}
-	if t.Secure == nil {
+	if target.Secure == nil {
 		return New(plain), nil
 	}
-	secure, err := t.Secure(ctx, plain)
+	secure, err := target.Secure(ctx, plain)
 	if err != nil {
 		plain.Close()
-		return nil, unreachable(ctx, t, err)
+		return nil, unreachable(ctx, target, err)
 	}
 	return New(secure), nil
 }
 
-func unreachable(ctx context.Context, t Target, err error) error {
-	e := status.New(status.Unavailable, "cannot reach the controller at %s: %v", t.Address, err)
+func unreachable(ctx context.Context, target Target, err error) error {
+	e := status.New(status.Unavailable, "cannot reach the controller at %s: %v", target.Address, err)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e.Wire = status.DeadlineExceeded
 	}

@@ -37,15 +37,15 @@ type conn struct {
 	refuseTo uint64 // while draining: requests after this id were not looked at
 }
 
-func newConn(s *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *conn {
-	l := s.cfg.Limits
-	c := &conn{server: s, net: nc, peer: id, party: s.cfg.Table.PartyOf(id, nc.RemoteAddr()), calls: make(map[uint64]*Call)}
+func newConn(server *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *conn {
+	limits := server.cfg.Limits
+	c := &conn{server: server, net: nc, peer: id, party: server.cfg.Table.PartyOf(id, nc.RemoteAddr()), calls: make(map[uint64]*Call)}
 	c.in = framed.NewReader(nc, buf)
-	c.in.Idle, c.in.Frame, c.in.StayIdle = l.Idle, l.Frame, c.busy
-	c.in.Admit = func(n int) bool { return n <= uncountedFrame || s.cfg.Table.Take(c.party, int64(n)) }
-	c.in.Buffer = s.requestBuffer
-	c.out = framed.NewWriter(nc, "", l.Unsent, l.Write)
-	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.in.Idle, c.in.Frame, c.in.StayIdle = limits.Idle, limits.Frame, c.busy
+	c.in.Admit = func(n int) bool { return n <= uncountedFrame || server.cfg.Table.Take(c.party, int64(n)) }
+	c.in.Buffer = server.requestBuffer
+	c.out = framed.NewWriter(nc, "", limits.Unsent, limits.Write)
+	c.ctx, c.cancel = context.WithCancel(server.ctx)
 	return c
 }
 
@@ -62,8 +62,8 @@ func (c *conn) run() {
 
 func (c *conn) read() error {
 	for {
-		var f framed.Frame
-		n, err := c.in.Next(&f)
+		var frame framed.Frame
+		n, err := c.in.Next(&frame)
 		var refused *framed.Refused
 		switch {
 		case errors.As(err, &refused):
@@ -73,7 +73,7 @@ func (c *conn) read() error {
 			c.release(n)
 			return err
 		}
-		if err := c.handle(&f, n); err != nil {
+		if err := c.handle(&frame, n); err != nil {
 			return err
 		}
 	}
@@ -90,23 +90,23 @@ func (c *conn) release(n int) {
 	}
 }
 
-func (c *conn) handle(f *framed.Frame, n int) error {
-	if f.Kind != framed.Request {
+func (c *conn) handle(frame *framed.Frame, n int) error {
+	if frame.Kind != framed.Request {
 		c.release(n)
 	}
-	switch f.Kind {
+	switch frame.Kind {
 	case framed.Request:
-		return c.request(f, n)
+		return c.request(frame, n)
 	case framed.Cancel:
 		c.mu.Lock()
-		if call, ok := c.calls[f.ID]; ok {
+		if call, ok := c.calls[frame.ID]; ok {
 			call.cancel()
 		}
 		c.mu.Unlock()
 	case framed.Credit:
 		c.mu.Lock()
-		if call, ok := c.calls[f.ID]; ok {
-			call.unacked -= min(call.unacked, f.Bytes)
+		if call, ok := c.calls[frame.ID]; ok {
+			call.unacked -= min(call.unacked, frame.Bytes)
 			wake(call.credit)
 		}
 		c.mu.Unlock()
@@ -124,19 +124,19 @@ func wake(c chan struct{}) {
 }
 
 // request takes a call and gives it to a worker.
-func (c *conn) request(f *framed.Frame, n int) error {
-	call := &Call{Method: f.Method, Payload: f.Payload, conn: c, id: f.ID, window: f.Window, header: f.Header, raw: f.Raw, credit: make(chan struct{}, 1)}
+func (c *conn) request(frame *framed.Frame, n int) error {
+	call := &Call{Method: frame.Method, Payload: frame.Payload, conn: c, id: frame.ID, window: frame.Window, header: frame.Header, raw: frame.Raw, credit: make(chan struct{}, 1)}
 	if n > uncountedFrame {
 		call.size = int64(n)
 	}
-	if f.Timeout > 0 {
-		call.ctx, call.cancel = context.WithTimeout(c.ctx, f.Timeout)
+	if frame.Timeout > 0 {
+		call.ctx, call.cancel = context.WithTimeout(c.ctx, frame.Timeout)
 	} else {
 		call.ctx, call.cancel = context.WithCancel(c.ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.ID <= c.last { // ids only grow, so that "the last request taken" means something
+	if frame.ID <= c.last { // ids only grow, so that "the last request taken" means something
 		call.drop()
 		return framed.ErrProtocol
 	}
@@ -144,7 +144,7 @@ func (c *conn) request(f *framed.Frame, n int) error {
 		call.drop() // the client has been told
 		return nil
 	}
-	c.last = f.ID
+	c.last = frame.ID
 	switch {
 	case c.workers < c.server.cfg.Limits.ActiveCalls:
 		c.calls[call.id] = call
@@ -156,7 +156,7 @@ func (c *conn) request(f *framed.Frame, n int) error {
 	default:
 		call.drop()
 		c.wg.Go(func() {
-			c.refuse(f.ID, status.New(status.ResourceExhausted, "%d calls of this connection wait already", c.server.cfg.Limits.QueuedCalls))
+			c.refuse(frame.ID, status.New(status.ResourceExhausted, "%d calls of this connection wait already", c.server.cfg.Limits.QueuedCalls))
 		})
 	}
 	return nil
@@ -290,15 +290,15 @@ func (k *Call) ReplyWith(encode func(b []byte) ([]byte, error)) error {
 	return k.reply(framed.Frame{Encode: encode})
 }
 
-func (k *Call) reply(f framed.Frame) error {
+func (k *Call) reply(frame framed.Frame) error {
 	if k.over {
 		return errors.New("serve: the call has ended")
 	}
 	k.release()
-	f.Kind = framed.Message
-	f.ID = k.id
-	f.Last = true
-	if err := k.conn.out.Write(context.WithoutCancel(k.ctx), &f); err != nil {
+	frame.Kind = framed.Message
+	frame.ID = k.id
+	frame.Last = true
+	if err := k.conn.out.Write(context.WithoutCancel(k.ctx), &frame); err != nil {
 		return unsendable(err)
 	}
 	k.over = true

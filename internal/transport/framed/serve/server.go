@@ -254,10 +254,10 @@ func (s *Server) requestBuffer(n int) []byte {
 
 // Recycle gives the request's buffer back once it has been decoded; Payload is gone.
 func (k *Call) Recycle() {
-	s := k.conn.server
-	if n := cap(k.raw); n >= recycleMin && n <= s.cfg.Limits.SmallFrame {
+	server := k.conn.server
+	if n := cap(k.raw); n >= recycleMin && n <= server.cfg.Limits.SmallFrame {
 		raw := k.raw
-		s.spare.Put(&raw)
+		server.spare.Put(&raw)
 	}
 	k.Payload, k.raw = nil, nil
 }

@@ -1,5 +1,6 @@
-// Package server dispatches framed calls to gRPC service descriptions, so that one implementation of a service, registered once, is
-// reached through gRPC and through the framed protocol, with the same interceptors.
+// Package server dispatches framed calls to gRPC service descriptions, so that one
+// implementation of a service, registered once, is reached through gRPC and through the framed
+// protocol, with the same interceptors.
 package server
 
 import (
@@ -19,8 +20,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/weight"
 )
 
-// Registry holds the services of a framed server. It implements grpc.ServiceRegistrar, so generated RegisterXServer functions fill
-// it. Register everything before the first call.
+// Registry holds the services of a framed server. It implements grpc.ServiceRegistrar, so
+// generated RegisterXServer functions fill it. Register everything before the first call.
 type Registry struct {
 	unary  grpc.UnaryServerInterceptor
 	stream grpc.StreamServerInterceptor
@@ -43,8 +44,9 @@ func NewRegistry(unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServer
 	return &Registry{unary: ChainUnary(unary), stream: ChainStream(stream), methods: make(map[string]method)}
 }
 
-// RegisterService implements grpc.ServiceRegistrar. Like grpc.Server it panics when impl does not implement the service or the
-// service is registered already: both are mistakes of the program.
+// RegisterService implements grpc.ServiceRegistrar. Like grpc.Server it panics when impl does
+// not implement the service or the service is registered already: both are mistakes of the
+// program.
 func (r *Registry) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	if desc.HandlerType != nil && impl != nil {
 		want := reflect.TypeOf(desc.HandlerType).Elem()
@@ -104,12 +106,12 @@ func (r *Registry) handleUnary(ctx context.Context, call *serve.Call, m method) 
 }
 
 func (r *Registry) handleStream(ctx context.Context, call *serve.Call, m method) error {
-	s := &serverStream{ctx: grpc.NewContextWithServerTransportStream(ctx, transportStream(call.Method)), call: call}
+	stream := &serverStream{ctx: grpc.NewContextWithServerTransportStream(ctx, transportStream(call.Method)), call: call}
 	if r.stream == nil {
-		return m.stream.Handler(m.impl, s)
+		return m.stream.Handler(m.impl, stream)
 	}
 	info := &grpc.StreamServerInfo{FullMethod: call.Method, IsServerStream: m.stream.ServerStreams}
-	return r.stream(m.impl, s, info, m.stream.Handler)
+	return r.stream(m.impl, stream, info, m.stream.Handler)
 }
 
 func decode(call *serve.Call, into any) error {
@@ -166,7 +168,8 @@ func (s *serverStream) SendMsg(m any) error {
 	return s.call.Send(payload)
 }
 
-// Headers and trailers of answers have no place in the protocol. None of our services uses them; the error tells whoever starts.
+// Headers and trailers of answers have no place in the protocol. None of our services uses
+// them; the error tells whoever starts.
 func (s *serverStream) SetHeader(md metadata.MD) error {
 	return transportStream(s.call.Method).SetHeader(md)
 }
